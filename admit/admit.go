@@ -9,18 +9,22 @@ import (
 // Result is the answer for one pod.
 type Result struct {
 	Admit bool
-	// Reason and Message of the pod's status, whose phase becomes Failed; empty where it is admitted. The kubelet puts "Pod was rejected: "
-	// before the message in the status, and not in the event (pkg/kubelet/kubelet.go rejectPod).
+	// Reason and Message of the pod's status, whose phase becomes Failed; empty where it is admitted.
+	// The kubelet puts "Pod was rejected: " before the message in the status, and not in the event
+	// (pkg/kubelet/kubelet.go rejectPod).
 	Reason, Message string
 }
 
 // PodAttributes is the pod that asks to be taken.
 type PodAttributes struct {
-	// Pod is its object, which is not changed. Of a pod that only the runtime told of, what is known: names, UID, class, requests.
+	// Pod is its object, which is not changed. Of a pod that only the runtime told of, what is known:
+	// names, UID, class, requests.
 	Pod *v1.Pod
-	// Manifest: root wrote the object, a static pod's manifest. Only then it may say that the pod is static, or a mirror.
+	// Manifest: root wrote the object, a static pod's manifest. Only then it may say that the pod is
+	// static, or a mirror.
 	Manifest bool
-	// Doubted: its priority is known by the word of somebody who may not take room from others by it. It outranks none for whom room is kept.
+	// Doubted: its priority is known by the word of somebody who may not take room from others by it.
+	// It outranks none for whom room is kept.
 	Doubted bool
 
 	made *made // by Prepared; nil: not yet
@@ -32,8 +36,8 @@ type made struct {
 	held Held
 }
 
-// Prepared has made once what each decision on the pod needs, for who asks several: its requests cost more than the rest of a decision.
-// The pod's object is not changed any more.
+// Prepared has made once what each decision on the pod needs, for who asks several: its requests
+// cost more than the rest of a decision. The pod's object is not changed any more.
 func Prepared(p PodAttributes) PodAttributes {
 	p.made = madeOf(p)
 	return p
@@ -60,16 +64,17 @@ func askingOf(p PodAttributes) *asking {
 	return &asking{m.pod, m.held.Requests, m.held.Ports, p.Doubted}
 }
 
-// NodeState is what a decision takes of the node. It is not changed, so one snapshot serves many. What is absent is unknown, and refuses
-// nothing.
+// NodeState is what a decision takes of the node. It is not changed, so one snapshot serves many.
+// What is absent is unknown, and refuses nothing.
 type NodeState struct {
 	Name   string            // empty: unknown
 	Labels map[string]string // nil: unknown; Labels makes them
 	Taints []v1.Taint        // only NoExecute ones count
 	// Conditions that are true, of MemoryPressure, DiskPressure and PIDPressure.
 	Conditions []string
-	// Allocatable is what the node has for pods: cpu, memory, ephemeral-storage, pods, hugepages-*, extended resources. One that it does
-	// not name is not counted. The kubelet takes that for 0, but for extended resources.
+	// Allocatable is what the node has for pods: cpu, memory, ephemeral-storage, pods, hugepages-*,
+	// extended resources. One that it does not name is not counted. The kubelet takes that for 0, but
+	// for extended resources.
 	Allocatable v1.ResourceList
 	// Pods that hold room: all that are not over, those that are being killed included, each once.
 	Pods []Held
@@ -91,13 +96,16 @@ type Failure struct {
 
 // Reasons of no handler in particular (pkg/kubelet/lifecycle/predicate.go).
 const (
-	// ReasonUnexpected is why a pod is refused that cannot be judged, or for which room could not be made.
+	// ReasonUnexpected is why a pod is refused that cannot be judged, or for which room could not be
+	// made.
 	ReasonUnexpected = "UnexpectedAdmissionError"
-	// ReasonShutdown is why no pod is taken any more (pkg/kubelet/nodeshutdown/nodeshutdown_manager.go).
+	// ReasonShutdown is why no pod is taken any more
+	// (pkg/kubelet/nodeshutdown/nodeshutdown_manager.go).
 	ReasonShutdown = "NodeShutdown"
 )
 
-// Admit decides on a pod. It only looks: a critical pod for which there is no room is refused; Preempt says how to make some.
+// Admit decides on a pod. It only looks: a critical pod for which there is no room is refused;
+// Preempt says how to make some.
 func Admit(p PodAttributes, n NodeState) Result { return first(Failures(p, n)) }
 
 func first(failures []Failure) Result {
@@ -107,8 +115,9 @@ func first(failures []Failure) Result {
 	return Result{Reason: failures[0].Reason, Message: failures[0].Message}
 }
 
-// Failures are all that speaks against a pod, in the order of the kubelet's handlers (pkg/kubelet/kubelet.go NewMainKubelet), so that the
-// first is what the kubelet reports. None: the pod is taken. Room is no reason against a critical pod as long as there is another
+// Failures are all that speaks against a pod, in the order of the kubelet's handlers
+// (pkg/kubelet/kubelet.go NewMainKubelet), so that the first is what the kubelet reports. None: the
+// pod is taken. Room is no reason against a critical pod as long as there is another
 // (pkg/kubelet/preemption/preemption.go HandleAdmissionFailure).
 func Failures(p PodAttributes, n NodeState) []Failure {
 	if err := Invalid(p.Pod); err != nil {
@@ -128,7 +137,8 @@ func failures(p *asking, n *NodeState) (out []Failure) {
 	rest := misplaced(nil, p, others, n)
 	rest = unconfined(rest, pod, n)
 	if n.ShuttingDown {
-		rest = append(rest, Failure{Reason: ReasonShutdown, Message: "Pod was rejected as the node is shutting down."})
+		rest = append(rest, Failure{Reason: ReasonShutdown,
+			Message: "Pod was rejected as the node is shutting down."})
 	}
 	if !critical(pod) || len(out)+len(rest) == 0 {
 		for i := range short {

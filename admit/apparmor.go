@@ -7,11 +7,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// reasonAppArmor is why a pod is refused whose profile cannot be enforced (pkg/kubelet/lifecycle/handlers.go).
+// reasonAppArmor is why a pod is refused whose profile cannot be enforced
+// (pkg/kubelet/lifecycle/handlers.go).
 const reasonAppArmor = "AppArmor"
 
-// unconfined says why a pod's AppArmor profile cannot be enforced (pkg/security/apparmor/validate.go). A pod that began to run already is
-// not asked again.
+// unconfined says why a pod's AppArmor profile cannot be enforced
+// (pkg/security/apparmor/validate.go). A pod that began to run already is not asked again.
 func unconfined(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	if pod.Status.Phase != "" && pod.Status.Phase != v1.PodPending || !confined(pod) {
 		return out
@@ -44,10 +45,13 @@ func securityContexts(pod *v1.Pod, yield func(name string, c *v1.SecurityContext
 	}
 }
 
-// confined reports whether a pod asks for a profile anywhere (pkg/security/apparmor/helpers.go isRequired). Of its annotations one is
-// enough; the kubelet looks at any one of them.
+// confined reports whether a pod asks for a profile anywhere (pkg/security/apparmor/helpers.go
+// isRequired). Of its annotations one is enough; the kubelet looks at any one of them.
 func confined(pod *v1.Pod) bool {
-	asks := func(p *v1.AppArmorProfile) bool { return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined }
+	asks := func(p *v1.AppArmorProfile) bool {
+		return p != nil &&
+			p.Type != v1.AppArmorProfileTypeUnconfined
+	}
 	if c := pod.Spec.SecurityContext; c != nil && asks(c.AppArmorProfile) {
 		return true
 	}
@@ -67,7 +71,8 @@ func confined(pod *v1.Pod) bool {
 func namelessProfile(pod *v1.Pod) (out *v1.AppArmorProfile) {
 	securityContexts(pod, func(name string, c *v1.SecurityContext) bool {
 		p := profileOf(pod, name, c)
-		if p != nil && p.Type == v1.AppArmorProfileTypeLocalhost && (p.LocalhostProfile == nil || strings.TrimSpace(*p.LocalhostProfile) == "") {
+		if p != nil && p.Type == v1.AppArmorProfileTypeLocalhost &&
+			(p.LocalhostProfile == nil || strings.TrimSpace(*p.LocalhostProfile) == "") {
 			out = p
 		}
 		return out == nil
@@ -75,7 +80,8 @@ func namelessProfile(pod *v1.Pod) (out *v1.AppArmorProfile) {
 	return out
 }
 
-// profileOf is the profile of a container: its own, of an old annotation, or the pod's (pkg/security/apparmor/helpers.go GetProfile).
+// profileOf is the profile of a container: its own, of an old annotation, or the pod's
+// (pkg/security/apparmor/helpers.go GetProfile).
 func profileOf(pod *v1.Pod, name string, c *v1.SecurityContext) *v1.AppArmorProfile {
 	if c != nil && c.AppArmorProfile != nil {
 		return c.AppArmorProfile

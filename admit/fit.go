@@ -15,7 +15,8 @@ type Shortage struct {
 	Requested, Used, Capacity int64
 }
 
-// need is how much would have to be freed (pkg/kubelet/lifecycle/predicate.go GetInsufficientAmount).
+// need is how much would have to be freed (pkg/kubelet/lifecycle/predicate.go
+// GetInsufficientAmount).
 func (s *Shortage) need() Need {
 	if s.Used > s.Capacity {
 		return Need{s.Resource, stats.SaturatingAdd(s.Requested, s.Used-s.Capacity)}
@@ -23,7 +24,8 @@ func (s *Shortage) need() Need {
 	return Need{s.Resource, s.Requested - (s.Capacity - s.Used)}
 }
 
-// failure has the kubelet's words (pkg/kubelet/lifecycle/predicate.go InsufficientResourceError): OutOfcpu and the like.
+// failure has the kubelet's words (pkg/kubelet/lifecycle/predicate.go InsufficientResourceError):
+// OutOfcpu and the like.
 func (s *Shortage) failure() Failure {
 	return Failure{
 		Reason: "OutOf" + string(s.Resource),
@@ -33,9 +35,10 @@ func (s *Shortage) failure() Failure {
 	}
 }
 
-// shortages are what the node lacks for a pod beside others (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu,
-// memory, ephemeral storage, then all else by name, which the kubelet has in any order. A pod that requests nothing of a resource lacks
-// nothing of it, however little is left.
+// shortages are what the node lacks for a pod beside others
+// (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu, memory, ephemeral
+// storage, then all else by name, which the kubelet has in any order. A pod that requests nothing
+// of a resource lacks nothing of it, however little is left.
 func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	var out []Shortage
 	if q, ok := n.Allocatable[v1.ResourcePods]; ok {
@@ -60,7 +63,8 @@ func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	return out
 }
 
-// inOrder are the amounts of resources that pods request, in the order in which they are reported. The number of pods is none of them.
+// inOrder are the amounts of resources that pods request, in the order in which they are reported.
+// The number of pods is none of them.
 func inOrder(a Amounts) []Need {
 	out := make([]Need, 0, len(a))
 	for name, v := range a {

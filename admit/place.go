@@ -14,22 +14,26 @@ import (
 // nodeOS is what this agent runs on, and nothing else.
 const nodeOS = "linux"
 
-// Reasons and words of the scheduler's plugins that the kubelet asks (pkg/scheduler/framework/plugins: nodeaffinity, nodename, nodeports,
-// tainttoleration).
+// Reasons and words of the scheduler's plugins that the kubelet asks
+// (pkg/scheduler/framework/plugins: nodeaffinity, nodename, nodeports, tainttoleration).
 var (
 	wrongAffinity = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	wrongName     = predicate("NodeName", "node(s) didn't match the requested node name")
-	portTaken     = predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-	tainted       = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+	portTaken     = predicate("NodePorts",
+		"node(s) didn't have free ports for the requested pod ports")
+	tainted = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 )
 
-// predicate has the words of a check that failed (pkg/kubelet/lifecycle/predicate.go PredicateFailureError).
+// predicate has the words of a check that failed (pkg/kubelet/lifecycle/predicate.go
+// PredicateFailureError).
 func predicate(name, text string) Failure {
 	return Failure{Reason: name, Message: "Predicate " + name + " failed: " + text}
 }
 
-// Labels are those of a node: what a kubelet labels its node with (pkg/kubelet/kubelet_node_status.go initialNode), and what the
-// configuration adds or has otherwise. The operating system is always the real one (predicate.go rejectPodAdmissionBasedOnOSSelector).
+// Labels are those of a node: what a kubelet labels its node with
+// (pkg/kubelet/kubelet_node_status.go initialNode), and what the configuration adds or has
+// otherwise. The operating system is always the real one (predicate.go
+// rejectPodAdmissionBasedOnOSSelector).
 func Labels(hostname, arch string, configured map[string]string) map[string]string {
 	out := map[string]string{
 		v1.LabelHostname:   hostname,
@@ -41,8 +45,9 @@ func Labels(hostname, arch string, configured map[string]string) map[string]stri
 	return out
 }
 
-// misplaced says why a pod is meant for another node, in the order of the scheduler's AdmissionCheck (pkg/scheduler/eventhandlers.go) and
-// of generalFilter (pkg/kubelet/lifecycle/predicate.go), which asks for taints last.
+// misplaced says why a pod is meant for another node, in the order of the scheduler's
+// AdmissionCheck (pkg/scheduler/eventhandlers.go) and of generalFilter
+// (pkg/kubelet/lifecycle/predicate.go), which asks for taints last.
 func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Failure {
 	pod := asks.Pod
 	if n.Labels != nil && (len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil) {
@@ -66,17 +71,20 @@ func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Fail
 	return out
 }
 
-// hostPorts are those that a pod wants for as long as it runs: of regular containers and sidecars (pkg/scheduler/util GetHostPorts).
+// hostPorts are those that a pod wants for as long as it runs: of regular containers and sidecars
+// (pkg/scheduler/util GetHostPorts).
 func hostPorts(pod *v1.Pod) (out []Port) {
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
-				out = append(out, newPort(cmp.Or(p.HostIP, allIPs), cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort))
+				out = append(out, newPort(cmp.Or(p.HostIP, allIPs), cmp.Or(p.Protocol, v1.ProtocolTCP),
+					p.HostPort))
 			}
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
@@ -86,12 +94,14 @@ func hostPorts(pod *v1.Pod) (out []Port) {
 	return out
 }
 
-// allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework DefaultBindAllHostIP).
+// allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework
+// DefaultBindAllHostIP).
 const allIPs = "0.0.0.0"
 
 var anyIP = unique.Make(allIPs)
 
-// taken reports whether another pod has one of the ports. It looks at each of either side once: a pod, and many of them, may have a lot.
+// taken reports whether another pod has one of the ports. It looks at each of either side once: a
+// pod, and many of them, may have a lot.
 func taken(ports []Port, others []*Held) bool {
 	if len(ports) == 0 {
 		return false
@@ -116,7 +126,8 @@ type wanted struct {
 	ports             map[Port]struct{} // each is there a second time, without its IP
 }
 
-// numbers has a bit for each port. What is no port's number shares another's bit, which only costs a look into the map.
+// numbers has a bit for each port. What is no port's number shares another's bit, which only costs
+// a look into the map.
 type numbers [1 << 16 / 64]uint64
 
 func (n *numbers) add(port int32)      { n[uint16(port)/64] |= 1 << (uint16(port) % 64) }

@@ -11,8 +11,9 @@ import (
 	"jettison/stats"
 )
 
-// What is written into the status of a victim (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests): its phase becomes Failed, and
-// its condition DisruptionTarget True with the reason TerminationByKubelet.
+// What is written into the status of a victim (pkg/kubelet/preemption/preemption.go
+// evictPodsToFreeRequests): its phase becomes Failed, and its condition DisruptionTarget True with
+// the reason TerminationByKubelet.
 const (
 	ReasonPreempting        = "Preempting"
 	PreemptedMessage        = "Preempted in order to admit critical pod"
@@ -31,7 +32,8 @@ type Need struct {
 // Plan is what must happen before a critical pod has room. The zero value: nothing.
 type Plan struct {
 	Needs []Need
-	// Victims must be killed: BestEffort, Burstable, Guaranteed. None is there without whom the others would do.
+	// Victims must be killed: BestEffort, Burstable, Guaranteed. None is there without whom the others
+	// would do.
 	Victims []Held
 	// Awaited are being killed already; their room counts as freed, once they are gone.
 	Awaited []Held
@@ -40,9 +42,11 @@ type Plan struct {
 // Empty: there is nothing to kill and nothing to wait for.
 func (p *Plan) Empty() bool { return len(p.Victims)+len(p.Awaited) == 0 }
 
-// Preempt decides on a pod as Admit does, and plans how to make room for a critical one that is refused for want of room alone. With a plan
-// the result is Admit's refusal, which holds until the plan is carried out; Outcome says what it came to. Without one it is final: the pod
-// is taken, is not critical, is refused for something that no kill would mend, or all pods together that may go would not do.
+// Preempt decides on a pod as Admit does, and plans how to make room for a critical one that is
+// refused for want of room alone. With a plan the result is Admit's refusal, which holds until the
+// plan is carried out; Outcome says what it came to. Without one it is final: the pod is taken, is
+// not critical, is refused for something that no kill would mend, or all pods together that may go
+// would not do.
 func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 	found := Failures(p, n)
 	result := first(found)
@@ -68,9 +72,11 @@ func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 		}
 	}
 	left := without(plan.Needs, awaited)
-	victims, missing := choose(left, byClass[stats.BestEffort], byClass[stats.Burstable], byClass[stats.Guaranteed])
+	victims, missing := choose(left, byClass[stats.BestEffort], byClass[stats.Burstable],
+		byClass[stats.Guaranteed])
 	if len(missing) > 0 {
-		return Plan{}, Result{Reason: ReasonUnexpected, Message: recovering + "error finding a set of pods to preempt: " +
+		return Plan{}, Result{Reason: ReasonUnexpected, Message: recovering +
+			"error finding a set of pods to preempt: " +
 			"no set of running pods found to reclaim resources: " + words(missing)}
 	}
 	plan.Victims, plan.Awaited = values(victims), values(helpful(plan.Needs, awaited))
@@ -89,14 +95,16 @@ func values(list []*Held) (out []Held) {
 	return out
 }
 
-// mayPreempt reports whether a critical pod may have another killed (pkg/kubelet/types/pod_update.go Preemptable): one that is not
-// critical, or one whose priority is known and lower than its own. The kubelet would kill a static pod of lower priority, too, which its
-// manifest brings back.
+// mayPreempt reports whether a critical pod may have another killed
+// (pkg/kubelet/types/pod_update.go Preemptable): one that is not critical, or one whose priority is
+// known and lower than its own. The kubelet would kill a static pod of lower priority, too, which
+// its manifest brings back.
 func (h *Held) mayPreempt(victim *Held) bool {
 	if victim.Static || victim.Spared {
 		return false
 	}
-	// A critical one that is not static has a priority. A static one that asks may have none, which is below all critical ones.
+	// A critical one that is not static has a priority. A static one that asks may have none, which is
+	// below all critical ones.
 	return !victim.Critical() || h.Priority.V > victim.Priority.V
 }
 
@@ -116,9 +124,10 @@ type Kill struct {
 	Error string
 }
 
-// Outcome decides on the pod once its plan was carried out, on the state of the node after the kills: it is taken only if there is room in
-// it. A victim whose kill failed, or of which nothing was reported, still has what it held, whether the state has it or not. Where that
-// is what is in the way, the result names each such victim and why.
+// Outcome decides on the pod once its plan was carried out, on the state of the node after the
+// kills: it is taken only if there is room in it. A victim whose kill failed, or of which nothing
+// was reported, still has what it held, whether the state has it or not. Where that is what is in
+// the way, the result names each such victim and why.
 func (p *Plan) Outcome(pod PodAttributes, after NodeState, kills []Kill) Result {
 	var alive []string
 	pods := slices.Clone(after.Pods)

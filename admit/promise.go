@@ -11,10 +11,12 @@ import (
 	"jettison/stats"
 )
 
-// PromisedFor is how long room is kept for a pod for which others were preempted: until its caller asks again, and it runs.
+// PromisedFor is how long room is kept for a pod for which others were preempted: until its caller
+// asks again, and it runs.
 const PromisedFor = 30 * time.Second
 
-// Promises is room that is kept for pods that do not run yet. The zero value keeps none. It has no lock.
+// Promises is room that is kept for pods that do not run yet. The zero value keeps none. It has no
+// lock.
 type Promises struct {
 	kept map[types.UID]promise
 }
@@ -24,9 +26,9 @@ type promise struct {
 	until time.Time
 }
 
-// Keep keeps room for a pod from now on, also where it was kept before, and none any more for one of the same name with another UID: that
-// is an earlier attempt at it. A pod without a UID could not be told from others when it asks again: for it nothing is kept, and Keep says
-// so.
+// Keep keeps room for a pod from now on, also where it was kept before, and none any more for one
+// of the same name with another UID: that is an earlier attempt at it. A pod without a UID could
+// not be told from others when it asks again: for it nothing is kept, and Keep says so.
 func (p *Promises) Keep(now time.Time, pod Held) bool {
 	if pod.UID == "" {
 		return false
@@ -65,10 +67,12 @@ func (p *Promises) Held(now time.Time) []Held {
 	return out
 }
 
-// Outranks reports whether a pod may have room that is kept for another: it is critical, and the priorities of both are known, its own
-// being the higher one. Among equals who was promised room first has it. One without a UID could be let in twice for it.
+// Outranks reports whether a pod may have room that is kept for another: it is critical, and the
+// priorities of both are known, its own being the higher one. Among equals who was promised room
+// first has it. One without a UID could be let in twice for it.
 func (h *Held) Outranks(other *Held) bool {
-	return h.UID != "" && h.Critical() && h.Priority.OK && other.Priority.OK && h.Priority.V > other.Priority.V
+	return h.UID != "" && h.Critical() && h.Priority.OK && other.Priority.OK &&
+		h.Priority.V > other.Priority.V
 }
 
 // passesOver reports whether a promise is not in the way of a pod.
@@ -88,8 +92,9 @@ func (p *asking) rank() *Held {
 	return out
 }
 
-// Outranked are the promises that are none any more once a pod is taken: beside it there is no room for them. The most critical ones stay
-// as far as they can. Room counts, and no other reason for which the pod might be refused.
+// Outranked are the promises that are none any more once a pod is taken: beside it there is no room
+// for them. The most critical ones stay as far as they can. Room counts, and no other reason for
+// which the pod might be refused.
 func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	asking := askingOf(p)
 	if asking.doubted || !critical(asking.Pod) {
@@ -103,11 +108,13 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 		}
 		return false
 	})
-	slices.SortStableFunc(lower, func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
+	slices.SortStableFunc(lower,
+		func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
 	for _, h := range lower {
 		n.Promised = append(stay, h)
 		n.Promised[len(stay)].Kept = false // so that it is in the way
-		if others := n.others(asking); len(shortages(asking.requests, others, &n)) > 0 || taken(ports, others) {
+		if others := n.others(asking); len(shortages(asking.requests, others, &n)) > 0 ||
+			taken(ports, others) {
 			out = append(out, h)
 			continue
 		}

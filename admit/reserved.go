@@ -9,19 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ResourcePIDs is the kubelet's own name for a number of tasks (pkg/kubelet/stats/pidlimit/pidlimit.go PIDs). No pod requests it.
+// ResourcePIDs is the kubelet's own name for a number of tasks
+// (pkg/kubelet/stats/pidlimit/pidlimit.go PIDs). No pod requests it.
 const ResourcePIDs v1.ResourceName = "pid"
 
-// Reserved is what a node keeps back from pods, each part by resource. A resource that is absent is not reserved.
+// Reserved is what a node keeps back from pods, each part by resource. A resource that is absent is
+// not reserved.
 type Reserved struct {
 	Kube, System v1.ResourceList // kubeReserved and systemReserved
-	Eviction     v1.ResourceList // what hard eviction thresholds keep back; the cgroup of all pods does not know of it
+	// what hard eviction thresholds keep back; the cgroup of all pods does not know of it
+	Eviction v1.ResourceList
 }
 
-// Allocatable is what pods may request together, of a node with that capacity: the capacity without all that is reserved, and of memory
-// without huge pages too; never below 0. A resource that the node has and nobody reserves is there whole; one that it does not have is not
-// there (pkg/kubelet/nodestatus/setters.go MachineInfo, pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableReservation,
-// v1.36.3).
+// Allocatable is what pods may request together, of a node with that capacity: the capacity without
+// all that is reserved, and of memory without huge pages too; never below 0. A resource that the
+// node has and nobody reserves is there whole; one that it does not have is not there
+// (pkg/kubelet/nodestatus/setters.go MachineInfo, pkg/kubelet/cm/node_container_manager_linux.go
+// GetNodeAllocatableReservation, v1.36.3).
 func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	out := less(capacity, r.Kube, r.System, r.Eviction)
 	memory, ok := out[v1.ResourceMemory]
@@ -37,8 +41,9 @@ func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	return out
 }
 
-// Enforced is what the cgroup of all pods is limited to: the capacity without what is reserved for the kubelet and the system, never below
-// 0. What thresholds keep back is not taken off, nor are huge pages: between this and Allocatable is where pods are evicted
+// Enforced is what the cgroup of all pods is limited to: the capacity without what is reserved for
+// the kubelet and the system, never below 0. What thresholds keep back is not taken off, nor are
+// huge pages: between this and Allocatable is where pods are evicted
 // (pkg/kubelet/cm/node_container_manager_linux.go getNodeAllocatableAbsoluteImpl, v1.36.3).
 func Enforced(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	return less(capacity, r.Kube, r.System)
@@ -66,9 +71,11 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// Exceeded says of which resources more is reserved than the node has, in the kubelet's words, by name. A kubelet does not start then
-// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3), but for pid: its capacity knows of none there, so it
-// starts with more reserved than there is, and lets pods have one task. That is held against the node here like the others.
+// Exceeded says of which resources more is reserved than the node has, in the kubelet's words, by
+// name. A kubelet does not start then (pkg/kubelet/cm/node_container_manager_linux.go
+// validateNodeAllocatable, v1.36.3), but for pid: its capacity knows of none there, so it starts
+// with more reserved than there is, and lets pods have one task. That is held against the node here
+// like the others.
 func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {
 	for name, has := range capacity {
 		var sum resource.Quantity
@@ -78,7 +85,8 @@ func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {
 			}
 		}
 		if sum.Cmp(has) > 0 {
-			texts = append(texts, fmt.Sprintf("Resource %q has a reservation of %v but capacity of %v. Expected capacity >= reservation.",
+			texts = append(texts, fmt.Sprintf(
+				"Resource %q has a reservation of %v but capacity of %v. Expected capacity >= reservation.",
 				name, &sum, &has))
 		}
 	}

@@ -8,14 +8,15 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Priorities of the two classes that every cluster has (pkg/apis/scheduling/types.go), by which a pod is critical.
+// Priorities of the two classes that every cluster has (pkg/apis/scheduling/types.go), by which a
+// pod is critical.
 var classPriority = map[string]int32{
 	"system-cluster-critical": systemCriticalPriority,
 	"system-node-critical":    systemCriticalPriority + 1000,
 }
 
-// Invalid says what of a pod no API server would have taken, and would upset the count of room: a request that is negative. The error
-// names the field.
+// Invalid says what of a pod no API server would have taken, and would upset the count of room: a
+// request that is negative. The error names the field.
 func Invalid(pod *v1.Pod) error {
 	if pod == nil {
 		return fmt.Errorf("pod: missing")
@@ -24,7 +25,8 @@ func Invalid(pod *v1.Pod) error {
 		for i, list := range lists {
 			for name, q := range list {
 				if q.Sign() < 0 {
-					return fmt.Errorf("%s[%s]: %s: must not be negative", []string{"requests", "limits"}[i], name, q.String())
+					return fmt.Errorf("%s[%s]: %s: must not be negative", []string{"requests", "limits"}[i], name,
+						q.String())
 				}
 			}
 		}
@@ -34,7 +36,8 @@ func Invalid(pod *v1.Pod) error {
 		for i := range containers {
 			r := &containers[i].Resources
 			if err := of(r.Requests, r.Limits); err != nil {
-				return fmt.Errorf("spec.%s[%d].resources.%w", []string{"containers", "initContainers"}[kind], i, err)
+				return fmt.Errorf("spec.%s[%d].resources.%w", []string{"containers", "initContainers"}[kind], i,
+					err)
 			}
 		}
 	}
@@ -51,9 +54,11 @@ func Invalid(pod *v1.Pod) error {
 	return nil
 }
 
-// stored is a pod as an API server would have stored it, for many a pod here has never seen one (pkg/apis/core/v1/defaults.go
-// SetDefaults_Pod): a request that is not given is the limit, a port of a pod in the host's network is a host port, a critical class is a
-// priority. Of a client's object it leaves out what only the node may say of a pod. What is shared with the given pod is not written.
+// stored is a pod as an API server would have stored it, for many a pod here has never seen one
+// (pkg/apis/core/v1/defaults.go SetDefaults_Pod): a request that is not given is the limit, a port
+// of a pod in the host's network is a host port, a critical class is a priority. Of a client's
+// object it leaves out what only the node may say of a pod. What is shared with the given pod is
+// not written.
 func stored(p PodAttributes) *v1.Pod {
 	out := *p.Pod
 	if !p.Manifest {
@@ -91,9 +96,9 @@ func storedContainers(list []v1.Container, hostNetwork bool) []v1.Container {
 	return out
 }
 
-// storedResources are those of the whole pod (defaultPodRequests): with limits, a request that is not given is what the containers request
-// together, and where they request none, the limit. Huge pages have no such sum, but their limit is the containers'
-// (defaultHugePagePodLimits).
+// storedResources are those of the whole pod (defaultPodRequests): with limits, a request that is
+// not given is what the containers request together, and where they request none, the limit. Huge
+// pages have no such sum, but their limit is the containers' (defaultHugePagePodLimits).
 func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 	out := *pod.Spec.Resources
 	out.Requests, out.Limits = sane(out.Requests), sane(out.Limits)
@@ -115,7 +120,10 @@ func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 		}
 	}
 	limits := maps.Clone(out.Limits)
-	maps.DeleteFunc(limits, func(name v1.ResourceName, _ quantity) bool { return !resource.IsSupportedPodLevelResource(name) })
+	maps.DeleteFunc(limits, func(name v1.ResourceName,
+		_ quantity) bool {
+		return !resource.IsSupportedPodLevelResource(name)
+	})
 	out.Requests = orElse(orElse(out.Requests, overcommitted), limits)
 	return &out
 }

@@ -9,19 +9,23 @@ const (
 	reasonGroups  = "SupplementalGroupsPolicyNotSupported"
 )
 
-// unsupported says what of a pod the node cannot do, which the kubelet asks before it asks for room.
+// unsupported says what of a pod the node cannot do, which the kubelet asks before it asks for
+// room.
 func unsupported(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	if os, ok := pod.Labels[v1.LabelOSStable]; ok && os != nodeOS {
 		out = append(out, Failure{Reason: reasonOSLabel,
 			Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"})
 	}
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != nodeOS {
-		out = append(out, Failure{Reason: reasonOSField, Message: "Failed to admit pod as the OS field doesn't match node OS"})
+		out = append(out, Failure{Reason: reasonOSField,
+			Message: "Failed to admit pod as the OS field doesn't match node OS"})
 	}
 	c, supported := pod.Spec.SecurityContext, n.SupplementalGroups
-	strict := c != nil && c.SupplementalGroupsPolicy != nil && *c.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
+	strict := c != nil && c.SupplementalGroupsPolicy != nil &&
+		*c.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
 	if strict && supported.OK && !supported.V {
-		out = append(out, Failure{Reason: reasonGroups, Message: "SupplementalGroupsPolicy=Strict is not supported in this node"})
+		out = append(out, Failure{Reason: reasonGroups,
+			Message: "SupplementalGroupsPolicy=Strict is not supported in this node"})
 	}
 	return out
 }

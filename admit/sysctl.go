@@ -11,16 +11,21 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 )
 
-// reasonSysctl is why a pod is refused that sets a sysctl which is not allowed (pkg/kubelet/sysctl/allowlist.go).
+// reasonSysctl is why a pod is refused that sets a sysctl which is not allowed
+// (pkg/kubelet/sysctl/allowlist.go).
 const reasonSysctl = "SysctlForbidden"
 
-// safeSysctls are always allowed: they are namespaced, and no other pod feels them (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet leaves
-// out those that a kernel before 4.15 does not have in namespaces; a kernel with the memory controller of cgroup v2 that the agent
-// needs is newer.
+// safeSysctls are always allowed: they are namespaced, and no other pod feels them
+// (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet leaves out those that a kernel before 4.15 does
+// not have in namespaces; a kernel with the memory controller of cgroup v2 that the agent needs is
+// newer.
 var safeSysctls = []string{
-	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
-	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
+	"net.ipv4.ping_group_range",
+	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports",
+	"net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
+	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem",
+	"net.ipv4.tcp_wmem",
 }
 
 // A pattern of sysctls (pkg/apis/policy/validation IsValidSysctlPattern).
@@ -36,14 +41,15 @@ type Sysctls struct {
 	of       map[string]sysctl.Namespace
 }
 
-// NewSysctls allows the safe sysctls and those that the configuration does (the kubelet's allowedUnsafeSysctls): names, or patterns that
-// end in *. The error is the kubelet's.
+// NewSysctls allows the safe sysctls and those that the configuration does (the kubelet's
+// allowedUnsafeSysctls): names, or patterns that end in *. The error is the kubelet's.
 func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 	out := &Sysctls{names: map[string]sysctl.Namespace{}, of: map[string]sysctl.Namespace{}}
 	valid := regexp.MustCompile("^" + sysctlPattern + "$")
 	for _, s := range slices.Concat(safeSysctls, allowedUnsafe) {
 		if len(s) > sysctlMaxLength || !valid.MatchString(s) {
-			return nil, fmt.Errorf("sysctl %q must have at most %d characters and match regex %s", s, sysctlMaxLength, sysctlPattern)
+			return nil, fmt.Errorf("sysctl %q must have at most %d characters and match regex %s", s,
+				sysctlMaxLength, sysctlPattern)
 		}
 		ns, name, prefixed := sysctl.GetNamespace(s)
 		switch {
@@ -58,10 +64,12 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 	return out, nil
 }
 
-// maxForbidden is how many forbidden sysctls are told of: a pod may name a lot, and each is a line of somebody's log.
+// maxForbidden is how many forbidden sysctls are told of: a pod may name a lot, and each is a line
+// of somebody's log.
 const maxForbidden = 10
 
-// forbid adds a failure for each sysctl that a pod may not set, up to maxForbidden. A nil list forbids nothing.
+// forbid adds a failure for each sysctl that a pod may not set, up to maxForbidden. A nil list
+// forbids nothing.
 func (s *Sysctls) forbid(out []Failure, pod *v1.Pod) []Failure {
 	if s == nil || pod.Spec.SecurityContext == nil {
 		return out
@@ -78,7 +86,8 @@ func (s *Sysctls) forbid(out []Failure, pod *v1.Pod) []Failure {
 	return out
 }
 
-// against says why a pod may not set a sysctl: it is not in the list, or the pod has no namespace of its own for it.
+// against says why a pod may not set a sysctl: it is not in the list, or the pod has no namespace
+// of its own for it.
 func (s *Sysctls) against(spec *v1.PodSpec, name string) string {
 	name = sysctl.NormalizeName(name)
 	ns, ok := s.names[name]

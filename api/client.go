@@ -39,12 +39,14 @@ const (
 	PathPprof    = "/debug/pprof/" // and what is below it, where the configuration says pprof
 )
 
-// Minor is the minor version of what the socket speaks, beside the major one that its paths begin with. It grows when something is added
-// that a client may have to know of. An agent serves clients of the one before as they were served then, and a Client takes of an agent of
-// the one before what that has.
+// Minor is the minor version of what the socket speaks, beside the major one that its paths begin
+// with. It grows when something is added that a client may have to know of. An agent serves clients
+// of the one before as they were served then, and a Client takes of an agent of the one before what
+// that has.
 const Minor = 1
 
-// HeaderMinor has the Minor of who speaks, in requests and answers. Agents from before it send none.
+// HeaderMinor has the Minor of who speaks, in requests and answers. Agents from before it send
+// none.
 const HeaderMinor = "Jettison-Minor"
 
 // MaxPodsBytes is the most that one body with pods may have.
@@ -56,8 +58,8 @@ const (
 	maxHeaders = 64 << 10 // bytes
 )
 
-// requestLimit is for one request, its answer included. The agent itself answers within 2 s, or says that it is too busy; only many
-// pods at once take longer.
+// requestLimit is for one request, its answer included. The agent itself answers within 2 s, or
+// says that it is too busy; only many pods at once take longer.
 const requestLimit = 10 * time.Second
 
 // Options of New. The zero value is a client of DefaultSocket.
@@ -68,8 +70,8 @@ type Options struct {
 	Dial func(context.Context) (net.Conn, error)
 }
 
-// Client asks the agent. It may be used by several goroutines at once. It holds no connection between two requests, so there is nothing
-// to close.
+// Client asks the agent. It may be used by several goroutines at once. It holds no connection
+// between two requests, so there is nothing to close.
 type Client struct {
 	socket string
 	limit  time.Duration
@@ -82,19 +84,24 @@ func New(o Options) *Client {
 	c := &Client{socket: cmp.Or(o.Socket, DefaultSocket), limit: cmp.Or(o.Limit, requestLimit)}
 	dial := o.Dial
 	if dial == nil {
-		dial = func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", c.socket) }
+		dial = func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx,
+				"unix", c.socket)
+		}
 	}
 	c.http = &http.Client{
 		Transport: &spoken{c: c, by: &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
 		}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the agent redirects nothing
+		// the agent redirects nothing
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
 
-// AgentMinor is the Minor of the agent that answered last; 0: none has yet, or it is from before it said so.
+// AgentMinor is the Minor of the agent that answered last; 0: none has yet, or it is from before it
+// said so.
 func (c *Client) AgentMinor() int { return int(c.minor.Load()) }
 
 // spoken tells and hears who speaks what.
@@ -130,8 +137,8 @@ func (c *Client) State(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
-// parseState reads a State. pods.clients must be there: garbage is removed only where it is 0, so a zero that was not said would delete
-// what a client still wants.
+// parseState reads a State. pods.clients must be there: garbage is removed only where it is 0, so a
+// zero that was not said would delete what a client still wants.
 func parseState(text []byte) (*State, error) {
 	var said struct {
 		Pods *struct {
@@ -155,11 +162,12 @@ func parseState(text []byte) (*State, error) {
 // PutAnswer is what the agent answers where pods were put.
 type PutAnswer struct {
 	Pods int `json:"pods"` // that were in the body
-	// Version is the number of the set of pods that they made. It grows with each change. One that is lower than before: the agent was
-	// restarted and knows no pod any more.
+	// Version is the number of the set of pods that they made. It grows with each change. One that is
+	// lower than before: the agent was restarted and knows no pod any more.
 	Version uint64 `json:"version"`
-	// Refused are those of all that clients have put which are of other pods than the runtime has by their UIDs, by UID. They do nothing. One
-	// that comes before the runtime has its pod may be refused later: State has their number.
+	// Refused are those of all that clients have put which are of other pods than the runtime has by
+	// their UIDs, by UID. They do nothing. One that comes before the runtime has its pod may be
+	// refused later: State has their number.
 	Refused []RefusedPod `json:"refused,omitempty"`
 }
 
@@ -169,14 +177,15 @@ type RefusedPod struct {
 	Runtime stats.PodReference `json:"runtime"`
 }
 
-// PutPods hands over pods: a []*v1.Pod, or what else encoding/json makes a list of v1.Pod, a v1.PodList or a v1.List of. A pod whose UID
-// is known takes the place of what was known of it, and others stay. After an error nothing has changed, unless the error is that no
-// answer came.
+// PutPods hands over pods: a []*v1.Pod, or what else encoding/json makes a list of v1.Pod, a
+// v1.PodList or a v1.List of. A pod whose UID is known takes the place of what was known of it, and
+// others stay. After an error nothing has changed, unless the error is that no answer came.
 func (c *Client) PutPods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods, pods)
 }
 
-// ReplacePods is PutPods, and forgets all others that clients have put before: asked by a member of socketGroup, those of members.
+// ReplacePods is PutPods, and forgets all others that clients have put before: asked by a member of
+// socketGroup, those of members.
 func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods+"?replace=true", pods)
 }
@@ -184,13 +193,16 @@ func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnswer, err error) {
 	body, err := json.Marshal(pods)
 	if err != nil {
-		return answer, c.failed(http.MethodPut, path, fmt.Errorf("the pods cannot be written as JSON: %w", err))
+		return answer, c.failed(http.MethodPut, path, fmt.Errorf("the pods cannot be written as JSON: %w",
+			err))
 	}
-	if v := reflect.ValueOf(pods); v.Kind() == reflect.Slice && v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8 {
+	if v := reflect.ValueOf(pods); v.Kind() == reflect.Slice && v.IsNil() &&
+		v.Type().Elem().Kind() != reflect.Uint8 {
 		body = []byte("[]") // and not null
 	}
 	if len(body) > MaxPodsBytes {
-		err = fmt.Errorf("the pods have %d bytes, the agent takes %d: put them in parts", len(body), MaxPodsBytes)
+		err = fmt.Errorf("the pods have %d bytes, the agent takes %d: put them in parts", len(body),
+			MaxPodsBytes)
 		return answer, c.failed(http.MethodPut, path, err)
 	}
 	text, err := c.ask(ctx, http.MethodPut, path, body)
@@ -211,8 +223,8 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 	return PutAnswer{Pods: *said.Pods, Version: *said.Version, Refused: said.Refused}, nil
 }
 
-// DeletePod has the agent forget a pod that a client has put. One that no client has put is an error with status 404,
-// and for a member of socketGroup one that only root has, 403.
+// DeletePod has the agent forget a pod that a client has put. One that no client has put is an
+// error with status 404, and for a member of socketGroup one that only root has, 403.
 func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	path := PathPods + "/" + url.PathEscape(uid)
 	if uid == "" {
@@ -220,7 +232,8 @@ func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	}
 	text, err := c.ask(ctx, http.MethodDelete, path, nil)
 	if err == nil && len(text) > 0 { // what says something has not understood the question
-		err = c.failed(http.MethodDelete, path, malformed(errors.New("a body, where the agent sends none")))
+		err = c.failed(http.MethodDelete, path,
+			malformed(errors.New("a body, where the agent sends none")))
 	}
 	return err
 }
@@ -259,8 +272,10 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]b
 	return nil, c.failed(method, path, err)
 }
 
-// lines asks for lines of JSON, each of which may have so many bytes, and hands them over one by one. An error says where it was.
-func (c *Client) lines(ctx context.Context, path string, follow bool, most int, each func([]byte) error) error {
+// lines asks for lines of JSON, each of which may have so many bytes, and hands them over one by
+// one. An error says where it was.
+func (c *Client) lines(ctx context.Context, path string, follow bool, most int,
+	each func([]byte) error) error {
 	if !follow {
 		bounded, cancel := context.WithTimeout(ctx, c.limit)
 		defer cancel()
@@ -272,7 +287,8 @@ func (c *Client) lines(ctx context.Context, path string, follow bool, most int, 
 	return nil
 }
 
-func (c *Client) readLines(ctx context.Context, path string, most int, each func([]byte) error) error {
+func (c *Client) readLines(ctx context.Context, path string, most int,
+	each func([]byte) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+path, nil)
 	if err != nil {
 		return err
@@ -304,7 +320,8 @@ func (c *Client) readLines(ctx context.Context, path string, most int, each func
 	return nil
 }
 
-// wholeLines has bufio.Scanner pass over a line that was cut off: that the agent hung up is what there is to say.
+// wholeLines has bufio.Scanner pass over a line that was cut off: that the agent hung up is what
+// there is to say.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	return bufio.ScanLines(data, false)
 }

@@ -1,5 +1,6 @@
-// Package api is what the agent tells other programs: the State that its socket serves, the Records of evictions that it writes to disk,
-// and a Client for the socket. The agent serves these types, and the commands, the tests and other programs read them.
+// Package api is what the agent tells other programs: the State that its socket serves, the Records
+// of evictions that it writes to disk, and a Client for the socket. The agent serves these types,
+// and the commands, the tests and other programs read them.
 //
 //	state.go    State: what the agent knows and does at one moment
 //	record.go   Record: one eviction, as the file of records has it

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Event is something that the agent found, decided or did: a line of its log, as GET /v1/events has it.
+// Event is something that the agent found, decided or did: a line of its log, as GET /v1/events has
+// it.
 type Event struct {
 	// Seq grows with each event, over restarts of the agent too, by no fixed step.
 	Seq  uint64    `json:"seq"`
@@ -36,7 +37,8 @@ const (
 	EventPod       EventKind = "pod"     // a pod or its object
 	EventRuntime   EventKind = "runtime"
 	EventSource    EventKind = "source" // what can be read, or cannot
-	// EventLost is no line of the log: events between the one that was asked for and the next one are not kept any more.
+	// EventLost is no line of the log: events between the one that was asked for and the next one are
+	// not kept any more.
 	EventLost EventKind = "lost"
 )
 
@@ -54,9 +56,9 @@ type EventOptions struct {
 // maxEvent is the most that one event may have in bytes.
 const maxEvent = 1 << 20
 
-// Events hands each event to a function, the oldest first. It returns when there is none left, or, following, with the error by which ctx,
-// the function or the agent ended it: the agent hangs up on a reader that is too slow for it, which may go on from the last Seq that it
-// got.
+// Events hands each event to a function, the oldest first. It returns when there is none left, or,
+// following, with the error by which ctx, the function or the agent ended it: the agent hangs up on
+// a reader that is too slow for it, which may go on from the last Seq that it got.
 func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) error) error {
 	query := url.Values{}
 	if o.Since > 0 {

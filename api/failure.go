@@ -38,7 +38,8 @@ func (c *Client) failed(method, path string, cause error) error {
 	return fmt.Errorf("ask the agent at %s: %s %s: %w", c.socket, method, path, cause)
 }
 
-// explain says what to do about a request that got no answer, or not all of it. ctx is the caller's.
+// explain says what to do about a request that got no answer, or not all of it. ctx is the
+// caller's.
 func (c *Client) explain(ctx context.Context, err error) error {
 	var inURL *url.Error // which says method and address once more
 	if errors.As(err, &inURL) {
@@ -55,7 +56,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("no process listens there: start the agent: %w", err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("only root and the members of socketGroup may: %w", err)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("it hung up: it has too many connections, or it ended: try again: %w", err)
 	}
 	return fmt.Errorf("no answer: %w", err)

@@ -8,7 +8,8 @@ import (
 // LoadAnnotation is the annotation of a node's Lease that holds its NodeLoad as JSON.
 const LoadAnnotation = "jettison/load"
 
-// NodeLoad summarizes the load of a node for programs that move pods between nodes. Nil fields are unknown.
+// NodeLoad summarizes the load of a node for programs that move pods between nodes. Nil fields are
+// unknown.
 type NodeLoad struct {
 	Time                time.Time `json:"time"` // of the agent's look
 	MemoryCapacityBytes *uint64   `json:"memoryCapacityBytes,omitempty"`
@@ -18,8 +19,8 @@ type NodeLoad struct {
 	// included. It is negative while that threshold is met.
 	HeadroomBytes   *int64   `json:"headroomBytes,omitempty"`
 	HeadroomPercent *float64 `json:"headroomPercent,omitempty"` // of the capacity
-	// Pressure is the share of the last minute, in percent, in which some tasks stalled, or all (full),
-	// by resource: memoryFull.
+	// Pressure is the share of the last minute, in percent, in which some tasks stalled, or all
+	// (full), by resource: memoryFull.
 	Pressure map[string]float64 `json:"pressurePercent,omitempty"`
 }
 

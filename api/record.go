@@ -10,11 +10,13 @@ import (
 // RecordVersion is the version of a Record's format. A field may be added without a new one.
 const RecordVersion = 1
 
-// AnnotationEvicted of a pod names the record of its eviction. A bridge writes it with the pod's status.
+// AnnotationEvicted of a pod names the record of its eviction. A bridge writes it with the pod's
+// status.
 const AnnotationEvicted = "jettison/evicted"
 
-// Record is one eviction. The file of records has it twice: with OutcomeRunning when the eviction begins, and whole when its outcome is
-// known; the later line counts. Amounts are in the signal's unit: bytes, tasks or inodes. A nil one is unknown.
+// Record is one eviction. The file of records has it twice: with OutcomeRunning when the eviction
+// begins, and whole when its outcome is known; the later line counts. Amounts are in the signal's
+// unit: bytes, tasks or inodes. A nil one is unknown.
 type Record struct {
 	Version int    `json:"version"`          // RecordVersion
 	ID      string `json:"id"`               // sorted as text, IDs are in the order of time
@@ -22,17 +24,20 @@ type Record struct {
 	Agent   string `json:"agent,omitempty"`  // its version
 	Pod     Victim `json:"pod"`
 
-	Signal             stats.Signal `json:"signal"`
-	Threshold          string       `json:"threshold,omitempty"`      // memory.available<100Mi; empty: the pod's own limit
-	ThresholdGrace     string       `json:"thresholdGrace,omitempty"` // of a soft threshold: 1m30s
-	GracePeriodSeconds int64        `json:"gracePeriodSeconds"`
-	Reason             string       `json:"reason,omitempty"` // why this pod, in words
-	Message            string       `json:"message,omitempty"`
+	Signal stats.Signal `json:"signal"`
+	// memory.available<100Mi; empty: the pod's own limit
+	Threshold          string `json:"threshold,omitempty"`
+	ThresholdGrace     string `json:"thresholdGrace,omitempty"` // of a soft threshold: 1m30s
+	GracePeriodSeconds int64  `json:"gracePeriodSeconds"`
+	Reason             string `json:"reason,omitempty"` // why this pod, in words
+	Message            string `json:"message,omitempty"`
 
-	// What the pod's status and event say of it, in the kubelet's words. Disruption: the status gets the condition DisruptionTarget.
-	StatusReason string            `json:"statusReason,omitempty"` // Evicted; Preempting: it went for a critical pod
-	Annotations  map[string]string `json:"annotations,omitempty"`  // of the event: starved_resource, offending_containers and their usage
-	Disruption   bool              `json:"disruption,omitempty"`
+	// What the pod's status and event say of it, in the kubelet's words. Disruption: the status gets
+	// the condition DisruptionTarget. Evicted; Preempting: it went for a critical pod
+	StatusReason string `json:"statusReason,omitempty"`
+	// of the event: starved_resource, offending_containers and their usage
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Disruption  bool              `json:"disruption,omitempty"`
 
 	Crossed *Reading `json:"crossed,omitempty"` // the first one that met the threshold; nil: not known
 	Decided *Reading `json:"decided,omitempty"` // the one that the decision was made by
@@ -40,24 +45,31 @@ type Record struct {
 	Began   Stamp    `json:"began"`
 	Killed  Stamp    `json:"killed,omitzero"`  // zero: it was stopped gently, or nothing was killed
 	Emptied Stamp    `json:"emptied,omitzero"` // when no process was left; zero: not known
-	Cleaned Stamp    `json:"cleaned,omitzero"` // when the runtime had ended its sandbox; zero: it has not, or that is not known
+	// when the runtime had ended its sandbox; zero: it has not, or that is not known
+	Cleaned Stamp `json:"cleaned,omitzero"`
 
 	Ranking Ranking `json:"ranking"`
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
 
-	Predicted *uint64  `json:"predicted,omitempty"` // what its end was expected to return
-	Released  *uint64  `json:"released,omitempty"`  // what it returned; nil for a share of stalled time, too
-	Reclaimed *uint64  `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
-	Squeeze   *Squeeze `json:"squeeze,omitempty"`   // how they were; nil: the kernel was asked for nothing
+	Predicted *uint64 `json:"predicted,omitempty"` // what its end was expected to return
+	// what it returned; nil for a share of stalled time, too
+	Released  *uint64 `json:"released,omitempty"`
+	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
+	// how they were; nil: the kernel was asked for nothing
+	Squeeze *Squeeze `json:"squeeze,omitempty"`
 
-	Outcome      Outcome   `json:"outcome"`
-	Error        string    `json:"error,omitempty"`
-	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"` // until when the pod is not let in again; zero: it was not held off
-	// Restarted is when the first container of the pod was made that was seen to run after its end; zero: none was, within an hour. The end is
-	// when no process was left, or when it began where that is not known.
+	Outcome Outcome `json:"outcome"`
+	Error   string  `json:"error,omitempty"`
+	// until when the pod is not let in again; zero: it was not held off
+	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"`
+	// Restarted is when the first container of the pod was made that was seen to run after its end;
+	// zero: none was, within an hour. The end is when no process was left, or when it began where that
+	// is not known.
 	Restarted time.Time `json:"restarted,omitzero"`
-	Over      bool      `json:"over,omitempty"`   // no more comes of it, but for Restarted and what is known of Squeeze
-	DryRun    bool      `json:"dryRun,omitempty"` // nothing was done: this is what an agent with --dry-run would have done
+	// no more comes of it, but for Restarted and what is known of Squeeze
+	Over bool `json:"over,omitempty"`
+	// nothing was done: this is what an agent with --dry-run would have done
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // WasKilled tells that the victim was killed, and not only stopped gently.
@@ -82,13 +94,15 @@ const (
 	OutcomeUndying   Outcome = "undying"   // the pod did not die
 	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted meanwhile and did not go on
 	OutcomeDryRun    Outcome = "dryRun"    // nothing was done
-	// OutcomeLost is of no eviction: in the file of records such a line stands for records up to its ID that are missing.
+	// OutcomeLost is of no eviction: in the file of records such a line stands for records up to its
+	// ID that are missing.
 	OutcomeLost Outcome = "lost"
 )
 
 // outcomeWords are for people.
 var outcomeWords = map[Outcome]string{
-	OutcomeRunning: "running", OutcomeBack: "back", OutcomeNotBack: "not back in time", OutcomeUndying: "did not die",
+	OutcomeRunning: "running", OutcomeBack: "back", OutcomeNotBack: "not back in time",
+	OutcomeUndying:   "did not die",
 	OutcomeAbandoned: "abandoned at a restart", OutcomeDryRun: "dry run, not evicted",
 }
 
@@ -139,29 +153,36 @@ type Ranking struct {
 
 // Candidate is one row of a ranking.
 type Candidate struct {
-	Pod       string         `json:"pod"` // Title
-	UID       string         `json:"uid"`
-	QOSClass  stats.QOSClass `json:"qos,omitempty"`
-	DecidedBy string         `json:"decidedBy,omitempty"` // the key by which the one before comes first
-	Keys      string         `json:"keys,omitempty"`      // all of them, in words
+	Pod      string         `json:"pod"` // Title
+	UID      string         `json:"uid"`
+	QOSClass stats.QOSClass `json:"qos,omitempty"`
+	// the key by which the one before comes first
+	DecidedBy string `json:"decidedBy,omitempty"`
+	Keys      string `json:"keys,omitempty"` // all of them, in words
 }
 
-// Squeeze is the reclaim of cold memory before an eviction: how much the kernel was asked to take from pods, and how much it took.
+// Squeeze is the reclaim of cold memory before an eviction: how much the kernel was asked to take
+// from pods, and how much it took.
 type Squeeze struct {
-	Signal    stats.Signal  `json:"signal"` // that was running short; a crossing of another one may have stopped it
-	Kind      string        `json:"kind"`   // anonymous memory, page cache
-	Began     time.Time     `json:"began"`
-	Took      time.Duration `json:"tookNs"`
-	Asked     uint64        `json:"asked"`               // bytes that the kernel was asked for
-	Freed     *uint64       `json:"freed,omitempty"`     // bytes by which the cgroups of the pods shrank
-	Refaulted *uint64       `json:"refaulted,omitempty"` // bytes that the pods read in again soon after; nil: not known, or not yet
-	Stopped   bool          `json:"stopped"`             // for the eviction, before its end
+	// that was running short; a crossing of another one may have stopped it
+	Signal stats.Signal  `json:"signal"`
+	Kind   string        `json:"kind"` // anonymous memory, page cache
+	Began  time.Time     `json:"began"`
+	Took   time.Duration `json:"tookNs"`
+	Asked  uint64        `json:"asked"` // bytes that the kernel was asked for
+	// bytes by which the cgroups of the pods shrank
+	Freed *uint64 `json:"freed,omitempty"`
+	// bytes that the pods read in again soon after; nil: not known, or not yet
+	Refaulted *uint64 `json:"refaulted,omitempty"`
+	Stopped   bool    `json:"stopped"` // for the eviction, before its end
 }
 
 // Step is one step of the kill ladder.
 type Step struct {
-	Name      string        `json:"name"`
-	Monotonic time.Duration `json:"monotonicNs,omitempty"` // when it was over, CLOCK_MONOTONIC in nanoseconds
+	Name string `json:"name"`
+	// when it was over, CLOCK_MONOTONIC in nanoseconds
+	Monotonic time.Duration `json:"monotonicNs,omitempty"`
 	Error     string        `json:"error,omitempty"`
-	N         int           `json:"n,omitempty"` // how many processes, cgroups or containers it was about
+	// how many processes, cgroups or containers it was about
+	N int `json:"n,omitempty"`
 }

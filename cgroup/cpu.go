@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// parseCPUUsage reads the usage_usec of cpu.stat, which must be there (v6.12 kernel/cgroup/rstat.c, cgroup_base_stat_cputime_show). It does
-// not allocate.
+// parseCPUUsage reads the usage_usec of cpu.stat, which must be there (v6.12 kernel/cgroup/rstat.c,
+// cgroup_base_stat_cputime_show). It does not allocate.
 func parseCPUUsage(b []byte) (usage time.Duration, err error) {
 	for len(b) > 0 {
 		var key, value []byte
@@ -28,8 +28,8 @@ func storeTime(dst *time.Duration, key, value []byte) error {
 	return err
 }
 
-// CPUUsage reads from cpu.stat what the group and all below it used since it was made, as time of one CPU: two busy CPUs use two
-// seconds a second. Every cgroup has it, the root included.
+// CPUUsage reads from cpu.stat what the group and all below it used since it was made, as time of
+// one CPU: two busy CPUs use two seconds a second. Every cgroup has it, the root included.
 func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
 	b, err := g.readKept(fileCPUStat, buf)
 	if err != nil {
@@ -42,8 +42,8 @@ func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
 	return usage, nil
 }
 
-// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if it was never set; 0 for an idle group
-// (cpu.idle). The root cgroup has none.
+// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if it was never
+// set; 0 for an idle group (cpu.idle). The root cgroup has none.
 func (g *Group) CPUWeight(buf []byte) (uint64, error) { return g.number("cpu.weight", buf) }
 
 // CPUMax is cpu.max: how much of one CPU's time the group may use in each period.
@@ -53,8 +53,8 @@ type CPUMax struct {
 	Unlimited bool // "max"
 }
 
-// ParseCPUMax reads cpu.max: "QUOTA PERIOD" in microseconds, the quota or "max" (v6.12 kernel/sched/core.c,
-// cpu_period_quota_print).
+// ParseCPUMax reads cpu.max: "QUOTA PERIOD" in microseconds, the quota or "max" (v6.12
+// kernel/sched/core.c, cpu_period_quota_print).
 func ParseCPUMax(b []byte) (CPUMax, error) {
 	quota, period := cut(chomp(b), ' ')
 	var m CPUMax

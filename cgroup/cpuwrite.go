@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// CPUSettings decide how much CPU time a group gets. What a kernel or a controller that is off does not have is absent.
+// CPUSettings decide how much CPU time a group gets. What a kernel or a controller that is off does
+// not have is absent.
 type CPUSettings struct {
 	Max       CPUMax
 	Weight    uint64 // 1 to 10000; meaningless if Idle
@@ -19,12 +20,13 @@ type CPUSettings struct {
 // MaxCPUWeight is the most that cpu.weight takes (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
 const MaxCPUWeight = 10000
 
-// CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off here. It uses no kept
-// descriptor, so it may run beside another goroutine's use of the Group.
+// CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off
+// here. It uses no kept descriptor, so it may run beside another goroutine's use of the Group.
 func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	s.Max, err = g.CPUMax(buf)
 	s.HasMax = err == nil
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // without CFS bandwidth control there is no cpu.max
+	// without CFS bandwidth control there is no cpu.max
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return s, err
 	}
 	if s.Weight, err = g.CPUWeight(buf); err != nil {
@@ -32,7 +34,8 @@ func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	}
 	s.HasWeight = true
 	s.Idle = s.Weight == 0
-	if s.Weight > 1 { // an idle group shows 0, or 1 (v6.12 kernel/sched/core.c tg_weight, sched_weight_to_cgroup)
+	// an idle group shows 0, or 1 (v6.12 kernel/sched/core.c tg_weight, sched_weight_to_cgroup)
+	if s.Weight > 1 {
 		return s, nil
 	}
 	if b, err := g.read("cpu.idle", buf); err == nil {
@@ -43,12 +46,14 @@ func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
 	return s, nil
 }
 
-// RaiseCPU lets the group have all the CPU time that it can get: cpu.max "max", the highest cpu.weight. What the group does not
-// have is passed over; os.ErrNotExist: it has none of it. What is above the group still holds.
+// RaiseCPU lets the group have all the CPU time that it can get: cpu.max "max", the highest
+// cpu.weight. What the group does not have is passed over; os.ErrNotExist: it has none of it. What
+// is above the group still holds.
 func (g *Group) RaiseCPU() error {
 	unlimited := g.write("cpu.max", "max")
 	weight := g.write("cpu.weight", "10000")
-	if weight != nil && g.write("cpu.idle", "0") == nil { // an idle group has no weight (kernel/sched/fair.c, sched_group_set_shares)
+	// an idle group has no weight (kernel/sched/fair.c, sched_group_set_shares)
+	if weight != nil && g.write("cpu.idle", "0") == nil {
 		weight = g.write("cpu.weight", "10000")
 	}
 	if errors.Is(unlimited, os.ErrNotExist) && weight == nil {
@@ -68,7 +73,8 @@ func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
 	}
 	var errs []error
 	if before.HasMax && !before.Max.Unlimited && now.Max.Unlimited {
-		errs = append(errs, g.write("cpu.max", fmt.Sprintf("%d %d", before.Max.Quota.Microseconds(), before.Max.Period.Microseconds())))
+		errs = append(errs, g.write("cpu.max", fmt.Sprintf("%d %d", before.Max.Quota.Microseconds(),
+			before.Max.Period.Microseconds())))
 	}
 	if before.HasWeight && now.Weight == MaxCPUWeight {
 		if before.Idle {

@@ -7,15 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the directory of one cgroup, kept open to list the groups below it again and again. Like a Group it is that very
-// cgroup, never a successor of the same name. Close it. A Dir is used by one goroutine at a time.
+// Dir is the directory of one cgroup, kept open to list the groups below it again and again. Like a
+// Group it is that very cgroup, never a successor of the same name. Close it. A Dir is used by one
+// goroutine at a time.
 type Dir struct {
 	path string
 	fd   int
 }
 
-// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself. A cgroup that does not exist is
-// ErrVanished, without the path: who waits for a cgroup to appear asks at every look, and that allocates nothing.
+// OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself. A
+// cgroup that does not exist is ErrVanished, without the path: who waits for a cgroup to appear
+// asks at every look, and that allocates nothing.
 func (fs *FS) OpenDir(name string) (*Dir, error) {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err = vanished(err); err == ErrVanished {
@@ -35,9 +37,10 @@ func (d *Dir) Close() {
 	}
 }
 
-// Children calls visit with the name of each cgroup directly below, in the kernel's order; name is only valid until visit
-// returns. buf is scratch space that holds at least one entry (280 bytes); a few KiB will do. ErrVanished: the cgroup was
-// removed, maybe after some of the calls. It does not allocate.
+// Children calls visit with the name of each cgroup directly below, in the kernel's order; name is
+// only valid until visit returns. buf is scratch space that holds at least one entry (280 bytes); a
+// few KiB will do. ErrVanished: the cgroup was removed, maybe after some of the calls. It does not
+// allocate.
 func (d *Dir) Children(buf []byte, visit func(name []byte)) error {
 	_, err := unix.Seek(d.fd, 0, unix.SEEK_SET)
 	if err == nil {
@@ -88,7 +91,8 @@ func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
 	}
 }
 
-// directories goes through the records of getdents64(2): inode (8 bytes), offset (8), record length (2), type (1), name.
+// directories goes through the records of getdents64(2): inode (8 bytes), offset (8), record length
+// (2), type (1), name.
 func directories(b []byte, visit func(name []byte)) {
 	const nameOffset = 19
 	for len(b) > nameOffset {

@@ -1,7 +1,8 @@
-// Package cgroup reads and acts on a cgroup v2 hierarchy directly: a root is a value, a Group is held by the file
-// descriptor of its directory, files are read with pread on kept descriptors into reused buffers, and every parser takes
-// bytes. It never uses package os on cgroup files: those would go to the netpoller, where a file that answers EAGAIN
-// (memory.reclaim) blocks for ever (os/file_unix.go, newFile).
+// Package cgroup reads and acts on a cgroup v2 hierarchy directly: a root is a value, a Group is
+// held by the file descriptor of its directory, files are read with pread on kept descriptors into
+// reused buffers, and every parser takes bytes. It never uses package os on cgroup files: those
+// would go to the netpoller, where a file that answers EAGAIN (memory.reclaim) blocks for ever
+// (os/file_unix.go, newFile).
 //
 //	fs.go            FS: the root
 //	dir.go           Dir: the groups below one, listed again and again

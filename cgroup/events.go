@@ -47,9 +47,10 @@ func (g *Group) Events(buf []byte) (Events, error) {
 	return e, nil
 }
 
-// WaitEmpty blocks until the group has no live process any more, the time is over (os.ErrDeadlineExceeded) or ctx ends. A
-// group that vanished is empty. It wakes by POLLPRI, which the kernel raises when cgroup.events changes
-// (cgroup_file_notify); the read that follows each wake arms it again.
+// WaitEmpty blocks until the group has no live process any more, the time is over
+// (os.ErrDeadlineExceeded) or ctx ends. A group that vanished is empty. It wakes by POLLPRI, which
+// the kernel raises when cgroup.events changes (cgroup_file_notify); the read that follows each
+// wake arms it again.
 func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	ended, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -83,7 +84,8 @@ func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 		case left <= 0:
 			return fmt.Errorf("wait for cgroup /%s to be empty: %w", g.path, os.ErrDeadlineExceeded)
 		}
-		fds := []unix.PollFd{{Fd: int32(g.kept[fileCgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(g.kept[fileCgroupEvents] - 1), Events: unix.POLLPRI},
+			{Fd: int32(ended), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
 			return fmt.Errorf("poll cgroup %s: %w", g.file("cgroup.events"), err)
 		}

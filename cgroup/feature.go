@@ -41,16 +41,16 @@ type Feature struct {
 	Detail string // the value that decided, or why the answer is Unknown or No; may be empty
 }
 
-// Features asks the node what it can do, by trying: versions lie, distributions backport. It is used by one goroutine at a
-// time.
+// Features asks the node what it can do, by trying: versions lie, distributions backport. It is
+// used by one goroutine at a time.
 type Features struct {
 	fs        *FS
 	proc, sys string
 	known     map[string]Feature // conclusive answers to what cannot change while the node is up
 }
 
-// NewFeatures prepares the probes of a node: its hierarchy, its /proc (for "self", that of the calling process) and its /sys.
-// Nothing is opened before Probe.
+// NewFeatures prepares the probes of a node: its hierarchy, its /proc (for "self", that of the
+// calling process) and its /sys. Nothing is opened before Probe.
 func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 	return &Features{fs: fs, proc: procMount, sys: sysMount, known: map[string]Feature{}}
 }
@@ -85,11 +85,14 @@ var probes = []featureProbe{
 //	hugetlb controller     huge pages are accounted for in cgroups
 //	swap                   the node has swap space
 //	memory.swap.current    the kernel accounts for swap in cgroups
-//	mglru                  the multi-generational LRU is on (since v6.1): inactive_file means something else
-//	memory_recursiveprot   memory.min and memory.low of a group protect all below it (mount option, since v5.7)
+//	mglru                  the multi-generational LRU is on (since v6.1): inactive_file means
+//	                       something else
+//	memory_recursiveprot   memory.min and memory.low of a group protect all below it (mount option,
+//	                       since v5.7)
 //
-// What was answered Yes or No is not asked again, unless an administrator can change it at run time (swap, mglru,
-// memory_recursiveprot); Unknown is. It never fails: what could not be asked is Unknown, with the reason.
+// What was answered Yes or No is not asked again, unless an administrator can change it at run time
+// (swap, mglru, memory_recursiveprot); Unknown is. It never fails: what could not be asked is
+// Unknown, with the reason.
 func (f *Features) Probe() []Feature {
 	groups := f.groups()
 	defer groups.close()
@@ -110,8 +113,9 @@ func (f *Features) Probe() []Feature {
 
 // probed are the groups that are looked at; either may be nil.
 type probed struct {
-	root  *Group // of the FS, which in a cgroup namespace is not the root of the hierarchy
-	child *Group // any group that is not the root of the hierarchy, best one with the memory controller
+	root *Group // of the FS, which in a cgroup namespace is not the root of the hierarchy
+	// any group that is not the root of the hierarchy, best one with the memory controller
+	child *Group
 }
 
 func (p probed) close() {
@@ -125,7 +129,8 @@ func (p probed) close() {
 // groups opens the groups to look at.
 func (f *Features) groups() (p probed) {
 	p.root, _ = f.fs.Group("")
-	// The root of the hierarchy has no cgroup.events (v6.12 kernel/cgroup/cgroup.c, CFTYPE_NOT_ON_ROOT).
+	// The root of the hierarchy has no cgroup.events (v6.12 kernel/cgroup/cgroup.c,
+	// CFTYPE_NOT_ON_ROOT).
 	if p.root != nil && p.root.has("cgroup.events") == Yes {
 		p.child, _ = f.fs.Group("")
 		return p
@@ -160,7 +165,8 @@ func (g *Group) has(name string) Answer {
 	return Unknown
 }
 
-// inGroup answers whether a group has a file, given that it has another one which shows that the controller is on.
+// inGroup answers whether a group has a file, given that it has another one which shows that the
+// controller is on.
 func inGroup(g *Group, name, shows string) (Answer, string) {
 	if g == nil {
 		return Unknown, "no group to look at"
@@ -180,7 +186,8 @@ func (f *Features) cgroupKill(p probed) (Answer, string) {
 	return inGroup(p.child, "cgroup.kill", "cgroup.procs")
 }
 
-// memoryReclaim looks at the root too, which has the file as well; memory.stat shows that the controller is on.
+// memoryReclaim looks at the root too, which has the file as well; memory.stat shows that the
+// controller is on.
 func (f *Features) memoryReclaim(p probed) (Answer, string) {
 	if a, detail := inGroup(p.root, "memory.reclaim", "memory.stat"); a != Unknown {
 		return a, detail
@@ -215,12 +222,13 @@ func (f *Features) psi(p probed) (Answer, string) {
 	return Unknown, err.Error()
 }
 
-// shortTrigger is the smallest that v6.1 lets a privileged process have (kernel/sched/psi.c, WINDOW_MIN_US); the kernel
-// takes the last byte for the terminator.
+// shortTrigger is the smallest that v6.1 lets a privileged process have (kernel/sched/psi.c,
+// WINDOW_MIN_US); the kernel takes the last byte for the terminator.
 const shortTrigger = "some 1000 500000\x00"
 
-// psiWindows sets a trigger up and takes it down at once by closing the file. Without CAP_SYS_RESOURCE the kernel refuses
-// windows that are not a multiple of 2 s with EINVAL (v6.12 kernel/sched/psi.c, psi_trigger_create).
+// psiWindows sets a trigger up and takes it down at once by closing the file. Without
+// CAP_SYS_RESOURCE the kernel refuses windows that are not a multiple of 2 s with EINVAL (v6.12
+// kernel/sched/psi.c, psi_trigger_create).
 func (f *Features) psiWindows(p probed) (Answer, string) {
 	if p.root == nil {
 		return Unknown, "no group to look at"
@@ -277,7 +285,8 @@ func (f *Features) swap(probed) (Answer, string) {
 			return Yes, value
 		}
 	}
-	return Unknown, path + ": no SwapTotal" // built without CONFIG_SWAP it says 0 kB (v6.12 fs/proc/meminfo.c)
+	// built without CONFIG_SWAP it says 0 kB (v6.12 fs/proc/meminfo.c)
+	return Unknown, path + ": no SwapTotal"
 }
 
 // mglru reads the switch: bit 0 is the main one (Documentation/admin-guide/mm/multigen_lru.rst).

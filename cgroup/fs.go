@@ -16,7 +16,8 @@ const DefaultMount = "/sys/fs/cgroup"
 
 // Errors that callers branch on. They come wrapped, with the file.
 var (
-	// ErrVanished: the cgroup was removed. Reading a kept file of it answers ENODEV (kernfs, v6.12 fs/kernfs/file.c).
+	// ErrVanished: the cgroup was removed. Reading a kept file of it answers ENODEV (kernfs, v6.12
+	// fs/kernfs/file.c).
 	ErrVanished = errors.New("cgroup vanished")
 	// ErrNotV2: what is mounted there is not a cgroup v2 hierarchy.
 	ErrNotV2 = errors.New("not a cgroup v2 hierarchy")
@@ -24,15 +25,16 @@ var (
 	ErrMalformed = errors.New("malformed")
 )
 
-// FS is the root of a cgroup v2 hierarchy. Every path given to its methods is relative to that root and cannot leave it:
-// not by "..", not by a symbolic link. An FS is safe for use by several goroutines at a time, but for Close.
+// FS is the root of a cgroup v2 hierarchy. Every path given to its methods is relative to that root
+// and cannot leave it: not by "..", not by a symbolic link. An FS is safe for use by several
+// goroutines at a time, but for Close.
 type FS struct {
 	mount string
 	fd    int
 }
 
-// Open opens the hierarchy mounted at a directory; empty means DefaultMount. It returns ErrNotV2 where another file system
-// is mounted there, and says which.
+// Open opens the hierarchy mounted at a directory; empty means DefaultMount. It returns ErrNotV2
+// where another file system is mounted there, and says which.
 func Open(mount string) (*FS, error) {
 	if mount == "" {
 		mount = DefaultMount
@@ -82,7 +84,8 @@ func describeMount(mount string) string {
 // Mount is the directory the FS was opened at.
 func (fs *FS) Mount() string { return fs.mount }
 
-// ReadOnly reports whether the hierarchy is mounted read-only, as in a container that is not privileged.
+// ReadOnly reports whether the hierarchy is mounted read-only, as in a container that is not
+// privileged.
 func (fs *FS) ReadOnly() bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fs.fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
@@ -114,21 +117,23 @@ func (fs *FS) open(name string, flags uint64) (int, error) {
 	}
 	for {
 		fd, err := openat2(fs.fd, name, &how)
-		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with the resolution (openat2(2))
+		// EAGAIN: a rename raced with the resolution (openat2(2))
+		if err != unix.EINTR && err != unix.EAGAIN {
 			return fd, err
 		}
 	}
 }
 
-// openat2 is unix.Openat2 without the copy of the path that it allocates: at every look it is asked for cgroups that are not
-// there.
+// openat2 is unix.Openat2 without the copy of the path that it allocates: at every look it is asked
+// for cgroups that are not there.
 func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	var path [256]byte
 	if len(name) >= len(path) || strings.IndexByte(name, 0) >= 0 {
 		return unix.Openat2(dir, name, how)
 	}
 	copy(path[:], name)
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)),
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
+		uintptr(unsafe.Pointer(how)),
 		unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
 		return -1, errno
@@ -136,8 +141,9 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 	return int(fd), nil
 }
 
-// Group opens the cgroup at a path below the root; "" is the root itself. A cgroup that does not exist is ErrVanished: to
-// who looks for it, one that went away a moment ago and one that never was are the same.
+// Group opens the cgroup at a path below the root; "" is the root itself. A cgroup that does not
+// exist is ErrVanished: to who looks for it, one that went away a moment ago and one that never was
+// are the same.
 func (fs *FS) Group(name string) (*Group, error) {
 	g := &Group{dir: -1}
 	if err := fs.GroupInto(name, g); err != nil {
@@ -156,9 +162,10 @@ func vanished(err error) error {
 	return err
 }
 
-// Children calls visit with the name of each cgroup directly below a path, in the kernel's order. buf is scratch space; a
-// few KiB will do. A path that does not exist has no children. For a path that is listed again and again, see Dir; for one below which a
-// tenant makes groups, ChildrenUntil.
+// Children calls visit with the name of each cgroup directly below a path, in the kernel's order.
+// buf is scratch space; a few KiB will do. A path that does not exist has no children. For a path
+// that is listed again and again, see Dir; for one below which a tenant makes groups,
+// ChildrenUntil.
 func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	return fs.ChildrenUntil(name, buf, func(name string) bool {
 		visit(name)

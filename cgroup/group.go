@@ -2,12 +2,14 @@ package cgroup
 
 import "golang.org/x/sys/unix"
 
-// ID tells one cgroup from another that later gets the same path: paths are used again, inode numbers of kernfs are not
-// while the mount lives (they carry a generation, v6.12 fs/kernfs/dir.c kernfs_id).
+// ID tells one cgroup from another that later gets the same path: paths are used again, inode
+// numbers of kernfs are not while the mount lives (they carry a generation, v6.12 fs/kernfs/dir.c
+// kernfs_id).
 type ID struct{ Dev, Ino uint64 }
 
-// Group is one cgroup, held by the descriptor of its directory: what is read or killed through it is that very cgroup, or
-// ErrVanished, never a successor of the same name. Close it. A Group is used by one goroutine at a time.
+// Group is one cgroup, held by the descriptor of its directory: what is read or killed through it
+// is that very cgroup, or ErrVanished, never a successor of the same name. Close it. A Group is
+// used by one goroutine at a time.
 type Group struct {
 	path string // below the root when it was opened, without a leading slash; "" is the root
 	id   ID
@@ -37,11 +39,12 @@ func (g *Group) Close() {
 	}
 }
 
-// OpenKept opens the files that looks at memory and tasks read, and cgroup.kill, so that neither they nor DupKill look up a name. One that
-// cannot be opened is tried again when it is read.
+// OpenKept opens the files that looks at memory and tasks read, and cgroup.kill, so that neither
+// they nor DupKill look up a name. One that cannot be opened is tried again when it is read.
 func (g *Group) OpenKept() {
 	for _, which := range []int{
-		fileMemoryCurrent, fileMemoryStat, fileMemoryEvents, fileMemoryMax, fileMemoryPressure, filePIDsCurrent, fileCgroupEvents,
+		fileMemoryCurrent, fileMemoryStat, fileMemoryEvents, fileMemoryMax, fileMemoryPressure,
+		filePIDsCurrent, fileCgroupEvents,
 	} {
 		if g.kept[which] != 0 {
 			continue
@@ -57,8 +60,8 @@ func (g *Group) OpenKept() {
 	}
 }
 
-// DupKill is a descriptor of cgroup.kill for WriteKill, for another Group of the same cgroup; -1: OpenKept could not open it. It allocates
-// nothing. Close it.
+// DupKill is a descriptor of cgroup.kill for WriteKill, for another Group of the same cgroup; -1:
+// OpenKept could not open it. It allocates nothing. Close it.
 func (g *Group) DupKill() (fd int) {
 	if g.kill == 0 {
 		return -1

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GroupInto is Group into one that the caller has, zero or closed: where the path is clean it allocates nothing. After an
-// error out holds nothing that would have to be closed.
+// GroupInto is Group into one that the caller has, zero or closed: where the path is clean it
+// allocates nothing. After an error out holds nothing that would have to be closed.
 func (fs *FS) GroupInto(name string, out *Group) error {
 	*out = Group{dir: -1}
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_PATH)
@@ -30,7 +30,8 @@ func (fs *FS) GroupInto(name string, out *Group) error {
 	return nil
 }
 
-// DupInto makes out, zero or closed, a second handle of the same cgroup, for another goroutine. It allocates nothing.
+// DupInto makes out, zero or closed, a second handle of the same cgroup, for another goroutine. It
+// allocates nothing.
 func (g *Group) DupInto(out *Group) error {
 	*out = Group{dir: -1}
 	fd, err := unix.FcntlInt(uintptr(g.dir), unix.F_DUPFD_CLOEXEC, 0)
@@ -48,12 +49,14 @@ func openat(dir int, name string, flags int) (int, error) {
 		return unix.Openat(dir, name, flags, 0)
 	}
 	copy(text[:], name)
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&text[0])), uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&text[0])),
+		uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
 	if errno != 0 {
 		return -1, errno
 	}
 	return int(fd), nil
 }
 
-// Forget makes g a closed Group, without closing anything: what a Group that is part of something else begins as.
+// Forget makes g a closed Group, without closing anything: what a Group that is part of something
+// else begins as.
 func (g *Group) Forget() { *g = Group{dir: -1} }

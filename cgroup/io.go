@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// IOStat is what a group and all below it moved to and from a device since it was made (v6.12 block/blk-cgroup.c,
-// blkcg_print_one_stat).
+// IOStat is what a group and all below it moved to and from a device since it was made (v6.12
+// block/blk-cgroup.c, blkcg_print_one_stat).
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }
@@ -29,10 +29,11 @@ func (s *IOStat) add(o IOStat) {
 	s.WriteBytes += min(o.WriteBytes, math.MaxUint64-s.WriteBytes)
 }
 
-// ParseIOStat reads io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", a line a device. It calls visit for each device with
-// at least one key that is known. A device with none is skipped, as are unknown keys (cost.*, use_delay): the kernel leaves
-// out the numbers of a device that was not used, but not always its name ("8:0 " alone; v5.15 to v5.18 even without the end
-// of the line, so that two devices stand in one: fixed by 3607849df478). It does not allocate.
+// ParseIOStat reads io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", a line a device. It calls
+// visit for each device with at least one key that is known. A device with none is skipped, as are
+// unknown keys (cost.*, use_delay): the kernel leaves out the numbers of a device that was not
+// used, but not always its name ("8:0 " alone; v5.15 to v5.18 even without the end of the line, so
+// that two devices stand in one: fixed by 3607849df478). It does not allocate.
 func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
 	for len(b) > 0 {
 		var line []byte
@@ -90,8 +91,8 @@ func device(word []byte) (major, minor uint32, ok bool) {
 	return uint32(a), uint32(b), okA && okB && a <= math.MaxUint32 && b <= math.MaxUint32
 }
 
-// IOStat reads io.stat and sums it over all devices into out. What goes through stacked devices (dm, md, loop) is in there
-// once for each layer.
+// IOStat reads io.stat and sums it over all devices into out. What goes through stacked devices
+// (dm, md, loop) is in there once for each layer.
 func (g *Group) IOStat(buf []byte, out *IOStat) error {
 	*out = IOStat{}
 	b, err := g.readKept(fileIOStat, buf)

@@ -14,8 +14,8 @@ const (
 	killRounds = 100 // a fork bomb that cannot be frozen may need many
 )
 
-// ProcKiller kills process by process where cgroup.kill is missing or refuses. It keeps its buffers. It is used by one goroutine
-// at a time.
+// ProcKiller kills process by process where cgroup.kill is missing or refuses. It keeps its
+// buffers. It is used by one goroutine at a time.
 type ProcKiller struct {
 	// Unfrozen: the groups are not frozen first. A write to cgroup.freeze waits for cgroup_mutex.
 	Unfrozen bool
@@ -49,13 +49,15 @@ func NewProcKiller() *ProcKiller {
 	return k
 }
 
-// Kill sends SIGKILL to every process of the group and of those below it, by pidfds (since v5.3), and returns how many. A
-// number may be used again between the list and the signal: a process is signalled only if it is still listed once its
-// descriptor is open. Processes that fork meanwhile: the groups are frozen first where the kernel can (cgroup.freeze, since
-// v5.2), and all is done again until a round finds no new process: one that is listed then had its signal before that round, and a
-// process with SIGKILL pending begins no fork. One that it is in the middle of it may finish, and the child is listed only in the end
-// (v6.12 kernel/fork.c copy_process: the last look at signals is before cgroup_post_fork): until the group is empty, Kill it again. limit
-// bounds a call: os.ErrDeadlineExceeded says that some may live. The agent's own process is never signalled.
+// Kill sends SIGKILL to every process of the group and of those below it, by pidfds (since v5.3),
+// and returns how many. A number may be used again between the list and the signal: a process is
+// signalled only if it is still listed once its descriptor is open. Processes that fork meanwhile:
+// the groups are frozen first where the kernel can (cgroup.freeze, since v5.2), and all is done
+// again until a round finds no new process: one that is listed then had its signal before that
+// round, and a process with SIGKILL pending begins no fork. One that it is in the middle of it may
+// finish, and the child is listed only in the end (v6.12 kernel/fork.c copy_process: the last look
+// at signals is before cgroup_post_fork): until the group is empty, Kill it again. limit bounds a
+// call: os.ErrDeadlineExceeded says that some may live. The agent's own process is never signalled.
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
 	clear(k.before)
@@ -75,7 +77,8 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 		case k.err != nil:
 			return n, k.err
 		case time.Now().After(k.deadline):
-			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: %w", g.path, os.ErrDeadlineExceeded)
+			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: %w", g.path,
+				os.ErrDeadlineExceeded)
 		case k.fresh > 0:
 			k.now, k.before = k.before, k.now
 			continue
@@ -87,21 +90,26 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 				"groups more than %d levels down were not looked at", g.path, walkDepth)
 		}
 		if e, err := g.Events(k.buf[:]); n == 0 && err == nil && e.Populated {
-			return 0, fmt.Errorf("kill the processes of cgroup /%s one by one: it has some, and lists none", g.path)
+			return 0, fmt.Errorf("kill the processes of cgroup /%s one by one: it has some, and lists none",
+				g.path)
 		}
 		return n, nil
 	}
-	return n, fmt.Errorf("kill the processes of cgroup /%s one by one: there were new ones %d times", g.path, killRounds)
+	return n, fmt.Errorf("kill the processes of cgroup /%s one by one: there were new ones %d times",
+		g.path, killRounds)
 }
 
-// noteFrozen is the note on a group that is frozen by a ProcKiller. It is there before the group is, and goes after that: what a crash
-// leaves frozen can be told from what somebody else has frozen. No owner of a group's directory can leave one, and be thawed by it
-// (Trusted). One that an older agent has left where any could is not believed: it is there only where that agent crashed in the middle of a
-// kill, which the next one goes on with, and SIGKILL ends a frozen process too (v6.12 kernel/signal.c complete_signal, do_freezer_trap).
+// noteFrozen is the note on a group that is frozen by a ProcKiller. It is there before the group
+// is, and goes after that: what a crash leaves frozen can be told from what somebody else has
+// frozen. No owner of a group's directory can leave one, and be thawed by it (Trusted). One that an
+// older agent has left where any could is not believed: it is there only where that agent crashed
+// in the middle of a kill, which the next one goes on with, and SIGKILL ends a frozen process too
+// (v6.12 kernel/signal.c complete_signal, do_freezer_trap).
 const noteFrozen = Trusted + "cgroup.freeze"
 
-// freeze stops the group's processes. false: the kernel cannot, or another process has stopped them already. Where there are no notes they
-// are stopped all the same: who forks faster than he is killed would stay.
+// freeze stops the group's processes. false: the kernel cannot, or another process has stopped them
+// already. Where there are no notes they are stopped all the same: who forks faster than he is
+// killed would stay.
 func (k *ProcKiller) freeze(g *Group) bool {
 	b, err := g.read("cgroup.freeze", k.buf[:])
 	if err != nil || string(chomp(b)) != "0" {
@@ -124,8 +132,9 @@ func (g *Group) thaw() error {
 	return err
 }
 
-// Thaw lets the processes of the group go on if a ProcKiller has left them frozen, in a process that crashed in the middle of a kill. To be
-// called when no ProcKiller is at it. What somebody else has frozen stays so.
+// Thaw lets the processes of the group go on if a ProcKiller has left them frozen, in a process
+// that crashed in the middle of a kill. To be called when no ProcKiller is at it. What somebody
+// else has frozen stays so.
 func (g *Group) Thaw() (thawed bool, err error) {
 	if _, noted, err := g.Note(noteFrozen); err != nil || !noted { // a kernel without notes has none
 		return false, nil
@@ -156,8 +165,8 @@ func (k *ProcKiller) group(g *Group) bool {
 	return k.err == nil && time.Now().Before(k.deadline)
 }
 
-// list visits the processes of a group. In a threaded group only cgroup.threads can be read; processes are then those whose
-// leading thread lies there.
+// list visits the processes of a group. In a threaded group only cgroup.threads can be read;
+// processes are then those whose leading thread lies there.
 func (k *ProcKiller) list(g *Group, visit func(int)) error {
 	err := g.Procs(k.buf[:], visit)
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -186,7 +195,8 @@ func (k *ProcKiller) open(pid int) {
 	}
 }
 
-// mark notes that a process of the batch is still in the group. The list has the batch's order, so the next one is tried first.
+// mark notes that a process of the batch is still in the group. The list has the batch's order, so
+// the next one is tried first.
 func (k *ProcKiller) mark(pid int) {
 	for i := range k.n {
 		if p := &k.batch[(k.next+i)%k.n]; p.pid == pid {

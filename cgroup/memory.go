@@ -1,22 +1,24 @@
 package cgroup
 
-// MemoryStat holds the lines of memory.stat that the agent uses, in bytes (mm/memcontrol.c, memory_stats, v6.12). On the
-// root cgroup they cover the whole machine.
+// MemoryStat holds the lines of memory.stat that the agent uses, in bytes (mm/memcontrol.c,
+// memory_stats, v6.12). On the root cgroup they cover the whole machine.
 type MemoryStat struct {
-	Anon         uint64 // anonymous memory: freed by killing
-	File         uint64 // page cache, tmpfs and shared memory included
-	Shmem        uint64 // the part of File that is tmpfs or shared memory: swap-backed, not dropped with its writer
+	Anon uint64 // anonymous memory: freed by killing
+	File uint64 // page cache, tmpfs and shared memory included
+	// the part of File that is tmpfs or shared memory: swap-backed, not dropped with its writer
+	Shmem        uint64
 	InactiveFile uint64 // page cache not used of late
 }
 
 const memoryStatKeys = "anon, file, shmem, inactive_file"
 
-// ParseMemoryStat reads memory.stat as far as the last of its four keys, in whatever order they come: about the first 22 of
-// 60 lines of v6.12. What follows is not looked at. It fails if one of them is missing: every cgroup v2 kernel has them, and
-// a working set made of absent numbers would be a lie. It does not allocate.
+// ParseMemoryStat reads memory.stat as far as the last of its four keys, in whatever order they
+// come: about the first 22 of 60 lines of v6.12. What follows is not looked at. It fails if one of
+// them is missing: every cgroup v2 kernel has them, and a working set made of absent numbers would
+// be a lie. It does not allocate.
 //
-// It is read for every pod at every look, so it tells lines apart by their first byte and goes through most of them by a
-// plain loop: they are too short for a search by vectors to pay.
+// It is read for every pod at every look, so it tells lines apart by their first byte and goes
+// through most of them by a plain loop: they are too short for a search by vectors to pay.
 func ParseMemoryStat(b []byte, out *MemoryStat) error {
 	*out = MemoryStat{}
 	const anon, file, shmem, inactiveFile, all = 1, 2, 4, 8, 15
@@ -66,8 +68,8 @@ func keyLength(b []byte, key string) int {
 	return n
 }
 
-// MemoryStat reads memory.stat into out; buf is scratch space of at least 8 KiB. This file is dear: the kernel flushes
-// its per-CPU counters first (mm/memcontrol.c, mem_cgroup_flush_stats).
+// MemoryStat reads memory.stat into out; buf is scratch space of at least 8 KiB. This file is dear:
+// the kernel flushes its per-CPU counters first (mm/memcontrol.c, mem_cgroup_flush_stats).
 func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {
@@ -79,18 +81,20 @@ func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
 	return nil
 }
 
-// MemoryCurrent reads memory.current, in bytes, the groups below included. The root cgroup has none.
+// MemoryCurrent reads memory.current, in bytes, the groups below included. The root cgroup has
+// none.
 func (g *Group) MemoryCurrent(buf []byte) (uint64, error) {
 	return g.numberKept(fileMemoryCurrent, buf)
 }
 
-// MemorySwapCurrent reads memory.swap.current, in bytes of swap that the group and those below it occupy. The root cgroup
-// has none, nor has a kernel without CONFIG_SWAP.
+// MemorySwapCurrent reads memory.swap.current, in bytes of swap that the group and those below it
+// occupy. The root cgroup has none, nor has a kernel without CONFIG_SWAP.
 func (g *Group) MemorySwapCurrent(buf []byte) (uint64, error) {
 	return g.numberKept(fileMemorySwapCurrent, buf)
 }
 
-// MemoryMin reads memory.min, in bytes: what is never reclaimed. The root cgroup has none of the limits.
+// MemoryMin reads memory.min, in bytes: what is never reclaimed. The root cgroup has none of the
+// limits.
 func (g *Group) MemoryMin(buf []byte) (Limit, error) { return g.readLimit("memory.min", buf) }
 
 // MemoryLow reads memory.low, in bytes: what is reclaimed only if nothing else is left.
@@ -106,10 +110,13 @@ func (g *Group) MemoryMax(buf []byte) (Limit, error) {
 }
 
 // MemorySwapMax reads memory.swap.max, in bytes of swap.
-func (g *Group) MemorySwapMax(buf []byte) (Limit, error) { return g.readLimit("memory.swap.max", buf) }
+func (g *Group) MemorySwapMax(buf []byte) (Limit, error) {
+	return g.readLimit("memory.swap.max",
+		buf)
+}
 
-// MemoryEvents is memory.events (with the groups below) or memory.events.local (the group alone): how often each happened
-// since the group was made (v6.12 mm/memcontrol.c, __memory_events_show).
+// MemoryEvents is memory.events (with the groups below) or memory.events.local (the group alone):
+// how often each happened since the group was made (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
 	Low          uint64 // reclaimed although below memory.low
 	High         uint64 // throttled for memory.high

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetMemoryMin writes memory.min: bytes that are not taken from the group and all below it, whatever the pressure; what the
-// groups above it do not have counts for nothing. Unlike a write to memory.max or memory.high it reclaims nothing.
+// SetMemoryMin writes memory.min: bytes that are not taken from the group and all below it,
+// whatever the pressure; what the groups above it do not have counts for nothing. Unlike a write to
+// memory.max or memory.high it reclaims nothing.
 func (g *Group) SetMemoryMin(bytes uint64) error {
 	fd, err := g.openFile("memory.min", unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
@@ -25,8 +26,9 @@ func (g *Group) SetMemoryMin(bytes uint64) error {
 	return nil
 }
 
-// OOMGroup reads memory.oom.group: whether an OOM kill of one of the group's processes, or of one below, is one of them all but those with
-// oom_score_adj -1000 (since v4.19; v6.12 mm/memcontrol.c, mem_cgroup_get_oom_group).
+// OOMGroup reads memory.oom.group: whether an OOM kill of one of the group's processes, or of one
+// below, is one of them all but those with oom_score_adj -1000 (since v4.19; v6.12 mm/memcontrol.c,
+// mem_cgroup_get_oom_group).
 func (g *Group) OOMGroup(buf []byte) (bool, error) {
 	l, err := g.readLimit("memory.oom.group", buf)
 	return l.Bytes != 0, err
@@ -40,12 +42,13 @@ func (g *Group) SetOOMGroup(all bool) error {
 	return g.write("memory.oom.group", "0")
 }
 
-// notePrefix: extended attributes of users are there for cgroup v2 since v5.7 (kernel/cgroup/cgroup.c,
-// KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
+// notePrefix: extended attributes of users are there for cgroup v2 since v5.7
+// (kernel/cgroup/cgroup.c, KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
 const notePrefix = "user.jettison."
 
-// Trusted begins the name of a note that takes CAP_SYS_ADMIN in the user namespace of the node to leave, read or remove: no container
-// can that owns its cgroup's directory. cgroup v2 takes these attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
+// Trusted begins the name of a note that takes CAP_SYS_ADMIN in the user namespace of the node to
+// leave, read or remove: no container can that owns its cgroup's directory. cgroup v2 takes these
+// attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
 // kernfs_trusted_xattr_handler, fs/xattr.c xattr_permission).
 const Trusted = "trusted."
 
@@ -57,7 +60,8 @@ func attribute(name string) string {
 	return notePrefix + name
 }
 
-// Note is a short text that was left on the group under a name. It lives as long as the group. Absent: ok is false.
+// Note is a short text that was left on the group under a name. It lives as long as the group.
+// Absent: ok is false.
 func (g *Group) Note(name string) (text string, ok bool, err error) {
 	err = g.noted(func(fd int) error {
 		var buf [128]byte
@@ -73,7 +77,8 @@ func (g *Group) Note(name string) (text string, ok bool, err error) {
 	return text, ok, err
 }
 
-// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot. EPERM: it is not for this process.
+// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot. EPERM: it is not for
+// this process.
 func (g *Group) SetNote(name, text string) error {
 	return g.noted(func(fd int) error { return unix.Fsetxattr(fd, attribute(name), []byte(text), 0) })
 }
@@ -87,7 +92,8 @@ func (g *Group) RemoveNote(name string) error {
 	return err
 }
 
-// Notes are the names under which something was left on the group, Trusted ones that this process may see among them.
+// Notes are the names under which something was left on the group, Trusted ones that this process
+// may see among them.
 func (g *Group) Notes() (names []string, err error) {
 	err = g.noted(func(fd int) error {
 		var buf [64 << 10]byte // the kernel gives no more (include/uapi/linux/limits.h XATTR_LIST_MAX)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ParseUint reads a decimal number that fills b but for one trailing newline: memory.current and its kind. It does not
-// allocate unless it fails.
+// ParseUint reads a decimal number that fills b but for one trailing newline: memory.current and
+// its kind. It does not allocate unless it fails.
 func ParseUint(b []byte) (uint64, error) {
 	v, ok := Decimal(chomp(b))
 	if !ok {
@@ -16,15 +16,16 @@ func ParseUint(b []byte) (uint64, error) {
 	return v, nil
 }
 
-// Decimal reads a decimal number that fills b: digits only, no sign, no space. ok is false if b is empty, holds anything
-// else or says more than 64 bits hold.
+// Decimal reads a decimal number that fills b: digits only, no sign, no space. ok is false if b is
+// empty, holds anything else or says more than 64 bits hold.
 func Decimal(b []byte) (v uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
 	for i, c := range b {
 		d := uint64(c - '0')
-		if d > 9 || i >= 19 && v > (math.MaxUint64-d)/10 { // 19 digits always fit, so that most numbers cost no division
+		// 19 digits always fit, so that most numbers cost no division
+		if d > 9 || i >= 19 && v > (math.MaxUint64-d)/10 {
 			return 0, false
 		}
 		v = v*10 + d
@@ -47,15 +48,16 @@ func ParseLimit(b []byte) (Limit, error) {
 	return Limit{Bytes: v}, err
 }
 
-// nextPair cuts the first line off b, at its first space. A line without a space is a key without a value.
+// nextPair cuts the first line off b, at its first space. A line without a space is a key without a
+// value.
 func nextPair(b []byte) (key, value, rest []byte) {
 	line, rest := cut(b, '\n')
 	key, value = cut(line, ' ')
 	return key, value, rest
 }
 
-// cut is bytes.Cut for a byte that is near: keys and numbers are so short that a plain loop finds their end before a search
-// by vectors has begun.
+// cut is bytes.Cut for a byte that is near: keys and numbers are so short that a plain loop finds
+// their end before a search by vectors has begun.
 func cut(b []byte, sep byte) (before, after []byte) {
 	for i, c := range b {
 		if c == sep {
@@ -65,11 +67,13 @@ func cut(b []byte, sep byte) (before, after []byte) {
 	return b, nil
 }
 
-// store reads the value of a known key. The error holds copies, so that no parser makes its caller's buffer escape.
+// store reads the value of a known key. The error holds copies, so that no parser makes its
+// caller's buffer escape.
 func store(dst *uint64, key, value []byte) error {
 	v, ok := Decimal(value)
 	if !ok {
-		return fmt.Errorf("%w: %.40q has the value %.40q, not a number", ErrMalformed, string(key), string(value))
+		return fmt.Errorf("%w: %.40q has the value %.40q, not a number", ErrMalformed, string(key),
+			string(value))
 	}
 	*dst = v
 	return nil
@@ -78,7 +82,8 @@ func store(dst *uint64, key, value []byte) error {
 // missing is the error of a file without lines that every kernel with cgroup v2 writes.
 func missing(keys string) error { return fmt.Errorf("%w: lacks one of %s", ErrMalformed, keys) }
 
-// microseconds turns a counter of the kernel's into a Duration; what does not fit (292 years) is refused, not bent.
+// microseconds turns a counter of the kernel's into a Duration; what does not fit (292 years) is
+// refused, not bent.
 func microseconds(v uint64) (time.Duration, error) {
 	if v > math.MaxInt64/uint64(time.Microsecond) {
 		return 0, fmt.Errorf("%w: %d µs is too long a time", ErrMalformed, v)

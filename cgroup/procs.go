@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Procs calls visit with each process id in the group itself (not below it): cgroup.procs. Processes outside the reader's
-// pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c, cgroup_procs_show). buf is scratch space: the file may be longer,
-// it is read in pieces, and a process that comes or goes meanwhile may or may not be seen. EOPNOTSUPP: the group is threaded.
+// Procs calls visit with each process id in the group itself (not below it): cgroup.procs.
+// Processes outside the reader's pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c,
+// cgroup_procs_show). buf is scratch space: the file may be longer, it is read in pieces, and a
+// process that comes or goes meanwhile may or may not be seen. EOPNOTSUPP: the group is threaded.
 func (g *Group) Procs(buf []byte, visit func(pid int)) error {
 	return g.ids("cgroup.procs", buf, visit)
 }
@@ -49,8 +50,8 @@ func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	}
 }
 
-// parseProcs visits the lines of a piece of cgroup.procs and returns the line at its end that is not complete; at the end
-// of the file that one counts too.
+// parseProcs visits the lines of a piece of cgroup.procs and returns the line at its end that is
+// not complete; at the end of the file that one counts too.
 func parseProcs(b []byte, atEnd bool, visit func(pid int)) (rest []byte, err error) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')

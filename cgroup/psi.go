@@ -20,7 +20,8 @@ const (
 
 var resourceNames = [...]string{CPU: "cpu", Memory: "memory", IO: "io"}
 
-// String is the resource's name: the file is NAME.pressure in a cgroup, PROC/pressure/NAME for the node.
+// String is the resource's name: the file is NAME.pressure in a cgroup, PROC/pressure/NAME for the
+// node.
 func (r Resource) String() string {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Sprintf("Resource(%d)", int(r))
@@ -28,18 +29,21 @@ func (r Resource) String() string {
 	return resourceNames[r]
 }
 
-// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). Reading answers EOPNOTSUPP (v6.12
-// kernel/sched/psi.c, psi_show). Kernels that do not even make the files then (kernel/cgroup/cgroup.c, cgroup_psi_enabled)
-// answer os.ErrNotExist.
+// ErrPressureOff: the kernel does not account for pressure (booted with psi=0). Reading answers
+// EOPNOTSUPP (v6.12 kernel/sched/psi.c, psi_show). Kernels that do not even make the files then
+// (kernel/cgroup/cgroup.c, cgroup_psi_enabled) answer os.ErrNotExist.
 var ErrPressureOff = errors.New("pressure stall information is off")
 
 // PSIData is one line of a pressure file.
 type PSIData struct {
-	Avg10, Avg60, Avg300 float64       // share of the last 10, 60 and 300 seconds in which tasks stalled, per cent
-	Total                time.Duration // stalled since the group was made; the kernel counts microseconds
+	// share of the last 10, 60 and 300 seconds in which tasks stalled, per cent
+	Avg10, Avg60, Avg300 float64
+	// stalled since the group was made; the kernel counts microseconds
+	Total time.Duration
 }
 
-// PSIStats is a pressure file (v6.12 kernel/sched/psi.c, psi_show; Documentation/accounting/psi.rst).
+// PSIStats is a pressure file (v6.12 kernel/sched/psi.c, psi_show;
+// Documentation/accounting/psi.rst).
 type PSIStats struct {
 	Some PSIData // at least one task stalled
 	Full PSIData // all tasks stalled at once
@@ -53,7 +57,8 @@ type PSIStats struct {
 //	some avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
 //
-// A known line must have all four numbers, and there must be one. Unknown lines and keys are skipped. It does not allocate.
+// A known line must have all four numbers, and there must be one. Unknown lines and keys are
+// skipped. It does not allocate.
 func ParsePSI(b []byte, out *PSIStats) error {
 	*out = PSIStats{}
 	for len(b) > 0 {
@@ -115,8 +120,9 @@ func storePercent(dst *float64, value []byte) error {
 	return nil
 }
 
-// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. On the root cgroup it is the node's, as in
-// PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does not account for it, or cgroup.pressure switched it off.
+// Pressure reads cpu.pressure, memory.pressure or io.pressure into out. On the root cgroup it is
+// the node's, as in PROC/pressure. ErrPressureOff, os.ErrNotExist: the kernel does not account for
+// it, or cgroup.pressure switched it off.
 func (g *Group) Pressure(r Resource, buf []byte, out *PSIStats) error {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Errorf("read cgroup %s: no such file: %w", g.file(r.String()+".pressure"), unix.EINVAL)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files that are read again and again keep their descriptor: open and close cost more than the read. The order of the
-// pressure files is that of Resource.
+// The files that are read again and again keep their descriptor: open and close cost more than the
+// read. The order of the pressure files is that of Resource.
 const (
 	fileMemoryCurrent = iota
 	fileMemoryStat
@@ -43,8 +43,9 @@ var keptFiles = [...]string{
 
 func (g *Group) file(name string) string { return "/" + g.path + "/" + name }
 
-// openFile opens a file of the group. A file that is missing in a group that is there is os.ErrNotExist (the controller is
-// off, or the kernel too old); if the group itself is gone it is ErrVanished.
+// openFile opens a file of the group. A file that is missing in a group that is there is
+// os.ErrNotExist (the controller is off, or the kernel too old); if the group itself is gone it is
+// ErrVanished.
 func (g *Group) openFile(name string, flags int) (int, error) {
 	for {
 		fd, err := openat(g.dir, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW)
@@ -76,16 +77,16 @@ func (g *Group) read(name string, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, name, buf)
 }
 
-// readKept reads a kept file into buf, opening it if it is not open. The result aliases buf. That a file is missing is not
-// remembered: a controller can be switched on later.
+// readKept reads a kept file into buf, opening it if it is not open. The result aliases buf. That a
+// file is missing is not remembered: a controller can be switched on later.
 func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	if fd := g.kept[which]; fd != 0 {
 		b, err := g.readRecord(fd-1, keptFiles[which], buf)
 		if err == nil || !errors.Is(err, ErrVanished) || !g.exists() {
 			return b, err
 		}
-		// The file went, the group did not: its controller was switched off (cgroup.subtree_control), or its pressure files were
-		// (cgroup.pressure, since v6.1). It may be back, as another file.
+		// The file went, the group did not: its controller was switched off (cgroup.subtree_control), or
+		// its pressure files were (cgroup.pressure, since v6.1). It may be back, as another file.
 		unix.Close(fd - 1)
 		g.kept[which] = 0
 	}
@@ -97,16 +98,18 @@ func (g *Group) readKept(which int, buf []byte) ([]byte, error) {
 	return g.readRecord(fd, keptFiles[which], buf)
 }
 
-// readRecord reads a file that is one record: all of cgroup v2 but the lists of processes and threads. The kernel hands out
-// a whole record if buf has room for it (fs/seq_file.c, seq_read_iter), so a short read is the end and one system call is
-// enough. A file that fills buf is an error, for more may follow: never a truncated number.
+// readRecord reads a file that is one record: all of cgroup v2 but the lists of processes and
+// threads. The kernel hands out a whole record if buf has room for it (fs/seq_file.c,
+// seq_read_iter), so a short read is the end and one system call is enough. A file that fills buf
+// is an error, for more may follow: never a truncated number.
 func (g *Group) readRecord(fd int, name string, buf []byte) ([]byte, error) {
 	n, err := g.pread(fd, name, buf, 0)
 	if err != nil {
 		return nil, err
 	}
 	if n == len(buf) {
-		return nil, fmt.Errorf("read cgroup %s: longer than %d bytes: %w", g.file(name), len(buf), ErrMalformed)
+		return nil, fmt.Errorf("read cgroup %s: longer than %d bytes: %w", g.file(name), len(buf),
+			ErrMalformed)
 	}
 	return buf[:n], nil
 }

@@ -1,14 +1,17 @@
 package cgroup
 
-// ReclaimStat is what memory.stat tells of what could be reclaimed from a group and all below it, in bytes, and of what was
-// reclaimed in vain, in pages since the group was made (v6.12 mm/memcontrol.c, memory_stats; Documentation/admin-guide/cgroup-v2.rst).
-// Swap-backed memory, tmpfs and shared memory included, is on the lists of anonymous memory. With the multi-generational LRU "active"
-// are the two youngest generations, and new anonymous memory is born into one of them: before the kernel has looked for what is
-// idle, none of it is inactive (v6.12 include/linux/mm_inline.h, lru_gen_is_active and lru_gen_add_folio).
+// ReclaimStat is what memory.stat tells of what could be reclaimed from a group and all below it,
+// in bytes, and of what was reclaimed in vain, in pages since the group was made (v6.12
+// mm/memcontrol.c, memory_stats; Documentation/admin-guide/cgroup-v2.rst). Swap-backed memory,
+// tmpfs and shared memory included, is on the lists of anonymous memory. With the
+// multi-generational LRU "active" are the two youngest generations, and new anonymous memory is
+// born into one of them: before the kernel has looked for what is idle, none of it is inactive
+// (v6.12 include/linux/mm_inline.h, lru_gen_is_active and lru_gen_add_folio).
 type ReclaimStat struct {
 	InactiveAnon, ActiveAnon uint64
 	InactiveFile, ActiveFile uint64
-	// RefaultAnon and RefaultFile: workingset_refault_anon, workingset_refault_file. HasRefaults: the kernel counts them (v5.9).
+	// RefaultAnon and RefaultFile: workingset_refault_anon, workingset_refault_file. HasRefaults: the
+	// kernel counts them (v5.9).
 	RefaultAnon, RefaultFile uint64
 	HasRefaults              bool
 }
@@ -55,7 +58,8 @@ func ParseReclaimStat(b []byte, out *ReclaimStat) error {
 	return nil
 }
 
-// ReclaimStat reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs what MemoryDetail does.
+// ReclaimStat reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs what
+// MemoryDetail does.
 func (g *Group) ReclaimStat(buf []byte, out *ReclaimStat) error {
 	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// recordedFiles are those of a group that this package reads, watches or asks for, and some that the reader of a record wants to see
-// beside. Those that a kernel or a group does not have are left out.
+// recordedFiles are those of a group that this package reads, watches or asks for, and some that
+// the reader of a record wants to see beside. Those that a kernel or a group does not have are left
+// out.
 var recordedFiles = strings.Fields(`
 	cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
 	memory.events.local memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events
@@ -25,9 +26,9 @@ const (
 // ErrTooMany: a record would hold more groups than it may. What was visited until then is whole.
 var ErrTooMany = errors.New("too many cgroups")
 
-// Record visits each of these files of a group and, if below, of all groups in it, by its path below the root: enough to make a tree for
-// OpenTree of. Groups are visited level by level, so that whoever makes many in one of them hides none beside it. The content is valid
-// during the call.
+// Record visits each of these files of a group and, if below, of all groups in it, by its path
+// below the root: enough to make a tree for OpenTree of. Groups are visited level by level, so that
+// whoever makes many in one of them hides none beside it. The content is valid during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
 	buf := make([]byte, maxRecordedFile)
 	var tooMany error
@@ -73,7 +74,8 @@ func (fs *FS) recordGroup(name string, buf []byte, visit func(path string, conte
 	}
 	defer g.Close()
 	for _, file := range recordedFiles {
-		if content, err := g.read(file, buf); err == nil { // what cannot be read here cannot be read by the agent either
+		// what cannot be read here cannot be read by the agent either
+		if content, err := g.read(file, buf); err == nil {
 			visit(inside(name)+file, content)
 		}
 	}

@@ -12,15 +12,17 @@ import (
 // ErrPopulated: a process lives in the cgroup, or in one below it.
 var ErrPopulated = errors.New("cgroup is populated")
 
-// Bounds of what RemoveEmpty removes: a tenant with a delegated cgroup decides how many are below it, and how deep.
+// Bounds of what RemoveEmpty removes: a tenant with a delegated cgroup decides how many are below
+// it, and how deep.
 const (
 	removeLevels = 16
 	removeGroups = 4096
 )
 
-// RemoveEmpty removes a cgroup and those below it, if no process lives in any: rmdir, from below, which the kernel refuses with
-// EBUSY for one that is populated by then (v6.12 kernel/cgroup/cgroup.c cgroup_destroy_locked). One that is gone is no error. name
-// must not be the root.
+// RemoveEmpty removes a cgroup and those below it, if no process lives in any: rmdir, from below,
+// which the kernel refuses with EBUSY for one that is populated by then (v6.12
+// kernel/cgroup/cgroup.c cgroup_destroy_locked). One that is gone is no error. name must not be the
+// root.
 func (fs *FS) RemoveEmpty(name string) error {
 	name = strings.Trim(name, "/")
 	if name == "" {
@@ -60,7 +62,8 @@ func (fs *FS) removeTree(name string, levels int, left *int) error {
 		return err
 	}
 	for _, child := range below {
-		if err := fs.removeTree(name+"/"+child, levels-1, left); err != nil && !errors.Is(err, ErrVanished) {
+		if err := fs.removeTree(name+"/"+child, levels-1, left); err != nil &&
+			!errors.Is(err, ErrVanished) {
 			return err
 		}
 	}

@@ -6,20 +6,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fifoPriority is the lowest of the real-time class: above all ordinary work, with the kernel's own psimon threads.
+// fifoPriority is the lowest of the real-time class: above all ordinary work, with the kernel's own
+// psimon threads.
 const fifoPriority = 1
 
-// RaiseThread gives the calling thread, which must be locked to its goroutine, a real-time priority, or where that is refused
-// the best ordinary one. What it starts does not inherit it. refused says what was not granted; raised is false where nothing was.
+// RaiseThread gives the calling thread, which must be locked to its goroutine, a real-time
+// priority, or where that is refused the best ordinary one. What it starts does not inherit it.
+// refused says what was not granted; raised is false where nothing was.
 func RaiseThread() (raised bool, refused []error) {
-	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: fifoPriority,
-		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+		Priority: fifoPriority,
+		Flags:    unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	if err == nil {
 		return true, nil
 	}
 	refused = append(refused, fmt.Errorf("make a thread a real-time one: %w (needs CAP_SYS_NICE, "+
 		"and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
-	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20,
+	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL,
+		Nice:  -20,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	if err == nil {
 		return true, refused
@@ -29,5 +33,6 @@ func RaiseThread() (raised bool, refused []error) {
 
 // lowerThread makes the calling thread an ordinary one.
 func lowerThread() error {
-	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL},
+		0)
 }

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walkDepth is how far below a group a Walker goes: a pod has its containers there, and a container may have made groups of
-// its own. The kernel itself has no limit unless cgroup.max.depth is set.
+// walkDepth is how far below a group a Walker goes: a pod has its containers there, and a container
+// may have made groups of its own. The kernel itself has no limit unless cgroup.max.depth is set.
 const walkDepth = 32
 
-// Walker visits a group and all below it. It keeps its buffers, about 20 KiB, so that a walk allocates nothing. It is used by
-// one goroutine at a time; the zero value is ready.
+// Walker visits a group and all below it. It keeps its buffers, about 20 KiB, so that a walk
+// allocates nothing. It is used by one goroutine at a time; the zero value is ready.
 type Walker struct {
 	levels [walkDepth]level
 }
@@ -23,10 +23,11 @@ type level struct {
 	buf   [512]byte // at least one entry: 19 bytes and a name of up to 255
 }
 
-// Walk calls visit for g and for every group below it, each before those below it. The Group is the walk's own, good until
-// visit returns; in errors it goes by the path of g. A group that vanishes meanwhile is passed over, and one that is made
-// meanwhile may be: who needs all of them walks again. Groups more than 32 levels down are not visited, deep says so. visit
-// ends the walk by returning false.
+// Walk calls visit for g and for every group below it, each before those below it. The Group is the
+// walk's own, good until visit returns; in errors it goes by the path of g. A group that vanishes
+// meanwhile is passed over, and one that is made meanwhile may be: who needs all of them walks
+// again. Groups more than 32 levels down are not visited, deep says so. visit ends the walk by
+// returning false.
 func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	depth := -1
 	defer func() {

@@ -14,16 +14,17 @@ import (
 const (
 	// maxFiles bounds the descriptors that are held, but for three of the Watcher's own.
 	maxFiles = 2048
-	// pace is between two rounds of the thread while events come in a row: what comes meanwhile is one wake. A first event never
-	// waits.
+	// pace is between two rounds of the thread while events come in a row: what comes meanwhile is one
+	// wake. A first event never waits.
 	pace = time.Millisecond
 )
 
-// Watcher waits for all that the kernel tells by itself: pressure triggers, and changes of the event files of cgroups. Its
-// owner runs Wait on a goroutine of its own, takes Wakes, and ends it by Close. The other methods may be called from any
-// goroutine; none of them waits for an event.
+// Watcher waits for all that the kernel tells by itself: pressure triggers, and changes of the
+// event files of cgroups. Its owner runs Wait on a goroutine of its own, takes Wakes, and ends it
+// by Close. The other methods may be called from any goroutine; none of them waits for an event.
 //
-// What cannot be had (a descriptor, a short window, the priority) is missing from then on, and said once: see Refusals.
+// What cannot be had (a descriptor, a short window, the priority) is missing from then on, and said
+// once: see Refusals.
 type Watcher struct {
 	most   int  // files; fewer in a test
 	plain  bool // tests: the priority of the thread that waits is left alone
@@ -57,9 +58,10 @@ type watched struct {
 
 // source is one descriptor in the epoll.
 type source struct {
-	fd         int // -1: not used
-	kind       Happened
-	generation int32 // of this number, so that an event of a source that was removed is not taken for its successor's
+	fd   int // -1: not used
+	kind Happened
+	// of this number, so that an event of a source that was removed is not taken for its successor's
+	generation int32
 	of         *watched
 	rearm      bool // by reading it
 }
@@ -72,7 +74,8 @@ func NewWatcher() (*Watcher, error) {
 	}
 	signal, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err == nil {
-		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, signal, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1})
+		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, signal, &unix.EpollEvent{Events: unix.EPOLLIN,
+			Fd: -1})
 		if err != nil {
 			unix.Close(signal)
 		}
@@ -81,12 +84,13 @@ func NewWatcher() (*Watcher, error) {
 		unix.Close(epoll)
 		return nil, fmt.Errorf("make eventfd: %w", err)
 	}
-	return &Watcher{most: maxFiles, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1), groups: map[string]*watched{},
-		said: map[string]bool{}, left: make(chan struct{})}, nil
+	return &Watcher{most: maxFiles, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1),
+		groups: map[string]*watched{},
+		said:   map[string]bool{}, left: make(chan struct{})}, nil
 }
 
-// Wait waits for events until Close, and fails only where the kernel does. It keeps its thread, with a raised priority where
-// that is allowed. Call it once.
+// Wait waits for events until Close, and fails only where the kernel does. It keeps its thread,
+// with a raised priority where that is allowed. Call it once.
 func (w *Watcher) Wait() error {
 	w.mu.Lock()
 	if w.closed || w.running {
@@ -140,8 +144,10 @@ func (w *Watcher) loop() error {
 	}
 }
 
-// round takes what epoll returned. It adds to dead the descriptors of sources that ended, to be closed.
-func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dead []int) (_ []int, closed bool) {
+// round takes what epoll returned. It adds to dead the descriptors of sources that ended, to be
+// closed.
+func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dead []int) (_ []int,
+	closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -163,16 +169,18 @@ func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dea
 }
 
 // takeEvent takes one source's event.
-func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint32, buf []byte, dead []int) []int {
+func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint32, buf []byte,
+	dead []int) []int {
 	what, ended := s.kind, false
 	switch {
 	case s.rearm:
-		// The kernel tells until it is read (v6.12 fs/kernfs/file.c, kernfs_generic_poll), with EPOLLERR in every event; only the
-		// read tells that the cgroup is gone.
+		// The kernel tells until it is read (v6.12 fs/kernfs/file.c, kernfs_generic_poll), with EPOLLERR
+		// in every event; only the read tells that the cgroup is gone.
 		_, err := unix.Pread(s.fd, buf, 0)
 		ended = err != nil && err != unix.EINTR
 	default:
-		// A trigger's event is cleared by the poll itself; EPOLLERR: its cgroup is gone (kernel/sched/psi.c, psi_trigger_poll).
+		// A trigger's event is cleared by the poll itself; EPOLLERR: its cgroup is gone
+		// (kernel/sched/psi.c, psi_trigger_poll).
 		ended = events&unix.EPOLLERR != 0
 	}
 	if ended {
@@ -203,15 +211,16 @@ func (w *Watcher) notify() {
 // Wakes has one slot: a value in it says that Take has something to tell.
 func (w *Watcher) Wakes() <-chan struct{} { return w.wakes }
 
-// Take hands out all that happened since it was called last, and reports whether anything did. It does not allocate.
+// Take hands out all that happened since it was called last, and reports whether anything did. It
+// does not allocate.
 func (w *Watcher) Take(out *Wake) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.slot.take(out)
 }
 
-// Refusals are what the watcher has to do without, each once: a call returns those since the one before. A Wake with Refused
-// says that there is one.
+// Refusals are what the watcher has to do without, each once: a call returns those since the one
+// before. A Wake with Refused says that there is one.
 func (w *Watcher) Refusals() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,15 +267,17 @@ func (w *Watcher) Close() {
 	closeFiles(append(dead, w.signal, w.epoll))
 }
 
-// closeFiles closes descriptors, never with w.mu held: taking a trigger down takes an RCU grace period, 10 ms and more (v6.12
-// kernel/sched/psi.c, psi_trigger_destroy).
+// closeFiles closes descriptors, never with w.mu held: taking a trigger down takes an RCU grace
+// period, 10 ms and more (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
 func closeFiles(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
 }
 
-// exhausted reports whether an error means that there is no more to be had: descriptors, watches or memory.
+// exhausted reports whether an error means that there is no more to be had: descriptors, watches or
+// memory.
 func exhausted(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOMEM)
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOSPC) ||
+		errors.Is(err, unix.ENOMEM)
 }

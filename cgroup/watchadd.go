@@ -11,12 +11,13 @@ import (
 
 // Watch is what of a cgroup wakes.
 type Watch struct {
-	Events   Happened  // of MemoryEventsChanged, MemoryEventsLocalChanged, CgroupEventsChanged, PIDsEventsChanged
+	// of MemoryEventsChanged, MemoryEventsLocalChanged, CgroupEventsChanged, PIDsEventsChanged
+	Events   Happened
 	Triggers []Trigger // only of a cgroup that stays: see Trigger
 }
 
-// eventFiles are the files that tell of changes, by what they tell (cgroup_file_notify; v6.12 mm/memcontrol.c,
-// kernel/cgroup/pids.c).
+// eventFiles are the files that tell of changes, by what they tell (cgroup_file_notify; v6.12
+// mm/memcontrol.c, kernel/cgroup/pids.c).
 var eventFiles = [...]struct {
 	kind Happened
 	name string
@@ -28,10 +29,11 @@ var eventFiles = [...]struct {
 // nodeKey is the key of what AddNode adds.
 const nodeKey = ""
 
-// Add watches a cgroup under a key of the caller's, a pod's UID, and returns what of it is watched: a file that the cgroup
-// does not have (its controller is off, the kernel is old) and what was refused are missing. What was watched under the key
-// before is not any more, unless it is the same cgroup: then nothing is done. The group may be closed afterwards.
-// ErrVanished: it went away meanwhile, and nothing is watched.
+// Add watches a cgroup under a key of the caller's, a pod's UID, and returns what of it is watched:
+// a file that the cgroup does not have (its controller is off, the kernel is old) and what was
+// refused are missing. What was watched under the key before is not any more, unless it is the same
+// cgroup: then nothing is done. The group may be closed afterwards. ErrVanished: it went away
+// meanwhile, and nothing is watched.
 func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 	if key == nodeKey {
 		return 0, fmt.Errorf("watch cgroup %s: no key", g.file(""))
@@ -54,7 +56,10 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 		}
 	}
 	for _, t := range watch.Triggers {
-		o, err := w.openTrigger(t, func() (int, error) { return g.openFile(t.Resource.String()+".pressure", unix.O_RDWR|unix.O_NONBLOCK) })
+		o, err := w.openTrigger(t, func() (int, error) {
+			return g.openFile(t.Resource.String()+
+				".pressure", unix.O_RDWR|unix.O_NONBLOCK)
+		})
 		if err == nil {
 			opened = append(opened, o)
 		} else if err = w.missing("set a trigger on", err); err != nil {
@@ -114,8 +119,8 @@ func (w *Watcher) kinds(of *watched) (got Happened) {
 	return got
 }
 
-// Remove ends the watch of a key. What happened to it before may still be in the next Wake. A trigger of a cgroup that lives
-// takes some 10 ms to take down.
+// Remove ends the watch of a key. What happened to it before may still be in the next Wake. A
+// trigger of a cgroup that lives takes some 10 ms to take down.
 func (w *Watcher) Remove(key string) {
 	var dead []int
 	w.mu.Lock()
@@ -127,8 +132,8 @@ func (w *Watcher) Remove(key string) {
 	closeFiles(dead)
 }
 
-// Keep ends the watch of every cgroup whose key is not wanted any more. The kernel does not tell when an event file's cgroup is
-// removed: the loop that lists the cgroups calls it then.
+// Keep ends the watch of every cgroup whose key is not wanted any more. The kernel does not tell
+// when an event file's cgroup is removed: the loop that lists the cgroups calls it then.
 func (w *Watcher) Keep(wanted func(key string) bool) {
 	var dead []int
 	w.mu.Lock()
@@ -157,7 +162,8 @@ func closeOpened(opened []opening) {
 	}
 }
 
-// openEvents opens an event file and reads it once: until then the kernel calls it changed (kernfs: of->event begins behind).
+// openEvents opens an event file and reads it once: until then the kernel calls it changed (kernfs:
+// of->event begins behind).
 func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -171,8 +177,9 @@ func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
 	return opening{fd: fd, events: unix.EPOLLPRI, rearm: true}, nil
 }
 
-// missing sorts the errors of opening one source: nil, it is done without (and said, where the cgroup could have it);
-// ErrVanished, the whole cgroup is gone; another, something is wrong with the call.
+// missing sorts the errors of opening one source: nil, it is done without (and said, where the
+// cgroup could have it); ErrVanished, the whole cgroup is gone; another, something is wrong with
+// the call.
 func (w *Watcher) missing(verb string, err error) error {
 	switch {
 	case errors.Is(err, ErrVanished), errors.Is(err, errTrigger):
@@ -180,7 +187,8 @@ func (w *Watcher) missing(verb string, err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, ErrPressureOff):
 		return nil
 	case exhausted(err):
-		w.refuse(fmt.Errorf("cannot %s all cgroups: %w: raise the limit of open files", verb, causeOf(err)))
+		w.refuse(fmt.Errorf("cannot %s all cgroups: %w: raise the limit of open files", verb,
+			causeOf(err)))
 		return nil
 	}
 	w.refuse(fmt.Errorf("cannot %s all cgroups: %w", verb, causeOf(err)))
@@ -218,7 +226,9 @@ func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 				continue
 			}
 			if exhausted(addErr) {
-				refused = append(refused, fmt.Errorf("cannot watch all cgroups: add to epoll: %w: raise fs.epoll.max_user_watches", addErr))
+				refused = append(refused,
+					fmt.Errorf("cannot watch all cgroups: add to epoll: %w: raise fs.epoll.max_user_watches",
+						addErr))
 			} else {
 				err = fmt.Errorf("watch %q: add to epoll: %w", of.key, addErr)
 			}
@@ -276,8 +286,8 @@ func (w *Watcher) drop(of *watched, dead []int) []int {
 	return dead
 }
 
-// dropSource takes one descriptor out of the epoll. w.mu is held, so that it is not read meanwhile, nor later: it is not among
-// the sources any more.
+// dropSource takes one descriptor out of the epoll. w.mu is held, so that it is not read meanwhile,
+// nor later: it is not among the sources any more.
 func (w *Watcher) dropSource(number int32, dead []int) []int {
 	s := &w.sources[number]
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, s.fd, nil)

@@ -9,18 +9,22 @@ type Happened uint16
 
 // What can happen. The first three are pressure triggers.
 const (
-	CPUPressed               Happened = 1 << iota // a cpu trigger fired
-	MemoryPressed                                 // a memory trigger
-	IOPressed                                     // an io trigger
-	MemoryEventsChanged                           // memory.events changed, here or below: limits that were hit, OOM kills
-	MemoryEventsLocalChanged                      // memory.events.local changed: limits of the cgroup itself
-	CgroupEventsChanged                           // cgroup.events changed: populated, frozen
-	PIDsEventsChanged                             // pids.events changed: a fork was refused
-	Ended                                         // a source is gone, with its cgroup; what else it had to tell went with it
-	Refused                                       // see Watcher.Refusals
+	CPUPressed    Happened = 1 << iota // a cpu trigger fired
+	MemoryPressed                      // a memory trigger
+	IOPressed                          // an io trigger
+	// memory.events changed, here or below: limits that were hit, OOM kills
+	MemoryEventsChanged
+	// memory.events.local changed: limits of the cgroup itself
+	MemoryEventsLocalChanged
+	CgroupEventsChanged // cgroup.events changed: populated, frozen
+	PIDsEventsChanged   // pids.events changed: a fork was refused
+	// a source is gone, with its cgroup; what else it had to tell went with it
+	Ended
+	Refused // see Watcher.Refusals
 )
 
-// maxWoken is how many keys a Wake names. More at once are a storm, and looking at all is what is left.
+// maxWoken is how many keys a Wake names. More at once are a storm, and looking at all is what is
+// left.
 const maxWoken = 64
 
 // Woken is what happened to one key.
@@ -39,7 +43,8 @@ type Wake struct {
 	Keys     [maxWoken]Woken // in the order of their first event
 }
 
-// slot gathers the next Wake. A key is found in it by where it was put, so that an event costs the same however many there are.
+// slot gathers the next Wake. A key is found in it by where it was put, so that an event costs the
+// same however many there are.
 type slot struct {
 	wake  Wake
 	epoch uint64 // how many were taken; watched.at counts only if watched.epoch is one more
@@ -74,7 +79,8 @@ func (s *slot) add(now time.Time, of *watched, what Happened) {
 // take hands the wake out and begins the next.
 func (s *slot) take(out *Wake) bool {
 	n := s.wake.N
-	out.First, out.What, out.Events, out.Overflow, out.N = s.wake.First, s.wake.What, s.wake.Events, s.wake.Overflow, n
+	out.First, out.What, out.Events, out.Overflow, out.N = s.wake.First, s.wake.What, s.wake.Events,
+		s.wake.Overflow, n
 	copy(out.Keys[:n], s.wake.Keys[:n])
 	clear(out.Keys[n:])
 	clear(s.wake.Keys[:n]) // a key that was removed is not kept alive

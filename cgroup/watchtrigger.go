@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trigger is a share of time stalled that wakes: once Stall of a Window was lost, at most one wake a window
-// (Documentation/accounting/psi.rst).
+// Trigger is a share of time stalled that wakes: once Stall of a Window was lost, at most one wake
+// a window (Documentation/accounting/psi.rst).
 //
-// Set triggers on the node and on cgroups that stay (kubepods and those of the QoS classes), never on a pod's. Setting one while
-// its cgroup is removed crashes the kernel: 6.12.117 did within 400 such races (page fault at an address that is the trigger's
-// threshold in nanoseconds). And removing a cgroup that has one waits for an RCU grace period, 10 ms on a quiet machine, which is
+// Set triggers on the node and on cgroups that stay (kubepods and those of the QoS classes), never
+// on a pod's. Setting one while its cgroup is removed crashes the kernel: 6.12.117 did within 400
+// such races (page fault at an address that is the trigger's threshold in nanoseconds). And
+// removing a cgroup that has one waits for an RCU grace period, 10 ms on a quiet machine, which is
 // the runtime's time (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
 type Trigger struct {
 	Resource Resource
@@ -24,10 +25,11 @@ type Trigger struct {
 
 // Windows of triggers.
 const (
-	minWindow = 500 * time.Millisecond // v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 takes shorter ones too
+	// v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 takes shorter ones too
+	minWindow = 500 * time.Millisecond
 	maxWindow = 10 * time.Second
-	// plainWindow is what a window must be a multiple of without CAP_SYS_RESOURCE: the worker of the averages serves those
-	// (v6.12 psi_trigger_create).
+	// plainWindow is what a window must be a multiple of without CAP_SYS_RESOURCE: the worker of the
+	// averages serves those (v6.12 psi_trigger_create).
 	plainWindow = 2 * time.Second
 )
 
@@ -46,14 +48,17 @@ func (t Trigger) line() string {
 var errTrigger = errors.New("trigger out of range")
 
 func (t Trigger) validate() error {
-	if t.Resource < CPU || t.Resource > IO || t.Stall < time.Microsecond || t.Stall > t.Window || t.Window < minWindow ||
+	if t.Resource < CPU || t.Resource > IO || t.Stall < time.Microsecond || t.Stall > t.Window ||
+		t.Window < minWindow ||
 		t.Window > maxWindow {
-		return fmt.Errorf("%w: %v: want 1 us <= stall <= window, and window 500 ms to 10 s", errTrigger, t)
+		return fmt.Errorf("%w: %v: want 1 us <= stall <= window, and window 500 ms to 10 s", errTrigger,
+			t)
 	}
 	return nil
 }
 
-// plain is the nearest trigger that needs no privilege: its window is the next multiple of 2 s, the share of it the same.
+// plain is the nearest trigger that needs no privilege: its window is the next multiple of 2 s, the
+// share of it the same.
 func (t Trigger) plain() Trigger {
 	window := (t.Window + plainWindow - 1) / plainWindow * plainWindow
 	t.Stall = t.Stall * time.Duration(window/time.Microsecond) / (t.Window / time.Microsecond)
@@ -63,8 +68,9 @@ func (t Trigger) plain() Trigger {
 
 func (t Trigger) kind() Happened { return CPUPressed << t.Resource }
 
-// openTrigger opens a pressure file and sets a trigger up in it, which lives as long as the descriptor. A window that is
-// refused for want of CAP_SYS_RESOURCE becomes one that is not, for this trigger and all later ones, and that is said.
+// openTrigger opens a pressure file and sets a trigger up in it, which lives as long as the
+// descriptor. A window that is refused for want of CAP_SYS_RESOURCE becomes one that is not, for
+// this trigger and all later ones, and that is said.
 func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, error) {
 	if err := t.validate(); err != nil {
 		return opening{}, err

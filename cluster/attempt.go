@@ -2,7 +2,8 @@ package cluster
 
 import "time"
 
-// How long it is waited after a write that failed: this at first, twice as long each time, at most that.
+// How long it is waited after a write that failed: this at first, twice as long each time, at most
+// that.
 const (
 	firstWait = 250 * time.Millisecond
 	mostWait  = 30 * time.Second

@@ -1,5 +1,6 @@
-// Package cluster holds the words that the pure cores below it share: what is said of an object, how often something may be done, and when
-// something that failed is tried again. It reads no clock: whoever asks says what time it is.
+// Package cluster holds the words that the pure cores below it share: what is said of an object,
+// how often something may be done, and when something that failed is tried again. It reads no
+// clock: whoever asks says what time it is.
 //
 //	cluster.go  Event; Earliest
 //	bucket.go   Bucket: so many a second
@@ -33,10 +34,12 @@ func (e *Event) Object() string {
 	return e.Kind + "/" + e.Namespace + "/" + e.Name
 }
 
-// SortEvents puts events in the order of their objects, and those of one object in that of their reasons.
+// SortEvents puts events in the order of their objects, and those of one object in that of their
+// reasons.
 func SortEvents(events []Event) {
 	slices.SortStableFunc(events, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Object(), b.Object()), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Object(), b.Object()), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Message, b.Message))
 	})
 }
 

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Errors that callers branch on. They come wrapped, with the endpoint and the runtime's own words. A call that the runtime
-// did not answer in time is context.DeadlineExceeded.
+// Errors that callers branch on. They come wrapped, with the endpoint and the runtime's own words.
+// A call that the runtime did not answer in time is context.DeadlineExceeded.
 var (
 	// ErrNotCRI: something answers on the socket, but not with the CRI v1 service that was asked for.
 	ErrNotCRI = errors.New("no CRI v1 runtime service there")
@@ -34,8 +34,8 @@ var (
 )
 
 const (
-	// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more than gRPC's 4 MiB. containerd sends
-	// no more than this, nor does a kubelet take more.
+	// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more
+	// than gRPC's 4 MiB. containerd sends no more than this, nor does a kubelet take more.
 	maxMessage = 16 << 20
 	// maxStatus is that of one verbose status. An ordinary one has 30 KiB.
 	maxStatus = 2 << 20
@@ -43,9 +43,10 @@ const (
 	window = 64 << 10
 )
 
-// statusLimit is the receive limit of one status. The plain one is what is asked for where the verbose one is too large, and it has to
-// tell: of a container that does not, no log is rotated, and any image may be its volume. A tenant's pod of some 30,000 volume mounts
-// (etcd takes 1.5 MiB of an object) makes 5 MiB of it, of which next to nothing is taken.
+// statusLimit is the receive limit of one status. The plain one is what is asked for where the
+// verbose one is too large, and it has to tell: of a container that does not, no log is rotated,
+// and any image may be its volume. A tenant's pod of some 30,000 volume mounts (etcd takes 1.5 MiB
+// of an object) makes 5 MiB of it, of which next to nothing is taken.
 func statusLimit(verbose bool) int {
 	if verbose {
 		return maxStatus
@@ -60,8 +61,9 @@ type link struct {
 	arriving *http.Transport // for answers that are read while they come
 	closing  context.Context // over once it is closed
 	closed   context.CancelFunc
-	// epoch counts what may have put another runtime behind the socket: connections after the first, and calls that
-	// failed with Unavailable. What was learnt of the runtime in an earlier epoch counts no more.
+	// epoch counts what may have put another runtime behind the socket: connections after the first,
+	// and calls that failed with Unavailable. What was learnt of the runtime in an earlier epoch
+	// counts no more.
 	epoch   atomic.Uint64
 	dialled atomic.Bool
 	read    atomic.Int64 // bytes
@@ -70,9 +72,11 @@ type link struct {
 	lists   *turn // of everything
 }
 
-// buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger than 32 KiB, such as the list of a
-// hundred pods, and it lies there until two garbage collections later.
-var buffers = mem.NewTieredBufferPool(256, 4<<10, 16<<10, 32<<10, 64<<10, 128<<10, 256<<10, 512<<10, 1<<20)
+// buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger
+// than 32 KiB, such as the list of a hundred pods, and it lies there until two garbage collections
+// later.
+var buffers = mem.NewTieredBufferPool(256, 4<<10, 16<<10, 32<<10, 64<<10, 128<<10, 256<<10, 512<<10,
+	1<<20)
 
 // newLink does not connect yet.
 func newLink(endpoint string) (*link, error) {
@@ -88,7 +92,8 @@ func newLink(endpoint string) (*link, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithUnaryInterceptor(func(
-			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
 			defer l.time(method)()
 			return invoke(ctx, method, req, reply, cc, opts...)
@@ -96,7 +101,8 @@ func newLink(endpoint string) (*link, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newThin())),
 		// By default it grows with what comes, up to 16 MiB of an answer that nobody reads.
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		// gRPC's own dialer would do but for the count: a runtime can restart between two calls, and none of them fails.
+		// gRPC's own dialer would do but for the count: a runtime can restart between two calls, and none
+		// of them fails.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if l.dialled.Swap(true) {
 				l.epoch.Add(1)
@@ -107,9 +113,11 @@ func newLink(endpoint string) (*link, error) {
 			}
 			return arriving{conn, &l.read}, nil
 		}),
-		// A runtime that restarts is back within seconds: grpc's default backoff of up to two minutes would miss it.
+		// A runtime that restarts is back within seconds: grpc's default backoff of up to two minutes
+		// would miss it.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6,
+				Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}),
 		// 32 KiB each by default; what the agent sends is small, and its memory is a budget.
@@ -138,8 +146,8 @@ func (l *link) close() error {
 	return l.conn.Close()
 }
 
-// ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and /PATH alone, as the kubelet
-// takes them (k8s.io/cri-client pkg/util/util_unix.go).
+// ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and
+// /PATH alone, as the kubelet takes them (k8s.io/cri-client pkg/util/util_unix.go).
 func ParseEndpoint(endpoint string) (string, error) {
 	path := endpoint
 	for _, scheme := range []string{"unix://", "unix:"} {
@@ -174,18 +182,21 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.Canceled:
 		cause = followed(context.Canceled, s.Message())
 	case codes.ResourceExhausted, codes.Internal:
-		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its
-		// own.
+		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer
+		// with this code for reasons of its own.
 		if strings.Contains(s.Message(), "larger than max") {
-			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that streams its lists (containerd 2.4)",
+			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that "+
+				"streams its lists (containerd 2.4)",
 				ErrTooLarge, s.Message())
 		}
 	case codes.Unavailable:
 		l.epoch.Add(1)
-		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else. A peer that sends none may be a
-		// runtime that hangs, or is about to end: grpc gives up on it and closes the connection.
-		if m := s.Message(); strings.Contains(m, "frame too large") || strings.Contains(m, "error reading server preface") &&
-			!strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
+		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else. A
+		// peer that sends none may be a runtime that hangs, or is about to end: grpc gives up on it and
+		// closes the connection.
+		if m := s.Message(); strings.Contains(m, "frame too large") ||
+			strings.Contains(m, "error reading server preface") &&
+				!strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
 			cause = fmt.Errorf("%w: %s", ErrNotCRI, m)
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// endedMost bounds what a List tells of pods that have ended: a node that keeps a few dead containers of each pod is far below, and one
-// that was never cleaned has tens of thousands, which are more than the agent's memory holds. Who collects them lists for itself.
+// endedMost bounds what a List tells of pods that have ended: a node that keeps a few dead
+// containers of each pod is far below, and one that was never cleaned has tens of thousands, which
+// are more than the agent's memory holds. Who collects them lists for itself.
 const endedMost = 1000
 
 // endedPods are the sandboxes of pods that have no ready one.
@@ -38,8 +39,9 @@ func (e *endedPods) keeps(c *Container) bool {
 	return e.exited <= endedMost
 }
 
-// trim leaves out sandboxes beyond endedMost, the oldest: of pods that a kubelet has from the API and of which nothing else that decides is
-// known, in which no container may run. What is static, or may be, stays.
+// trim leaves out sandboxes beyond endedMost, the oldest: of pods that a kubelet has from the API
+// and of which nothing else that decides is known, in which no container may run. What is static,
+// or may be, stays.
 func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSandbox {
 	if len(sandboxes) <= endedMost {
 		return sandboxes
@@ -59,7 +61,10 @@ func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSa
 	if len(over) <= endedMost {
 		return sandboxes
 	}
-	slices.SortFunc(over, func(a, b *PodSandbox) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(over, func(a, b *PodSandbox) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt),
+			cmp.Compare(a.ID, b.ID))
+	})
 	gone := make(map[string]bool, len(over))
 	for _, s := range over[endedMost:] {
 		gone[s.ID] = true
@@ -73,7 +78,8 @@ func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSa
 	return out
 }
 
-// plainAPI reports whether annotations say that a pod came from an API server, and nothing else that decides.
+// plainAPI reports whether annotations say that a pod came from an API server, and nothing else
+// that decides.
 func plainAPI(annotations map[string]string) bool {
 	for key := range annotations {
 		if decides[key] && key != "kubernetes.io/config.source" {
@@ -83,8 +89,8 @@ func plainAPI(annotations map[string]string) bool {
 	return annotations["kubernetes.io/config.source"] == "api"
 }
 
-// deciding are the annotations of a sandbox that is over that decide something: when a kubelet saw the pod first is another text in each.
-// Those that have nothing but the same source share one map.
+// deciding are the annotations of a sandbox that is over that decide something: when a kubelet saw
+// the pod first is another text in each. Those that have nothing but the same source share one map.
 func deciding(all map[string]string, sources map[string]map[string]string) map[string]string {
 	const seen, source = "kubernetes.io/config.seen", "kubernetes.io/config.source"
 	delete(all, seen)

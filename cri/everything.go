@@ -6,10 +6,12 @@ import (
 	"fmt"
 )
 
-// Sandboxes hands over all sandboxes, without what only a status tells, one after the other as they come: none is kept here. Where all are
-// too large for one answer they are listed in parts (see sandboxesInParts), and left is what is not told. known are the IDs of those that
-// were there before.
-func (c *Client) Sandboxes(ctx context.Context, known []string, each func(*PodSandbox)) (left Untold, err error) {
+// Sandboxes hands over all sandboxes, without what only a status tells, one after the other as they
+// come: none is kept here. Where all are too large for one answer they are listed in parts (see
+// sandboxesInParts), and left is what is not told. known are the IDs of those that were there
+// before.
+func (c *Client) Sandboxes(ctx context.Context, known []string, each func(*PodSandbox)) (
+	left Untold, err error) {
 	ctx, done := c.link.alone(ctx, c.timeouts.list)
 	defer done()
 	told := map[string]bool{} // by a stream that became too large
@@ -35,8 +37,8 @@ type Told struct {
 	Again     func()            // what was told is void, and comes anew
 	Container func(*Container)  // without what only a status tells
 	Sandbox   func(*PodSandbox) // one that is not known
-	// Untold gets the states whose containers in a sandbox are more than an answer takes even alone: one tenant's keep nobody else's from
-	// being told.
+	// Untold gets the states whose containers in a sandbox are more than an answer takes even alone:
+	// one tenant's keep nobody else's from being told.
 	Untold func(sandboxID string, of ContainerState)
 	Left   func(Untold) // sandboxes that are not told when they are listed again, and so are not asked
 }
@@ -44,13 +46,16 @@ type Told struct {
 // listRounds bounds how often sandboxes are listed again that came while others were asked.
 const listRounds = 10
 
-// AllContainers hands over the containers of all sandboxes, as they come. Where all are more than the runtime tells in one answer, it asks
-// for those of one sandbox after the other, each with a deadline of its own, and of one that has too many for one state after the other.
-// That takes long, and a sandbox may come meanwhile: they are listed again until there is none that was not asked. Those that are ready,
-// in which something may start, are asked last. known are the IDs of sandboxes that were listed just before.
+// AllContainers hands over the containers of all sandboxes, as they come. Where all are more than
+// the runtime tells in one answer, it asks for those of one sandbox after the other, each with a
+// deadline of its own, and of one that has too many for one state after the other. That takes long,
+// and a sandbox may come meanwhile: they are listed again until there is none that was not asked.
+// Those that are ready, in which something may start, are asked last. known are the IDs of
+// sandboxes that were listed just before.
 func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
 	within, done := c.link.alone(ctx, c.timeouts.list)
-	_, err := c.listContainers(within, nil, func(one *Container) bool { to.Container(one); return false })
+	_, err := c.listContainers(within, nil,
+		func(one *Container) bool { to.Container(one); return false })
 	done()
 	if !errors.Is(err, ErrTooLarge) {
 		return err
@@ -90,7 +95,8 @@ func (c *Client) AllContainers(ctx context.Context, known []string, to Told) err
 			}
 		}
 	}
-	return fmt.Errorf("list containers of runtime %s: new sandboxes came %d times while others were asked", c.link.endpoint, listRounds)
+	return fmt.Errorf("list containers of runtime %s: new sandboxes came %d times while others were "+
+		"asked", c.link.endpoint, listRounds)
 }
 
 // allOf hands over those of one sandbox.

@@ -12,28 +12,36 @@ import (
 // Image is one image on the node.
 type Image struct {
 	ID string // as in Container.ImageID
-	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...". Both empty: untagged.
+	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...".
+	// Both empty: untagged.
 	RepoTags, RepoDigests []string
-	Size                  uint64 // bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
-	Pinned                bool   // the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
-	Spec                  string // the reference it was pulled by; often empty
-	RuntimeHandler        string // that it was pulled for; empty: the default one
+	// bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
+	Size uint64
+	// the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
+	Pinned         bool
+	Spec           string // the reference it was pulled by; often empty
+	RuntimeHandler string // that it was pulled for; empty: the default one
 }
 
-// ListImages lists the images of the image service, each once for each runtime handler that it was pulled for.
+// ListImages lists the images of the image service, each once for each runtime handler that it was
+// pulled for.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	ctx, done := c.imageLink.alone(ctx, c.timeouts.list)
 	defer done()
-	type key struct{ id, handler string } // one id may come once for each runtime handler (RuntimeClassInImageCriApi)
+	// one id may come once for each runtime handler (RuntimeClassInImageCriApi)
+	type key struct{ id, handler string }
 	seen := map[key]bool{}
 	var m runtimev1.Image
 	out, err := (&twin[Image]{
 		link: c.imageLink, learnt: &c.image, all: true, limits: c.limits,
-		streamName: runtimev1.ImageService_StreamImages_FullMethodName, streamed: &runtimev1.StreamImagesResponse{},
-		plainName: runtimev1.ImageService_ListImages_FullMethodName, plain: &runtimev1.ListImagesResponse{},
-		request: &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},
+		streamName: runtimev1.ImageService_StreamImages_FullMethodName,
+		streamed:   &runtimev1.StreamImagesResponse{},
+		plainName:  runtimev1.ImageService_ListImages_FullMethodName,
+		plain:      &runtimev1.ListImagesResponse{},
+		request:    &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},
 		item: func(text []byte) (one Image, keep bool, err error) {
-			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] {
+			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" ||
+				seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] {
 				return one, false, err
 			}
 			seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] = true
@@ -57,20 +65,23 @@ func imageOf(i *runtimev1.Image) Image {
 	return out
 }
 
-// FilesystemUsage is what images, or containers, or one container, take on a filesystem: not what is used of it in total.
+// FilesystemUsage is what images, or containers, or one container, take on a filesystem: not what
+// is used of it in total.
 type FilesystemUsage struct {
-	Mountpoint string    // a folder on that filesystem, rarely its mount point itself (containerd: the snapshotter's)
+	// a folder on that filesystem, rarely its mount point itself (containerd: the snapshotter's)
+	Mountpoint string
 	UsedBytes  *uint64   // nil: the runtime did not say
 	InodesUsed *uint64   // likewise
 	Time       time.Time // of the measurement; zero: unknown
 }
 
-// FsInfo is where the runtime keeps images and containers. Containers is empty where it keeps both in one place, and always
-// with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
+// FsInfo is where the runtime keeps images and containers. Containers is empty where it keeps both
+// in one place, and always with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
 type FsInfo struct{ Images, Containers []FilesystemUsage }
 
-// ImageFsInfo asks where images and containers lie, the default snapshotter's first. containerd sums up sizes that it takes
-// every 10 s, without the compressed content it keeps besides: for what is free, ask the filesystem of the Mountpoint.
+// ImageFsInfo asks where images and containers lie, the default snapshotter's first. containerd
+// sums up sizes that it takes every 10 s, without the compressed content it keeps besides: for what
+// is free, ask the filesystem of the Mountpoint.
 func (c *Client) ImageFsInfo(ctx context.Context) (FsInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
@@ -78,7 +89,8 @@ func (c *Client) ImageFsInfo(ctx context.Context) (FsInfo, error) {
 	if err != nil {
 		return FsInfo{}, c.imageLink.wrap("ask image filesystems of", err)
 	}
-	return FsInfo{Images: usagesOf(res.GetImageFilesystems()), Containers: usagesOf(res.GetContainerFilesystems())}, nil
+	return FsInfo{Images: usagesOf(res.GetImageFilesystems()),
+		Containers: usagesOf(res.GetContainerFilesystems())}, nil
 }
 
 func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
@@ -92,8 +104,9 @@ func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
 
 func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
 	return FilesystemUsage{
-		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()),
-		Time: at(u.GetTimestamp()),
+		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()),
+		InodesUsed: counted(u.GetInodesUsed()),
+		Time:       at(u.GetTimestamp()),
 	}
 }
 
@@ -112,9 +125,10 @@ type ContainerStats struct {
 	WritableLayer *FilesystemUsage // nil: the runtime has not measured it
 }
 
-// ListContainerStats asks for the writable layers of all containers that run. It is not for a hot path: containerd asks the
-// shim of one container after the other for cgroup statistics too, 1.5 ms each (cri-kernel facts), so one shim that hangs
-// holds up the answer. A runtime without it is ErrUnimplemented.
+// ListContainerStats asks for the writable layers of all containers that run. It is not for a hot
+// path: containerd asks the shim of one container after the other for cgroup statistics too, 1.5 ms
+// each (cri-kernel facts), so one shim that hangs holds up the answer. A runtime without it is
+// ErrUnimplemented.
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
@@ -137,8 +151,10 @@ func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, erro
 func containerStatsOf(s *runtimev1.ContainerStats) ContainerStats {
 	out := ContainerStats{ID: s.GetAttributes().GetId()}
 	layer := s.GetWritableLayer()
-	// containerd writes zeros, the time too, for a layer it has not measured yet (internal/cri/server/container_stats_list.go).
-	if layer == nil || layer.GetTimestamp() <= 0 && layer.GetUsedBytes().GetValue() == 0 && layer.GetInodesUsed().GetValue() == 0 {
+	// containerd writes zeros, the time too, for a layer it has not measured yet
+	// (internal/cri/server/container_stats_list.go).
+	if layer == nil || layer.GetTimestamp() <= 0 && layer.GetUsedBytes().GetValue() == 0 &&
+		layer.GetInodesUsed().GetValue() == 0 {
 		return out
 	}
 	usage := usageOf(layer)

@@ -10,7 +10,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Untold is what a list of sandboxes leaves out, for it is more than the runtime tells: never one in which a container may run.
+// Untold is what a list of sandboxes leaves out, for it is more than the runtime tells: never one
+// in which a container may run.
 type Untold struct {
 	Ready bool // there may be more that are ready
 	Over  bool // there may be more that are not
@@ -18,8 +19,9 @@ type Untold struct {
 	Dead bool
 }
 
-// anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, which each of its sandboxes repeats, those of finished pods too:
-// 65 of them are more than maxMessage. What is too large for one answer is listed in parts.
+// anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, which each of its
+// sandboxes repeats, those of finished pods too: 65 of them are more than maxMessage. What is too
+// large for one answer is listed in parts.
 func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Untold, error) {
 	out, err := c.listSandboxes(ctx, nil, nil)
 	if !errors.Is(err, ErrTooLarge) {
@@ -28,10 +30,12 @@ func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox
 	return c.sandboxesInParts(ctx, known)
 }
 
-// sandboxesInParts lists those that are ready and those that are not, and of a part that is still too large those that containers name and
-// those that are known from before, one by one. Where one in which something runs may not be among them it is ErrTooLarge. What has ended
-// and for which there is no time is left out.
-func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold, err error) {
+// sandboxesInParts lists those that are ready and those that are not, and of a part that is still
+// too large those that containers name and those that are known from before, one by one. Where one
+// in which something runs may not be among them it is ErrTooLarge. What has ended and for which
+// there is no time is left out.
+func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold,
+	err error) {
 	p := largePods{c: c, seen: map[string]bool{}}
 	ready, err := p.state(ctx, runtimev1.PodSandboxState_SANDBOX_READY)
 	if err != nil {
@@ -70,8 +74,10 @@ type largePods struct {
 }
 
 // state lists those of one state. false: they are too large for one answer, too.
-func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) (whole bool, err error) {
-	items, err := p.c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: state}},
+func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) (whole bool,
+	err error) {
+	items, err := p.c.listSandboxes(ctx,
+		&runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: state}},
 		func(s *PodSandbox) bool { // a runtime may not have filtered
 			return s.Ready == (state == runtimev1.PodSandboxState_SANDBOX_READY) && !p.seen[s.ID]
 		})
@@ -106,7 +112,8 @@ func (p *largePods) named(ctx context.Context, states ...ContainerState) error {
 	return p.each(ctx, slices.Sorted(maps.Keys(ids)))
 }
 
-// each lists some by their ids, one by one, of those that were not listed before. One that is gone is no error.
+// each lists some by their ids, one by one, of those that were not listed before. One that is gone
+// is no error.
 func (p *largePods) each(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		if p.seen[id] {
@@ -123,10 +130,11 @@ func (p *largePods) each(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// SandboxesOf lists a pod's sandboxes, in any state. It is ErrTooLarge where some may be left out. Where all sandboxes are more than the
-// runtime tells, those are asked for that have the kubelet's label: who labels one of a pod's labels all. Not everybody does it who has a
-// runtime make pods. It goes with an eviction, whose pod has its grace period only: it waits for lists of everything no longer than
-// patienceForList.
+// SandboxesOf lists a pod's sandboxes, in any state. It is ErrTooLarge where some may be left out.
+// Where all sandboxes are more than the runtime tells, those are asked for that have the kubelet's
+// label: who labels one of a pod's labels all. Not everybody does it who has a runtime make pods.
+// It goes with an eviction, whose pod has its grace period only: it waits for lists of everything
+// no longer than patienceForList.
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
 	ctx, done := c.link.soonAlone(ctx, c.timeouts.list)
 	defer done()
@@ -134,13 +142,15 @@ func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, 
 	if of, err = c.listSandboxes(ctx, nil, own); !errors.Is(err, ErrTooLarge) {
 		return of, err
 	}
-	of, err = c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{LabelSelector: map[string]string{uidLabel: uid}}, own)
+	of, err = c.listSandboxes(ctx,
+		&runtimev1.PodSandboxFilter{LabelSelector: map[string]string{uidLabel: uid}}, own)
 	if len(of) > 0 || err != nil && !errors.Is(err, ErrTooLarge) {
 		return of, err
 	}
 	all, left, err := c.sandboxesInParts(ctx, nil)
 	if err == nil && left != (Untold{}) {
-		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may not be told (look for pods with large annotations)",
+		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may not be told (look "+
+			"for pods with large annotations)",
 			uid, c.link.endpoint, ErrTooLarge)
 	}
 	if err != nil {

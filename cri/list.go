@@ -8,23 +8,27 @@ import (
 	"time"
 )
 
-// Listing is all that the runtime has, as of Time, in the runtime's order. It is never changed once made.
+// Listing is all that the runtime has, as of Time, in the runtime's order. It is never changed once
+// made.
 type Listing struct {
 	Time       time.Time
 	Sandboxes  []PodSandbox
 	Containers []Container // exited ones too
 }
 
-// How often details are asked for again. They can change in place (the kubelet resizes pods), and a verbose status costs a
-// call of about 0.5 ms: List asks for a bounded number, and so takes at most 16 ms more than one that asks for none.
-// What a sandbox was made of hardly does, and its status is twice as dear. Where the runtime tells of changes (see Told) only those are
-// missed that another NRI plugin makes by itself: no plugin is told of them (containerd 2.4.2 internal/nri/nri.go applyUpdates).
+// How often details are asked for again. They can change in place (the kubelet resizes pods), and a
+// verbose status costs a call of about 0.5 ms: List asks for a bounded number, and so takes at most
+// 16 ms more than one that asks for none. What a sandbox was made of hardly does, and its status is
+// twice as dear. Where the runtime tells of changes (see Told) only those are missed that another
+// NRI plugin makes by itself: no plugin is told of them (containerd 2.4.2 internal/nri/nri.go
+// applyUpdates).
 const (
 	refreshAge     = time.Minute
 	refreshTold    = 5 * time.Minute
 	refreshSandbox = 10 * time.Minute
 	refreshMax     = 32
-	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
+	// retryAge is how long a status that was not answered in time is left alone: it costs its whole
+	// deadline.
 	retryAge = 10 * time.Second
 	// plainAge is how long the plain status is asked for where the verbose one does not come in time.
 	plainAge = time.Hour
@@ -41,12 +45,14 @@ type Lister struct {
 
 // known is what a status said of one sandbox or container.
 type known[D any] struct {
-	detail    D
-	answered  bool           // detail holds an answer
-	refused   bool           // the verbose answer was too large, as it stays; what is asked for since is the plain one
-	late      int            // verbose answers in a row that did not come in time
-	plain     time.Time      // until then the plain one is asked for, because of those
-	dead      bool           // a container that has exited: what was known of it stays true, and what was not has time
+	detail   D
+	answered bool // detail holds an answer
+	// the verbose answer was too large, as it stays; what is asked for since is the plain one
+	refused bool
+	late    int       // verbose answers in a row that did not come in time
+	plain   time.Time // until then the plain one is asked for, because of those
+	// a container that has exited: what was known of it stays true, and what was not has time
+	dead      bool
 	changed   bool           // the runtime has told of it since it was answered
 	state     ContainerState // as listed when that answer was asked for
 	asked     time.Time      // the last time, answered or not; zero: never
@@ -65,8 +71,9 @@ func NewLister(c *Client) *Lister {
 	return &Lister{client: c, now: time.Now}
 }
 
-// Told says whether the runtime tells of each change of what it has. Then only the containers that it has told of since the last List are
-// asked about as soon as any are, and others each five minutes.
+// Told says whether the runtime tells of each change of what it has. Then only the containers that
+// it has told of since the last List are asked about as soon as any are, and others each five
+// minutes.
 func (l *Lister) Told(told bool, changed map[string]bool) {
 	l.told = told
 	for id := range changed {
@@ -76,23 +83,26 @@ func (l *Lister) Told(told bool, changed map[string]bool) {
 	}
 }
 
-// List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
-// exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes: ten; after Told: five), and once for those of containers that have exited in a ready sandbox, for they count in its
-// pod's request, and for how they ended;
-// 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
-// is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
-// be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready
-// sandbox no more than endedMost containers that have exited are listed, and no more sandboxes, but those that may be static or have what
-// decides. Where all sandboxes are too large for one answer, new ones without any container that may run can be left out, never others. One
-// whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
-// answered in time, what is known so far is returned.
+// List asks for all sandboxes and all containers, and for the details of those that are new:
+// containers unless they have exited, and again when one starts. Of the others that are alive, it
+// asks again for the details that are older than a minute (of sandboxes: ten; after Told: five),
+// and once for those of containers that have exited in a ready sandbox, for they count in its pod's
+// request, and for how they ended; 32 of all these at most. A sandbox or container that goes away
+// between two calls, or whose status fails, is left without details, or with those known: that is
+// no error, and a later List asks again. A sandbox of which the containers cannot be listed for
+// their size is Refused, and none keeps those of others from being listed (see listInParts). Of
+// pods without a ready sandbox no more than endedMost containers that have exited are listed, and
+// no more sandboxes, but those that may be static or have what decides. Where all sandboxes are too
+// large for one answer, new ones without any container that may run can be left out, never others.
+// One whose verbose status is too large is Refused, and asked for the plain one from then on. When
+// ctx ends, or a status is not answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	within, done := l.client.link.alone(ctx, l.client.timeouts.list)
 	defer done()
 	out := Listing{Time: l.now()}
 	var err error
-	if out.Sandboxes, _, err = l.client.anySandboxes(within, slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
+	if out.Sandboxes, _, err = l.client.anySandboxes(within,
+		slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
 		return out, err
 	}
 	over := endedOf(out.Sandboxes)
@@ -125,7 +135,8 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	return out, nil
 }
 
-// remember forgets what is not listed any more, and returns what there may be to ask about the rest.
+// remember forgets what is not listed any more, and returns what there may be to ask about the
+// rest.
 func (l *Lister) remember(now Listing) (asks []ask) {
 	sandboxes := map[string]*known[sandboxDetail]{}
 	ready := make(map[string]bool, len(now.Sandboxes))
@@ -137,10 +148,11 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		if s.Ready {
 			state = Running
 		}
-		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox, func(ctx context.Context, verbose bool) (sandboxDetail, error) {
-			res, err := l.client.sandboxStatus(ctx, s.ID, verbose)
-			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
-		})
+		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox,
+			func(ctx context.Context, verbose bool) (sandboxDetail, error) {
+				res, err := l.client.sandboxStatus(ctx, s.ID, verbose)
+				return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
+			})
 	}
 	containers, old := map[string]*known[containerDetail]{}, refreshAge
 	if l.told {
@@ -158,7 +170,8 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		if ended { // events do not tell how
 			age = refreshAge
 		}
-		asks = k.due(asks, c.State, wanted, now.Time, age, func(ctx context.Context, verbose bool) (containerDetail, error) {
+		asks = k.due(asks, c.State, wanted, now.Time, age, func(ctx context.Context, verbose bool) (
+			containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
 			detail := containerDetailOf(res)
 			if ended {
@@ -180,8 +193,10 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 	return &known[D]{}
 }
 
-// due adds to asks if this is to be asked for: it never was answered, or has another state since, or is so old that it may have changed.
-func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration,
+// due adds to asks if this is to be asked for: it never was answered, or has another state since,
+// or is so old that it may have changed.
+func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time,
+	old time.Duration,
 	status func(ctx context.Context, verbose bool) (D, error)) []ask {
 	urgent := !k.dead && (!k.answered || k.state != state)
 	if now.Before(k.notBefore) || !urgent && (!alive || !k.changed && now.Sub(k.asked) < old) {
@@ -206,7 +221,8 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 			err = nil
 		}
 		late := errors.Is(err, context.DeadlineExceeded)
-		if ctx.Err() != nil || hurried && late { // the caller's time is over, which says nothing of this one
+		// the caller's time is over, which says nothing of this one
+		if ctx.Err() != nil || hurried && late {
 			return context.DeadlineExceeded
 		}
 		k.asked = now
@@ -224,8 +240,8 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 	}})
 }
 
-// hung takes that an answer did not come in time. The second time that the verbose one did not, the plain one is asked for instead: a
-// status that a tenant has filled takes a slow runtime seconds.
+// hung takes that an answer did not come in time. The second time that the verbose one did not, the
+// plain one is asked for instead: a status that a tenant has filled takes a slow runtime seconds.
 func (k *known[D]) hung(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
 	if !verbose {
@@ -236,7 +252,8 @@ func (k *known[D]) hung(now time.Time, verbose bool) {
 	}
 }
 
-// plan puts asks in their order: urgent ones, those never asked first, and then the oldest of the others.
+// plan puts asks in their order: urgent ones, those never asked first, and then the oldest of the
+// others.
 func plan(asks []ask) []ask {
 	slices.SortStableFunc(asks, func(a, b ask) int {
 		if a.urgent != b.urgent {
@@ -254,8 +271,8 @@ func plan(asks []ask) []ask {
 	return asks[:min(len(asks), urgent+refreshMax)]
 }
 
-// details asks until one is not answered in time: a runtime that hangs costs one deadline a List, and since that one comes
-// last the next time, none keeps the others waiting for ever.
+// details asks until one is not answered in time: a runtime that hangs costs one deadline a List,
+// and since that one comes last the next time, none keeps the others waiting for ever.
 func (l *Lister) details(ctx context.Context, asks []ask) {
 	for _, a := range asks {
 		if errors.Is(a.do(ctx, l.client.timeouts.status), context.DeadlineExceeded) {

@@ -11,14 +11,15 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// aliveStates are those of containers that may run, in the order that a life has: one that goes on to the next while it is asked for one
-// after the other is told twice, never not at all.
+// aliveStates are those of containers that may run, in the order that a life has: one that goes on
+// to the next while it is asked for one after the other is told twice, never not at all.
 var aliveStates = []ContainerState{Created, Running, Unknown}
 
 // inState is a filter; an empty id stands for all sandboxes.
 func inState(sandboxID string, state ContainerState) *runtimev1.ContainerFilter {
 	return &runtimev1.ContainerFilter{
-		PodSandboxId: sandboxID, State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState(state)},
+		PodSandboxId: sandboxID, State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState(
+			state)},
 	}
 }
 
@@ -40,22 +41,28 @@ func (c *Client) alive(ctx context.Context) (out []Container, err error) {
 	return out, nil
 }
 
-// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not exited, without what only a status
-// tells. However many are dead, it costs four calls. Where those are more than the runtime tells in one answer it is ErrTooLarge.
-func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container, err error) {
+// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not
+// exited, without what only a status tells. However many are dead, it costs four calls. Where those
+// are more than the runtime tells in one answer it is ErrTooLarge.
+func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container,
+	err error) {
 	ctx, done := c.link.alone(ctx, c.timeouts.list)
 	defer done()
-	ready := &runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY}}
-	sandboxes, err = c.listSandboxes(ctx, ready, func(s *PodSandbox) bool { return s.Ready }) // a runtime may not have filtered
+	ready := &runtimev1.PodSandboxFilter{
+		State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
+	}
+	// a runtime may not have filtered
+	sandboxes, err = c.listSandboxes(ctx, ready, func(s *PodSandbox) bool { return s.Ready })
 	if err == nil {
 		containers, err = c.alive(ctx)
 	}
 	return sandboxes, containers, err
 }
 
-// containersByState lists those of a sandbox one state after the other, for they are too large together. untold are the states whose are
-// too large by themselves.
-func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container, untold []ContainerState, err error) {
+// containersByState lists those of a sandbox one state after the other, for they are too large
+// together. untold are the states whose are too large by themselves.
+func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container,
+	untold []ContainerState, err error) {
 	seen := map[string]bool{}
 	for _, state := range append(slices.Clone(aliveStates), Exited) {
 		within, cancel := context.WithTimeout(ctx, c.timeouts.list)
@@ -77,7 +84,8 @@ func (c *Client) containersByState(ctx context.Context, sandboxID string) (out [
 	return out, untold, nil
 }
 
-// NotExited lists the containers of a sandbox that have not exited, however many have: ContainersOf asks for all at once.
+// NotExited lists the containers of a sandbox that have not exited, however many have: ContainersOf
+// asks for all at once.
 func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Container, err error) {
 	items, untold, err := c.containersByState(ctx, sandboxID)
 	if err == nil && slices.ContainsFunc(untold, func(s ContainerState) bool { return s != Exited }) {
@@ -86,12 +94,15 @@ func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Contain
 	return slices.DeleteFunc(items, func(one Container) bool { return one.State == Exited }), err
 }
 
-// listInParts lists containers where all are more than the runtime tells in one answer: those that may run first, for all sandboxes at
-// once, and then those that have exited in ready sandboxes, one after the other. Thousands of dead ones cost no call each: a node that has
-// them is one on which the agent must start. What has exited is left out where half of the time does not do for it. Only where those that
-// may run are too large too, as one tenant can make them, each sandbox is asked for, the ready ones first; of the others those for which
-// there is no time are Refused. So is one of which a part is too large.
-func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox, keep func(*Container) bool) (out []Container, err error) {
+// listInParts lists containers where all are more than the runtime tells in one answer: those that
+// may run first, for all sandboxes at once, and then those that have exited in ready sandboxes, one
+// after the other. Thousands of dead ones cost no call each: a node that has them is one on which
+// the agent must start. What has exited is left out where half of the time does not do for it. Only
+// where those that may run are too large too, as one tenant can make them, each sandbox is asked
+// for, the ready ones first; of the others those for which there is no time are Refused. So is one
+// of which a part is too large.
+func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
+	keep func(*Container) bool) (out []Container, err error) {
 	out, err = c.alive(ctx)
 	each := errors.Is(err, ErrTooLarge)
 	if err != nil && !each {
@@ -132,7 +143,8 @@ func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox, keep f
 }
 
 // partOf lists a sandbox's containers: all, or those that have exited.
-func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items []Container, untold []ContainerState, err error) {
+func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items []Container,
+	untold []ContainerState, err error) {
 	filter := inState(sandboxID, Exited)
 	if all {
 		filter.State = nil

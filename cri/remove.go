@@ -9,9 +9,10 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer has the runtime delete a container and its writable layer. A runtime ends one that still runs (runtime/v1 api.proto:
-// "forcibly"), so the caller has asked for its state just before. It may be repeated: one that is gone is no error. It waits as long as
-// the kubelet does (runtimeRequestTimeout).
+// RemoveContainer has the runtime delete a container and its writable layer. A runtime ends one
+// that still runs (runtime/v1 api.proto: "forcibly"), so the caller has asked for its state just
+// before. It may be repeated: one that is gone is no error. It waits as long as the kubelet does
+// (runtimeRequestTimeout).
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
@@ -22,13 +23,15 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// RemoveImage has the image service delete an image under all of its names. handler is the Image's RuntimeHandler. No runtime checks
-// whether it is pinned or used (containerd 2.4 internal/cri/server/images/image_remove.go): the caller has. containerd returns when
-// the last reference's layers are gone from the disk. One that is not there is no error.
+// RemoveImage has the image service delete an image under all of its names. handler is the Image's
+// RuntimeHandler. No runtime checks whether it is pinned or used (containerd 2.4
+// internal/cri/server/images/image_remove.go): the caller has. containerd returns when the last
+// reference's layers are gone from the disk. One that is not there is no error.
 func (c *Client) RemoveImage(ctx context.Context, id, handler string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
-	_, err := c.images.RemoveImage(ctx, &runtimev1.RemoveImageRequest{Image: &runtimev1.ImageSpec{Image: id, RuntimeHandler: handler}})
+	_, err := c.images.RemoveImage(ctx,
+		&runtimev1.RemoveImageRequest{Image: &runtimev1.ImageSpec{Image: id, RuntimeHandler: handler}})
 	if err = c.imageLink.wrap("remove image "+id+" at", err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -40,7 +43,8 @@ func (c *Client) ImageStatus(ctx context.Context, ref string) (Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
 	verb := "ask status of image " + ref + " of"
-	res, err := c.images.ImageStatus(ctx, &runtimev1.ImageStatusRequest{Image: &runtimev1.ImageSpec{Image: ref}})
+	res, err := c.images.ImageStatus(ctx,
+		&runtimev1.ImageStatusRequest{Image: &runtimev1.ImageSpec{Image: ref}})
 	if err != nil {
 		return Image{}, c.imageLink.wrap(verb, err)
 	}
@@ -50,9 +54,10 @@ func (c *Client) ImageStatus(ctx context.Context, ref string) (Image, error) {
 	return imageOf(res.GetImage()), nil
 }
 
-// SandboxStatus asks for one sandbox, and for the image of its own process as the runtime calls it; empty: it does not say. A sandbox that
-// the runtime does not know is ErrNotFound.
-func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, image string, err error) {
+// SandboxStatus asks for one sandbox, and for the image of its own process as the runtime calls it;
+// empty: it does not say. A sandbox that the runtime does not know is ErrNotFound.
+func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, image string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
 	verb := "ask status of pod sandbox " + id + " of"
@@ -71,7 +76,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 	}
 	status := res.GetStatus()
 	s = sandboxOf(&runtimev1.PodSandbox{
-		Id: id, Metadata: status.GetMetadata(), State: status.GetState(), CreatedAt: status.GetCreatedAt(),
+		Id: id, Metadata: status.GetMetadata(), State: status.GetState(),
+		CreatedAt:   status.GetCreatedAt(),
 		Annotations: status.GetAnnotations(), RuntimeHandler: status.GetRuntimeHandler(),
 	})
 	sandboxDetailOf(res).fill(&s)
@@ -79,8 +85,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 	return s, parseVerbose(res.GetInfo()).Image, nil
 }
 
-// SandboxImages are the references of the images for sandboxes, as the runtime's configuration has them; none: it does not say. It is
-// in the verbose status, in the runtime's own shape.
+// SandboxImages are the references of the images for sandboxes, as the runtime's configuration has
+// them; none: it does not say. It is in the verbose status, in the runtime's own shape.
 func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -91,7 +97,8 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	var config runtimeConfig
 	_ = json.Unmarshal([]byte(res.GetInfo()["config"]), &config)
 	var out []string
-	for _, ref := range []string{config.SandboxImage, config.PinnedImages["sandbox"], config.PauseImage} {
+	for _, ref := range []string{config.SandboxImage, config.PinnedImages["sandbox"],
+		config.PauseImage} {
 		if ref != "" {
 			out = append(out, ref)
 		}
@@ -103,7 +110,8 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID}, func(one *Container) bool {
-		return one.SandboxID == sandboxID // a runtime may not have filtered
-	})
+	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID},
+		func(one *Container) bool {
+			return one.SandboxID == sandboxID // a runtime may not have filtered
+		})
 }

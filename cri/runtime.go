@@ -10,8 +10,8 @@ import (
 // Version is what the runtime calls itself.
 type Version struct{ Name, Version string }
 
-// Version asks the runtime for its name and version. It is the first call to make: it tells a missing runtime from
-// something that is no CRI (ErrNotCRI).
+// Version asks the runtime for its name and version. It is the first call to make: it tells a
+// missing runtime from something that is no CRI (ErrNotCRI).
 func (c *Client) Version(ctx context.Context) (Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -22,8 +22,8 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 	return Version{Name: res.GetRuntimeName(), Version: res.GetRuntimeVersion()}, nil
 }
 
-// Condition is one thing that the runtime says of itself. RuntimeReady and NetworkReady are the Types that every runtime
-// reports (runtime/v1 api.proto); others are for people to read.
+// Condition is one thing that the runtime says of itself. RuntimeReady and NetworkReady are the
+// Types that every runtime reports (runtime/v1 api.proto); others are for people to read.
 type Condition struct {
 	Type            string
 	Status          bool
@@ -41,14 +41,15 @@ func (c *Client) Status(ctx context.Context) ([]Condition, error) {
 	var out []Condition
 	for _, r := range res.GetStatus().GetConditions() {
 		if r.GetType() != "" {
-			out = append(out, Condition{Type: r.GetType(), Status: r.GetStatus(), Reason: r.GetReason(), Message: r.GetMessage()})
+			out = append(out, Condition{Type: r.GetType(), Status: r.GetStatus(), Reason: r.GetReason(),
+				Message: r.GetMessage()})
 		}
 	}
 	return out, nil
 }
 
-// CgroupDriver asks for the runtime's cgroup driver: "systemd" or "cgroupfs". A runtime that does not say (containerd
-// before 2.0) is ErrUnimplemented.
+// CgroupDriver asks for the runtime's cgroup driver: "systemd" or "cgroupfs". A runtime that does
+// not say (containerd before 2.0) is ErrUnimplemented.
 func (c *Client) CgroupDriver(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -57,7 +58,8 @@ func (c *Client) CgroupDriver(ctx context.Context) (string, error) {
 		return "", c.link.wrapOptional("ask cgroup driver of", err)
 	}
 	if res.GetLinux() == nil {
-		return "", fmt.Errorf("ask cgroup driver of runtime %s: %w: its configuration has no Linux part", c.link.endpoint, ErrUnimplemented)
+		return "", fmt.Errorf("ask cgroup driver of runtime %s: %w: its configuration has no Linux part",
+			c.link.endpoint, ErrUnimplemented)
 	}
 	switch driver := res.GetLinux().GetCgroupDriver(); driver {
 	case runtimev1.CgroupDriver_SYSTEMD:
@@ -65,6 +67,7 @@ func (c *Client) CgroupDriver(ctx context.Context) (string, error) {
 	case runtimev1.CgroupDriver_CGROUPFS:
 		return "cgroupfs", nil
 	default:
-		return "", fmt.Errorf("ask cgroup driver of runtime %s: unknown driver %v", c.link.endpoint, driver)
+		return "", fmt.Errorf("ask cgroup driver of runtime %s: unknown driver %v", c.link.endpoint,
+			driver)
 	}
 }

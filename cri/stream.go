@@ -14,8 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// limits bound a list, of which the receive limit bounds each message only. A container takes about 1 KiB with the kubelet's
-// labels and annotations, and its decoded form as much again: both leave room for a node that was never cleaned.
+// limits bound a list, of which the receive limit bounds each message only. A container takes about
+// 1 KiB with the kubelet's labels and annotations, and its decoded form as much again: both leave
+// room for a node that was never cleaned.
 type limits struct {
 	items int // a message without any counts as one
 	bytes int // of a stream's messages, encoded
@@ -28,19 +29,21 @@ func (l limits) exceeded(items, bytes int) error {
 	if items <= l.items && bytes <= l.bytes {
 		return nil
 	}
-	return fmt.Errorf("%w: more than %d items or %d bytes: remove dead containers and unused images, or restart the runtime",
+	return fmt.Errorf("%w: more than %d items or %d bytes: remove dead containers and unused "+
+		"images, or restart the runtime",
 		ErrTooLarge, l.items, l.bytes)
 }
 
 // learnt is what is remembered of a list.
 type learnt struct {
-	noStream atomic.Uint64 // the link's epoch in which the runtime said that it lacks the stream, plus one; 0: it never did
-	small    atomic.Bool   // the last answer to one of everything was (see largeAnswer)
+	// the link's epoch in which the runtime said that it lacks the stream, plus one; 0: it never did
+	noStream atomic.Uint64
+	small    atomic.Bool // the last answer to one of everything was (see largeAnswer)
 }
 
-// twin is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one message. Either way each item is made of what
-// came as soon as it is known, and nothing else is kept: ten thousand dead containers, decoded as a whole, are more memory than the agent
-// has.
+// twin is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one
+// message. Either way each item is made of what came as soon as it is known, and nothing else is
+// kept: ten thousand dead containers, decoded as a whole, are more memory than the agent has.
 type twin[T any] struct {
 	link   *link
 	learnt *learnt
@@ -85,8 +88,9 @@ func (t *twin[T]) list(ctx context.Context) ([]T, error) {
 	return a.items, nil
 }
 
-// drain reads a stream to its end. One that breaks in the middle is an error and never half a list. However drain ends, the
-// stream has ended too: the runtime must not wait for a reader (cri-kernel facts: containerd blocks on one that is gone).
+// drain reads a stream to its end. One that breaks in the middle is an error and never half a list.
+// However drain ends, the stream has ended too: the runtime must not wait for a reader (cri-kernel
+// facts: containerd blocks on one that is gone).
 func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,20 +12,24 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What is taken of a sandbox, a container and an image, in the CRI's own names. A map's name stands for those of its entries that
-// Keeps lets through.
+// What is taken of a sandbox, a container and an image, in the CRI's own names. A map's name stands
+// for those of its entries that Keeps lets through.
 var (
 	ofSandbox   = []string{"id", "metadata", "state", "created_at", "annotations", "runtime_handler"}
 	ofContainer = []string{
-		"id", "pod_sandbox_id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "labels",
+		"id", "pod_sandbox_id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at",
+		"labels",
 	}
 	ofContainerStatus = []string{
-		"id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "started_at", "finished_at", "exit_code", "reason",
-		"labels", "log_path", "mounts.image.image", "resources.linux.memory_limit_in_bytes", "resources.linux.cpu_shares",
+		"id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "started_at",
+		"finished_at", "exit_code", "reason",
+		"labels", "log_path", "mounts.image.image", "resources.linux.memory_limit_in_bytes",
+		"resources.linux.cpu_shares",
 		"resources.linux.oom_score_adj",
 		"resources.linux.unified",
 	}
-	ofImage = []string{"id", "repo_tags", "repo_digests", "size", "pinned", "spec.image", "spec.runtime_handler"}
+	ofImage = []string{"id", "repo_tags", "repo_digests", "size", "pinned", "spec.image",
+		"spec.runtime_handler"}
 	ofStats = []string{"attributes.id", "writable_layer"}
 )
 
@@ -39,9 +43,10 @@ var taken = partsOf(map[proto.Message][]string{
 	&runtimev1.StreamImagesResponse{}:       below("images", ofImage),
 	&runtimev1.ImageStatusResponse{}:        below("image", ofImage),
 	&runtimev1.ListContainerStatsResponse{}: below("stats", ofStats),
-	&runtimev1.PodSandboxStatusResponse{}:   append(below("status", ofSandbox), "status.labels", "info"),
-	&runtimev1.ContainerStatusResponse{}:    append(below("status", ofContainerStatus), "info"),
-	&runtimev1.StatusResponse{}:             {"status", "info"},
+	&runtimev1.PodSandboxStatusResponse{}: append(below("status", ofSandbox), "status.labels",
+		"info"),
+	&runtimev1.ContainerStatusResponse{}: append(below("status", ofContainerStatus), "info"),
+	&runtimev1.StatusResponse{}:          {"status", "info"},
 })
 
 func below(field string, names []string) (out []string) {
@@ -51,7 +56,8 @@ func below(field string, names []string) (out []string) {
 	return out
 }
 
-// info are the values of the verbose statuses that are read, each of the type that it is decoded into.
+// info are the values of the verbose statuses that are read, each of the type that it is decoded
+// into.
 var info = map[string]*member{
 	"info":   memberOf(reflect.TypeFor[verboseInfo]()),
 	"config": memberOf(reflect.TypeFor[runtimeConfig]()),
@@ -104,16 +110,20 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 	}
 }
 
-// decides are the annotations and labels that say who may be evicted and what a pod asked for. They are kept however many others there are.
+// decides are the annotations and labels that say who may be evicted and what a pod asked for. They
+// are kept however many others there are.
 var decides = map[string]bool{
 	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
 	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
-	labelTemplateHash: true, labelRevisionHash: true, labelStatefulSet: true, labelJob: true, // who makes a pod again
-	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true, // what the runtime's own word is told by
+	// who makes a pod again
+	labelTemplateHash: true, labelRevisionHash: true, labelStatefulSet: true, labelJob: true,
+	// what the runtime's own word is told by
+	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true,
 }
 
-// Keeps reports whether an entry of a map is taken when n others were: an annotation that may decide something, a label of the kubelet's, a
-// file of a memory cgroup. A tenant may have thousands.
+// Keeps reports whether an entry of a map is taken when n others were: an annotation that may
+// decide something, a label of the kubelet's, a file of a memory cgroup. A tenant may have
+// thousands.
 func Keeps(key []byte, n int) bool {
 	if decides[string(key)] {
 		return true
@@ -121,7 +131,8 @@ func Keeps(key []byte, n int) bool {
 	if n >= maxEntries {
 		return false
 	}
-	for _, prefix := range [...]string{"jettison/", "kubernetes.io/config.", "io.kubernetes.", "memory."} {
+	for _, prefix := range [...]string{"jettison/", "kubernetes.io/config.", "io.kubernetes.",
+		"memory."} {
 		if bytes.HasPrefix(key, []byte(prefix)) {
 			return true
 		}

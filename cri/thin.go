@@ -12,14 +12,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants fill the most: a pod's annotations
-// have up to 256 KiB, its labels and hooks a megabyte, and what it has in its environment stands in the verbose status twice, six bytes
-// for one. So an answer is read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a second time.
+// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants
+// fill the most: a pod's annotations have up to 256 KiB, its labels and hooks a megabyte, and what
+// it has in its environment stands in the verbose status twice, six bytes for one. So an answer is
+// read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a
+// second time.
 type thin struct{ encoding.CodecV2 }
 
 func newThin() thin { return thin{encoding.GetCodecV2("proto")} }
 
-// Unmarshal decodes what is taken of a message (see taken); of those that are not listed there, all.
+// Unmarshal decodes what is taken of a message (see taken); of those that are not listed there,
+// all.
 func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
 	if a, ok := v.(interface {
 		decode(data mem.BufferSlice) error
@@ -42,13 +45,15 @@ func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(text, m)
 }
 
-// Bounds of what is kept of an answer, beside that of the answer as a whole. A kubelet's names and paths are far below; what is longer is
-// absent.
+// Bounds of what is kept of an answer, beside that of the answer as a whole. A kubelet's names and
+// paths are far below; what is longer is absent.
 const (
 	maxText    = 4 << 10 // bytes of a string
 	maxEntries = 64      // entries of the maps of a message, beside those that decide (see decides)
-	maxItems   = 20_000  // of a list: a node has some hundred pods, and keeps a few dead containers of each
-	maxWithin  = 1000    // of the lists of strings in one of them, the first: one image has as many tags as its owner likes
+	// of a list: a node has some hundred pods, and keeps a few dead containers of each
+	maxItems = 20_000
+	// of the lists of strings in one of them, the first: one image has as many tags as its owner likes
+	maxWithin = 1000
 )
 
 var (
@@ -57,12 +62,14 @@ var (
 	errTooMany = fmt.Errorf("more than %d items, larger than max", maxItems)
 )
 
-// part is what is taken of a message. Numbers are taken as they are, strings if they are no longer than maxText.
+// part is what is taken of a message. Numbers are taken as they are, strings if they are no longer
+// than maxText.
 type part struct {
-	fields map[protowire.Number]*part   // of a message; nil: it is none
-	list   bool                         // there may be several
-	keys   func(key []byte, n int) bool // of a map of strings: whether one is taken when n others were; nil: it is none
-	json   map[string]*member           // of such a map: values that are JSON, by key
+	fields map[protowire.Number]*part // of a message; nil: it is none
+	list   bool                       // there may be several
+	// of a map of strings: whether one is taken when n others were; nil: it is none
+	keys func(key []byte, n int) bool
+	json map[string]*member // of such a map: values that are JSON, by key
 }
 
 // pruner reads a message and writes a shorter one.
@@ -73,11 +80,12 @@ type pruner struct {
 	from   io.Reader       // what comes after them; nil: nothing does
 	room   []byte          // that this is read into
 	broken error           // why it ended early
-	frees  bool            // what was read is given back at once: a list of megabytes gives its room to what is made of it
-	at     int             // bytes read
-	depth  int             // of the message that is read; 1: the answer
-	inner  int             // how many lists within its items it is in
-	items  int             // of the answer's lists
+	// what was read is given back at once: a list of megabytes gives its room to what is made of it
+	frees bool
+	at    int // bytes read
+	depth int // of the message that is read; 1: the answer
+	inner int // how many lists within its items it is in
+	items int // of the answer's lists
 }
 
 // more makes cur hold a byte, if there is one.
@@ -199,14 +207,16 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 	return out, nil
 }
 
-// each hands over what is taken of each item of a list's message of n bytes. The text is the caller's until it returns.
+// each hands over what is taken of each item of a list's message of n bytes. The text is the
+// caller's until it returns.
 func (p *pruner) each(n int, of *part, item func(text []byte) error) error {
 	p.depth = 1
 	var text []byte
 	for p.at < n {
 		tag, ok := p.varint()
 		number, kind := protowire.DecodeTag(tag)
-		if !ok || number < protowire.MinValidNumber || kind != protowire.BytesType && !p.skipNumber(kind) {
+		if !ok || number < protowire.MinValidNumber || kind != protowire.BytesType &&
+			!p.skipNumber(kind) {
 			return errNoProto
 		}
 		if kind != protowire.BytesType {
@@ -251,7 +261,8 @@ func (p *pruner) skipNumber(kind protowire.Type) bool {
 	return false
 }
 
-// counts is what a message has: entries of its maps, and items of its lists, of strings and of messages.
+// counts is what a message has: entries of its maps, and items of its lists, of strings and of
+// messages.
 type counts struct{ entries, items, messages int }
 
 // value appends a field that has a length.
@@ -287,9 +298,9 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 	return out, nil
 }
 
-// within appends a message. In a list below an answer's items one of which nothing is taken is left out, and does not count: of a
-// container's mounts, of which a tenant may have thousands, only those of images do. Of those that count none is left out, for they might
-// be in use.
+// within appends a message. In a list below an answer's items one of which nothing is taken is left
+// out, and does not count: of a container's mounts, of which a tenant may have thousands, only
+// those of images do. Of those that count none is left out, for they might be in use.
 func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
 	from, item := len(out), p.depth > 1 && of.list
 	at := begin(&out, tag)
@@ -312,7 +323,8 @@ func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([
 	return out, nil
 }
 
-// lengthSize is how many bytes a length takes that is written after what it counts: a varint may have zeros at its end.
+// lengthSize is how many bytes a length takes that is written after what it counts: a varint may
+// have zeros at its end.
 const lengthSize = 4
 
 // begin appends a tag and room for the length of what follows, which end writes.
@@ -330,8 +342,8 @@ func end(out []byte, at int) {
 	out[at-1] &= 0x7f
 }
 
-// entry appends an entry of a map, {key = 1, value = 2}, if its key is one that is taken. The key comes first, as all write it that the
-// agent knows; JSON that comes before its key is not taken.
+// entry appends an entry of a map, {key = 1, value = 2}, if its key is one that is taken. The key
+// comes first, as all write it that the agent knows; JSON that comes before its key is not taken.
 func (p *pruner) entry(tag uint64, n int, of *part, entries *int, out []byte) ([]byte, error) {
 	from, until := len(out), p.at+n
 	at := begin(&out, tag)

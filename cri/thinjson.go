@@ -8,7 +8,8 @@ import (
 
 // member is what is taken of a JSON value.
 type member struct {
-	members map[string]*member // of an object; nil: the value is taken whole, if it is no longer than maxText
+	// of an object; nil: the value is taken whole, if it is no longer than maxText
+	members map[string]*member
 }
 
 // memberOf is what a type takes of the text that is decoded into it.
@@ -27,7 +28,8 @@ func memberOf(t reflect.Type) *member {
 	return m
 }
 
-// json appends what is taken of JSON of n bytes. Of what is no JSON it leaves something that is none either.
+// json appends what is taken of JSON of n bytes. Of what is no JSON it leaves something that is
+// none either.
 func (p *pruner) json(n int, of *member, out []byte) []byte {
 	j := jsonPruner{pruner: p, end: p.at + n}
 	if text, ok := j.value(of, out); ok {
@@ -111,7 +113,8 @@ func (j *jsonPruner) value(of *member, out []byte) ([]byte, bool) {
 	}
 }
 
-// whole appends the next value as it stands. false: it is longer than limit, and nothing was appended.
+// whole appends the next value as it stands. false: it is longer than limit, and nothing was
+// appended.
 func (j *jsonPruner) whole(out []byte, limit int) ([]byte, bool) {
 	from, fits := len(out), true
 	j.peek()

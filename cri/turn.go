@@ -8,27 +8,33 @@ import (
 	"time"
 )
 
-// patienceForTurn is how long an answer that may be large waits for the one before it, once nothing comes of that: a runtime that hangs
-// sends nothing that would add up. As long as something comes it waits, however long 16 MiB take.
+// patienceForTurn is how long an answer that may be large waits for the one before it, once nothing
+// comes of that: a runtime that hangs sends nothing that would add up. As long as something comes
+// it waits, however long 16 MiB take.
 const patienceForTurn = 250 * time.Millisecond
 
-// patienceForList is likewise for lists, which are larger, and of thousands of containers a runtime takes as long before it sends any.
+// patienceForList is likewise for lists, which are larger, and of thousands of containers a runtime
+// takes as long before it sends any.
 const patienceForList = 2 * time.Second
 
-// turn has answers that may be large come one after another: several at a time would add up to more memory than the agent has.
+// turn has answers that may be large come one after another: several at a time would add up to more
+// memory than the agent has.
 type turn struct {
-	slot  chan struct{}
-	read  *atomic.Int64 // bytes of the connection
-	mu    sync.Mutex
-	since time.Time // when answerLeast was last seen to have come of the one whose turn it is, or it began; zero: it is about to
-	at    int64     // of read, then
+	slot chan struct{}
+	read *atomic.Int64 // bytes of the connection
+	mu   sync.Mutex
+	// when answerLeast was last seen to have come of the one whose turn it is, or it began; zero: it
+	// is about to
+	since time.Time
+	at    int64 // of read, then
 }
 
 func newTurn(read *atomic.Int64) *turn { return &turn{slot: make(chan struct{}, 1), read: read} }
 
-// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That is counted from the last bytes, not
-// from its own beginning: of a runtime that hangs each call would wait anew, and who makes three for a pod that is to end loses the time
-// that the pod has. done ends it.
+// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That
+// is counted from the last bytes, not from its own beginning: of a runtime that hangs each call
+// would wait anew, and who makes three for a pod that is to end loses the time that the pod has.
+// done ends it.
 func (t *turn) wait(ctx context.Context, patience time.Duration) (done func()) {
 	select {
 	case t.slot <- struct{}{}:
@@ -78,9 +84,11 @@ func (t *turn) done() {
 	<-t.slot
 }
 
-// alone gives a list of everything its time, from when no other is under way on: however long a runtime takes before it sends any of
-// thousands of containers, two answers at once are more memory than the agent has. done ends it, and may be called twice.
-func (l *link) alone(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
+// alone gives a list of everything its time, from when no other is under way on: however long a
+// runtime takes before it sends any of thousands of containers, two answers at once are more memory
+// than the agent has. done ends it, and may be called twice.
+func (l *link) alone(ctx context.Context, limit time.Duration) (within context.Context,
+	done func()) {
 	began := time.Now()
 	select {
 	case l.lists.slot <- struct{}{}:
@@ -91,8 +99,10 @@ func (l *link) alone(ctx context.Context, limit time.Duration) (within context.C
 	return timed(ctx, limit, l.lists.begin())
 }
 
-// soonAlone is alone for who cannot wait for long, and keeps little of an answer: then it goes without.
-func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
+// soonAlone is alone for who cannot wait for long, and keeps little of an answer: then it goes
+// without.
+func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within context.Context,
+	done func()) {
 	waits, cancel := context.WithTimeout(ctx, patienceForList)
 	defer cancel()
 	return timed(ctx, limit, l.lists.wait(waits, patienceForList))
@@ -101,11 +111,13 @@ func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within conte
 // waitedKey is the key of what the calls of a context have waited for their turn.
 type waitedKey struct{}
 
-// Waited is a context that tells how long the calls made with it have waited for the answers of others so far: in that time the runtime was
-// not asked, and who takes how long a list took for how fast it is has to leave it out.
+// Waited is a context that tells how long the calls made with it have waited for the answers of
+// others so far: in that time the runtime was not asked, and who takes how long a list took for how
+// fast it is has to leave it out.
 func Waited(ctx context.Context) (_ context.Context, waited func() time.Duration) {
 	sum := new(atomic.Int64)
-	return context.WithValue(ctx, waitedKey{}, sum), func() time.Duration { return time.Duration(sum.Load()) }
+	return context.WithValue(ctx, waitedKey{}, sum),
+		func() time.Duration { return time.Duration(sum.Load()) }
 }
 
 func waited(ctx context.Context, since time.Time) {
@@ -114,7 +126,8 @@ func waited(ctx context.Context, since time.Time) {
 	}
 }
 
-func timed(ctx context.Context, limit time.Duration, end func()) (within context.Context, done func()) {
+func timed(ctx context.Context, limit time.Duration, end func()) (within context.Context,
+	done func()) {
 	within, cancel := context.WithTimeout(ctx, limit)
 	return within, sync.OnceFunc(func() {
 		cancel()

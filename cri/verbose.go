@@ -8,9 +8,10 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verboseInfo is what is read of the verbose status: JSON under the key "info", of a sandbox or a container. containerd
-// writes the CRI's own config beside the OCI spec (internal/cri/server/container_status.go and
-// podsandbox/types/sandbox_info.go), CRI-O the spec only (server/container_status.go, createContainerInfo).
+// verboseInfo is what is read of the verbose status: JSON under the key "info", of a sandbox or a
+// container. containerd writes the CRI's own config beside the OCI spec
+// (internal/cri/server/container_status.go and podsandbox/types/sandbox_info.go), CRI-O the spec
+// only (server/container_status.go, createContainerInfo).
 type verboseInfo struct {
 	SandboxID string `json:"sandboxID"` // of a container
 	Image     string `json:"image"`     // of a sandbox's own process
@@ -34,8 +35,9 @@ type verboseInfo struct {
 	} `json:"runtimeSpec"`
 }
 
-// Annotations of the OCI spec of a sandbox in which CRI-O keeps what it was told of the pod as a whole, as JSON of criResources
-// (server/sandbox_run_linux.go, pkg/annotations); later versions have new names for them. It adds the pod's own annotations after them.
+// Annotations of the OCI spec of a sandbox in which CRI-O keeps what it was told of the pod as a
+// whole, as JSON of criResources (server/sandbox_run_linux.go, pkg/annotations); later versions
+// have new names for them. It adds the pod's own annotations after them.
 const (
 	crioOldOverhead  = "io.kubernetes.cri-o.PodLinuxOverhead"
 	crioOverhead     = "pod-linux-overhead.crio.io"
@@ -51,8 +53,8 @@ type crioAnnotations struct {
 	Resources    string `json:"pod-linux-resources.crio.io"`
 }
 
-// of are the overhead and the resources that they tell of a pod that has these annotations of its own; nil: not told. Where the pod has
-// one by the same name, it may be the pod's own word.
+// of are the overhead and the resources that they tell of a pod that has these annotations of its
+// own; nil: not told. Where the pod has one by the same name, it may be the pod's own word.
 func (a *crioAnnotations) of(pod map[string]string) (overhead, made *criResources) {
 	for _, said := range []struct {
 		name, text string
@@ -69,15 +71,16 @@ func (a *crioAnnotations) of(pod map[string]string) (overhead, made *criResource
 	return overhead, made
 }
 
-// runtimeConfig is what is read of the runtime's own verbose status: JSON under the key "config" (containerd 2: pinnedImages of the image
-// plugin; before: sandboxImage).
+// runtimeConfig is what is read of the runtime's own verbose status: JSON under the key "config"
+// (containerd 2: pinnedImages of the image plugin; before: sandboxImage).
 type runtimeConfig struct {
 	SandboxImage string            `json:"sandboxImage"`
 	PinnedImages map[string]string `json:"pinnedImages"`
 	PauseImage   string            `json:"pause_image"`
 }
 
-// criResources is runtime.v1.LinuxContainerResources as Go's encoding/json writes it; what is 0 is not written.
+// criResources is runtime.v1.LinuxContainerResources as Go's encoding/json writes it; what is 0 is
+// not written.
 type criResources struct {
 	OOMScoreAdj *int64            `json:"oom_score_adj"`
 	MemoryLimit int64             `json:"memory_limit_in_bytes"`
@@ -96,8 +99,8 @@ type ociResources struct {
 	Unified map[string]string `json:"unified"`
 }
 
-// parseVerbose takes what it finds: an older or other runtime leaves fields absent, a field of another type (a number that
-// does not fit) is absent by itself, and what is not JSON says nothing.
+// parseVerbose takes what it finds: an older or other runtime leaves fields absent, a field of
+// another type (a number that does not fit) is absent by itself, and what is not JSON says nothing.
 func parseVerbose(info map[string]string) (v verboseInfo) {
 	err := json.Unmarshal([]byte(info["info"]), &v)
 	if wrongType := (*json.UnmarshalTypeError)(nil); err != nil && !errors.As(err, &wrongType) {
@@ -122,8 +125,8 @@ type resources struct {
 	unified           map[string]string
 }
 
-// containerResources takes each from the best that names it: the status, which follows changes in place; the OCI spec; the config
-// that the container was made from.
+// containerResources takes each from the best that names it: the status, which follows changes in
+// place; the OCI spec; the config that the container was made from.
 func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResources) (out resources) {
 	spec, config := v.RuntimeSpec.Linux.Resources, v.Config.Linux.Resources
 	if config == nil {
@@ -140,7 +143,8 @@ func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResource
 	return out
 }
 
-// size is the first that is set: 0 is "not specified" in the CRI, and less is "no limit" in the OCI spec, or nonsense.
+// size is the first that is set: 0 is "not specified" in the CRI, and less is "no limit" in the OCI
+// spec, or nonsense.
 func size(from ...int64) *uint64 {
 	for _, n := range from {
 		if n > 0 {

@@ -6,7 +6,8 @@ import (
 	"jettison/stats"
 )
 
-// What the end of a victim is expected to return, of every amount and not only of what it was chosen for, and what of it came back.
+// What the end of a victim is expected to return, of every amount and not only of what it was
+// chosen for, and what of it came back.
 
 // amounts are the kinds that are counted in what a victim returns. They come first.
 const amounts = kindInodes + 1
@@ -16,23 +17,27 @@ const signalCount = 14
 
 // awaited is kept per eviction.
 type awaited struct {
-	marks    [signalCount]mark          // by signalInfo.order; of amounts only
-	due      [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
-	holds    [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
-	cache    uint64                     // bytes of page cache of that, which come a moment after its end
-	shmem    sharedMemory               // comes later
-	together                            // by its own signal
+	marks [signalCount]mark // by signalInfo.order; of amounts only
+	// what its end is expected to return, as known before the kill; absent: not known
+	due [amounts]stats.Opt[uint64]
+	// what of that it still had when it was measured after the kill; absent: it was not
+	holds [amounts]stats.Opt[uint64]
+	// bytes of page cache of that, which come a moment after its end
+	cache    uint64
+	shmem    sharedMemory // comes later
+	together              // by its own signal
 }
 
-// mark is a signal as it stood when an eviction began, and the most that was left of it since the kill: what came back is at least the
-// difference.
+// mark is a signal as it stood when an eviction began, and the most that was left of it since the
+// kill: what came back is at least the difference.
 type mark struct {
 	level, best uint64
 	ok          bool // it was observed
 	disk        owed // of a disk's signal
 }
 
-// amountOf is what a pod has of an amount that its end returns. Of disks that depends on the file system, so it is not known here.
+// amountOf is what a pod has of an amount that its end returns. Of disks that depends on the file
+// system, so it is not known here.
 func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	switch k {
 	case kindMemory:
@@ -50,8 +55,9 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	return o
 }
 
-// memoryReturned is what a pod's death returns of memory but for what is shared, which comes later: what is released, and page cache as far
-// as it counts as used, for that is given back right after (internal/node/kill DropCache).
+// memoryReturned is what a pod's death returns of memory but for what is shared, which comes later:
+// what is released, and page cache as far as it counts as used, for that is given back right after
+// (internal/node/kill DropCache).
 func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	o := memoryReleased(mem)
 	if o.OK {
@@ -70,7 +76,8 @@ func cacheOf(mem *stats.PodMemoryStats) uint64 {
 	return min(mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V), implausible)
 }
 
-// await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
+// await notes how every signal stands as an eviction begins, and what its end is expected to return
+// of each.
 func (es *evictions) await(l *Life, ws *watchlist, shmem stats.Opt[uint64]) {
 	es.unshare(l) // one that is hastened
 	l.awaited = awaited{}
@@ -91,7 +98,8 @@ func (es *evictions) await(l *Life, ws *watchlist, shmem stats.Opt[uint64]) {
 	es.share(l, shmem)
 }
 
-// awaitAmounts is await for a disk's victim that is killed for what else is short: of the disk what was noted stands.
+// awaitAmounts is await for a disk's victim that is killed for what else is short: of the disk what
+// was noted stands.
 func (l *Life) awaitAmounts(p *stats.PodStats, all []watched) {
 	for i := range all {
 		w := &all[i]
@@ -117,7 +125,8 @@ func (l *Life) expect() {
 	}
 }
 
-// came notes how much more is left of each signal than ever since the kill. A pod that is being stopped gently has returned nothing yet.
+// came notes how much more is left of each signal than ever since the kill. A pod that is being
+// stopped gently has returned nothing yet.
 func (l *Life) came(all []watched) {
 	if l.killed.Time.IsZero() && !l.departed() {
 		return
@@ -139,8 +148,9 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: k.level, OK: k.ok}
 }
 
-// remaining is what is still expected of an eviction for a signal: what the victim had when it was measured last, or as long as it was not,
-// what came back already taken off, though others may have given that; and what it has in shared memory. Absent: not known.
+// remaining is what is still expected of an eviction for a signal: what the victim had when it was
+// measured last, or as long as it was not, what came back already taken off, though others may have
+// given that; and what it has in shared memory. Absent: not known.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
 	switch {
@@ -170,8 +180,8 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	return o
 }
 
-// measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
-// meanwhile it returns, too.
+// measured takes what a look says of a victim that was killed, or that is being stopped: one that
+// leaks goes on leaking, and what it takes meanwhile it returns, too.
 func (es *evictions) measured(l *Life, p *stats.PodStats) {
 	l.cache = cacheOf(&p.Memory)
 	for i := range amounts {
@@ -186,8 +196,10 @@ func (es *evictions) measured(l *Life, p *stats.PodStats) {
 			l.due[i] = stats.Some(max(has.V, l.due[i].V))
 		}
 	}
-	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK && has.V <= implausible && has.V > s.bytes {
-		es.pool.need, s.left, s.bytes = stats.SaturatingAdd(es.pool.need, has.V-s.bytes), stats.SaturatingAdd(s.left, has.V-s.bytes), has.V
+	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK &&
+		has.V <= implausible && has.V > s.bytes {
+		es.pool.need, s.left, s.bytes = stats.SaturatingAdd(es.pool.need, has.V-s.bytes),
+			stats.SaturatingAdd(s.left, has.V-s.bytes), has.V
 	}
 }
 

@@ -9,9 +9,10 @@ import (
 
 // SavedAwaited is what is kept of one signal, for an eviction.
 type SavedAwaited struct {
-	Level   *uint64 `json:"level,omitempty"`   // observed when it began; nil: it was not
-	Best    uint64  `json:"best,omitempty"`    // the most since the kill
-	Due     *uint64 `json:"due,omitempty"`     // of a disk: what the victim was measured to hold there; nil: it was not
+	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
+	Best  uint64  `json:"best,omitempty"`  // the most since the kill
+	// of a disk: what the victim was measured to hold there; nil: it was not
+	Due     *uint64 `json:"due,omitempty"`
 	AtLeast bool    `json:"atLeast,omitempty"` // Due is a lower bound
 }
 
@@ -49,7 +50,8 @@ func saveAmounts(of *[amounts]stats.Opt[uint64]) (out map[string]uint64) {
 	return out
 }
 
-// resume takes back what was saved. What is missing, as in the file of an agent before this one, is not known.
+// resume takes back what was saved. What is missing, as in the file of an agent before this one, is
+// not known.
 func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Awaited)) {
 		info, known := signals[stats.Signal(name)]
@@ -57,7 +59,8 @@ func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 		switch {
 		case !known:
 			drop("what is awaited of %.64q, which is no signal", name)
-		case saved.Level != nil && *saved.Level > implausible || saved.Best > implausible || saved.Due != nil && *saved.Due > implausible:
+		case saved.Level != nil && *saved.Level > implausible || saved.Best > implausible ||
+			saved.Due != nil && *saved.Due > implausible:
 			drop("what is awaited of %s: a number that cannot be true", name)
 		default:
 			k := &a.marks[info.order]
@@ -73,7 +76,8 @@ func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 	resumeAmounts(&a.holds, s.Holds, drop)
 }
 
-func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64, drop func(string, ...any)) {
+func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64,
+	drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(saved)) {
 		k := slices.Index(kindNames[:amounts], name)
 		if k < 0 || saved[name] > implausible {

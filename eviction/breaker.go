@@ -7,10 +7,12 @@ import (
 	"jettison/stats"
 )
 
-// The breaker stops evictions that do not help: something else than pods takes what is short, and each further victim dies for nothing.
+// The breaker stops evictions that do not help: something else than pods takes what is short, and
+// each further victim dies for nothing.
 
-// breakerLimit is after how many evictions in a row for one threshold that did not lower the pressure the breaker stops. One that did
-// not because other pods grew is none of them: the next pod's end may help.
+// breakerLimit is after how many evictions in a row for one threshold that did not lower the
+// pressure the breaker stops. One that did not because other pods grew is none of them: the next
+// pod's end may help.
 const breakerLimit = 3
 
 // Growth of a cgroup.
@@ -19,8 +21,9 @@ type Growth struct {
 	Bytes  int64  // memory that it uses more than before
 }
 
-// After one that was let through and did not help either, the next one waits: 30 s, doubled each time up to the maximum. So a pod that is
-// really new gets its turn within that, and what is made anew again and again costs one pod in five minutes.
+// After one that was let through and did not help either, the next one waits: 30 s, doubled each
+// time up to the maximum. So a pod that is really new gets its turn within that, and what is made
+// anew again and again costs one pod in five minutes.
 const (
 	nextTry    = 30 * time.Second
 	nextTryMax = 5 * time.Minute
@@ -29,15 +32,18 @@ const (
 // breaker is kept per threshold: what a soft one did in vain says nothing of a hard one.
 type breaker struct {
 	futile int // evictions in a row that did not lower the pressure
-	// known are the pods that could have gone when it stopped, and what each used; nil: it has not looked since. What was there then is
-	// not what will help now. Upper bounds are not in it: page cache would hide a leak.
+	// known are the pods that could have gone when it stopped, and what each used; nil: it has not
+	// looked since. What was there then is not what will help now. Upper bounds are not in it: page
+	// cache would hide a leak.
 	known  map[string]uint64
 	unread bool // some are missing in known, for of them only an upper bound was read
-	// vain is what those returned that went in vain, by their kin: one that was made in the place of another is not new.
+	// vain is what those returned that went in vain, by their kin: one that was made in the place of
+	// another is not new.
 	vain  map[string]uint64
 	tries int       // let through after it had stopped
 	until time.Time // none is let through before; zero: none was yet
-	// stopped is what all pods used when it stopped, and what was left then. Of a disk it is the latter only.
+	// stopped is what all pods used when it stopped, and what was left then. Of a disk it is the
+	// latter only.
 	stopped together
 }
 
@@ -73,8 +79,8 @@ func tryAfter(tries int) time.Duration {
 	return wait
 }
 
-// kin names a pod's maker, by its name without what was made for it alone: five characters (k8s.io/apimachinery/pkg/util/rand) or a number.
-// Empty: its name is not known.
+// kin names a pod's maker, by its name without what was made for it alone: five characters
+// (k8s.io/apimachinery/pkg/util/rand) or a number. Empty: its name is not known.
 func kin(namespace, name string) string {
 	const made = "bcdfghjklmnpqrstvwxz2456789"
 	if name == "" {
@@ -82,7 +88,8 @@ func kin(namespace, name string) string {
 	}
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
 		own := name[at+1:]
-		if number := own != "" && strings.Trim(own, "0123456789") == ""; number || len(own) == 5 && strings.Trim(own, made) == "" {
+		if number := own != "" && strings.Trim(own, "0123456789") == ""; number || len(own) == 5 &&
+			strings.Trim(own, made) == "" {
 			name = name[:at]
 		}
 	}
@@ -123,15 +130,16 @@ func (b *breaker) inPlace(w *watched, c *Candidate) bool {
 	return was && !w.grewFrom(had, expected(c, w).V)
 }
 
-// leaks: a pod that is not the first has grown since it stopped: it alone makes a difference, it may die, and it is not within its request
-// where the first is not.
+// leaks: a pod that is not the first has grown since it stopped: it alone makes a difference, it
+// may die, and it is not within its request where the first is not.
 func (b *breaker) leaks(w *watched, c, first *Candidate) bool {
-	spared := c.Keys.SetAside || c.Keys.standing() == withinRequest && first.Keys.standing() != withinRequest
+	spared := c.Keys.SetAside || c.Keys.standing() == withinRequest &&
+		first.Keys.standing() != withinRequest
 	return !spared && w.grewFrom(b.known[c.Pod.PodRef.UID], c.Keys.Usage) && !b.inPlace(w, c)
 }
 
-// inside reports whether pods that may go grew by much since it stopped, and by at least half of what is left less. What is not known
-// counts as outside.
+// inside reports whether pods that may go grew by much since it stopped, and by at least half of
+// what is left less. What is not known counts as outside.
 func (b *breaker) inside(now time.Time, w *watched) bool {
 	then, is := b.stopped, w.together
 	if w.info.kind.disk() || then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
@@ -171,8 +179,9 @@ func (w *watched) grewFrom(had, has uint64) bool {
 	return has >= stats.SaturatingAdd(had, enough)
 }
 
-// remember notes who could have gone, now that it has stopped. Those of which only an upper bound was read are noted in the next look, for
-// which Unread has them read; if that fails they count as new.
+// remember notes who could have gone, now that it has stopped. Those of which only an upper bound
+// was read are noted in the next look, for which Unread has them read; if that fails they count as
+// new.
 func (b *breaker) remember(ranked []Ranked) {
 	again := b.known != nil
 	if !again {

@@ -61,17 +61,21 @@ func (bs *breakers) futile(least int) bool {
 	return false
 }
 
-// letThrough takes that an eviction begins which the breaker would have held back if its victim were not new and had not grown.
+// letThrough takes that an eviction begins which the breaker would have held back if its victim
+// were not new and had not grown.
 func (bs *breakers) letThrough(w *watched) {
 	if b := bs.by[w.key()]; bs.config.Breaker && b.futile >= breakerLimit {
-		b.futile, b.known, b.unread, b.tries, b.stopped = breakerLimit-1, nil, false, min(b.tries+1, maxTries), together{}
+		b.futile, b.known, b.unread, b.tries, b.stopped = breakerLimit-1, nil, false,
+			min(b.tries+1, maxTries), together{}
 		bs.by[w.key()] = b
 	}
 }
 
-// holdsBack reports whether the breaker holds back a threshold's victim. Where the first in the ranking is one that was not there when it
-// stopped, nor made in the place of one that went in vain, or has grown since, it is tried once. Where pods grew more since then than all
-// else, the first that has much more than then is, whoever stands before it, and is put in front: it leaks, and they do not.
+// holdsBack reports whether the breaker holds back a threshold's victim. Where the first in the
+// ranking is one that was not there when it stopped, nor made in the place of one that went in
+// vain, or has grown since, it is tried once. Where pods grew more since then than all else, the
+// first that has much more than then is, whoever stands before it, and is put in front: it leaks,
+// and they do not.
 func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	b := bs.by[w.key()]
 	if !bs.config.Breaker || b.futile < breakerLimit {
@@ -103,8 +107,8 @@ func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	return true
 }
 
-// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether it has grown; nil: none. Nothing is
-// lost by that: it has stopped.
+// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether
+// it has grown; nil: none. Nothing is lost by that: it has stopped.
 func (bs *breakers) unknown(now time.Time, w *watched, may []Candidate) *stats.PodStats {
 	b := bs.by[w.key()]
 	remembers := b.known == nil || b.unread

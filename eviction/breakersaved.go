@@ -11,8 +11,9 @@ import (
 func (bs *breakers) save() (out []SavedBreaker) {
 	for key, b := range bs.by {
 		out = append(out, SavedBreaker{
-			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known), Unread: b.unread,
-			Vain: maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0), Stopped: b.stopped.save(),
+			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known),
+			Unread: b.unread,
+			Vain:   maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0), Stopped: b.stopped.save(),
 		})
 	}
 	slices.SortFunc(out, func(x, y SavedBreaker) int {
@@ -51,12 +52,14 @@ func (bs *breakers) resumeOne(now time.Time, b *SavedBreaker, drop func(string, 
 	tries := min(b.Tries, maxTries)
 	until := onClock(now, b.Until)
 	if most := now.Add(tryAfter(tries)); until.After(most) {
-		drop("the breaker waits until %s for %s, which is too far", b.Until.Format(time.RFC3339), b.Signal)
+		drop("the breaker waits until %s for %s, which is too far", b.Until.Format(time.RFC3339),
+			b.Signal)
 		until = most
 	}
 	if b.Futile > 0 {
 		back := breaker{
-			futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known), unread: b.Unread, vain: maps.Clone(b.Vain), tries: tries, until: until,
+			futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known), unread: b.Unread,
+			vain: maps.Clone(b.Vain), tries: tries, until: until,
 		}
 		back.stopped.resume(b.Stopped, drop)
 		bs.by[breakerKey{b.Signal, b.Hard}] = back

@@ -9,8 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// Annotations of pods. kubernetes.io ones are the kubelet's (pkg/kubelet/types/pod_update.go); jettison/* count only in
-// the namespaces that the configuration allows, or a tenant could make itself immune.
+// Annotations of pods. kubernetes.io ones are the kubelet's (pkg/kubelet/types/pod_update.go);
+// jettison/* count only in the namespaces that the configuration allows, or a tenant could make
+// itself immune.
 const (
 	annotationConfigSource  = "kubernetes.io/config.source"
 	annotationConfigMirror  = "kubernetes.io/config.mirror"
@@ -19,18 +20,20 @@ const (
 	annotationNeverEvict    = "jettison/never-evict"
 )
 
-// systemCriticalPriority is the lowest priority of critical pods (pkg/apis/scheduling/types.go SystemCriticalPriority).
+// systemCriticalPriority is the lowest priority of critical pods (pkg/apis/scheduling/types.go
+// SystemCriticalPriority).
 const systemCriticalPriority = 2_000_000_000
 
 // Policy is what the configuration says about who may be evicted, and in which order.
 type Policy struct {
 	AnnotationNamespaces []string // where jettison/* annotations count
 	ProtectedNamespaces  []string // never victims while their priority is unknown
-	// ByRelease compares pods by what killing them would really return, not by usage above request. Usage over request and
-	// priority still come first.
+	// ByRelease compares pods by what killing them would really return, not by usage above request.
+	// Usage over request and priority still come first.
 	ByRelease bool
 
-	texts map[protection]string // of protections, so that each is allocated once; nil: they are not kept
+	// of protections, so that each is allocated once; nil: they are not kept
+	texts map[protection]string
 }
 
 // protection is a reason with something of the pod in it.
@@ -63,7 +66,8 @@ func (p *Policy) text(of protection) string {
 	return text
 }
 
-// Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step is written again.
+// Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step
+// is written again.
 type Candidate struct {
 	Pod    *stats.PodStats // never nil
 	Object *Pod            // nil: it is not known
@@ -74,17 +78,20 @@ type Candidate struct {
 
 // Keys are what a candidate was compared by, in the order in which they count.
 type Keys struct {
-	SetAside bool   // it was killed and did not die: last
-	Measured bool   // what it uses is known
-	Dying    bool   // being evicted already, not at once: if for the same, or it is all that is short, it goes first
+	SetAside bool // it was killed and did not die: last
+	Measured bool // what it uses is known
+	// being evicted already, not at once: if for the same, or it is all that is short, it goes first
+	Dying    bool
 	Requests bool   // for this signal requests count
 	Usage    uint64 // in the signal's unit; of a pressure signal, what it caused
 	Unnamed  uint64 // of that, in files without a name
 	AtLeast  bool   // Usage is a lower bound: it counts as that figure
 	// Request in the signal's unit; its bounds are apart where it is not known exactly.
-	Request  stats.Opt[stats.Range]
-	Open     bool              // Request has no upper bound below all of the node's memory: not all of the pod was seen
-	Refused  bool              // Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
+	Request stats.Opt[stats.Range]
+	// Request has no upper bound below all of the node's memory: not all of the pod was seen
+	Open bool
+	// Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
+	Refused  bool
 	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
 	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it
 	QOSClass stats.QOSClass
@@ -95,8 +102,8 @@ type Keys struct {
 	eases bool // what it is being evicted for is what is short here
 }
 
-// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one, whatever its object
-// says; else only a manifest's object says so (NewPod).
+// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static
+// or a mirror is one, whatever its object says; else only a manifest's object says so (NewPod).
 func (c *Candidate) annotation(key string) (string, bool) {
 	said, told := c.Pod.Annotations[key]
 	if told && strings.HasPrefix(key, "kubernetes.io/") && said != "api" || c.Object == nil {
@@ -108,7 +115,8 @@ func (c *Candidate) annotation(key string) (string, bool) {
 	return said, told
 }
 
-// namespace of a pod: the runtime's word, or its object's where only the kernel knows the pod. Empty: unknown.
+// namespace of a pod: the runtime's word, or its object's where only the kernel knows the pod.
+// Empty: unknown.
 func (c *Candidate) namespace() string {
 	if c.Pod.PodRef.Namespace == "" && c.Object != nil {
 		return c.Object.Ref.Namespace
@@ -130,7 +138,8 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	c := Candidate{Pod: pod, Object: object}
 	if object != nil && object.priority.OK {
 		c.Keys.Priority = object.priority
-	} else if text := p.own(&c, annotationPriority); text != "" { // an error would be allocated for every pod
+	} else if text := p.own(&c,
+		annotationPriority); text != "" { // an error would be allocated for every pod
 		if v, err := strconv.ParseInt(text, 10, 32); err == nil {
 			c.Keys.Priority = stats.Some(int32(v))
 		}
@@ -143,8 +152,10 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	return c
 }
 
-// Judge says what is known of a pod's priority, and why the pod is never a victim; empty: it may be one. object may be nil.
-func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32], protected string) {
+// Judge says what is known of a pod's priority, and why the pod is never a victim; empty: it may be
+// one. object may be nil.
+func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
+	protected string) {
 	if object != nil && !object.of(pod) {
 		object = nil
 	}
@@ -180,8 +191,8 @@ func (p *Policy) protected(c *Candidate) string {
 	return ""
 }
 
-// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it. A pod in a cgroup of class BestEffort has none,
-// whatever its object says.
+// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it. A pod in
+// a cgroup of class BestEffort has none, whatever its object says.
 func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	if c.Object != nil {
 		if c.Pod.QOSClass == stats.BestEffort {
@@ -197,8 +208,8 @@ func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	return c.Pod.MemoryRequest
 }
 
-// staticUID tells the UID of a static pod, 32 hexadecimal digits (pkg/kubelet/config/common.go applyDefaults), from a
-// UUID.
+// staticUID tells the UID of a static pod, 32 hexadecimal digits (pkg/kubelet/config/common.go
+// applyDefaults), from a UUID.
 func staticUID(uid string) bool {
 	if len(uid) != 32 {
 		return false

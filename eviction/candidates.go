@@ -7,8 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// candidates gathers the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may
-// not. For a pressure signal only those who cause it count, how many there are is returned.
+// candidates gathers the pods that live on the node: those that may be evicted for a threshold,
+// measured for it, and those that may not. For a pressure signal only those who cause it count, how
+// many there are is returned.
 func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (causes int) {
 	s := in.Summary
 	out.may, out.mayNot = out.may[:0], out.mayNot[:0]
@@ -54,11 +55,12 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 	return causes
 }
 
-// choose ranks the pods for one threshold and evicts the first, if one may go now. The first threshold's ranking and reason
-// stay in the decision until another one has a victim.
+// choose ranks the pods for one threshold and evicts the first, if one may go now. The first
+// threshold's ranking and reason stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := *find(d.Met, w)
-	met.Observed, met.Limit = w.observed, w.limit // after a reclaim the look that the pods are ranked by
+	// after a reclaim the look that the pods are ranked by
+	met.Observed, met.Limit = w.observed, w.limit
 	lists := m.scratch.next(d)
 	causes := m.candidates(now, in, w, lists)
 	ranked, protected := lists.rank(), lists.mayNot
@@ -74,7 +76,8 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 	}
 	v := &ranked[0].Candidate
 	m.scratch.eviction[0] = Eviction{
-		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.config.gracePeriod(w, v.Object), Reason: ReasonEvicted,
+		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.config.gracePeriod(w, v.Object),
+		Reason:     ReasonEvicted,
 		Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
 	}
 	if r := expected(v, w); r.OK && r.V <= implausible {
@@ -88,7 +91,8 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 }
 
 // whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
-func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
+func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (
+	reason string, stopped bool) {
 	if m.breakers.holdsBack(now, w, ranked) {
 		return m.breakers.stoppedBecause(w, in.Growing), true
 	}
@@ -124,9 +128,11 @@ func find(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // it is there: w is due
 }
 
-// Unread returns the index in the Summary of a pod that has to be read in full before the next step, which would be decided by no
-// more than its upper bound: a pod that a threshold for memory would have first, or one that is on its way out. -1: none has to.
-// A pod that does not come first by an upper bound does not by the truth either, so no other one needs to be read. It does not allocate.
+// Unread returns the index in the Summary of a pod that has to be read in full before the next
+// step, which would be decided by no more than its upper bound: a pod that a threshold for memory
+// would have first, or one that is on its way out. -1: none has to. A pod that does not come first
+// by an upper bound does not by the truth either, so no other one needs to be read. It does not
+// allocate.
 func (m *Manager) Unread(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {

@@ -8,22 +8,27 @@ import (
 	"jettison/stats"
 )
 
-// Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that
-// causes it. The counters of pods between two steps tell.
+// Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal
+// evicts only a pod that causes it. The counters of pods between two steps tell.
 //
-//	memory  it reads in again at least half of all that is, and lost that at a limit of its own (atOwnLimit), unless pods' growth left the
-//	        node next to nothing: the pressure is that pod's alone, then. Else at least half of what all pods grew by came from
-//	        this one, if pods grew by at least what all else did. Where they grew by next to nothing, or nothing beside what the node has
-//	        left, and nothing else grew either, at least half of what was read in again, if others did not gain more of the node's memory
-//	        than this one; where that is next to nothing, too, it hit a limit of its own since the step before: memory.events high or max
-//	        rose
-//	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
+//	memory  it reads in again at least half of all that is, and lost that at a limit of its own
+//	        (atOwnLimit), unless pods' growth left the node next to nothing: the pressure is that
+//	        pod's alone, then. Else at least half of what all pods grew by came from this one, if
+//	        pods grew by at least what all else did. Where they grew by next to nothing, or nothing
+//	        beside what the node has left, and nothing else grew either, at least half of what was
+//	        read in again, if others did not gain more of the node's memory than this one; where
+//	        that is next to nothing, too, it hit a limit of its own since the step before:
+//	        memory.events high or max rose
+//	io      at least half of what all pods grew by came from this one, and it is beyond an equal
+//	        share
 //	cpu     the same, and it is beyond what it requested
 //
-// Growth of memory is in what a pod's end returns: anonymous and shared memory, and what the kernel keeps for it. Page cache, dentries
-// and inodes stay, and the kernel takes them back when it needs them. It is against the last step in which that kind of pressure was calm,
-// by all of its thresholds. A pod that suffers reads in again what it lost to another one, or to what grows outside of pods, and hits its
-// limit for what is taken from it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
+// Growth of memory is in what a pod's end returns: anonymous and shared memory, and what the kernel
+// keeps for it. Page cache, dentries and inodes stay, and the kernel takes them back when it needs
+// them. It is against the last step in which that kind of pressure was calm, by all of its
+// thresholds. A pod that suffers reads in again what it lost to another one, or to what grows
+// outside of pods, and hits its limit for what is taken from it: so growth counts first. A pod that
+// is known to be within its request never goes for memory pressure.
 
 // use is one counter of a pod, as a rate a second.
 type use struct {
@@ -83,11 +88,13 @@ const (
 	leastRefaults = 1024 // a thousandth
 )
 
-// reclaimedAHit is what a cgroup loses at most, with pages of 4 KiB, each time that it hits a limit of its own. At memory.max 32 pages
-// are asked for (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages, SWAP_CLUSTER_MAX), and with the multi-generational LRU a batch of 64
-// goes (MIN_LRU_BATCH); at memory.high what a task has charged beyond it, up to two batches of 64 (mm/memcontrol.c try_charge_memcg,
-// MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 245 to 285
-// KiB at either; on 6.1, with the LRU of before, 151 to 210 at memory.max, 304 to 421 at memory.high. Half of it counts, so that a pod's
+// reclaimedAHit is what a cgroup loses at most, with pages of 4 KiB, each time that it hits a limit
+// of its own. At memory.max 32 pages are asked for (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages,
+// SWAP_CLUSTER_MAX), and with the multi-generational LRU a batch of 64 goes (MIN_LRU_BATCH); at
+// memory.high what a task has charged beyond it, up to two batches of 64 (mm/memcontrol.c
+// try_charge_memcg, MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a
+// hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 245 to 285 KiB at either; on 6.1, with the LRU of
+// before, 151 to 210 at memory.max, 304 to 421 at memory.high. Half of it counts, so that a pod's
 // own limit explains up to twice as much.
 const reclaimedAHit = 128 * 4096
 
@@ -108,11 +115,12 @@ func (u *podUse) again() uint64 {
 	return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2))
 }
 
-// atOwnLimit reports whether a pod reads in again at least half of all that is, and lost at least half of that at a limit of its own: what
-// others take of a pod keeps it below its limit.
+// atOwnLimit reports whether a pod reads in again at least half of all that is, and lost at least
+// half of that at a limit of its own: what others take of a pod keeps it below its limit.
 func (cs *causes) atOwnLimit(u *podUse) bool {
 	all := &cs.pressed
-	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 && u.hits*reclaimedAHit >= float64(u.again())/2
+	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 &&
+		u.hits*reclaimedAHit >= float64(u.again())/2
 }
 
 // made is what the memory that a pod holds is made of, by what of it is known.
@@ -121,10 +129,12 @@ type made uint8
 const (
 	madeWorkingSet made = iota
 	madeOwn             // anonymous and shared memory
-	madeKernel          // these, and what the kernel keeps for it and cannot take back: sockets and pipes, not dentries
+	// these, and what the kernel keeps for it and cannot take back: sockets and pipes, not dentries
+	madeKernel
 )
 
-// hold takes what a pod has of memory. One that was made after memory was calm last had nothing then.
+// hold takes what a pod has of memory. One that was made after memory was calm last had nothing
+// then.
 func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
 	mem := &p.Memory
 	has, of := mem.WorkingSetBytes, madeWorkingSet
@@ -187,7 +197,8 @@ func (cs *causes) sum(s *stats.Summary, calm bool) {
 	})
 	shrunk := all.gone
 	for _, u := range cs.uses {
-		all.grown, all.refaults = stats.SaturatingAdd(all.grown, u.grew()), stats.SaturatingAdd(all.refaults, u.again())
+		all.grown, all.refaults = stats.SaturatingAdd(all.grown, u.grew()),
+			stats.SaturatingAdd(all.refaults, u.again())
 		shrunk = stats.SaturatingAdd(shrunk, uint64(max(-u.held.gained(), 0)))
 	}
 	least := all.capacity / leastRefaults
@@ -227,8 +238,10 @@ func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 		u.seen = true
 		span := now.Sub(u.at)
 		u.hit(p, span)
-		u.io.step(stats.Opt[uint64]{V: stats.SaturatingAdd(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
-		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span, calm[kindCPUPressure])
+		u.io.step(stats.Opt[uint64]{V: stats.SaturatingAdd(p.IO.V.ReadBytes, p.IO.V.WriteBytes),
+			OK: p.IO.OK}, span, calm[kindIOPressure])
+		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span,
+			calm[kindCPUPressure])
 		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
 		u.hold(p, calm[kindMemoryPressure], cs.pressed.calmAt)
 		if isNew { // it was not there for a look
@@ -272,8 +285,8 @@ func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
 	}
 }
 
-// caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a core a second that it grew by.
-// Absent: it did not cause it.
+// caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a
+// core a second that it grew by. Absent: it did not cause it.
 func (cs *causes) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 	of := func(u *podUse) *use {
 		if w.info.kind == kindIOPressure {

@@ -8,7 +8,8 @@ import (
 // Condition is a condition of the node that thresholds raise.
 type Condition string
 
-// The conditions. The last two are this project's own, for pressure on what no kubelet has a condition for.
+// The conditions. The last two are this project's own, for pressure on what no kubelet has a
+// condition for.
 const (
 	MemoryPressure Condition = "MemoryPressure"
 	DiskPressure   Condition = "DiskPressure"
@@ -20,7 +21,8 @@ const (
 // Conditions are all of them, sorted.
 var Conditions = []Condition{CPUPressure, DiskPressure, IOPressure, MemoryPressure, PIDPressure}
 
-// conditionSets are all sets of them, sorted, by the bits of their indices: a condition that begins costs no allocation.
+// conditionSets are all sets of them, sorted, by the bits of their indices: a condition that begins
+// costs no allocation.
 var conditionSets = func() (sets [1 << 5][]Condition) {
 	for bits := range sets {
 		for i, c := range Conditions {
@@ -34,14 +36,19 @@ var conditionSets = func() (sets [1 << 5][]Condition) {
 
 func (c Condition) index() int { return slices.Index(Conditions, c) }
 
-// conditionWords are a condition's reasons in the node's status (kubelet pkg/kubelet/nodestatus/setters.go), true and false, and its
-// node events, likewise.
+// conditionWords are a condition's reasons in the node's status (kubelet
+// pkg/kubelet/nodestatus/setters.go), true and false, and its node events, likewise.
 var conditionWords = map[Condition][4]string{
-	MemoryPressure: {"KubeletHasInsufficientMemory", "KubeletHasSufficientMemory", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
-	DiskPressure:   {"KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
-	PIDPressure:    {"KubeletHasInsufficientPID", "KubeletHasSufficientPID", "NodeHasInsufficientPID", "NodeHasSufficientPID"},
-	IOPressure:     {"JettisonHasIOPressure", "JettisonHasNoIOPressure", "NodeHasIOPressure", "NodeHasNoIOPressure"},
-	CPUPressure:    {"JettisonHasCPUPressure", "JettisonHasNoCPUPressure", "NodeHasCPUPressure", "NodeHasNoCPUPressure"},
+	MemoryPressure: {"KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
+		"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
+	DiskPressure: {"KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "NodeHasDiskPressure",
+		"NodeHasNoDiskPressure"},
+	PIDPressure: {"KubeletHasInsufficientPID", "KubeletHasSufficientPID", "NodeHasInsufficientPID",
+		"NodeHasSufficientPID"},
+	IOPressure: {"JettisonHasIOPressure", "JettisonHasNoIOPressure", "NodeHasIOPressure",
+		"NodeHasNoIOPressure"},
+	CPUPressure: {"JettisonHasCPUPressure", "JettisonHasNoCPUPressure", "NodeHasCPUPressure",
+		"NodeHasNoCPUPressure"},
 }
 
 // Reason is the condition's reason in the node's status while it is true, or false.
@@ -70,9 +77,10 @@ type conditions struct {
 	bits uint8        // the same, as bits
 }
 
-// hold finds the conditions that are true: those whose thresholds are met, even a soft one in its grace period; those observed within
-// the transition period; and those that one which cannot be observed held when it was observed last, as the kubelet's stay as they
-// are while its summary fails. With a transition period of 0 the kubelet reports none at all (weakness 24).
+// hold finds the conditions that are true: those whose thresholds are met, even a soft one in its
+// grace period; those observed within the transition period; and those that one which cannot be
+// observed held when it was observed last, as the kubelet's stay as they are while its summary
+// fails. With a transition period of 0 the kubelet reports none at all (weakness 24).
 func (cs *conditions) hold(now time.Time, all []watched, period time.Duration) []Condition {
 	var held uint8
 	for i := range all {

@@ -10,31 +10,35 @@ import (
 	"jettison/stats"
 )
 
-// Decision is what a step made of one look. Its slices are valid until the next step, and candidates point into the step's Summary; what
-// evictions point to is theirs, once they have words.
+// Decision is what a step made of one look. Its slices are valid until the next step, and
+// candidates point into the step's Summary; what evictions point to is theirs, once they have
+// words.
 type Decision struct {
 	Time time.Time
 	// Conditions of the node that are true now, sorted. The slice must not be changed.
 	Conditions []Condition
 	// Met are the thresholds that are met, whatever their grace periods, most urgent first.
 	Met []Met
-	// Reclaim is to be carried out before pods are evicted for the signals it is for, in this order. Then the caller looks again and
-	// calls Reclaimed.
+	// Reclaim is to be carried out before pods are evicted for the signals it is for, in this order.
+	// Then the caller looks again and calls Reclaimed.
 	Reclaim []Wish
-	// Evictions are to be carried out now: any number for pods that exceed their own limits on local storage, or at most one
-	// for a threshold.
+	// Evictions are to be carried out now: any number for pods that exceed their own limits on local
+	// storage, or at most one for a threshold.
 	Evictions []Eviction
-	// Ranking is the order among those who may be evicted for Signal, first victim first; only where a threshold asks for a victim.
+	// Ranking is the order among those who may be evicted for Signal, first victim first; only where a
+	// threshold asks for a victim.
 	Ranking []Ranked
 	// Protected are the pods that are never victims, with the reason.
 	Protected []Candidate
 	// Signal is the threshold that asks for a victim. Its zero value: none does.
 	Signal Met
-	// Reason says in words why the victim is the victim, or why there is none although a threshold asks for one.
+	// Reason says in words why the victim is the victim, or why there is none although a threshold
+	// asks for one.
 	Reason string
 	// Stopped: the breaker holds back evictions that did not help.
 	Stopped bool
-	// Unexplained: what pods hold does not explain what a disk is short of, so that no pod goes for it yet.
+	// Unexplained: what pods hold does not explain what a disk is short of, so that no pod goes for it
+	// yet.
 	Unexplained bool
 }
 
@@ -79,17 +83,21 @@ type Wish struct {
 type Eviction struct {
 	Pod    stats.PodStats // a copy
 	Signal stats.Signal
-	// GracePeriodSeconds is at least 1, as the kubelet ends up with (pkg/kubelet/pod_workers.go calculateEffectiveGracePeriod).
+	// GracePeriodSeconds is at least 1, as the kubelet ends up with (pkg/kubelet/pod_workers.go
+	// calculateEffectiveGracePeriod).
 	GracePeriodSeconds int64
-	Reason             string // "Evicted": of the pod's status, whose phase becomes Failed, and of the event of type Warning
-	Message            string
+	// "Evicted": of the pod's status, whose phase becomes Failed, and of the event of type Warning
+	Reason  string
+	Message string
 	// Annotations of the event; nil: none.
 	Annotations map[string]string
-	// Disruption: the pod gets the condition DisruptionTarget with DisruptionReason and the message. Only evictions for a threshold do.
+	// Disruption: the pod gets the condition DisruptionTarget with DisruptionReason and the message.
+	// Only evictions for a threshold do.
 	Disruption bool
 	// Hastens: the pod is being evicted already, gently, and now has to go at once.
 	Hastens bool
-	// Returns is what its end is expected to return, in the signal's unit, for pressure of memory in bytes; 0: unknown, as for io and cpu.
+	// Returns is what its end is expected to return, in the signal's unit, for pressure of memory in
+	// bytes; 0: unknown, as for io and cpu.
 	Returns uint64
 
 	kind kind
@@ -98,19 +106,23 @@ type Eviction struct {
 
 // Local: the pod is evicted for limits of its own.
 func (e *Eviction) Local() bool {
-	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit || e.Signal == SignalEphemeralContainerFsLimit
+	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit ||
+		e.Signal == SignalEphemeralContainerFsLimit
 }
 
 // Disk: its end gives files back, which takes more than the end of its processes.
 func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 
-// Urgent: a hard threshold of what only processes take asks for it, so that every millisecond counts.
+// Urgent: a hard threshold of what only processes take asks for it, so that every millisecond
+// counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
-// TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory, for a disk, whose pages are memory, or
-// for a critical pod, which is about to use the memory that it asked for, or for none, when nothing waits for it.
+// TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory,
+// for a disk, whose pages are memory, or for a critical pod, which is about to use the memory that
+// it asked for, or for none, when nothing waits for it.
 func (e *Eviction) TakesMemory() bool {
-	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap || e.kind == kindMemoryPressure
+	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap ||
+		e.kind == kindMemoryPressure
 }
 
 // Hard: a threshold that waits for nothing asks for it.
@@ -140,7 +152,10 @@ type Ranked struct {
 // Explain says in one line why the candidate stands where it stands.
 func (c Candidate) Explain() string {
 	var parts []string
-	k, say := &c.Keys, func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	k, say := &c.Keys, func(format string, args ...any) {
+		parts = append(parts,
+			fmt.Sprintf(format, args...))
+	}
 	if k.Dying {
 		say("being evicted already")
 	}

@@ -18,7 +18,8 @@ type evictions struct {
 	known, finished []*Life // what Ready returned
 }
 
-// atOnce is how many evictions Ready has room for from the start, so that it does not allocate between a crossing and its kill.
+// atOnce is how many evictions Ready has room for from the start, so that it does not allocate
+// between a crossing and its kill.
 const atOnce = 16
 
 func newEvictions(c *Config) evictions {
@@ -29,7 +30,8 @@ func newEvictions(c *Config) evictions {
 }
 
 // begin adds an eviction. An earlier one of the same pod ends with it.
-func (es *evictions) begin(at Stamp, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64]) *Life {
+func (es *evictions) begin(at Stamp, e Eviction, met Met, ws *watchlist,
+	shmem stats.Opt[uint64]) *Life {
 	for _, l := range es.lives {
 		if l.e.Pod.PodRef.UID == e.Pod.PodRef.UID {
 			es.replaced(l, ws)
@@ -148,18 +150,20 @@ func (es *evictions) recognize(now time.Time, pods []stats.PodStats, ws *watchli
 	es.remade(now, pods)
 }
 
-// forget drops the evictions of which nothing more is to come, and that were told to be over. In a replay no caller waits to be told.
+// forget drops the evictions of which nothing more is to come, and that were told to be over. In a
+// replay no caller waits to be told.
 func (es *evictions) forget() {
 	es.lives = slices.DeleteFunc(es.lives, func(l *Life) bool {
 		return l.settled && (l.ended || l.gone || es.config.Replay)
 	})
 }
 
-// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and one cgroup, across the
-// sandboxes of a pod that it restarts.
+// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and
+// one cgroup, across the sandboxes of a pod that it restarts.
 func cameBack(was, is *stats.PodStats) bool {
 	var unread stats.PodStats
-	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID && was.CgroupID != is.CgroupID ||
+	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID &&
+		was.CgroupID != is.CgroupID ||
 		len(was.SandboxIDs) > 0 && len(is.SandboxIDs) > 0 && was.SandboxIDs[0] != is.SandboxIDs[0]
 }
 
@@ -214,7 +218,8 @@ func (es *evictions) report(now time.Time, r *Ready) {
 		switch {
 		case l.returns(now):
 			r.Within = pollReturn
-		case l.sharedAwaited(now) && !l.settled: // others fill tmpfs meanwhile: between two looks that hides what is gone
+		// others fill tmpfs meanwhile: between two looks that hides what is gone
+		case l.sharedAwaited(now) && !l.settled:
 			r.Within = min(r.Within, pollShort)
 		}
 	}

@@ -8,30 +8,38 @@ import (
 	"jettison/stats"
 )
 
-// What fills a disk need not be a pod's: images, the node's own logs, a file that nobody finds. Pods are ranked by what they are known to
-// hold, so that then one would go that has nothing to do with it. So it is kept how much of the disk was used, and what pods held of it,
-// when the disk was last quiet. If what they hold more by now explains less than half of what is used more,
+// What fills a disk need not be a pod's: images, the node's own logs, a file that nobody finds.
+// Pods are ranked by what they are known to hold, so that then one would go that has nothing to do
+// with it. So it is kept how much of the disk was used, and what pods held of it, when the disk was
+// last quiet. If what they hold more by now explains less than half of what is used more,
 //
 //	no pod goes before they were measured once more, anew and for longer (unfinished.go);
-//	if that does not explain it either, none goes for unexplainedLimit: the node has the condition, and what can be reclaimed is;
-//	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too little to help.
+//	if that does not explain it either, none goes for unexplainedLimit: the node has the condition,
+//	   and what can be reclaimed is;
+//	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too
+//	     little to help.
 //
-// The first goes at once if what it alone holds more ends the shortage, and is no small part of what was taken. How much is used is known
-// by any look at a disk at rest, what pods held only by a full one: until that was made they held nothing, so that what they hold now
-// is the most that they can explain. A disk that was never seen quiet has nothing to be held against. While a minimum reclaim keeps one
-// short that has hardly more used than then, it is what is missing that pods have to explain.
+// The first goes at once if what it alone holds more ends the shortage, and is no small part of
+// what was taken. How much is used is known by any look at a disk at rest, what pods held only by a
+// full one: until that was made they held nothing, so that what they hold now is the most that they
+// can explain. A disk that was never seen quiet has nothing to be held against. While a minimum
+// reclaim keeps one short that has hardly more used than then, it is what is missing that pods have
+// to explain.
 
 const (
-	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at once, one after the other.
+	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at
+	// once, one after the other.
 	unexplainedLimit = 10 * time.Minute
 	// quietEvery is how often a disk that rests is looked at, and quietAgain when a look at it failed.
 	quietEvery = 15 * time.Minute
 	quietAgain = time.Minute
-	// doubtKept is how long a doubt outlives its shortage: one that ends for a moment now and then must not begin anew each time.
+	// doubtKept is how long a doubt outlives its shortage: one that ends for a moment now and then
+	// must not begin anew each time.
 	doubtKept = 10 * time.Minute
 	// partAlone of what was taken is no small part, if one pod has it.
 	partAlone = 4
-	// justBegun is how long before a look at a disk at rest was asked for a pod may have begun to count as one that held nothing then.
+	// justBegun is how long before a look at a disk at rest was asked for a pod may have begun to
+	// count as one that held nothing then.
 	justBegun = 10 * time.Second
 )
 
@@ -40,7 +48,8 @@ type explaining struct {
 	pending bool      // a look at disks that rest is due
 	asked   time.Time // since when
 	tried   time.Time // when the last one was made
-	fuller  time.Time // since when pods have to be measured once more; zero: for no doubt that this process had
+	// since when pods have to be measured once more; zero: for no doubt that this process had
+	fuller  time.Time
 	quiet   map[stats.Signal]quiet
 	doubts  map[stats.Signal]doubt
 	unsaved bool // something of quiet and doubts has changed since Save
@@ -53,7 +62,8 @@ type doubt struct {
 	reason string    // why no pod goes; empty: one may
 }
 
-// gone reports whether so long has passed since a time; a clock that was set back must not make it wait.
+// gone reports whether so long has passed since a time; a clock that was set back must not make it
+// wait.
 func gone(now, since time.Time, long time.Duration) bool {
 	return since.IsZero() || now.Before(since) || now.Sub(since) >= long
 }
@@ -82,17 +92,21 @@ type grown struct {
 	short uint64 // so much is to be explained: that, or what is missing where that is more
 }
 
-// explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
-// is not known, so that it explains nothing but what it cannot have held then, and one that is not measured now holds what it held. What
-// one held that is gone is free, as far as that is known: its successor has taken nothing by that.
-func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.Time) (g grown, known bool) {
+// explained finds out what became of a disk. A pod that was not there then held nothing. How much
+// one has grown that was not measured then is not known, so that it explains nothing but what it
+// cannot have held then, and one that is not measured now holds what it held. What one held that is
+// gone is free, as far as that is known: its successor has taken nothing by that.
+func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.Time) (g grown,
+	known bool) {
 	q, known := e.quiet[w.Signal]
 	if !known {
 		return g, false
 	}
-	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk became short.
+	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk
+	// became short.
 	g.lost = taken(&w.observed, &q)
-	g.short = max(g.lost, min(w.missing(), max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
+	g.short = max(g.lost, min(w.missing(),
+		max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
 	held, less, grew, listed := d.held(in, w), uint64(0), uint64(0), map[string]bool{}
 	for _, uid := range in.Summary.Remains {
 		listed[uid] = true
@@ -137,7 +151,8 @@ func (w *watched) missing() uint64 {
 	return enough - min(w.observed.Value, enough)
 }
 
-// unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one may go all the same.
+// unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one
+// may go all the same.
 func (e *explaining) unexplained(
 	now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems, full time.Time,
 ) string {
@@ -181,8 +196,9 @@ func (e *explaining) unexplained(
 	return d.reason
 }
 
-// explainsAlone reports whether what one pod holds more than when the disk was last quiet would end the shortage, and is no small part of
-// what is to be explained: a shortage that has just begun is small. What those held that are gone was there for who came since.
+// explainsAlone reports whether what one pod holds more than when the disk was last quiet would end
+// the shortage, and is no small part of what is to be explained: a shortage that has just begun is
+// small. What those held that are gone was there for who came since.
 func (e *explaining) explainsAlone(w *watched, r *Ranked, g *grown, full time.Time) bool {
 	q, uid := e.quiet[w.Signal], r.Pod.PodRef.UID
 	if !r.Keys.Measured || q.unknown(full, r.Pod) {
@@ -192,7 +208,8 @@ func (e *explaining) explainsAlone(w *watched, r *Ranked, g *grown, full time.Ti
 	if q.pods[uid] == 0 {
 		more -= min(g.gone, more)
 	}
-	return more >= g.short/partAlone && stats.SaturatingAdd(w.observed.Value, more) >= w.enough(w.observed.Capacity)
+	return more >= g.short/partAlone && stats.SaturatingAdd(w.observed.Value, more) >= w.enough(
+		w.observed.Capacity)
 }
 
 // reasons returns the words of all doubts, of each disk that is watched.

@@ -44,11 +44,14 @@ func (e *explaining) resume(now time.Time, saved []SavedDisk, drop func(string, 
 	for i := range saved[:min(len(saved), signalCount)] {
 		s := &saved[i]
 		info, known := signals[s.Signal]
-		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible || max(len(s.Pods), len(s.Unmeasured)) > maxRemembered {
-			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods)+len(s.Unmeasured))
+		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible ||
+			max(len(s.Pods), len(s.Unmeasured)) > maxRemembered {
+			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods)+
+				len(s.Unmeasured))
 			continue
 		}
-		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, again: quietAgain} // what was missing is not kept
+		// what was missing is not kept
+		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, again: quietAgain}
 		if len(s.Pods) > 0 {
 			q.pods = make(map[string]uint64, len(s.Pods))
 		}
@@ -69,10 +72,12 @@ func (e *explaining) resume(now time.Time, saved []SavedDisk, drop func(string, 
 			q.unmeasured[uid] = true
 		}
 		if wrong > 0 {
-			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+len(s.Unmeasured))
+			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+
+				len(s.Unmeasured))
 		}
 		if e.quiet[s.Signal] = q; !s.Doubt.IsZero() {
-			e.doubts[s.Signal] = doubt{since: onClock(now, earlier(s.Doubt, now)), ended: onClock(now, earlier(s.Ended, now))}
+			e.doubts[s.Signal] = doubt{since: onClock(now, earlier(s.Doubt, now)),
+				ended: onClock(now, earlier(s.Ended, now))}
 		}
 	}
 }

@@ -8,20 +8,22 @@ type fileSystems struct {
 	foreign bool                    // Input.Foreign of the last step
 }
 
-// sameDisk reports whether two signals speak of one file system, by the layout. While that is not known all are one: no pod goes then.
+// sameDisk reports whether two signals speak of one file system, by the layout. While that is not
+// known all are one: no pod goes then.
 func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 	l := d.layout.V
 	switch {
 	case a == b || !d.layout.OK || !l.DedicatedImageFs:
 		return true
-	case a == nodeFs || b == nodeFs: // the writable layers lie there where they do not lie with the images
+	// the writable layers lie there where they do not lie with the images
+	case a == nodeFs || b == nodeFs:
 		return l.SplitContainerFs && (a == containerFs || b == containerFs)
 	}
 	return !l.SplitContainerFs
 }
 
-// usage is what a pod takes of the file system that the threshold is for, by the layout (pkg/kubelet/eviction/helpers.go
-// buildSignalToRankFunc):
+// usage is what a pod takes of the file system that the threshold is for, by the layout
+// (pkg/kubelet/eviction/helpers.go buildSignalToRankFunc):
 //
 //	layout            nodefs                  imagefs           containerfs
 //	one               layers, logs, volumes   the same          the same
@@ -44,8 +46,8 @@ func (d *fileSystems) usage(c *Candidate, w *watched) (total stats.Opt[uint64]) 
 	return total
 }
 
-// eachPart goes through the parts of a pod that were measured and lie on the file system that the threshold is for; where nothing counts,
-// through all.
+// eachPart goes through the parts of a pod that were measured and lie on the file system that the
+// threshold is for; where nothing counts, through all.
 func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsUsage)) {
 	apart := d.layout.V.DedicatedImageFs && !d.layout.V.SplitContainerFs
 	layers, files := !apart || w.info.fs != nodeFs, !apart || w.info.fs == nodeFs
@@ -75,8 +77,8 @@ func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsU
 	}
 }
 
-// countsAsDisk: a volume in memory takes no disk. Of the others all count, for only local volumes are measured; in a foreign Summary those
-// do that the object calls local, if there is one.
+// countsAsDisk: a volume in memory takes no disk. Of the others all count, for only local volumes
+// are measured; in a foreign Summary those do that the object calls local, if there is one.
 func (d *fileSystems) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 	if v.Memory {
 		return false
@@ -101,7 +103,8 @@ func (d *fileSystems) use(c *Candidate, w *watched) stats.Opt[uint64] {
 // unnamed is what a pod's processes keep there of files without a name.
 func unnamed(c *Candidate, w *watched) stats.Opt[stats.FsUsage] {
 	u := &c.Pod.EphemeralStorage.Unnamed
-	return [...]stats.Opt[stats.FsUsage]{nodeFs: u.Node, imageFs: u.Image, containerFs: u.Container}[w.info.fs]
+	return [...]stats.Opt[stats.FsUsage]{nodeFs: u.Node, imageFs: u.Image,
+		containerFs: u.Container}[w.info.fs]
 }
 
 func inUnit(u *stats.FsUsage, w *watched) uint64 {
@@ -123,7 +126,8 @@ func (d *fileSystems) held(in Input, w *watched) map[string]uint64 {
 	return pods
 }
 
-// atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as that figure.
+// atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as
+// that figure.
 func atLeast(c *Candidate, w *watched) bool {
 	s := &c.Pod.EphemeralStorage
 	if s.Logs.V.Partial || s.Files.V.Partial || s.ExitedLayers.V.Partial || unnamed(c, w).V.Partial {

@@ -61,8 +61,12 @@ func (h *history) died(now time.Time, uid string) {
 
 // clear forgets pods that were set aside, or evicted, long ago.
 func (h *history) clear(now time.Time) {
-	maps.DeleteFunc(h.aside, func(_ string, a setAside) bool { return now.Sub(a.until) > 2*setAsideMax })
-	maps.DeleteFunc(h.evicted, func(_ string, e evicted) bool { return now.Sub(e.last) > rememberEvicted })
+	maps.DeleteFunc(h.aside, func(_ string,
+		a setAside) bool {
+		return now.Sub(a.until) > 2*setAsideMax
+	})
+	maps.DeleteFunc(h.evicted,
+		func(_ string, e evicted) bool { return now.Sub(e.last) > rememberEvicted })
 }
 
 // save is what is kept of it: those that matter most, where there are too many.
@@ -105,7 +109,8 @@ func (h *history) resumeAside(now time.Time, saved []SavedAside, drop func(strin
 			back.next = min(2*back.next, setAsideMax)
 		}
 		if back.until.After(now.Add(back.next)) {
-			drop("pod %s is set aside until %s, which is too far: for %v from now", a.UID, a.Until.Format(time.RFC3339), back.next)
+			drop("pod %s is set aside until %s, which is too far: for %v from now", a.UID,
+				a.Until.Format(time.RFC3339), back.next)
 			back.until = now.Add(back.next)
 		}
 		h.aside[a.UID] = back

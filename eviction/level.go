@@ -2,7 +2,8 @@ package eviction
 
 import "jettison/stats"
 
-// level is an amount, and what it was while a signal was calm last. A look in which it is not known changes nothing.
+// level is an amount, and what it was while a signal was calm last. A look in which it is not known
+// changes nothing.
 type level struct {
 	now, calm uint64
 	known     bool // both are, as of the last look
@@ -12,8 +13,8 @@ type level struct {
 // canBe: it is known, and may be true.
 func canBe(v stats.Opt[uint64]) bool { return v.OK && v.V < implausible }
 
-// step takes a look. What has come since the signal was calm was nothing then; what was there and was not known is taken to have been as it
-// is now.
+// step takes a look. What has come since the signal was calm was nothing then; what was there and
+// was not known is taken to have been as it is now.
 func (l *level) step(v stats.Opt[uint64], calm, isNew bool) {
 	if l.known = canBe(v); !l.known {
 		l.based = l.based && !calm

@@ -8,35 +8,42 @@ import (
 
 // All limits of an eviction, in the order in which they come up.
 const (
-	// DieLimit is how long a kill, or the end of a grace period, may take to empty the pod's cgroup. Beyond it the pod counts as one that
-	// does not die. A process dies within milliseconds unless the kernel holds it; a gigabyte takes a second to be freed on a slow machine.
+	// DieLimit is how long a kill, or the end of a grace period, may take to empty the pod's cgroup.
+	// Beyond it the pod counts as one that does not die. A process dies within milliseconds unless the
+	// kernel holds it; a gigabyte takes a second to be freed on a slow machine.
 	DieLimit = 10 * time.Second
 
-	// settleLimit is how long after the end of its processes others wait for what a pod returns, and how long memory may take to be
-	// back before the outcome is OutcomeNotBack. A runtime that tears a pod down takes memory first.
+	// settleLimit is how long after the end of its processes others wait for what a pod returns, and
+	// how long memory may take to be back before the outcome is OutcomeNotBack. A runtime that tears a
+	// pod down takes memory first.
 	settleLimit = 2 * time.Second
 
-	// sharedLimit is the same where much lies in /dev/shm or in volumes in memory: that comes back when it is unmounted, by the agent, the
-	// runtime, or the owner of the volume, which takes as long as it takes. leastShared is how much is worth waiting for.
+	// sharedLimit is the same where much lies in /dev/shm or in volumes in memory: that comes back
+	// when it is unmounted, by the agent, the runtime, or the owner of the volume, which takes as long
+	// as it takes. leastShared is how much is worth waiting for.
 	sharedLimit = 15 * time.Second
 	leastShared = 16 << 20
 
-	// cleanLimit is the same for disks, until the clean-up: containers, logs and volumes have to be removed first. Files that take longer
-	// are still removed (RemoveLimit, for which the outcome waits, too), but a disk that fills meanwhile cannot wait for them.
+	// cleanLimit is the same for disks, until the clean-up: containers, logs and volumes have to be
+	// removed first. Files that take longer are still removed (RemoveLimit, for which the outcome
+	// waits, too), but a disk that fills meanwhile cannot wait for them.
 	cleanLimit = 2 * time.Minute
 
-	// diskSettle is how long after the clean-up a disk may take to show it: a runtime frees what a container wrote in its own time
-	// (containerd's garbage collector pauses for fifty times as long as it worked last).
+	// diskSettle is how long after the clean-up a disk may take to show it: a runtime frees what a
+	// container wrote in its own time (containerd's garbage collector pauses for fifty times as long
+	// as it worked last).
 	diskSettle = time.Minute
 
 	// RemoveLimit bounds the removal of a pod's files. A volume of some million files takes minutes.
 	RemoveLimit = 5 * time.Minute
 
-	// busyLimit is how long others of the agent's own, garbage collection and the reclaim of memory, make way for an eviction. One that
-	// takes longer is held up by something else, and they might be what helps.
+	// busyLimit is how long others of the agent's own, garbage collection and the reclaim of memory,
+	// make way for an eviction. One that takes longer is held up by something else, and they might be
+	// what helps.
 	busyLimit = time.Minute
 
-	// A pod that was killed and did not die is ranked last for so long, doubled each time up to the maximum.
+	// A pod that was killed and did not die is ranked last for so long, doubled each time up to the
+	// maximum.
 	setAsideFirst = 30 * time.Second
 	setAsideMax   = 5 * time.Minute
 
@@ -44,7 +51,8 @@ const (
 	rememberEvicted = time.Hour
 )
 
-// Stamp is an instant on both clocks, of which only the caller has any: they are kept, and the wall clock is reckoned with.
+// Stamp is an instant on both clocks, of which only the caller has any: they are kept, and the wall
+// clock is reckoned with.
 type Stamp = stats.Stamp
 
 // Phase of an eviction. They come in this order, but for Undying, which may still turn to Emptied.
@@ -76,9 +84,9 @@ var outcomeWords = [...]string{"", "back", "notBack", "undying"}
 // String is the outcome in a word; empty while it is not known.
 func (o Outcome) String() string { return outcomeWords[o] }
 
-// Life is one eviction, from the moment its victim is pinned until all it returns is there. The Manager owns it and moves it on with
-// what the caller reports; others only read it. Its three fields are the caller's: they are kept with the rest, and mean nothing
-// here.
+// Life is one eviction, from the moment its victim is pinned until all it returns is there. The
+// Manager owns it and moves it on with what the caller reports; others only read it. Its three
+// fields are the caller's: they are kept with the rest, and mean nothing here.
 type Life struct {
 	Record      string // ID of its record
 	RemoveFiles bool   // what it leaves on disk is to be removed
@@ -116,7 +124,8 @@ type Life struct {
 // Eviction that it is. It must not be changed.
 func (l *Life) Eviction() *Eviction { return &l.e }
 
-// Met is the threshold that asked for it, as it was decided on; zero: it is for the pod's own limit.
+// Met is the threshold that asked for it, as it was decided on; zero: it is for the pod's own
+// limit.
 func (l *Life) Met() *Met { return &l.met }
 
 // Began is when the victim was pinned.
@@ -149,7 +158,8 @@ func (l *Life) Dead() bool { return !l.emptied.Time.IsZero() }
 // Leaving reports whether it is on its way out: not cleaned up, and not one that does not die.
 func (l *Life) Leaving() bool { return !l.clean && !l.undying && !l.gone }
 
-// Left reports whether nothing runs any more of what it was to end: no process is left of it, or another cgroup or sandbox has its UID.
+// Left reports whether nothing runs any more of what it was to end: no process is left of it, or
+// another cgroup or sandbox has its UID.
 func (l *Life) Left() bool { return l.departed() }
 
 // Phase that it is in.
@@ -169,11 +179,12 @@ func (l *Life) Phase() Phase {
 	return Stopping
 }
 
-// Released is by how much more was available when the outcome became known than when the eviction was decided on. Of a share of time
-// nothing is.
+// Released is by how much more was available when the outcome became known than when the eviction
+// was decided on. Of a share of time nothing is.
 func (l *Life) Released() (amount uint64, ok bool) {
 	before := &l.met.Observed
-	if !l.Dead() || l.met.Threshold.Signal == "" || !l.met.Threshold.Amount() || !before.OK || !l.after.OK || l.after.Value < before.Value {
+	if !l.Dead() || l.met.Threshold.Signal == "" || !l.met.Threshold.Amount() || !before.OK ||
+		!l.after.OK || l.after.Value < before.Value {
 		return 0, false
 	}
 	return l.after.Value - before.Value, true
@@ -182,8 +193,9 @@ func (l *Life) Released() (amount uint64, ok bool) {
 // Resting reports whether it did not die, and was tried so lately that to try again is of no use.
 func (l *Life) Resting(now time.Time) bool { return l.undying && now.Sub(l.began.Time) < DieLimit }
 
-// Lapsed reports whether its grace period has ended long ago without a kill, so that a process that takes it up after a restart had better
-// have the victim chosen anew: what was short then may be plenty now.
+// Lapsed reports whether its grace period has ended long ago without a kill, so that a process that
+// takes it up after a restart had better have the victim chosen anew: what was short then may be
+// plenty now.
 func (l *Life) Lapsed(now time.Time) bool {
 	return !l.departed() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
 }
@@ -197,8 +209,8 @@ func (l *Life) dying() bool { return !l.departed() && !l.undying && !l.settled }
 // gentle: it has a grace period, which a hard threshold does not wait for.
 func (l *Life) gentle() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
 
-// hastened: a disk's victim was killed, for what else was short or for the disk's own hard threshold. It is told by the kill, for that
-// outlives a restart: the runtime is what ends others.
+// hastened: a disk's victim was killed, for what else was short or for the disk's own hard
+// threshold. It is told by the kill, for that outlives a restart: the runtime is what ends others.
 func (l *Life) hastened() bool { return l.e.Disk() && !l.killed.Time.IsZero() }
 
 // limit is how long what it returns may take, once no process is left.
@@ -209,24 +221,28 @@ func (l *Life) limit() time.Duration {
 	return settleLimit
 }
 
-// Shared reports whether what it returns lay in shared memory, which comes back when it is unmounted and not when processes die.
+// Shared reports whether what it returns lay in shared memory, which comes back when it is
+// unmounted and not when processes die.
 func (l *Life) Shared() bool { return l.shared }
 
-// untold: its outcome is known, and the caller has not taken it yet. One that a later attempt took the place of is not kept for that.
+// untold: its outcome is known, and the caller has not taken it yet. One that a later attempt took
+// the place of is not kept for that.
 func (l *Life) untold() bool {
 	return l.outcome != OutcomeUnknown && !l.told && !l.gone && !l.superseded
 }
 
-// conclude finds out what became of an eviction: whether what was short is back by an observation, or is not in time, or gets much
-// worse, for another pod eats what the victim returns.
+// conclude finds out what became of an eviction: whether what was short is back by an observation,
+// or is not in time, or gets much worse, for another pod eats what the victim returns.
 func (l *Life) conclude(now time.Time, ws *watchlist) {
 	if l.outcome != OutcomeUnknown || l.gone || !l.Dead() {
 		return
 	}
-	w, known, waited := ws.watchedBy(&l.e, &l.met.Threshold), true, now.Sub(l.emptied.Time) >= l.limit()
+	w, known, waited := ws.watchedBy(&l.e, &l.met.Threshold), true,
+		now.Sub(l.emptied.Time) >= l.limit()
 	if l.e.Disk() { // what lies there is back only with the clean-up, and is measured now and then
 		known = l.clean && w != nil && w.observed.Time.After(l.cleaned.Time)
-		waited = l.clean && now.Sub(l.cleaned.Time) >= diskSettle || !l.clean && now.Sub(l.emptied.Time) >= RemoveLimit
+		waited = l.clean && now.Sub(l.cleaned.Time) >= diskSettle || !l.clean &&
+			now.Sub(l.emptied.Time) >= RemoveLimit
 	}
 	back, worse := known, false
 	switch {
@@ -247,7 +263,8 @@ func (l *Life) conclude(now time.Time, ws *watchlist) {
 	}
 }
 
-// returns reports whether the memory of a victim is on its way back, so that each millisecond counts.
+// returns reports whether the memory of a victim is on its way back, so that each millisecond
+// counts.
 func (l *Life) returns(now time.Time) bool {
 	return l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
 		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)

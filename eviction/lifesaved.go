@@ -39,10 +39,12 @@ func (es *evictions) resume(now time.Time, s *Saved, drop func(string, ...any)) 
 // save is what is kept of a life.
 func (l *Life) save() SavedLife {
 	s := SavedLife{
-		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, KillWaits: l.KillWaits, Level: l.level,
+		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles,
+		KillWaits: l.KillWaits, Level: l.level,
 		Began: wallOnly(l.began), Deadline: l.deadline.Round(0),
-		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.clean, Cleaned: wallOnly(l.cleaned),
-		Shared: l.shared, CameBack: l.back,
+		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.clean,
+		Cleaned: wallOnly(l.cleaned),
+		Shared:  l.shared, CameBack: l.back,
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
@@ -58,7 +60,8 @@ func (l *Life) save() SavedLife {
 }
 
 // resumeLife makes one life of what was saved of it.
-func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ...any)) (*Life, error) {
+func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ...any)) (*Life,
+	error) {
 	e, err := s.Eviction.Eviction()
 	if err != nil {
 		return nil, err
@@ -69,12 +72,14 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 	}
 	grace := e.GracePeriodSeconds
 	if !e.hard && !e.Local() && !e.Planned() {
-		e.GracePeriodSeconds = max(min(e.GracePeriodSeconds, es.config.MaxPodGracePeriodSeconds), hardGrace)
+		e.GracePeriodSeconds = max(min(e.GracePeriodSeconds, es.config.MaxPodGracePeriodSeconds),
+			hardGrace)
 	}
 	l := &Life{
 		Record: s.Record, RemoveFiles: s.RemoveFiles, KillWaits: s.KillWaits, e: e,
 		met: es.config.metThen(&e, s.Met), level: s.Level,
-		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared,
+		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean,
+		cleaned: s.Cleaned, shared: s.Shared,
 		back: s.CameBack, gone: s.Gone, resumed: true,
 	}
 	l.expect()
@@ -86,7 +91,8 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 		l.level = 0
 	}
 	if l.emptied.Time.After(now) {
-		say("pod %s died at %s, which is to come: what it returns is awaited from now", uid, l.emptied.Time.Format(time.RFC3339))
+		say("pod %s died at %s, which is to come: what it returns is awaited from now", uid,
+			l.emptied.Time.Format(time.RFC3339))
 	}
 	// A clock that was set back: no reading would ever be newer.
 	for _, at := range []*Stamp{&l.began, &l.killed, &l.emptied, &l.cleaned} {
@@ -100,7 +106,8 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 		l.began.Time = now
 	}
 	if most := now.Add(time.Duration(grace) * time.Second); l.deadline.After(most) {
-		say("the grace period of pod %s ends at %s, which is too far: %d s from now", uid, l.deadline.Format(time.RFC3339), grace)
+		say("the grace period of pod %s ends at %s, which is too far: %d s from now", uid,
+			l.deadline.Format(time.RFC3339), grace)
 		l.deadline = most
 	}
 	l.undying = s.Undying && !l.Dead()
@@ -115,7 +122,8 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 // wallOnly leaves out what only this process can compare.
 func wallOnly(s Stamp) Stamp { return Stamp{Time: s.Time.Round(0), Monotonic: s.Monotonic} }
 
-// metThen is the threshold that an eviction is for, as far as it is configured still, as it was when that was decided on.
+// metThen is the threshold that an eviction is for, as far as it is configured still, as it was
+// when that was decided on.
 func (c *Config) metThen(e *Eviction, s *SavedMet) (met Met) {
 	if e.Local() {
 		return met

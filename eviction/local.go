@@ -16,9 +16,10 @@ const (
 	containerStorage = "Container %s exceeded its local ephemeral storage limit %q. "
 )
 
-// offenders are all pods that exceed their own limits on local storage, by UID, each to be evicted on its own. Without an object a pod's
-// limits are unknown, so it exceeds none; nor does one that the runtime has not told of, whose object may be another's. One that was
-// killed for it and is still there holds up no other: it is left out while it is dying, and while it is set aside.
+// offenders are all pods that exceed their own limits on local storage, by UID, each to be evicted
+// on its own. Without an object a pod's limits are unknown, so it exceeds none; nor does one that
+// the runtime has not told of, whose object may be another's. One that was killed for it and is
+// still there holds up no other: it is left out while it is dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
 		return nil
@@ -39,21 +40,27 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 			continue
 		}
 		evictions = append(evictions, Eviction{
-			Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: hardGrace, Reason: ReasonEvicted, Message: message,
+			Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: hardGrace, Reason: ReasonEvicted,
+			Message: message,
 			Hastens: dying != nil,
 		})
 	}
-	slices.SortFunc(evictions, func(a, b Eviction) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) })
+	slices.SortFunc(evictions, func(a, b Eviction) int {
+		return strings.Compare(a.Pod.PodRef.UID,
+			b.Pod.PodRef.UID)
+	})
 	return evictions
 }
 
 // Limited reports whether the pod has any limit on local storage.
 func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
 
-// exceeds says which limit on local storage a pod exceeds; the first that fits counts (pkg/kubelet/eviction/eviction_manager.go
-// localStorageEviction). An empty signal: none. Only what was counted now does: a file that was moved must not count twice. While the
-// layout is not known, writable layers may be imagefs' business and do not count against a container.
-func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
+// exceeds says which limit on local storage a pod exceeds; the first that fits counts
+// (pkg/kubelet/eviction/eviction_manager.go localStorageEviction). An empty signal: none. Only what
+// was counted now does: a file that was moved must not count twice. While the layout is not known,
+// writable layers may be imagefs' business and do not count against a container.
+func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal,
+	message string) {
 	s := &pod.EphemeralStorage
 	for i := range object.emptyDirs {
 		dir := &object.emptyDirs[i]
@@ -76,8 +83,10 @@ func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Si
 			used = stats.SaturatingAdd(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {
-			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && beyond(used, o.storageLimit.V) {
-				return SignalEphemeralContainerFsLimit, fmt.Sprintf(containerStorage, o.name, o.storageLimitText)
+			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK &&
+				beyond(used, o.storageLimit.V) {
+				return SignalEphemeralContainerFsLimit, fmt.Sprintf(containerStorage, o.name,
+					o.storageLimitText)
 			}
 		}
 	}

@@ -21,11 +21,13 @@ const (
 
 // When a look is worth its price again, and is made at the latest.
 const (
-	pollReturn  = 5 * time.Millisecond   // between two observations while the memory of a victim is on its way back
-	pollShort   = 100 * time.Millisecond // while a quick signal is short; and between two looks at memory that led to no eviction
-	pollCalm    = time.Second            // else
-	fullAgain   = 2 * time.Second        // between two full looks that led to no eviction
-	fullRegular = 10 * time.Second       // between two full looks that are made whatever is met
+	// between two observations while the memory of a victim is on its way back
+	pollReturn = 5 * time.Millisecond
+	// while a quick signal is short; and between two looks at memory that led to no eviction
+	pollShort   = 100 * time.Millisecond
+	pollCalm    = time.Second      // else
+	fullAgain   = 2 * time.Second  // between two full looks that led to no eviction
+	fullRegular = 10 * time.Second // between two full looks that are made whatever is met
 )
 
 // looks remembers when pods were looked at, and what for.

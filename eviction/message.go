@@ -10,8 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// Messages of evictions for a threshold (pkg/kubelet/eviction/helpers.go nodeLowMessageFmt, thresholdMetMessageFmt,
-// containerMessageFmt and podMessageFmt); the last one is this project's own.
+// Messages of evictions for a threshold (pkg/kubelet/eviction/helpers.go nodeLowMessageFmt,
+// thresholdMetMessageFmt, containerMessageFmt and podMessageFmt); the last one is this project's
+// own.
 const (
 	nodeLow          = "The node was low on resource: %v. "
 	thresholdMet     = "Threshold quantity: %v, available: %v. "
@@ -29,12 +30,13 @@ const (
 	annotationPodUsage        = "offending_pod_usage"
 )
 
-// message of an eviction, and the annotations of its event (pkg/kubelet/eviction/helpers.go evictionMessage). Containers are
-// named as far as the pod's object is known.
+// message of an eviction, and the annotations of its event (pkg/kubelet/eviction/helpers.go
+// evictionMessage). Containers are named as far as the pod's object is known.
 func message(met *Met, c *Candidate) (text string, annotations map[string]string) {
 	what := signals[met.Threshold.Signal].resource
 	if w := met.Threshold.Window; w > 0 {
-		text = fmt.Sprintf(pressureExceeded, met.Threshold.Signal, met.ObservedText(), shortDuration(w), met.LimitText())
+		text = fmt.Sprintf(pressureExceeded, met.Threshold.Signal, met.ObservedText(), shortDuration(w),
+			met.LimitText())
 	} else {
 		text = fmt.Sprintf(nodeLow, what) + fmt.Sprintf(thresholdMet, met.LimitText(), met.ObservedText())
 	}
@@ -45,7 +47,8 @@ func message(met *Met, c *Candidate) (text string, annotations map[string]string
 		}
 		return text, annotations // the kubelet gives none for a pod without figures
 	}
-	if request := c.Object.memoryOfPod; request != nil && what == v1.ResourceMemory && c.Pod.Memory.WorkingSetBytes.OK {
+	if request := c.Object.memoryOfPod; request != nil && what == v1.ResourceMemory &&
+		c.Pod.Memory.WorkingSetBytes.OK {
 		used := bytesQuantity(c.Pod.Memory.WorkingSetBytes.V)
 		text += fmt.Sprintf(podOver, c.Object.Ref.Name, used, request.String(), what)
 		annotations[annotationPod], annotations[annotationPodUsage] = c.Object.Ref.Name, used
@@ -78,14 +81,17 @@ func (p *Pod) container(name string) *podContainer {
 	return nil
 }
 
-// containerUsage is what a container uses of a resource, and its request; nil: not known, or not counted by container.
-func containerUsage(what v1.ResourceName, s *stats.ContainerStats, c *podContainer) (used *resource.Quantity, request resource.Quantity) {
+// containerUsage is what a container uses of a resource, and its request; nil: not known, or not
+// counted by container.
+func containerUsage(what v1.ResourceName, s *stats.ContainerStats, c *podContainer) (
+	used *resource.Quantity, request resource.Quantity) {
 	switch {
 	case what == v1.ResourceEphemeralStorage && s.Rootfs.OK && s.Logs.OK:
 		both := min(stats.SaturatingAdd(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)
 		return resource.NewQuantity(int64(both), resource.BinarySI), c.storageRequest
 	case what == v1.ResourceMemory && s.Memory.WorkingSetBytes.OK:
-		return resource.NewQuantity(int64(min(s.Memory.WorkingSetBytes.V, implausible)), resource.BinarySI), c.memoryRequest
+		return resource.NewQuantity(int64(min(s.Memory.WorkingSetBytes.V, implausible)),
+			resource.BinarySI), c.memoryRequest
 	}
 	return nil, request
 }

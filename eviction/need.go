@@ -12,12 +12,15 @@ const killMargin = 250 * time.Millisecond
 // swapTimes a threshold for swap is kept free of what is reclaimed.
 const swapTimes = 2
 
-// Need is how the node stands by one signal of memory: whether it should be reclaimed before a pod has to go for it, and how much.
+// Need is how the node stands by one signal of memory: whether it should be reclaimed before a pod
+// has to go for it, and how much.
 type Need struct {
-	Available uint64            // bytes
-	Hard      stats.Opt[uint64] // the highest hard threshold, in bytes; absent: none, or the signal is not observed
-	Soft      stats.Opt[uint64] // the highest soft one
-	// Grace is what is left of a soft threshold's grace period, the least of them. Absent: none is met.
+	Available uint64 // bytes
+	// the highest hard threshold, in bytes; absent: none, or the signal is not observed
+	Hard stats.Opt[uint64]
+	Soft stats.Opt[uint64] // the highest soft one
+	// Grace is what is left of a soft threshold's grace period, the least of them. Absent: none is
+	// met.
 	Grace    stats.Opt[time.Duration]
 	Margin   time.Duration // for the reaction to a hard threshold
 	SwapKeep uint64        // bytes of swap that have to stay free

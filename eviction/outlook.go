@@ -17,8 +17,9 @@ type Outlook struct {
 	Withheld  string      // why nobody would go all the same; empty: the first one would
 }
 
-// Outlook says whom each threshold would have evicted: by the order and the exceptions of Step, with nothing done, decided or remembered.
-// It is for people who ask, and allocates. What it points to is the Summary's.
+// Outlook says whom each threshold would have evicted: by the order and the exceptions of Step,
+// with nothing done, decided or remembered. It is for people who ask, and allocates. What it points
+// to is the Summary's.
 func (m *Manager) Outlook(now time.Time, in Input) []Outlook {
 	out := make([]Outlook, 0, len(m.watch.all))
 	for i := range m.watch.all {

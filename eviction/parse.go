@@ -11,8 +11,8 @@ import (
 	"jettison/stats"
 )
 
-// Settings are the fields of a configuration that thresholds are made of, with the kubelet's names and grammar
-// (k8s.io/kubelet config/v1beta1). Maps are by signal.
+// Settings are the fields of a configuration that thresholds are made of, with the kubelet's names
+// and grammar (k8s.io/kubelet config/v1beta1). Maps are by signal.
 type Settings struct {
 	EvictionHard            map[string]string
 	EvictionSoft            map[string]string
@@ -44,8 +44,9 @@ const (
 // (pkg/kubelet/types/constants.go NodeAllocatableEnforcementKey).
 const enforcePods = "pods"
 
-// DefaultHard is evictionHard where a configuration file leaves it out (kubelet pkg/kubelet/apis/config/v1beta1
-// defaults_linux.go, v1.36). Where it is given, even empty, it replaces all of these.
+// DefaultHard is evictionHard where a configuration file leaves it out (kubelet
+// pkg/kubelet/apis/config/v1beta1 defaults_linux.go, v1.36). Where it is given, even empty, it
+// replaces all of these.
 func DefaultHard() map[string]string {
 	return map[string]string{
 		"memory.available":   "100Mi",
@@ -56,9 +57,10 @@ func DefaultHard() map[string]string {
 	}
 }
 
-// Parse makes thresholds of the settings: hard ones, soft ones, then the copies for the cgroup above all pods, each group sorted
-// by signal. Errors are the kubelet's, word for word (pkg/kubelet/eviction/helpers.go ParseThresholdConfig); with any there are no
-// thresholds. Warnings are what a kubelet takes and should not.
+// Parse makes thresholds of the settings: hard ones, soft ones, then the copies for the cgroup
+// above all pods, each group sorted by signal. Errors are the kubelet's, word for word
+// (pkg/kubelet/eviction/helpers.go ParseThresholdConfig); with any there are no thresholds.
+// Warnings are what a kubelet takes and should not.
 func (s Settings) Parse() (thresholds []Threshold, warnings, errs []*FieldError) {
 	p := settingsParser{Settings: s}
 	hard := p.thresholds(fieldHard, s.EvictionHard)
@@ -68,7 +70,8 @@ func (s Settings) Parse() (thresholds []Threshold, warnings, errs []*FieldError)
 	for i := range soft {
 		period := grace[soft[i].Signal]
 		if _, given := s.EvictionSoftGracePeriod[string(soft[i].Signal)]; !given {
-			p.fail(fieldSoft, soft[i].Signal, fmt.Errorf("grace period must be specified for the soft eviction threshold %v", soft[i].Signal))
+			p.fail(fieldSoft, soft[i].Signal,
+				fmt.Errorf("grace period must be specified for the soft eviction threshold %v", soft[i].Signal))
 		}
 		soft[i].Grace = period
 	}
@@ -104,11 +107,13 @@ func (p *settingsParser) fail(field string, signal stats.Signal, err error) {
 }
 
 func (p *settingsParser) warn(field string, signal stats.Signal, format string, args ...any) {
-	p.warnings = append(p.warnings, &FieldError{[]string{field, string(signal)}, fmt.Errorf(format, args...)})
+	p.warnings = append(p.warnings, &FieldError{[]string{field, string(signal)},
+		fmt.Errorf(format, args...)})
 }
 
 // each visits the entries of a map in order; signals that do not exist are errors.
-func (p *settingsParser) each(field string, statements map[string]string, visit func(stats.Signal, string) error) {
+func (p *settingsParser) each(field string, statements map[string]string,
+	visit func(stats.Signal, string) error) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
 		signal := stats.Signal(name)
 		info, ok := signals[signal]
@@ -137,8 +142,8 @@ func (p *settingsParser) thresholds(field string, statements map[string]string) 
 	return out
 }
 
-// parseThreshold reads one threshold (pkg/kubelet/eviction/helpers.go parseThresholdStatement); nil: "0%" and "100%" switch a
-// signal off.
+// parseThreshold reads one threshold (pkg/kubelet/eviction/helpers.go parseThresholdStatement);
+// nil: "0%" and "100%" switch a signal off.
 func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
 	if signals[signal].kind.pressure() {
 		return parsePressure(signal, value)
@@ -168,7 +173,8 @@ func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
 	return &Threshold{Signal: signal, Value: ThresholdValue{Quantity: &quantity}}, nil
 }
 
-// parsePressure reads "20%/1s": the share of time stalled, and the window it refers to. The kernel and this agent know four.
+// parsePressure reads "20%/1s": the share of time stalled, and the window it refers to. The kernel
+// and this agent know four.
 func parsePressure(signal stats.Signal, value string) (*Threshold, error) {
 	text, windowText, _ := strings.Cut(value, "/")
 	share, err := parsePercentage(text)
@@ -177,14 +183,18 @@ func parsePressure(signal stats.Signal, value string) (*Threshold, error) {
 	case err != nil || windowErr != nil || !strings.HasSuffix(text, "%"):
 		return nil, fmt.Errorf("pressure threshold %v must be a share of time and a window, as 20%%/1s: %s", signal, value)
 	case !(share > 0 && share < 1):
-		return nil, fmt.Errorf("pressure threshold %v must be above 0%% and below 100%%: %s", signal, value)
-	case window != time.Second && window != 10*time.Second && window != time.Minute && window != 5*time.Minute:
-		return nil, fmt.Errorf("window of pressure threshold %v must be 1s, 10s, 1m or 5m: %s", signal, value)
+		return nil, fmt.Errorf("pressure threshold %v must be above 0%% and below 100%%: %s", signal,
+			value)
+	case window != time.Second && window != 10*time.Second && window != time.Minute &&
+		window != 5*time.Minute:
+		return nil, fmt.Errorf("window of pressure threshold %v must be 1s, 10s, 1m or 5m: %s", signal,
+			value)
 	}
 	return &Threshold{Signal: signal, Value: ThresholdValue{Percentage: share}, Window: window}, nil
 }
 
-// parsePercentage follows the kubelet's parsePercentage: what is before the % as a 32-bit float, a hundredth of it.
+// parsePercentage follows the kubelet's parsePercentage: what is before the % as a 32-bit float, a
+// hundredth of it.
 func parsePercentage(text string) (float32, error) {
 	v, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
 	return float32(v) / 100, err
@@ -202,7 +212,8 @@ func (p *settingsParser) gracePeriods() map[stats.Signal]time.Duration {
 			return fmt.Errorf("invalid eviction grace period specified: %v, must be a positive value", value)
 		}
 		if period == 0 {
-			p.warn(fieldGrace, signal, "a grace period of 0 makes the soft eviction threshold %v a hard one", signal)
+			p.warn(fieldGrace, signal, "a grace period of 0 makes the soft eviction threshold %v a hard one",
+				signal)
 		}
 		out[signal] = period
 		return nil
@@ -210,7 +221,8 @@ func (p *settingsParser) gracePeriods() map[stats.Signal]time.Duration {
 	return out
 }
 
-// minimumReclaims reads evictionMinimumReclaim (pkg/kubelet/eviction/helpers.go parseMinimumReclaims).
+// minimumReclaims reads evictionMinimumReclaim (pkg/kubelet/eviction/helpers.go
+// parseMinimumReclaims).
 func (p *settingsParser) minimumReclaims() map[stats.Signal]ThresholdValue {
 	out := map[stats.Signal]ThresholdValue{}
 	p.each(fieldMin, p.EvictionMinimumReclaim, func(signal stats.Signal, value string) error {

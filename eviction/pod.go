@@ -9,22 +9,27 @@ import (
 	"jettison/stats"
 )
 
-// Pod is what the manager takes of a pod object, made once and never changed. The runtime knows none of it exactly.
+// Pod is what the manager takes of a pod object, made once and never changed. The runtime knows
+// none of it exactly.
 type Pod struct {
 	Ref         stats.PodReference
 	annotations map[string]string
-	priority    stats.Opt[int32] // absent: the object does not say, which ranks as 0, as in the kubelet, and lifts no protection
-	class       string           // its priority class, where that is a critical one
-	qos         stats.QOSClass
-	finished    bool // Succeeded or Failed; the kernel's word on whether anything lives in it goes before
+	// absent: the object does not say, which ranks as 0, as in the kubelet, and lifts no protection
+	priority stats.Opt[int32]
+	class    string // its priority class, where that is a critical one
+	qos      stats.QOSClass
+	// Succeeded or Failed; the kernel's word on whether anything lives in it goes before
+	finished bool
 	// terminationGrace in seconds; absent: the object does not say.
 	terminationGrace stats.Opt[int64]
 
 	memoryRequest, storageRequest uint64 // bytes
 	// memoryOfPod is the request of pod-level resources, which the message names; nil: none.
 	memoryOfPod *resource.Quantity
-	containers  []podContainer // regular ones, then init containers: the order in which messages look for a name
-	// storageLimit is the sum of the containers' limits on ephemeral storage; nil: no container has one.
+	// regular ones, then init containers: the order in which messages look for a name
+	containers []podContainer
+	// storageLimit is the sum of the containers' limits on ephemeral storage; nil: no container has
+	// one.
 	storageLimit *resource.Quantity
 	emptyDirs    []emptyDir          // those with a size limit above 0, on disk
 	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
@@ -37,8 +42,8 @@ type Pod struct {
 type podContainer struct {
 	name                          string
 	memoryRequest, storageRequest resource.Quantity
-	// storageLimit is its limit on ephemeral storage in bytes, as a number and as it is written; absent: none, or 0, or an init
-	// container, for which the kubelet does not enforce it.
+	// storageLimit is its limit on ephemeral storage in bytes, as a number and as it is written;
+	// absent: none, or 0, or an init container, for which the kubelet does not enforce it.
 	storageLimit     stats.Opt[uint64]
 	storageLimitText string
 }
@@ -49,11 +54,12 @@ type emptyDir struct {
 	limit      uint64
 }
 
-// NewPod takes what it needs of an object, which it does not keep. That a pod is static, or a mirror, is not a client's to say: the object
-// makes it neither.
+// NewPod takes what it needs of an object, which it does not keep. That a pod is static, or a
+// mirror, is not a client's to say: the object makes it neither.
 func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 
-// NewManifestPod is NewPod for an object that root wrote, a static pod's manifest or one in a frame: it may say that.
+// NewManifestPod is NewPod for an object that root wrote, a static pod's manifest or one in a
+// frame: it may say that.
 func NewManifestPod(p *v1.Pod) *Pod { return newPod(p, true) }
 
 func newPod(p *v1.Pod, manifest bool) *Pod {
@@ -69,7 +75,8 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 		localVolumes:   map[string]struct{}{},
 	}
 	for key, value := range p.Annotations {
-		if strings.HasPrefix(key, "jettison/") || manifest && strings.HasPrefix(key, "kubernetes.io/config.") {
+		if strings.HasPrefix(key, "jettison/") || manifest &&
+			strings.HasPrefix(key, "kubernetes.io/config.") {
 			out.annotations[key] = value
 		}
 	}
@@ -101,7 +108,8 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	return out
 }
 
-// Names reports whether the object is of the pod that the runtime has by its UID. What one of the two does not say is no contradiction.
+// Names reports whether the object is of the pod that the runtime has by its UID. What one of the
+// two does not say is no contradiction.
 func (p *Pod) Names(runtime stats.PodReference) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.Ref.Namespace, runtime.Namespace) && same(p.Ref.Name, runtime.Name)
@@ -112,25 +120,30 @@ func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(po
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests
-	out := podContainer{ // copies: a quantity with a fraction is a pointer, and the object is others' too
-		name:          c.Name,
-		memoryRequest: requests[v1.ResourceMemory].DeepCopy(), storageRequest: requests[v1.ResourceEphemeralStorage].DeepCopy(),
+	// copies: a quantity with a fraction is a pointer, and the object is others' too
+	out := podContainer{
+		name:           c.Name,
+		memoryRequest:  requests[v1.ResourceMemory].DeepCopy(),
+		storageRequest: requests[v1.ResourceEphemeralStorage].DeepCopy(),
 	}
-	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular && limit.Value() != 0 {
+	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular &&
+		limit.Value() != 0 {
 		out.storageLimit, out.storageLimitText = stats.Some(bytes(limit)), limit.String()
 	}
 	return out
 }
 
-// volume notes a volume that lies on the node's disk (pkg/kubelet/eviction/helpers.go localVolumeNames; a hostPath yields no figures
-// there either). One in memory is bounded by the size of its tmpfs, so its limit needs no enforcing.
+// volume notes a volume that lies on the node's disk (pkg/kubelet/eviction/helpers.go
+// localVolumeNames; a hostPath yields no figures there either). One in memory is bounded by the
+// size of its tmpfs, so its limit needs no enforcing.
 func (p *Pod) volume(v *v1.Volume) {
 	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {
 		p.localVolumes[v.Name] = struct{}{}
 	}
 	if onDisk && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() == 1 {
-		p.emptyDirs = append(p.emptyDirs, emptyDir{v.Name, v.EmptyDir.SizeLimit.String(), bytes(*v.EmptyDir.SizeLimit)})
+		p.emptyDirs = append(p.emptyDirs, emptyDir{v.Name, v.EmptyDir.SizeLimit.String(),
+			bytes(*v.EmptyDir.SizeLimit)})
 	}
 }
 

@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Bounds of a quantity's text. resource.ParseQuantity computes with as many digits as an exponent asks for: 1e-99990000 keeps it
-// busy for minutes.
+// Bounds of a quantity's text. resource.ParseQuantity computes with as many digits as an exponent
+// asks for: 1e-99990000 keeps it busy for minutes.
 const (
 	maxQuantityText     = 100
 	maxQuantityExponent = 1000
 )
 
-// whole is a quantity as a number, rounded up, floor 0; one that no int64 holds is the greatest number there is. Quantity.Value makes
-// 0 of 100E, and anything of longer ones: a threshold that is always met would never be, a limit that no pod reaches be exceeded by
-// each.
+// whole is a quantity as a number, rounded up, floor 0; one that no int64 holds is the greatest
+// number there is. Quantity.Value makes 0 of 100E, and anything of longer ones: a threshold that is
+// always met would never be, a limit that no pod reaches be exceeded by each.
 func whole(q *resource.Quantity) uint64 {
 	if n, ok := q.AsInt64(); ok {
 		return uint64(max(n, 0))
@@ -33,11 +33,13 @@ func whole(q *resource.Quantity) uint64 {
 // parseQuantity is resource.ParseQuantity for text of any origin.
 func parseQuantity(text string) (resource.Quantity, error) {
 	if len(text) > maxQuantityText {
-		return resource.Quantity{}, fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
+		return resource.Quantity{}, fmt.Errorf("quantity %.40q...: longer than %d characters", text,
+			maxQuantityText)
 	}
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
+		if errors.Is(err, strconv.ErrRange) || err == nil &&
+			(n > maxQuantityExponent || n < -maxQuantityExponent) {
 			return resource.Quantity{}, fmt.Errorf("quantity %q: the exponent is not between -%d and %d",
 				text, maxQuantityExponent, maxQuantityExponent)
 		}

@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// relieveAgain is between two passes of garbage collection that bring a disk back without an eviction. relieveLimit is how long one may
-// take, after which the look that there is decides.
+// relieveAgain is between two passes of garbage collection that bring a disk back without an
+// eviction. relieveLimit is how long one may take, after which the look that there is decides.
 const (
 	relieveAgain = time.Minute
 	relieveLimit = 5 * time.Minute
@@ -19,9 +19,10 @@ type Relief int
 
 // What comes of it.
 const (
-	ReliefNone  Relief = iota // it was reclaimed, or that takes too long: what there is decides, see Reclaimed
-	ReliefBegin               // begin a pass, and wait
-	ReliefWait                // for the pass, or for the signals to be observed after it
+	// it was reclaimed, or that takes too long: what there is decides, see Reclaimed
+	ReliefNone  Relief = iota
+	ReliefBegin        // begin a pass, and wait
+	ReliefWait         // for the pass, or for the signals to be observed after it
 )
 
 // lastRelief is the last pass that was asked for.
@@ -35,7 +36,8 @@ func (r *lastRelief) ask(now time.Time, wishes []Wish, ws *watchlist) Relief {
 	underWay := !r.asked.IsZero() && r.done.Before(r.asked)
 	lately := !r.done.IsZero() && now.Sub(r.done) < relieveAgain && r.covers(wishes)
 	switch {
-	case underWay && now.Sub(r.asked) < relieveLimit, !underWay && lately && !ws.observedSince(wishes, r.done):
+	case underWay && now.Sub(r.asked) < relieveLimit, !underWay && lately &&
+		!ws.observedSince(wishes, r.done):
 		return ReliefWait
 	case underWay, lately:
 		return ReliefNone
@@ -52,8 +54,8 @@ func (r *lastRelief) covers(wishes []Wish) bool {
 	return !slices.ContainsFunc(wishes, func(w Wish) bool { return !slices.Contains(r.what, w.What) })
 }
 
-// observedSince: each signal that something is wished for was observed since then. A look from before the end of a pass says nothing of
-// what that freed.
+// observedSince: each signal that something is wished for was observed since then. A look from
+// before the end of a pass says nothing of what that freed.
 func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
@@ -65,8 +67,8 @@ func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	return true
 }
 
-// reclaims is what the kubelet reclaims for a disk signal, by the layout (pkg/kubelet/eviction/helpers.go
-// buildSignalToNodeReclaimFuncs):
+// reclaims is what the kubelet reclaims for a disk signal, by the layout
+// (pkg/kubelet/eviction/helpers.go buildSignalToNodeReclaimFuncs):
 //
 //	layout            nodefs              imagefs             containerfs
 //	one               containers, images  the same            the same

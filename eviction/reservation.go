@@ -9,9 +9,10 @@ import (
 	"jettison/stats"
 )
 
-// HardReservation is what the hard thresholds of memory.available and nodefs.available keep back of a node with that capacity; shares of
-// it are resolved as the thresholds' own are (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.36.3). A share of what the capacity
-// does not name is 0, as there.
+// HardReservation is what the hard thresholds of memory.available and nodefs.available keep back of
+// a node with that capacity; shares of it are resolved as the thresholds' own are
+// (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.36.3). A share of what the capacity does
+// not name is 0, as there.
 func HardReservation(thresholds []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for _, t := range thresholds {

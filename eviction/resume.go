@@ -17,9 +17,10 @@ func (m *Manager) Save() Saved {
 // Unsaved reports whether something that no eviction has changed is to be saved.
 func (m *Manager) Unsaved() bool { return m.explain.unsaved }
 
-// Resume takes back what a manager before this one has saved. The manager must not have seen anything yet. What cannot be true is
-// dropped or put right, each with one error that says why; nothing waits longer for it than for an eviction that began now. What is
-// left to be carried out of each of Lives has to be taken up, or Gone reported, for others wait for it.
+// Resume takes back what a manager before this one has saved. The manager must not have seen
+// anything yet. What cannot be true is dropped or put right, each with one error that says why;
+// nothing waits longer for it than for an eviction that began now. What is left to be carried out
+// of each of Lives has to be taken up, or Gone reported, for others wait for it.
 func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
 	m.evictions.resume(now, &s, drop)
@@ -31,8 +32,8 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	return dropped
 }
 
-// onClock is an instant that was saved, on the clock of now: with a monotonic reading if that has one, so that the wall clock may be set
-// from then on.
+// onClock is an instant that was saved, on the clock of now: with a monotonic reading if that has
+// one, so that the wall clock may be set from then on.
 func onClock(now, at time.Time) time.Time {
 	if at.IsZero() {
 		return at

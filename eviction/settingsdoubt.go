@@ -18,7 +18,8 @@ func (p *settingsParser) percentage(field string, signal stats.Signal, text stri
 	case field != fieldMin && share == 0:
 		p.warn(field, signal, "%s is never met: write 0%% to switch the threshold %v off", text, signal)
 	case field != fieldMin && share == 1:
-		p.warn(field, signal, "%s is always met: write 100%% to switch the threshold %v off", text, signal)
+		p.warn(field, signal, "%s is always met: write 100%% to switch the threshold %v off", text,
+			signal)
 	case field == fieldMin && share > 1:
 		p.warn(field, signal, "minimum reclaim %s of %v is more than there is: its evictions would never end", text, signal)
 	case !plainPercentage.MatchString(text):
@@ -26,12 +27,14 @@ func (p *settingsParser) percentage(field string, signal stats.Signal, text stri
 	}
 }
 
-// doubtful warns of soft thresholds that the hard one forestalls, and of those that are overwritten.
+// doubtful warns of soft thresholds that the hard one forestalls, and of those that are
+// overwritten.
 func (p *settingsParser) doubtful(hard, soft []Threshold) {
 	for _, s := range soft {
 		for _, h := range hard {
 			if h.Signal == s.Signal && forestalled(s, h) {
-				p.warn(fieldSoft, s.Signal, "the soft eviction threshold %v is reached no sooner than the hard one %v", s, h)
+				p.warn(fieldSoft, s.Signal,
+					"the soft eviction threshold %v is reached no sooner than the hard one %v", s, h)
 			}
 		}
 	}
@@ -41,14 +44,16 @@ func (p *settingsParser) doubtful(hard, soft []Threshold) {
 	}{{fieldHard, "hard", hard}, {fieldSoft, "soft", soft}} {
 		for _, t := range g.of {
 			if signals[t.Signal].fs == containerFs { // the kubelet's words (UpdateContainerFsThresholds)
-				p.warn(g.field, t.Signal, "%v follows from nodefs or imagefs: found %v for %s eviction. ignoring", t.Signal, t.Signal, g.name)
+				p.warn(g.field, t.Signal,
+					"%v follows from nodefs or imagefs: found %v for %s eviction. ignoring", t.Signal, t.Signal,
+					g.name)
 			}
 		}
 	}
 }
 
-// forestalled reports whether the soft threshold is surely not met before the hard one. A quantity and a share are compared once
-// the capacity is known, by CheckCapacity.
+// forestalled reports whether the soft threshold is surely not met before the hard one. A quantity
+// and a share are compared once the capacity is known, by CheckCapacity.
 func forestalled(soft, hard Threshold) bool {
 	switch s, h := soft.Value, hard.Value; {
 	case soft.Window > 0:
@@ -73,12 +78,14 @@ func (p *settingsParser) orphans(all, soft []Threshold) {
 	}
 	p.eachKnown(p.EvictionSoftGracePeriod, func(signal stats.Signal) {
 		if !has(soft, signal) {
-			p.warn(fieldGrace, signal, "there is no soft eviction threshold %v that this grace period is for", signal)
+			p.warn(fieldGrace, signal,
+				"there is no soft eviction threshold %v that this grace period is for", signal)
 		}
 	})
 	p.eachKnown(p.EvictionMinimumReclaim, func(signal stats.Signal) {
 		if !has(all, signal) {
-			p.warn(fieldMin, signal, "there is no eviction threshold %v that this minimum reclaim is for", signal)
+			p.warn(fieldMin, signal, "there is no eviction threshold %v that this minimum reclaim is for",
+				signal)
 		}
 	})
 }
@@ -91,7 +98,8 @@ func (p *settingsParser) eachKnown(statements map[string]string, visit func(stat
 	}
 }
 
-// failed reports whether a field of the signal is wrong already: its further trouble follows from that.
+// failed reports whether a field of the signal is wrong already: its further trouble follows from
+// that.
 func (p *settingsParser) failed(signal stats.Signal) bool {
 	for _, e := range p.errs {
 		if e.Field[1] == string(signal) {
@@ -103,13 +111,17 @@ func (p *settingsParser) failed(signal stats.Signal) bool {
 
 // allSignals that a threshold can be set for, in order.
 var allSignals = append(append([]stats.Signal{}, stats.Signals...),
-	stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull, stats.SignalCPUPressureSome)
+	stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull,
+	stats.SignalCPUPressureSome)
 
-// CheckCapacity is the second check, at start, once the signals were observed: of thresholds that the node cannot satisfy, which the
-// kubelet never looks at (weakness 28). observed may answer with a zero Observation for what is not known; that is not judged.
-func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Observation) (warnings []*FieldError) {
+// CheckCapacity is the second check, at start, once the signals were observed: of thresholds that
+// the node cannot satisfy, which the kubelet never looks at (weakness 28). observed may answer with
+// a zero Observation for what is not known; that is not judged.
+func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Observation) (
+	warnings []*FieldError) {
 	warn := func(t *Threshold, field, format string, args ...any) {
-		warnings = append(warnings, &FieldError{[]string{field, string(t.Signal)}, fmt.Errorf(format, args...)})
+		warnings = append(warnings, &FieldError{[]string{field, string(t.Signal)},
+			fmt.Errorf(format, args...)})
 	}
 	for i := range thresholds {
 		t := &thresholds[i]
@@ -136,7 +148,8 @@ func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Obs
 			h := &thresholds[j]
 			mixed := (h.Value.Quantity == nil) != (t.Value.Quantity == nil)
 			if h.Signal == t.Signal && h.Hard() && !t.Hard() && mixed && limit <= h.Value.Of(o.Capacity) {
-				warn(t, field, "the soft eviction threshold %v is reached no sooner than the hard one %v: the capacity is %s", t, h, capacity)
+				warn(t, field, "the soft eviction threshold %v is reached no sooner than the hard one %v: "+
+					"the capacity is %s", t, h, capacity)
 			}
 		}
 	}

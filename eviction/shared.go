@@ -6,10 +6,11 @@ import (
 	"jettison/stats"
 )
 
-// What a victim leaves in shared memory: in /dev/shm and in volumes in memory. It is not freed with the victim's processes but when it is
-// unmounted, by the agent, the runtime, or the owner of the volume: beside a kubelet that is the kubelet. Until then it is charged to the
-// cgroup above the pod's once that is removed (mm/memcontrol.c memcg_reparent_objcgs, v6.12; before, to the dying cgroup), so that only the
-// shared memory of the whole node tells when it is gone.
+// What a victim leaves in shared memory: in /dev/shm and in volumes in memory. It is not freed with
+// the victim's processes but when it is unmounted, by the agent, the runtime, or the owner of the
+// volume: beside a kubelet that is the kubelet. Until then it is charged to the cgroup above the
+// pod's once that is removed (mm/memcontrol.c memcg_reparent_objcgs, v6.12; before, to the dying
+// cgroup), so that only the shared memory of the whole node tells when it is gone.
 
 // sharedMemory of a victim, in bytes.
 type sharedMemory struct {
@@ -18,7 +19,8 @@ type sharedMemory struct {
 	fell  uint64 // by how much the node's has fallen since it is awaited
 }
 
-// sharedPool is what all victims that are awaited have in shared memory, in bytes: whose is gone the node's figure does not tell.
+// sharedPool is what all victims that are awaited have in shared memory, in bytes: whose is gone
+// the node's figure does not tell.
 type sharedPool struct {
 	need uint64            // by how much the node's has to fall
 	then stats.Opt[uint64] // the most of it since
@@ -78,12 +80,14 @@ func (es *evictions) followShared(now stats.Opt[uint64]) {
 	dead := p.need - min(p.need, alive)
 	done := alive > 0 && dead > 0 && stats.SaturatingAdd(fell, leastShared) >= dead
 	if done {
-		p.need, p.fell, p.then.V = p.need-dead, fell-min(fell, dead), max(now.V, p.then.V-min(p.then.V, dead))
+		p.need, p.fell, p.then.V = p.need-dead, fell-min(fell, dead),
+			max(now.V, p.then.V-min(p.then.V, dead))
 	}
 	es.tellShared(done)
 }
 
-// tellShared tells each victim what of its own may be still to come. deadDone: nothing is of those that are dead.
+// tellShared tells each victim what of its own may be still to come. deadDone: nothing is of those
+// that are dead.
 func (es *evictions) tellShared(deadDone bool) {
 	left, any := es.pool.left(), false
 	for _, l := range es.lives {
@@ -97,8 +101,9 @@ func (es *evictions) tellShared(deadDone bool) {
 	}
 }
 
-// unshare: what a victim has in shared memory still is no part any more of what the node's has to fall by. That may be all that is out, but
-// not what others have for sure: they have given back no more than what fell since they are awaited.
+// unshare: what a victim has in shared memory still is no part any more of what the node's has to
+// fall by. That may be all that is out, but not what others have for sure: they have given back no
+// more than what fell since they are awaited.
 func (es *evictions) unshare(l *Life) {
 	p, least := &es.pool, uint64(0)
 	out := p.need - min(p.need, p.fell) - min(p.need-min(p.need, p.fell), l.shmem.left)
@@ -112,7 +117,8 @@ func (es *evictions) unshare(l *Life) {
 	es.tellShared(false)
 }
 
-// remade ends the wait for what lies in volumes of pods that have come back: a kubelet that restarts a pod keeps them.
+// remade ends the wait for what lies in volumes of pods that have come back: a kubelet that
+// restarts a pod keeps them.
 func (es *evictions) remade(now time.Time, pods []stats.PodStats) {
 	for _, l := range es.lives {
 		if l.settled || !l.sharedAwaited(now) {
@@ -126,7 +132,8 @@ func (es *evictions) remade(now time.Time, pods []stats.PodStats) {
 	}
 }
 
-// sharedAwaited reports whether the shared memory of a dead victim is still awaited. That the runtime has cleaned up does not end it.
+// sharedAwaited reports whether the shared memory of a dead victim is still awaited. That the
+// runtime has cleaned up does not end it.
 func (l *Life) sharedAwaited(now time.Time) bool {
 	return l.Dead() && !l.back && now.Sub(l.emptied.Time) < sharedLimit && l.shmem.left > 0
 }

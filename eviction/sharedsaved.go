@@ -45,11 +45,13 @@ func (p *sharedPool) save() *SavedPool {
 	return out
 }
 
-// resumeShared takes back what is awaited of shared memory, once the lives are there: of one that was dropped nothing is.
+// resumeShared takes back what is awaited of shared memory, once the lives are there: of one that
+// was dropped nothing is.
 func (es *evictions) resumeShared(saved *SavedPool, drop func(string, ...any)) {
 	switch {
 	case saved == nil:
-	case saved.Need > implausible || saved.Fell > implausible || saved.Then != nil && *saved.Then > implausible:
+	case saved.Need > implausible || saved.Fell > implausible || saved.Then != nil &&
+		*saved.Then > implausible:
 		drop("what is awaited of shared memory: a number that cannot be true")
 	default:
 		all := saved.Fell

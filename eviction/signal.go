@@ -8,14 +8,16 @@ import (
 	"jettison/stats"
 )
 
-// Signals of evictions for a pod's own limits; no threshold can be set for them (pkg/kubelet/eviction/eviction_manager.go).
+// Signals of evictions for a pod's own limits; no threshold can be set for them
+// (pkg/kubelet/eviction/eviction_manager.go).
 const (
 	SignalEmptyDirFsLimit           stats.Signal = "emptydirfs.limit"
 	SignalEphemeralPodFsLimit       stats.Signal = "ephemeralpodfs.limit"
 	SignalEphemeralContainerFsLimit stats.Signal = "ephemeralcontainerfs.limit"
 )
 
-// kind is what is short: pods are compared by what they use of it, and an eviction returns some of it.
+// kind is what is short: pods are compared by what they use of it, and an eviction returns some of
+// it.
 type kind int
 
 const (
@@ -52,24 +54,33 @@ type signalInfo struct {
 }
 
 var signals = map[stats.Signal]signalInfo{
-	stats.SignalMemoryAvailable:            {0, kindMemory, noFs, v1.ResourceMemory, MemoryPressure, false},
-	stats.SignalAllocatableMemoryAvailable: {1, kindMemory, noFs, v1.ResourceMemory, MemoryPressure, false},
-	stats.SignalSwapAvailable:              {2, kindSwap, noFs, "swap", MemoryPressure, true},
-	stats.SignalPIDAvailable:               {3, kindPID, noFs, "pids", PIDPressure, false},
-	stats.SignalNodeFsAvailable:            {4, kindBytes, nodeFs, v1.ResourceEphemeralStorage, DiskPressure, false},
-	stats.SignalNodeFsInodesFree:           {5, kindInodes, nodeFs, "inodes", DiskPressure, false},
-	stats.SignalImageFsAvailable:           {6, kindBytes, imageFs, v1.ResourceEphemeralStorage, DiskPressure, false},
-	stats.SignalImageFsInodesFree:          {7, kindInodes, imageFs, "inodes", DiskPressure, false},
-	stats.SignalContainerFsAvailable:       {8, kindBytes, containerFs, v1.ResourceEphemeralStorage, DiskPressure, false},
-	stats.SignalContainerFsInodesFree:      {9, kindInodes, containerFs, "inodes", DiskPressure, false},
-	stats.SignalMemoryPressureFull:         {10, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
-	stats.SignalMemoryPressureSome:         {11, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
-	stats.SignalIOPressureFull:             {12, kindIOPressure, noFs, "io", IOPressure, true},
-	stats.SignalCPUPressureSome:            {13, kindCPUPressure, noFs, v1.ResourceCPU, CPUPressure, true},
+	stats.SignalMemoryAvailable: {0, kindMemory, noFs, v1.ResourceMemory, MemoryPressure,
+		false},
+	stats.SignalAllocatableMemoryAvailable: {1, kindMemory, noFs, v1.ResourceMemory, MemoryPressure,
+		false},
+	stats.SignalSwapAvailable: {2, kindSwap, noFs, "swap", MemoryPressure, true},
+	stats.SignalPIDAvailable:  {3, kindPID, noFs, "pids", PIDPressure, false},
+	stats.SignalNodeFsAvailable: {4, kindBytes, nodeFs, v1.ResourceEphemeralStorage,
+		DiskPressure, false},
+	stats.SignalNodeFsInodesFree: {5, kindInodes, nodeFs, "inodes", DiskPressure, false},
+	stats.SignalImageFsAvailable: {6, kindBytes, imageFs, v1.ResourceEphemeralStorage,
+		DiskPressure, false},
+	stats.SignalImageFsInodesFree: {7, kindInodes, imageFs, "inodes", DiskPressure, false},
+	stats.SignalContainerFsAvailable: {8, kindBytes, containerFs, v1.ResourceEphemeralStorage,
+		DiskPressure, false},
+	stats.SignalContainerFsInodesFree: {9, kindInodes, containerFs, "inodes", DiskPressure,
+		false},
+	stats.SignalMemoryPressureFull: {10, kindMemoryPressure, noFs, v1.ResourceMemory,
+		MemoryPressure, true},
+	stats.SignalMemoryPressureSome: {11, kindMemoryPressure, noFs, v1.ResourceMemory,
+		MemoryPressure, true},
+	stats.SignalIOPressureFull: {12, kindIOPressure, noFs, "io", IOPressure, true},
+	stats.SignalCPUPressureSome: {13, kindCPUPressure, noFs, v1.ResourceCPU, CPUPressure,
+		true},
 }
 
-// pressure reports whether the signal is a share of time stalled: it names sufferers, so that a victim must have caused it, and what a
-// victim returns is not counted in its unit.
+// pressure reports whether the signal is a share of time stalled: it names sufferers, so that a
+// victim must have caused it, and what a victim returns is not counted in its unit.
 func (k kind) pressure() bool { return k >= kindMemoryPressure }
 
 // memoryView reports whether a look at the memory and tasks of pods is enough to find a victim.
@@ -86,14 +97,16 @@ func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
 
 func brokenMemory(n *stats.NodeStats) bool {
 	m := &n.Memory
-	return broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) || broken(m.PerCPUFreeBytes)
+	return broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||
+		broken(m.PerCPUFreeBytes)
 }
 
 // cannotBe reports whether a number that a signal is computed from is broken.
 func cannotBe(n *stats.NodeStats, w *watched) bool {
 	switch w.info.kind {
 	case kindMemory:
-		return brokenMemory(n) || w.Signal == stats.SignalAllocatableMemoryAvailable && broken(n.Allocatable.WorkingSetBytes)
+		return brokenMemory(n) || w.Signal == stats.SignalAllocatableMemoryAvailable &&
+			broken(n.Allocatable.WorkingSetBytes)
 	case kindPID:
 		return broken(n.PIDs.Current)
 	}

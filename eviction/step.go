@@ -6,9 +6,10 @@ import (
 	"jettison/stats"
 )
 
-// Step decides on one look: which conditions hold, what to reclaim first, and who is to be evicted. At most one pod is evicted for
-// a threshold, and none while what another one returns is on its way: the next look tells whether it was enough. What becomes of
-// a decision is told with Begin and the events of its Life.
+// Step decides on one look: which conditions hold, what to reclaim first, and who is to be evicted.
+// At most one pod is evicted for a threshold, and none while what another one returns is on its
+// way: the next look tells whether it was enough. What becomes of a decision is told with Begin and
+// the events of its Life.
 func (m *Manager) Step(now time.Time, in Input) Decision {
 	look := LookFull
 	if in.MemoryOnly {
@@ -30,7 +31,8 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	held := m.conditions.hold(now, m.watch.all, m.config.PressureTransitionPeriod)
 	d := Decision{Time: now, Conditions: held, Met: m.watch.met(&m.scratch.met)}
 	m.before = Decision{}
-	if d.Evictions = m.offenders(now, in); len(d.Evictions) > 0 { // as the kubelet: look again before anything else
+	// as the kubelet: look again before anything else
+	if d.Evictions = m.offenders(now, in); len(d.Evictions) > 0 {
 		d.Reason = "pods exceed their own limits on local storage"
 		return d
 	}
@@ -47,7 +49,8 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	return d
 }
 
-// settle moves the evictions on: it recognises pods that came back, ends the wait for what is over, and finds out what has become of each.
+// settle moves the evictions on: it recognises pods that came back, ends the wait for what is over,
+// and finds out what has become of each.
 func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	m.breakers.calm(m.watch.all)
 	if len(m.evictions.lives) == 0 {
@@ -67,9 +70,10 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	m.evictions.forget()
 }
 
-// Reclaimed is the second half of a step whose Decision had wishes: it decides on a look taken after they were carried out,
-// each by the signal that it was for. Conditions and what is met are as before the reclaim; pods are ranked by the new look, and messages
-// have its figures. (The kubelet ranks by the look before the reclaim and writes that one's figures.)
+// Reclaimed is the second half of a step whose Decision had wishes: it decides on a look taken
+// after they were carried out, each by the signal that it was for. Conditions and what is met are
+// as before the reclaim; pods are ranked by the new look, and messages have its figures. (The
+// kubelet ranks by the look before the reclaim and writes that one's figures.)
 func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	d, hadVictim := m.before, len(m.before.Evictions) > 0
 	m.before = Decision{}
@@ -87,8 +91,9 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	return d
 }
 
-// decide has the thresholds ask for a victim, in order, until one gets it. Those for which something is being reclaimed wait,
-// and while a hard one does, no soft one gets a victim before it.
+// decide has the thresholds ask for a victim, in order, until one gets it. Those for which
+// something is being reclaimed wait, and while a hard one does, no soft one gets a victim before
+// it.
 func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 	hardWaits := false
 	if len(m.watch.order) == 0 {

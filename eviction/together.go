@@ -13,7 +13,8 @@ type together struct {
 	parts
 }
 
-// parts of what pods use: of those that may go, and of those that may not. Of memory that is with page cache, for it is read of all.
+// parts of what pods use: of those that may go, and of those that may not. Of memory that is with
+// page cache, for it is read of all.
 type parts struct {
 	parted      time.Time // zero: not known
 	may, mayNot uint64
@@ -35,7 +36,8 @@ func (w *watched) notes(p *stats.PodsTotal) {
 	}
 }
 
-// counted is what a pod uses of an amount, as it is read of all pods in every look that decides on that.
+// counted is what a pod uses of an amount, as it is read of all pods in every look that decides on
+// that.
 func counted(p *stats.PodStats, k kind) (used uint64) {
 	o := p.Threads
 	switch {
@@ -52,11 +54,13 @@ func counted(p *stats.PodStats, k kind) (used uint64) {
 	return o.V
 }
 
-// part tells what pods that may go use from what the others do, for each threshold that is met. It does not allocate.
+// part tells what pods that may go use from what the others do, for each threshold that is met. It
+// does not allocate.
 func (ws *watchlist) part(now time.Time, in Input) {
 	for i := range ws.all {
 		w := &ws.all[i]
-		if !ws.config.Breaker || !w.met || w.together.at.IsZero() || in.MemoryOnly && !w.info.kind.memoryView() {
+		if !ws.config.Breaker || !w.met || w.together.at.IsZero() || in.MemoryOnly &&
+			!w.info.kind.memoryView() {
 			continue
 		}
 		w.parts = parts{parted: now}
@@ -81,15 +85,17 @@ func (t together) without(p *stats.PodStats, k kind) together {
 	return t
 }
 
-// outside reports whether what took what a victim gave back grew outside of the pods that may go, by what pods used when the eviction
-// began and what they use now: at least half of what grew, and of what the victim gave back. What is not known counts as outside, as for
-// disks and pressure. known is false while no reading is newer than the victim's end.
+// outside reports whether what took what a victim gave back grew outside of the pods that may go,
+// by what pods used when the eviction began and what they use now: at least half of what grew, and
+// of what the victim gave back. What is not known counts as outside, as for disks and pressure.
+// known is false while no reading is newer than the victim's end.
 func (l *Life) outside(now time.Time, w *watched) (outside, known bool) {
 	then, is := l.together, w.together
 	if then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
 		return true, true
 	}
-	awaited := !then.parted.IsZero() && !is.parted.After(l.emptied.Time) && now.Sub(l.emptied.Time) <= stats.MaxAge
+	awaited := !then.parted.IsZero() && !is.parted.After(l.emptied.Time) &&
+		now.Sub(l.emptied.Time) <= stats.MaxAge
 	if awaited || !is.at.After(l.emptied.Time) {
 		return false, false
 	}
@@ -103,8 +109,9 @@ func (l *Life) outside(now time.Time, w *watched) (outside, known bool) {
 	return grew > 0 && grew >= returned/2 && grew >= (fell+returned)/2, true
 }
 
-// grewOf is by how much of what grew in pods those grew that may not go. Page cache is in both parts, but not in what grew: what those that
-// may go can have grown by is not put down to the others.
+// grewOf is by how much of what grew in pods those grew that may not go. Page cache is in both
+// parts, but not in what grew: what those that may go can have grown by is not put down to the
+// others.
 func (p *parts) grewOf(is *parts, grew int64) int64 {
 	may, mayNot := int64(is.may)-int64(p.may), int64(is.mayNot)-int64(p.mayNot)
 	return max(0, min(mayNot, grew-max(may, 0)))
@@ -115,7 +122,8 @@ type SavedTogether struct {
 	Time time.Time `json:"time"`
 	Pods uint64    `json:"pods"` // what they used of what the signal counts
 	Left uint64    `json:"left"` // of the signal, at the same moment
-	// Parted is when those that may go (May, without the victim) were told from those that may not; zero: not known.
+	// Parted is when those that may go (May, without the victim) were told from those that may not;
+	// zero: not known.
 	Parted time.Time `json:"parted,omitzero"`
 	May    uint64    `json:"may,omitempty"`
 	MayNot uint64    `json:"mayNot,omitempty"`
@@ -125,7 +133,8 @@ func (t *together) save() *SavedTogether {
 	if t.at.IsZero() {
 		return nil
 	}
-	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left, Parted: t.parted.Round(0), May: t.may, MayNot: t.mayNot}
+	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left, Parted: t.parted.Round(0),
+		May: t.may, MayNot: t.mayNot}
 }
 
 func (t *together) resume(s *SavedTogether, drop func(string, ...any)) {

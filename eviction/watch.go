@@ -14,8 +14,10 @@ type watched struct {
 	info  signalInfo
 	since time.Time         // first observed met, without a break; zero: it is not met
 	first stats.Observation // what was observed then
-	held  bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
-	seen  time.Time         // observation time of the last step
+	// its grace period was over at the last step, so that it is met until the minimum reclaim is there
+	// too
+	held bool
+	seen time.Time // observation time of the last step
 	together
 	unseen time.Time // since when it has not been observed; zero: it is, or the node does not have it
 	raised time.Time // when it was last met; zero: never
@@ -60,8 +62,8 @@ func (ws *watchlist) take(thresholds []Threshold) {
 	ws.order = make([]int, 0, len(ws.all))
 }
 
-// arrange takes the layout of the file systems, where it is known, and derives containerfs' thresholds from it. One that is not known
-// now is as it was.
+// arrange takes the layout of the file systems, where it is known, and derives containerfs'
+// thresholds from it. One that is not known now is as it was.
 func (ws *watchlist) arrange(n *stats.NodeStats) {
 	if n.Layout.OK && n.Layout != ws.disks.layout {
 		ws.disks.layout = n.Layout
@@ -106,7 +108,8 @@ func (ws *watchlist) judge(now time.Time, s *stats.Summary) {
 	}
 }
 
-// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim, which a signal that rises has not.
+// enough is what must be available for an eviction to be over: the threshold and the minimum
+// reclaim, which a signal that rises has not.
 func (w *watched) enough(capacity uint64) uint64 {
 	limit := w.Value.Of(capacity)
 	if w.MinReclaim != nil {
@@ -115,8 +118,8 @@ func (w *watched) enough(capacity uint64) uint64 {
 	return limit
 }
 
-// observe is the state of a threshold's signal. A reading that cannot be true is none: a broken source must not cost a
-// pod its life.
+// observe is the state of a threshold's signal. A reading that cannot be true is none: a broken
+// source must not cost a pod its life.
 func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.Observation {
 	if w.info.fs == containerFs && !ws.disks.layout.OK {
 		return stats.Observation{Reason: "the layout of the file systems is not known yet"}
@@ -128,14 +131,16 @@ func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.
 		return s.ObservePressure(now, w.Signal, w.Window)
 	}
 	o := s.Observe(now, w.Signal, ws.config.MemoryAvailable)
-	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) || cannotBe(&s.Node, w) {
+	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) ||
+		cannotBe(&s.Node, w) {
 		return stats.Observation{Reason: "a number that cannot be true"}
 	}
 	return o
 }
 
-// lookAgain notes what is observed in the middle of a step, of thresholds that ask for nothing too: what a victim has returned is judged by
-// all of its signal, and a soft one must not have a hard one wait by what was seen before.
+// lookAgain notes what is observed in the middle of a step, of thresholds that ask for nothing too:
+// what a victim has returned is judged by all of its signal, and a soft one must not have a hard
+// one wait by what was seen before.
 func (ws *watchlist) lookAgain(now time.Time, s *stats.Summary) {
 	for i := range ws.all {
 		w := &ws.all[i]
@@ -163,8 +168,9 @@ func (ws *watchlist) lookAfterReclaim(now time.Time, s *stats.Summary) (reason s
 	return reason
 }
 
-// ripen finds the thresholds that ask for a victim: their grace periods are over, and there is news of their signals since the
-// step before (pkg/kubelet/eviction/helpers.go thresholdsMetGracePeriod, thresholdsUpdatedStats). A reading without a time is news.
+// ripen finds the thresholds that ask for a victim: their grace periods are over, and there is news
+// of their signals since the step before (pkg/kubelet/eviction/helpers.go thresholdsMetGracePeriod,
+// thresholdsUpdatedStats). A reading without a time is news.
 func (ws *watchlist) ripen(now time.Time, memoryOnly bool) {
 	ws.order = ws.order[:0]
 	for i := range ws.all {
@@ -189,15 +195,18 @@ func (ws *watchlist) ripen(now time.Time, memoryOnly bool) {
 
 // urgency orders thresholds: hard before soft, always; then memory first.
 func urgency(a, b *Threshold) int {
-	return cmp.Or(compareBool(a.Hard(), b.Hard()), cmp.Compare(signals[a.Signal].order, signals[b.Signal].order))
+	return cmp.Or(compareBool(a.Hard(), b.Hard()), cmp.Compare(signals[a.Signal].order,
+		signals[b.Signal].order))
 }
 
-// met are the thresholds that are met, most urgent first, in a buffer that is used again; nil: none is.
+// met are the thresholds that are met, most urgent first, in a buffer that is used again; nil: none
+// is.
 func (ws *watchlist) met(buffer *[]Met) []Met {
 	met := (*buffer)[:0]
 	for i := range ws.all {
 		if w := &ws.all[i]; w.met {
-			met = append(met, Met{Threshold: w.Threshold, Observed: w.observed, Limit: w.limit, Since: w.since, First: w.first, Due: w.due})
+			met = append(met, Met{Threshold: w.Threshold, Observed: w.observed, Limit: w.limit,
+				Since: w.since, First: w.first, Due: w.due})
 		}
 	}
 	if *buffer = met; len(met) == 0 {

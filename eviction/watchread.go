@@ -18,7 +18,8 @@ func (ws *watchlist) watchedBy(e *Eviction, t *Threshold) *watched {
 	return nil
 }
 
-// observedBy is what was last observed by the threshold that an eviction is for. Others for its signal may have another window.
+// observedBy is what was last observed by the threshold that an eviction is for. Others for its
+// signal may have another window.
 func (ws *watchlist) observedBy(e *Eviction, t *Threshold) stats.Observation {
 	if w := ws.watchedBy(e, t); w != nil {
 		return w.observed
@@ -46,7 +47,8 @@ func (ws *watchlist) short(signal stats.Signal) bool {
 	return false
 }
 
-// near is how near memory.available is to a threshold. One whose minimum reclaim is not there yet is met.
+// near is how near memory.available is to a threshold. One whose minimum reclaim is not there yet
+// is met.
 func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	o := node.Memory.Available(ws.config.MemoryAvailable)
 	for i := range ws.all {
@@ -67,7 +69,8 @@ func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	return n
 }
 
-// headroom is how much is left of a signal by what was last observed. short: some threshold of it is met.
+// headroom is how much is left of a signal by what was last observed. short: some threshold of it
+// is met.
 func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 	h.Left = math.MaxUint64
 	for i := range ws.all {
@@ -91,15 +94,16 @@ func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 func (ws *watchlist) disksNear() bool {
 	for i := range ws.all {
 		w := &ws.all[i]
-		if w.info.kind.disk() && w.info.fs != containerFs && w.observed.OK && w.observed.Near(w.limit, nearTimes) {
+		if w.info.kind.disk() && w.info.fs != containerFs && w.observed.OK &&
+			w.observed.Near(w.limit, nearTimes) {
 			return true
 		}
 	}
 	return false
 }
 
-// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of a long window, or of another share,
-// says nothing of the one that presses.
+// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of
+// a long window, or of another share, says nothing of the one that presses.
 func (ws *watchlist) calmKinds() (calm [kinds]bool) {
 	for i := range ws.all {
 		calm[ws.all[i].info.kind] = true
@@ -136,7 +140,8 @@ func (ws *watchlist) lost(now time.Time) (out []Lost) {
 		w := &ws.all[i]
 		long := !w.unseen.IsZero() && now.Sub(w.unseen) >= stats.MaxAge
 		known := slices.ContainsFunc(out, func(l Lost) bool { return l.Signal == w.Signal })
-		if long && !known && w.Signal != stats.SignalAllocatableMemoryAvailable && ws.config.watches(w.Signal) {
+		if long && !known && w.Signal != stats.SignalAllocatableMemoryAvailable &&
+			ws.config.watches(w.Signal) {
 			out = append(out, Lost{w.Signal, w.observed.Reason})
 		}
 	}

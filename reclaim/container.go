@@ -14,20 +14,23 @@ type dead struct {
 	uid string
 }
 
-// older orders the oldest first. Equals have an order too, which the kubelet's do not (weakness 31).
+// older orders the oldest first. Equals have an order too, which the kubelet's do not (weakness
+// 31).
 func older(a, b dead) int {
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt), strings.Compare(a.ID, b.ID))
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
+		strings.Compare(a.ID, b.ID))
 }
 
-// planContainers follows the kubelet's evictContainers: what is dead is grouped by pod and name; those of pods that are gone go,
-// each group keeps its newest, and where there are too many in all each group keeps as many as the others, then the oldest go. It
-// returns the IDs of those that go.
+// planContainers follows the kubelet's evictContainers: what is dead is grouped by pod and name;
+// those of pods that are gone go, each group keeps its newest, and where there are too many in all
+// each group keeps as many as the others, then the oldest go. It returns the IDs of those that go.
 func (w *planner) planContainers() map[string]bool {
 	policy, units := w.policy.Container, w.units()
 	keep, removed := units[:0], make([]chosen, 0, len(units))
 	var surplus []chosen
 	for _, u := range units {
-		// Only when all pods are known, for what is known of one by name as well (evictContainers, allSourcesReady).
+		// Only when all pods are known, for what is known of one by name as well (evictContainers,
+		// allSourcesReady).
 		if reason, ok := w.runtime(u[0].uid); ok && w.look.PodsSynced {
 			removed = append(removed, chosen{u, reason, podWords[reason]})
 			continue
@@ -89,7 +92,8 @@ func (w *planner) limit(units [][]dead) (share, last []chosen) {
 		return nil, nil
 	}
 	each := max(1, most/len(units))
-	why := fmt.Sprintf("%d dead containers, at most %d: of %d names in pods each keeps its newest %d", n, most, len(units), each)
+	why := fmt.Sprintf("%d dead containers, at most %d: of %d names in pods each keeps its newest %d",
+		n, most, len(units), each)
 	var rest []dead
 	for _, u := range units {
 		if len(u) > each {
@@ -100,7 +104,8 @@ func (w *planner) limit(units [][]dead) (share, last []chosen) {
 	}
 	if n = len(rest); n > most {
 		slices.SortFunc(rest, older)
-		last = []chosen{{rest[:n-most], Oldest, fmt.Sprintf("%d dead containers, at most %d: it is among the oldest", n, most)}}
+		last = []chosen{{rest[:n-most], Oldest,
+			fmt.Sprintf("%d dead containers, at most %d: it is among the oldest", n, most)}}
 	}
 	return share, last
 }
@@ -142,8 +147,8 @@ func (c *Container) Age(now time.Time) time.Duration {
 	return min(now.Sub(c.CreatedAt), now.Sub(c.Seen))
 }
 
-// isDead says whether a container is old enough and not running. One that was created and not started may be about to (weakness 19),
-// also where the runtime does not say when that was.
+// isDead says whether a container is old enough and not running. One that was created and not
+// started may be about to (weakness 19), also where the runtime does not say when that was.
 func (w *planner) isDead(c *Container) bool {
 	age, policy := c.Age(w.now), w.policy.Container
 	switch c.State {
@@ -155,8 +160,8 @@ func (w *planner) isDead(c *Container) bool {
 	return false
 }
 
-// owner is the UID of a container's pod, or why it is not known. The kubelet goes by the label alone and takes one without for that of a
-// pod that is gone.
+// owner is the UID of a container's pod, or why it is not known. The kubelet goes by the label
+// alone and takes one without for that of a pod that is gone.
 func (w *planner) owner(c *Container) (uid, why string) {
 	s := w.sandboxes[c.SandboxID]
 	switch {
@@ -166,7 +171,8 @@ func (w *planner) owner(c *Container) (uid, why string) {
 		}
 		return c.PodUID, ""
 	case c.PodUID != "" && c.PodUID != s.PodUID:
-		return "", fmt.Sprintf("its label says it is of pod %.64q, its sandbox of pod %.64q", c.PodUID, s.PodUID)
+		return "", fmt.Sprintf("its label says it is of pod %.64q, its sandbox of pod %.64q", c.PodUID,
+			s.PodUID)
 	}
 	return s.PodUID, ""
 }
@@ -178,7 +184,8 @@ func (w *planner) remove(c chosen) {
 			why = w.shared(c.why + "; the runtime does not know whether it runs: stop it first")
 		}
 		w.plan.Steps = append(w.plan.Steps, Step{
-			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Reason: c.reason, Why: why,
+			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop,
+			Since: d.CreatedAt, Reason: c.reason, Why: why,
 		})
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"jettison/stats"
 )
 
-// youngSandbox is for how long a sandbox without a container may be one whose image was just pulled.
+// youngSandbox is for how long a sandbox without a container may be one whose image was just
+// pulled.
 const youngSandbox = time.Minute
 
-// PullingMost is for how long young sandboxes put images off, one after the other. From then on images go as without them: a runtime pulls
-// again what a container lacks, but a disk that is full stops the node.
+// PullingMost is for how long young sandboxes put images off, one after the other. From then on
+// images go as without them: a runtime pulls again what a container lacks, but a disk that is full
+// stops the node.
 const PullingMost = 15 * time.Minute
 
 // unused is an image that may go.
@@ -24,8 +26,9 @@ type unused struct {
 	ImageRecord
 }
 
-// planImages follows the kubelet's image garbage collection: the age first, then space, or under disk pressure all that is unused. An
-// image that a container uses counts as used even if this plan removes the container: that may fail, and the next plan is near.
+// planImages follows the kubelet's image garbage collection: the age first, then space, or under
+// disk pressure all that is unused. An image that a container uses counts as used even if this plan
+// removes the container: that may fail, and the next plan is near.
 func (w *planner) planImages() {
 	images := merged(w.look.Images)
 	used := UsedIn(w.look)
@@ -44,24 +47,27 @@ func (w *planner) planImages() {
 		}
 		return
 	}
-	if policy.HighThresholdPercent == 100 && policy.MaxAge == 0 { // kubelet.go StartGarbageCollection: off
+	// kubelet.go StartGarbageCollection: off
+	if policy.HighThresholdPercent == 100 && policy.MaxAge == 0 {
 		return
 	}
 	first, errs := len(w.plan.Steps), len(w.plan.Errors)
 	freed, rest := w.planAge(all)
 	w.planSpace(freed, rest)
-	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first && w.look.PutOff < PullingMost {
+	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first &&
+		w.look.PutOff < PullingMost {
 		w.plan.Pulling = name
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]
 		w.plan.Spare, w.plan.Short, w.plan.Available = nil, "", stats.Opt[uint64]{}
-		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no container yet, its image may be among them",
+		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no "+
+			"container yet, its image may be among them",
 			n, name, youngSandbox)
 	}
 }
 
-// evictionOrder is the images neither used nor pinned: those never used first, then the longest unused, then the first seen (kubelet
-// imagesInEvictionOrder).
+// evictionOrder is the images neither used nor pinned: those never used first, then the longest
+// unused, then the first seen (kubelet imagesInEvictionOrder).
 func (w *planner) evictionOrder(images []Image, used Used) []unused {
 	out := make([]unused, 0, len(images))
 	for i := range images {
@@ -70,19 +76,22 @@ func (w *planner) evictionOrder(images []Image, used Used) []unused {
 		}
 	}
 	slices.SortFunc(out, func(a, b unused) int {
-		return cmp.Or(a.LastUsed.Compare(b.LastUsed), a.FirstDetected.Compare(b.FirstDetected), strings.Compare(a.ID, b.ID))
+		return cmp.Or(a.LastUsed.Compare(b.LastUsed), a.FirstDetected.Compare(b.FirstDetected),
+			strings.Compare(a.ID, b.ID))
 	})
 	return out
 }
 
-// mayGo says whether an image is old enough and was not in use at this very time (kubelet freeSpace).
+// mayGo says whether an image is old enough and was not in use at this very time (kubelet
+// freeSpace).
 func (w *planner) mayGo(i unused) bool {
 	return i.LastUsed.Before(w.now) && w.now.Sub(i.FirstDetected) >= w.policy.Image.MinAge
 }
 
-// planAge removes what was not used for maxAge, or never. It returns what that frees and the images that remain. Only when the agent
-// has run for longer itself: it would not have seen them used. The kubelet takes an image that was never used at once,
-// also one that was just pulled (weakness 16); here it gets the minimum age.
+// planAge removes what was not used for maxAge, or never. It returns what that frees and the images
+// that remain. Only when the agent has run for longer itself: it would not have seen them used. The
+// kubelet takes an image that was never used at once, also one that was just pulled (weakness 16);
+// here it gets the minimum age.
 func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	most := w.policy.Image.MaxAge
 	switch {
@@ -102,7 +111,8 @@ func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 		}
 		freed = stats.SaturatingAdd(freed, i.Bytes.V)
 		if i.LastUsed.IsZero() {
-			w.removeImage(i, MaxAge, fmt.Sprintf("never used, and older than the minimum age of %v", w.policy.Image.MinAge))
+			w.removeImage(i, MaxAge, fmt.Sprintf("never used, and older than the minimum age of %v",
+				w.policy.Image.MinAge))
 		} else {
 			w.removeImage(i, MaxAge, fmt.Sprintf("not used for longer than %v", most))
 		}
@@ -110,8 +120,8 @@ func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	return freed, rest
 }
 
-// planSpace removes images until the disk is at the low threshold, if it is at the high one (kubelet GarbageCollect). The
-// figures are predictions: each removal frees the image's size.
+// planSpace removes images until the disk is at the low threshold, if it is at the high one
+// (kubelet GarbageCollect). The figures are predictions: each removal frees the image's size.
 func (w *planner) planSpace(freed uint64, images []unused) {
 	fs, policy := w.look.ImageFs, w.policy.Image
 	if !fs.OK {
@@ -154,7 +164,8 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 	}
 }
 
-// Insufficient is the message of the kubelet's event FreeDiskSpaceFailed: fs as it was before, and how many bytes were freed.
+// Insufficient is the message of the kubelet's event FreeDiskSpaceFailed: fs as it was before, and
+// how many bytes were freed.
 func Insufficient(fs ImageFsSize, freed uint64) string {
 	usage := 100
 	if fs.CapacityBytes > 0 {
@@ -162,7 +173,8 @@ func Insufficient(fs ImageFsSize, freed uint64) string {
 	}
 	return fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
-		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", usage, formatSize(fs.CapacityBytes), freed)
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.",
+		usage, formatSize(fs.CapacityBytes), freed)
 }
 
 // share is a*b/c in whole numbers; the result must fit.
@@ -177,7 +189,8 @@ func (w *planner) removeImage(i unused, reason Reason, why string) {
 }
 
 func imageStep(i unused, reason Reason, why string) Step {
-	s := Step{Action: RemoveImage, ID: i.ID, RuntimeHandler: i.RuntimeHandler, Since: i.LastUsed, Bytes: i.Bytes, Reason: reason, Why: why}
+	s := Step{Action: RemoveImage, ID: i.ID, RuntimeHandler: i.RuntimeHandler, Since: i.LastUsed,
+		Bytes: i.Bytes, Reason: reason, Why: why}
 	if s.Since.IsZero() {
 		s.Since = i.FirstDetected
 	}
@@ -187,8 +200,8 @@ func imageStep(i unused, reason Reason, why string) Step {
 	return s
 }
 
-// Pulling is the ID of a ready sandbox that is younger than a minute and has no container: its image may just have been pulled, and
-// nothing uses it yet. "": there is none.
+// Pulling is the ID of a ready sandbox that is younger than a minute and has no container: its
+// image may just have been pulled, and nothing uses it yet. "": there is none.
 func (l *Look) Pulling(now time.Time) string {
 	full := make(map[string]bool, len(l.Sandboxes))
 	for i := range l.Containers {

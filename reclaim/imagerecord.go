@@ -13,9 +13,10 @@ type ImageRecord struct {
 	LastUsed      time.Time // seen in use; zero: never
 }
 
-// Detect brings records up to date with what is seen now (kubelet detectImages): new images are first detected now, those in use
-// were last used now, those that are not listed are forgotten. A time after now is from a clock that was set back, and becomes
-// now. The records themselves are not changed.
+// Detect brings records up to date with what is seen now (kubelet detectImages): new images are
+// first detected now, those in use were last used now, those that are not listed are forgotten. A
+// time after now is from a clock that was set back, and becomes now. The records themselves are not
+// changed.
 func (r Records) Detect(now time.Time, images []Image, used Used) Records {
 	out := make(Records, len(images))
 	for i := range images {

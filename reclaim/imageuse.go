@@ -34,8 +34,9 @@ func (u *Used) add(ref string) {
 	}
 }
 
-// Image says whether an image is in use under its ID, the beginning of it, or any of its names. The kubelet knows the ID only, so that an
-// image is lost to it where a runtime gives another reference.
+// Image says whether an image is in use under its ID, the beginning of it, or any of its names. The
+// kubelet knows the ID only, so that an image is lost to it where a runtime gives another
+// reference.
 func (u Used) Image(i *Image) bool {
 	id := plain(i.ID)
 	if _, ok := u.refs[id]; ok {
@@ -58,11 +59,12 @@ func (u Used) Image(i *Image) bool {
 	return false
 }
 
-// leastID is from how many digits on a reference may be an abbreviated ID: runtimes take any that is unambiguous.
+// leastID is from how many digits on a reference may be an abbreviated ID: runtimes take any that
+// is unambiguous.
 const leastID = 4
 
-// plain is a reference by which two can be compared: of "name@sha256:digest" and "sha256:digest" the digest (CRI-O's IDs are
-// without the "sha256:"), else all of it.
+// plain is a reference by which two can be compared: of "name@sha256:digest" and "sha256:digest"
+// the digest (CRI-O's IDs are without the "sha256:"), else all of it.
 func plain(ref string) string {
 	if i := strings.LastIndexByte(ref, '@'); i >= 0 {
 		ref = ref[i+1:]
@@ -70,9 +72,11 @@ func plain(ref string) string {
 	return strings.TrimPrefix(ref, "sha256:")
 }
 
-// full is a name as runtimes list it, with the registry and the tag that are meant where there is none (github.com/distribution/reference
-// ParseDockerRef): "pause" is "docker.io/library/pause:latest". What a configuration, or a client that made a container without a kubelet,
-// calls an image is often the short form: k3s has "rancher/mirrored-pause:3.6" for its sandboxes. A digest stays as it is.
+// full is a name as runtimes list it, with the registry and the tag that are meant where there is
+// none (github.com/distribution/reference ParseDockerRef): "pause" is
+// "docker.io/library/pause:latest". What a configuration, or a client that made a container without
+// a kubelet, calls an image is often the short form: k3s has "rancher/mirrored-pause:3.6" for its
+// sandboxes. A digest stays as it is.
 func full(name string) string {
 	if name == "" || len(name) >= 64 && isHex(name) {
 		return name
@@ -86,7 +90,8 @@ func full(name string) string {
 			rest = "library/" + rest
 		}
 		name = "docker.io/" + rest
-	case !strings.ContainsAny(domain, ".:") && domain != "localhost" && strings.ToLower(domain) == domain:
+	case !strings.ContainsAny(domain, ".:") && domain != "localhost" &&
+		strings.ToLower(domain) == domain:
 		name = "docker.io/" + name
 	}
 	if !strings.Contains(name[strings.LastIndexByte(name, '/'):], ":") {

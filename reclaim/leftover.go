@@ -8,9 +8,10 @@ import (
 
 // What pods leave beside what the runtime keeps: links to their logs, and cgroups.
 
-// ContainerOfLink is the ID in the name of a link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet
-// pkg/kubelet/kuberuntime/legacy.go getContainerIDFromLegacyLogSymlink): hexadecimal digits, 64 of them with today's runtimes. "": the
-// name is not one.
+// ContainerOfLink is the ID in the name of a link to a container's log,
+// POD_NAMESPACE_CONTAINER-ID.log (kubelet pkg/kubelet/kuberuntime/legacy.go
+// getContainerIDFromLegacyLogSymlink): hexadecimal digits, 64 of them with today's runtimes. "":
+// the name is not one.
 func ContainerOfLink(name string) string {
 	rest, ok := strings.CutSuffix(name, ".log")
 	at := strings.LastIndexByte(rest, '-')
@@ -24,8 +25,8 @@ func ContainerOfLink(name string) string {
 	return id
 }
 
-// planLinks removes links that lead nowhere and whose container has exited or is not there. The kubelet also removes them where it cannot
-// find that out (weakness 20).
+// planLinks removes links that lead nowhere and whose container has exited or is not there. The
+// kubelet also removes them where it cannot find that out (weakness 20).
 func (w *planner) planLinks() {
 	if len(w.look.Links) == 0 {
 		return
@@ -41,26 +42,30 @@ func (w *planner) planLinks() {
 	for _, l := range slices.Compact(links) {
 		switch id := ContainerOfLink(l.Name); {
 		case id == "":
-			w.leave(fmt.Sprintf("link %.128q", l.Name), "not the name of a link to a container's log, pod_namespace_container-id.log")
+			w.leave(fmt.Sprintf("link %.128q", l.Name),
+				"not the name of a link to a container's log, pod_namespace_container-id.log")
 		case !alive[id]: // the log of one that runs is not there for a moment while it is rotated
 			why := "what it leads to is gone, and its container does not run"
-			w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLink, ID: l.Name, Reason: Dangling, Why: why})
+			w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLink, ID: l.Name, Reason: Dangling,
+				Why: why})
 		}
 	}
 }
 
-// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node may lose its power meanwhile. It is of a
-// life that has ended, also where the pod is back.
+// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node
+// may lose its power meanwhile. It is of a life that has ended, also where the pod is back.
 func (w *planner) planVolumes() {
 	uids := slices.Clone(w.look.Aside)
 	slices.Sort(uids)
 	for _, uid := range slices.Compact(uids) {
 		why := "an eviction has put them aside, and their removal has not ended"
-		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveVolumes, ID: uid, PodUID: uid, Reason: PutAside, Why: why})
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveVolumes, ID: uid, PodUID: uid,
+			Reason: PutAside, Why: why})
 	}
 }
 
-// planCgroups removes the empty cgroups of pods that are gone or evicted and of which the runtime has nothing that stays.
+// planCgroups removes the empty cgroups of pods that are gone or evicted and of which the runtime
+// has nothing that stays.
 func (w *planner) planCgroups() {
 	if len(w.look.Cgroups) == 0 || !w.look.PodsSynced {
 		return
@@ -97,6 +102,7 @@ func (w *planner) planCgroups() {
 			continue
 		}
 		why := "empty, and " + podWords[reason]
-		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveCgroup, ID: g.Path, PodUID: g.PodUID, Reason: reason, Why: why})
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveCgroup, ID: g.Path, PodUID: g.PodUID,
+			Reason: reason, Why: why})
 	}
 }

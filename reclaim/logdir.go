@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// PodOfLogDir is the UID in the name of a pod's log directory, NAMESPACE_NAME_UID (kubelet pkg/kubelet/kuberuntime/helpers.go
-// BuildPodLogsDirectory): a label, a subdomain, and a UUID or the 32 digits that the kubelet gives a static pod
-// (pkg/kubelet/config/common.go applyDefaults). None of them has a "_". "": the name is not exactly one.
+// PodOfLogDir is the UID in the name of a pod's log directory, NAMESPACE_NAME_UID (kubelet
+// pkg/kubelet/kuberuntime/helpers.go BuildPodLogsDirectory): a label, a subdomain, and a UUID or
+// the 32 digits that the kubelet gives a static pod (pkg/kubelet/config/common.go applyDefaults).
+// None of them has a "_". "": the name is not exactly one.
 func PodOfLogDir(name string) string {
 	namespace, rest, _ := strings.Cut(name, "_")
 	pod, uid, _ := strings.Cut(rest, "_")
@@ -49,15 +50,16 @@ func isUID(text string) bool {
 	return true
 }
 
-// planLogs removes the log directories of pods that are gone or evicted. The kubelet takes whatever follows the last "_" for a
-// UID, and so removes what is not a pod's (weakness 21).
+// planLogs removes the log directories of pods that are gone or evicted. The kubelet takes whatever
+// follows the last "_" for a UID, and so removes what is not a pod's (weakness 21).
 func (w *planner) planLogs() {
 	names := slices.Clone(w.look.LogDir)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		uid := PodOfLogDir(name)
 		if uid == "" {
-			w.leave(fmt.Sprintf("log directory entry %.128q", name), "not the name of a pod's directory, namespace_name_uid")
+			w.leave(fmt.Sprintf("log directory entry %.128q", name),
+				"not the name of a pod's directory, namespace_name_uid")
 			continue
 		}
 		reason, ok := w.content(uid)
@@ -65,6 +67,7 @@ func (w *planner) planLogs() {
 			continue
 		}
 		pod := strings.Replace(name[:len(name)-len(uid)-1], "_", "/", 1)
-		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLogs, ID: name, PodUID: uid, Name: pod, Reason: reason, Why: podWords[reason]})
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLogs, ID: name, PodUID: uid, Name: pod,
+			Reason: reason, Why: podWords[reason]})
 	}
 }

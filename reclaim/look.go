@@ -15,15 +15,18 @@ type Look struct {
 	LogDir     []string    // names in the pod log directory
 	Links      []Link      // symbolic links to containers' logs that lead nowhere
 	Cgroups    []PodCgroup // of pods, with processes or without
-	Aside      []string    // UIDs of pods of which volumes were put aside to be removed, whatever became of the pods since
-	Left       []Left      // what was seen and is none of these: it stays, and the plan says so
+	// UIDs of pods of which volumes were put aside to be removed, whatever became of the pods since
+	Aside []string
+	Left  []Left // what was seen and is none of these: it stays, and the plan says so
 
-	// Pods are those that clients or manifests name, by UID. Any other is gone once PodsSynced; while that is false no pod is.
+	// Pods are those that clients or manifests name, by UID. Any other is gone once PodsSynced; while
+	// that is false no pod is.
 	Pods       map[string]Phase
 	PodsSynced bool
 
-	Records      Records                // of images, as the plan before left them
-	ImagesInUse  []string               // IDs or references beyond those of containers: image volumes, the runtime's sandbox image
+	Records Records // of images, as the plan before left them
+	// IDs or references beyond those of containers: image volumes, the runtime's sandbox image
+	ImagesInUse  []string
 	ImageFs      stats.Opt[ImageFsSize] // absent: not known, and no image is removed for space
 	PutOff       time.Duration          // for how long images have been put off for young sandboxes
 	AgentStarted time.Time              // zero: not known, and no image is removed for its age
@@ -93,8 +96,8 @@ type Sandbox struct {
 	Seen            time.Time // as a container's
 }
 
-// Link is a symbolic link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet pkg/kubelet/kuberuntime/legacy.go), whose target is
-// not there.
+// Link is a symbolic link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet
+// pkg/kubelet/kuberuntime/legacy.go), whose target is not there.
 type Link struct{ Name string }
 
 // PodCgroup is the cgroup of a pod.

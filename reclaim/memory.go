@@ -13,22 +13,25 @@ import (
 
 // Bounds of one plan for memory.
 const (
-	// MaxMemoryTime bounds how long one plan is carried out, however slowly memory fills: what is observed grows old meanwhile.
+	// MaxMemoryTime bounds how long one plan is carried out, however slowly memory fills: what is
+	// observed grows old meanwhile.
 	MaxMemoryTime = 2 * time.Second
 	// MaxMemoryBytes bounds what one plan asks for.
 	MaxMemoryBytes = 512 << 20
 
 	minMemoryTime = 50 * time.Millisecond // less is not worth a look at every pod
 	minMemoryAsk  = 1 << 20               // of one pod
-	worthBytes    = 16 << 20              // a plan for less, where more is wished for, is not worth its page faults
-	stalls        = 0.05                  // share of time in which a pod waits for memory, from which on nothing of it is cold
+	// a plan for less, where more is wished for, is not worth its page faults
+	worthBytes = 16 << 20
+	// share of time in which a pod waits for memory, from which on nothing of it is cold
+	stalls = 0.05
 )
 
 // MemoryKind is what pods are asked for.
 type MemoryKind uint8
 
-// The kinds. Page cache counts as available before it is reclaimed, in the kubelet's formula as far as it is inactive and in the kernel's
-// estimate almost whole: to take it rarely raises a signal.
+// The kinds. Page cache counts as available before it is reclaimed, in the kubelet's formula as far
+// as it is inactive and in the kernel's estimate almost whole: to take it rarely raises a signal.
 const (
 	Anonymous MemoryKind = iota // memory that goes to swap
 	PageCache
@@ -46,7 +49,8 @@ func (k MemoryKind) String() string {
 // MemoryLists are the kernel's, in bytes, as memory.stat has them.
 type MemoryLists struct{ InactiveAnon, ActiveAnon, InactiveFile, ActiveFile uint64 }
 
-// MemoryPod is what was seen of one pod's cgroup. What is absent is not known, and where it matters the pod is not asked.
+// MemoryPod is what was seen of one pod's cgroup. What is absent is not known, and where it matters
+// the pod is not asked.
 type MemoryPod struct {
 	UID            string
 	Cgroup         string // path below the root of the hierarchy
@@ -56,8 +60,8 @@ type MemoryPod struct {
 	ProtectedBytes stats.Opt[uint64] // the larger of memory.min and memory.low
 	SwapLeftBytes  stats.Opt[uint64] // what memory.swap.max leaves
 	Lists          stats.Opt[MemoryLists]
-	// StallShare is the share of the last 10 s in which some of its tasks waited for memory, 0 to 1. Absent: the kernel does not say,
-	// and no pod is spared for it.
+	// StallShare is the share of the last 10 s in which some of its tasks waited for memory, 0 to 1.
+	// Absent: the kernel does not say, and no pod is spared for it.
 	StallShare stats.Opt[float64]
 	Above      []string // paths of the cgroups above it, without the root
 }
@@ -75,8 +79,8 @@ type MemoryLook struct {
 	// SwapFreeBytes of the node, SwapKeepBytes of it to be left free: a threshold may be set for swap.
 	SwapFreeBytes stats.Opt[uint64]
 	SwapKeepBytes uint64
-	// Generations: the multi-generational LRU is on. Then anonymous memory is on the active lists until the kernel has looked for what is
-	// idle, which it does only when something is reclaimed.
+	// Generations: the multi-generational LRU is on. Then anonymous memory is on the active lists
+	// until the kernel has looked for what is idle, which it does only when something is reclaimed.
 	Generations bool
 }
 
@@ -88,7 +92,8 @@ type MemoryWish struct {
 	Rate  float64       // bytes a second that were reclaimed lately
 }
 
-// MemoryAsk is what one pod is asked for. The caller that carries it out opens the very cgroup that was looked at.
+// MemoryAsk is what one pod is asked for. The caller that carries it out opens the very cgroup that
+// was looked at.
 type MemoryAsk struct {
 	UID, Cgroup string
 	Bytes       uint64
@@ -103,8 +108,9 @@ type MemoryPlan struct {
 	Why   string // there is none, in words; empty: there is
 }
 
-// MemoryTime is for how long memory may be reclaimed before a pod has to go: until what is left above the threshold is gone at the
-// rate, in bytes a second, at which it was seen to go lately, less a margin for the reaction to that.
+// MemoryTime is for how long memory may be reclaimed before a pod has to go: until what is left
+// above the threshold is gone at the rate, in bytes a second, at which it was seen to go lately,
+// less a margin for the reaction to that.
 func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Duration {
 	if !(fill > 0) {
 		return max(0, MaxMemoryTime-margin)
@@ -116,8 +122,8 @@ func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Durati
 	return max(0, time.Duration(seconds*float64(time.Second))-margin)
 }
 
-// MemoryKindFor is the kind that can help: anonymous memory where swap has room for some of it. ok: it is known how much swap is free;
-// without swap that is none.
+// MemoryKindFor is the kind that can help: anonymous memory where swap has room for some of it. ok:
+// it is known how much swap is free; without swap that is none.
 func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok bool) {
 	if spareSwap(free, keep) >= worthBytes {
 		return Anonymous, true
@@ -133,8 +139,8 @@ func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
 	return free.V - min(keep, free.V)
 }
 
-// PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first.
-// It reads the look only.
+// PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never
+// others, and of these the coldest first. It reads the look only.
 func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 	plan := MemoryPlan{Kind: w.Kind}
 	left, why := bound(look, w)
@@ -162,7 +168,8 @@ func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 		}
 		left -= bytes
 		plan.Bytes += bytes
-		plan.Asks = append(plan.Asks, MemoryAsk{UID: p.UID, Cgroup: p.Cgroup, Bytes: bytes, ColdShare: p.share})
+		plan.Asks = append(plan.Asks, MemoryAsk{UID: p.UID, Cgroup: p.Cgroup, Bytes: bytes,
+			ColdShare: p.share})
 	}
 	if plan.Bytes < min(worthBytes, wish) {
 		plan.Why = fmt.Sprintf("only %d MiB of %v are cold and not protected", plan.Bytes>>20, w.Kind)
@@ -191,7 +198,8 @@ func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
 		bytes = min(bytes, spareSwap(look.SwapFreeBytes, look.SwapKeepBytes))
 	}
 	if bytes < minMemoryAsk {
-		return 0, fmt.Sprintf("at %.0f MiB a second nothing of worth comes back in %v", w.Rate/(1<<20), w.Time.Round(time.Millisecond))
+		return 0, fmt.Sprintf("at %.0f MiB a second nothing of worth comes back in %v", w.Rate/(1<<20),
+			w.Time.Round(time.Millisecond))
 	}
 	return bytes, ""
 }
@@ -228,7 +236,8 @@ func coldest(look *MemoryLook, kind MemoryKind) []cold {
 		out = append(out, c)
 	}
 	slices.SortStableFunc(out, func(a, b cold) int {
-		return cmp.Or(cmp.Compare(classOrder(a.QOSClass), classOrder(b.QOSClass)), cmp.Compare(b.share, a.share), cmp.Compare(b.bytes, a.bytes),
+		return cmp.Or(cmp.Compare(classOrder(a.QOSClass), classOrder(b.QOSClass)),
+			cmp.Compare(b.share, a.share), cmp.Compare(b.bytes, a.bytes),
 			strings.Compare(a.UID, b.UID), strings.Compare(a.Cgroup, b.Cgroup))
 	})
 	return out
@@ -241,8 +250,8 @@ func (p *MemoryPod) mayBeAsked() bool {
 	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
 }
 
-// idleAnon is how much anonymous memory may be idle. With generations the lists say little of it: half is a guess, which what is read
-// back from swap puts right (MemoryGovernor).
+// idleAnon is how much anonymous memory may be idle. With generations the lists say little of it:
+// half is a guess, which what is read back from swap puts right (MemoryGovernor).
 func idleAnon(l MemoryLists, generations bool) uint64 {
 	if generations {
 		return max(l.InactiveAnon, l.InactiveAnon/2+l.ActiveAnon/2)
@@ -261,7 +270,8 @@ func classOrder(c stats.QOSClass) int {
 	return 0
 }
 
-// Chunks of a plan, that it can be stopped between: each blocks the removal of the cgroup, and with it every kill.
+// Chunks of a plan, that it can be stopped between: each blocks the removal of the cgroup, and with
+// it every kill.
 const (
 	FirstMemoryChunk = 1 << 20
 	minChunk         = 256 << 10

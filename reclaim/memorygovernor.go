@@ -17,7 +17,9 @@ const (
 	firstOff     = 5 * time.Minute
 	longestOff   = time.Hour
 	firstRate    = 64 << 20 // bytes a second that are reclaimed, before it was measured
-	leastRate    = 8 << 20  // that it counts as at least: after one very slow time nothing would ever be tried, and measured, again
+	// that it counts as at least: after one very slow time nothing would ever be tried, and measured,
+	// again
+	leastRate = 8 << 20
 )
 
 // MemoryEffect is what became of a plan, as it stands in the record of the decision.
@@ -34,15 +36,16 @@ type MemoryEffect struct {
 	Fell      uint64            // by how much it would have fallen meanwhile, by the rate seen before
 	Freed     stats.Opt[uint64] // by how much the pods' cgroups shrank, in bytes
 	Refaulted stats.Opt[uint64] // bytes that the pods read in again soon after
-	Stopped   bool              // for an eviction, which gives memory back too: such an effect cannot be judged
+	// for an eviction, which gives memory back too: such an effect cannot be judged
+	Stopped bool
 	// Final: Refaulted is known, as far as the kernel tells. Before that the effect cannot be judged.
 	Final bool
 	Why   string // nothing was asked, in words
 	Err   error  // of the last pod that could not be asked
 }
 
-// Gain is what came back of the signal, in bytes, below 0 where it went on falling faster than before. What the pods' cgroups did not
-// give came from elsewhere. ok: it is known.
+// Gain is what came back of the signal, in bytes, below 0 where it went on falling faster than
+// before. What the pods' cgroups did not give came from elsewhere. ok: it is known.
 func (e *MemoryEffect) Gain() (bytes int64, ok bool) {
 	if !e.Before.OK || !e.After.OK {
 		return 0, false
@@ -62,15 +65,17 @@ func (e *MemoryEffect) pays() (pays, judged bool, why string) {
 	}
 	switch {
 	case float64(gain) < gainShare*float64(e.Asked):
-		return false, true, fmt.Sprintf("%d MiB of %v were asked for, %d MiB came back", e.Asked>>20, e.Kind, gain>>20)
+		return false, true, fmt.Sprintf("%d MiB of %v were asked for, %d MiB came back", e.Asked>>20,
+			e.Kind, gain>>20)
 	case e.Refaulted.OK && float64(e.Refaulted.V) > refaultShare*float64(gain):
-		return false, true, fmt.Sprintf("%d MiB of %v came back, %d MiB were read in again", gain>>20, e.Kind, e.Refaulted.V>>20)
+		return false, true, fmt.Sprintf("%d MiB of %v came back, %d MiB were read in again", gain>>20,
+			e.Kind, e.Refaulted.V>>20)
 	}
 	return true, true, ""
 }
 
-// MemoryGovernor turns the reclaim of memory off where it does not pay, each kind by itself, and measures how fast it is. The zero
-// value lets everything be tried. One goroutine uses it.
+// MemoryGovernor turns the reclaim of memory off where it does not pay, each kind by itself, and
+// measures how fast it is. The zero value lets everything be tried. One goroutine uses it.
 type MemoryGovernor struct{ kinds [memoryKinds]governed }
 
 type governed struct {
@@ -107,8 +112,8 @@ type MemoryVerdict struct {
 	Off time.Time
 }
 
-// Judge takes an effect into account, once it is final. Two in a row that did not pay turn the kind off, for 5 minutes; one more after
-// that for twice as long, up to an hour.
+// Judge takes an effect into account, once it is final. Two in a row that did not pay turn the kind
+// off, for 5 minutes; one more after that for twice as long, up to an hour.
 func (g *MemoryGovernor) Judge(now time.Time, e *MemoryEffect) MemoryVerdict {
 	s := &g.kinds[e.Kind]
 	pays, judged, why := e.pays()

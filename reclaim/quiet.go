@@ -9,9 +9,9 @@ import (
 // Quiet is since when each pod has had neither a ready sandbox nor a running container, by UID.
 type Quiet map[string]time.Time
 
-// Update brings it up to date with what is seen now: pods that the runtime, the log directory or the kernel knows, and in which nothing
-// lives. It begins anew for a pod that lives again, and with an agent that starts. A time after now is from a clock that was set back. q is
-// not changed.
+// Update brings it up to date with what is seen now: pods that the runtime, the log directory or
+// the kernel knows, and in which nothing lives. It begins anew for a pod that lives again, and with
+// an agent that starts. A time after now is from a clock that was set back. q is not changed.
 func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	out, lives := Quiet{}, map[string]bool{}
 	sandboxes := make(map[string]string, len(l.Sandboxes)) // UIDs
@@ -48,10 +48,12 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	return out
 }
 
-// Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as they say, but Active as long as the
-// runtime runs a container of it; of the rest those are Gone that were quiet for podGoneAfter, and the others Active. PodsSynced is for
-// the caller to say: whether the clients and manifests have been heard.
-func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase, podGoneAfter time.Duration) map[string]Phase {
+// Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as
+// they say, but Active as long as the runtime runs a container of it; of the rest those are Gone
+// that were quiet for podGoneAfter, and the others Active. PodsSynced is for the caller to say:
+// whether the clients and manifests have been heard.
+func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase,
+	podGoneAfter time.Duration) map[string]Phase {
 	out := maps.Clone(named)
 	if out == nil {
 		out = map[string]Phase{}

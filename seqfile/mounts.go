@@ -6,15 +6,17 @@ import (
 	"io"
 )
 
-// maxPath is how long the path of what is mounted, and of where, may be. TooLong takes the place of one that is longer, and is none.
+// maxPath is how long the path of what is mounted, and of where, may be. TooLong takes the place of
+// one that is longer, and is none.
 const (
 	maxPath = 4096
 	TooLong = "//"
 )
 
-// Mounts reads a mountinfo (proc_pid_mountinfo(5)) for a parser that gives up all of it for one line that is longer than
-// bufio.MaxScanTokenSize. Whoever may write to a directory that is mounted can make one so: its path is left out, and the rest of the line
-// stays. A line that is too long even so is left out.
+// Mounts reads a mountinfo (proc_pid_mountinfo(5)) for a parser that gives up all of it for one
+// line that is longer than bufio.MaxScanTokenSize. Whoever may write to a directory that is mounted
+// can make one so: its path is left out, and the rest of the line stays. A line that is too long
+// even so is left out.
 func Mounts(r io.Reader) io.Reader {
 	return &mounts{in: bufio.NewReaderSize(r, 16<<10)}
 }
@@ -70,7 +72,8 @@ func (m *mounts) next() error {
 		switch {
 		case err == bufio.ErrBufferFull:
 			continue
-		case err != nil && (err != io.EOF || len(m.line) == 0): // of a line that could not be read whole, nothing
+		// of a line that could not be read whole, nothing
+		case err != nil && (err != io.EOF || len(m.line) == 0):
 			return err
 		case long:
 			m.line = m.line[:0]

@@ -1,6 +1,6 @@
-// Package stats is the vocabulary: a Summary of a node and its pods, named as in the kubelet's stats/v1alpha1, and Observations of
-// eviction signals made of one. What could not be read is absent in it, never zero. It is a leaf without I/O; package read makes
-// Summaries.
+// Package stats is the vocabulary: a Summary of a node and its pods, named as in the kubelet's
+// stats/v1alpha1, and Observations of eviction signals made of one. What could not be read is
+// absent in it, never zero. It is a leaf without I/O; package read makes Summaries.
 //
 //	summary.go    Opt, Range, Summary, NodeStats, PodStats
 //	kernel.go     what the kernel tells of a cgroup: PSIStats, MemoryEvents, IOStat, CgroupID

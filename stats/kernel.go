@@ -2,16 +2,19 @@ package stats
 
 import "time"
 
-// What the kernel tells of a cgroup, as plain values: package cgroup reads it, package read carries it over.
+// What the kernel tells of a cgroup, as plain values: package cgroup reads it, package read carries
+// it over.
 
-// CgroupID is the identity of a cgroup's directory: a path may be used again, an inode number on its device is not while the
-// directory is open.
+// CgroupID is the identity of a cgroup's directory: a path may be used again, an inode number on
+// its device is not while the directory is open.
 type CgroupID struct{ Dev, Ino uint64 }
 
 // PSIData is one line of a pressure file.
 type PSIData struct {
-	Avg10, Avg60, Avg300 float64       // share of the last 10, 60 and 300 seconds in which tasks stalled, per cent
-	Total                time.Duration // stalled since the cgroup was made; the kernel counts microseconds
+	// share of the last 10, 60 and 300 seconds in which tasks stalled, per cent
+	Avg10, Avg60, Avg300 float64
+	// stalled since the cgroup was made; the kernel counts microseconds
+	Total time.Duration
 }
 
 // PSIStats is a pressure file (v6.12 kernel/sched/psi.c, psi_show).
@@ -23,8 +26,8 @@ type PSIStats struct {
 	HasSome, HasFull bool
 }
 
-// MemoryEvents is memory.events or memory.events.local: how often each has happened since the cgroup was made (v6.12
-// mm/memcontrol.c, __memory_events_show).
+// MemoryEvents is memory.events or memory.events.local: how often each has happened since the
+// cgroup was made (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
 	Low          uint64 // reclaimed although below memory.low
 	High         uint64 // throttled for memory.high

@@ -9,7 +9,8 @@ type InterfaceStats struct {
 	TxBytes, TxErrors uint64
 }
 
-// NetworkStats is what went through a pod's own network namespace. A pod on the host's network has none.
+// NetworkStats is what went through a pod's own network namespace. A pod on the host's network has
+// none.
 type NetworkStats struct {
 	Time       time.Time
 	Interfaces []InterfaceStats // by name; without lo

@@ -9,7 +9,8 @@ type PodCgroup struct {
 	QOSClass QOSClass
 }
 
-// ParsePodCgroup reads the last element of a pod cgroup's path, of either driver (kubelet pkg/kubelet/cm):
+// ParsePodCgroup reads the last element of a pod cgroup's path, of either driver (kubelet
+// pkg/kubelet/cm):
 //
 //	cgroupfs  kubepods/burstable/pod<uid>                      dir "kubepods/burstable"
 //	systemd   kubepods.slice/.../kubepods-burstable-pod<uid with _ for ->.slice

@@ -16,8 +16,9 @@ const (
 	BestEffort QOSClass = "BestEffort"
 )
 
-// QOSOf is a pod's class: as its status says, else by the kubelet's rule (pkg/apis/core/v1/helper/qos ComputePodQOS). Init
-// containers count, ephemeral ones do not; resources of the whole pod count instead of the containers'.
+// QOSOf is a pod's class: as its status says, else by the kubelet's rule
+// (pkg/apis/core/v1/helper/qos ComputePodQOS). Init containers count, ephemeral ones do not;
+// resources of the whole pod count instead of the containers'.
 func QOSOf(pod *v1.Pod) QOSClass {
 	if pod.Status.QOSClass != "" {
 		return QOSClass(pod.Status.QOSClass)
@@ -52,15 +53,16 @@ func QOSOf(pod *v1.Pod) QOSClass {
 	return Burstable
 }
 
-// PodLevel reports whether the pod has resources of its own, beside its containers' (k8s.io/component-helpers/resource
-// IsPodLevelResourcesSet).
+// PodLevel reports whether the pod has resources of its own, beside its containers'
+// (k8s.io/component-helpers/resource IsPodLevelResourcesSet).
 func PodLevel(r *v1.ResourceRequirements) bool {
 	if r == nil {
 		return false
 	}
 	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
 		for name := range list {
-			if name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			if name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name),
+				v1.ResourceHugePagesPrefix) {
 				return true
 			}
 		}

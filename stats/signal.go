@@ -18,7 +18,8 @@ const (
 	SignalPIDAvailable               Signal = "pid.available"
 )
 
-// Signals of this project's own. Of a pressure it is the share of time in which tasks stalled (PSI).
+// Signals of this project's own. Of a pressure it is the share of time in which tasks stalled
+// (PSI).
 const (
 	SignalSwapAvailable      Signal = "swap.available"
 	SignalMemoryPressureFull Signal = "memory.pressure.full"
@@ -37,12 +38,13 @@ var Signals = []Signal{
 // MemoryAvailable says how memory.available is computed.
 type MemoryAvailable string
 
-// The ways. The kubelet's formula reads high exactly when the kernel itself is the consumer (slab, page tables, sockets);
-// the kernel's estimate knows them.
+// The ways. The kubelet's formula reads high exactly when the kernel itself is the consumer (slab,
+// page tables, sockets); the kernel's estimate knows them.
 const (
 	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set: the kubelet's
-	MemoryAvailableKernel     MemoryAvailable = "kernel"     // MemAvailable, and what is free on per-CPU lists
-	MemoryAvailableLower      MemoryAvailable = "lower"      // the lower of both
+	// MemAvailable, and what is free on per-CPU lists
+	MemoryAvailableKernel MemoryAvailable = "kernel"
+	MemoryAvailableLower  MemoryAvailable = "lower" // the lower of both
 )
 
 // Direction says on which side of a limit a signal is short.
@@ -64,7 +66,8 @@ type Observation struct {
 	Time      time.Time
 	Direction Direction
 	OK        bool
-	// Gone: the node does not have what the signal is about, as its source says: nothing of it can be short.
+	// Gone: the node does not have what the signal is about, as its source says: nothing of it can be
+	// short.
 	Gone   bool
 	Reason string // why it is not observed
 }
@@ -85,7 +88,8 @@ func (o Observation) Better(than uint64) bool {
 	return o.Value > than
 }
 
-// Near reports whether less than so many times a limit is left; of a rising signal, whether it is beyond that fraction of it.
+// Near reports whether less than so many times a limit is left; of a rising signal, whether it is
+// beyond that fraction of it.
 func (o Observation) Near(limit, times uint64) bool {
 	if o.Direction == Rising {
 		return o.Value > limit/times
@@ -109,8 +113,9 @@ func (o Observation) HalfGone(since uint64) bool {
 	return o.Value < since/2
 }
 
-// The age at which a reading is no observation any more. What the kernel answers at once is read many times a second. A file system
-// may hang, so each is asked beside the loop, and its reader calls it lost by MaxAge: maxFsAge is the bound for what that does not see.
+// The age at which a reading is no observation any more. What the kernel answers at once is read
+// many times a second. A file system may hang, so each is asked beside the loop, and its reader
+// calls it lost by MaxAge: maxFsAge is the bound for what that does not see.
 const (
 	MaxAge   = 10 * time.Second
 	maxFsAge = time.Minute
@@ -119,9 +124,9 @@ const (
 // tooOld is a reading beyond that age. The text is fixed, for an observation allocates nothing.
 const tooOld = "read too long ago"
 
-// Observe computes one signal from a Summary. What was not read, or too long ago, is not observed: the Reason says why. This is the
-// only place that judges an age: a reading without a time has none, and at a zero now, as for readings that were recorded, none is too
-// old.
+// Observe computes one signal from a Summary. What was not read, or too long ago, is not observed:
+// the Reason says why. This is the only place that judges an age: a reading without a time has
+// none, and at a zero now, as for readings that were recorded, none is too old.
 func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Observation {
 	n, most := &s.Node, MaxAge
 	var o Observation
@@ -132,12 +137,14 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 		}
 	case SignalAllocatableMemoryAvailable:
 		a := n.Allocatable
-		o = available(a.Time, a.LimitBytes, a.WorkingSetBytes, "the cgroup above all pods has no memory limit, or is not there")
+		o = available(a.Time, a.LimitBytes, a.WorkingSetBytes,
+			"the cgroup above all pods has no memory limit, or is not there")
 		o.Gone = a.Unlimited
 	case SignalSwapAvailable:
 		o = n.Swap.available()
 	case SignalPIDAvailable:
-		o = available(n.PIDs.Time, n.PIDs.Max, n.PIDs.Current, "loadavg, pid_max or threads-max could not be read")
+		o = available(n.PIDs.Time, n.PIDs.Max, n.PIDs.Current,
+			"loadavg, pid_max or threads-max could not be read")
 	case SignalNodeFsAvailable:
 		o, most = bytesOf(n.Fs), maxFsAge
 	case SignalNodeFsInodesFree:
@@ -156,8 +163,9 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	return o.within(now, most)
 }
 
-// ObservePressure computes a signal of pressure over one of the windows that there are: as this process watched it, else the kernel's
-// average, which is up to 2 s old. Its age is judged as Observe does it.
+// ObservePressure computes a signal of pressure over one of the windows that there are: as this
+// process watched it, else the kernel's average, which is up to 2 s old. Its age is judged as
+// Observe does it.
 func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Duration) Observation {
 	p := &s.Node.Pressure
 	of, full := &p.Memory, signal == SignalMemoryPressureFull || signal == SignalIOPressureFull
@@ -187,7 +195,8 @@ func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Dura
 	if !share.OK || !(share.V >= 0 && share.V <= 1) { // NaN is no share either
 		return Observation{Direction: Rising, Reason: "no pressure was read over that window"}
 	}
-	o := Observation{Value: uint64(share.V * ShareUnit), Capacity: ShareUnit, Time: of.Time, Direction: Rising, OK: true}
+	o := Observation{Value: uint64(share.V * ShareUnit), Capacity: ShareUnit, Time: of.Time,
+		Direction: Rising, OK: true}
 	return o.within(now, MaxAge)
 }
 
@@ -242,7 +251,8 @@ func bytesOf(fs Opt[FsStats]) Observation {
 	if !fs.OK || !fs.V.AvailableBytes.OK || !fs.V.CapacityBytes.OK {
 		return Observation{Reason: noFs}
 	}
-	return Observation{Value: fs.V.AvailableBytes.V, Capacity: fs.V.CapacityBytes.V, Time: fs.V.Time, OK: true}
+	return Observation{Value: fs.V.AvailableBytes.V, Capacity: fs.V.CapacityBytes.V, Time: fs.V.Time,
+		OK: true}
 }
 
 func inodesOf(fs Opt[FsStats]) Observation {
@@ -255,7 +265,8 @@ func inodesOf(fs Opt[FsStats]) Observation {
 	return Observation{Value: fs.V.InodesFree.V, Capacity: fs.V.Inodes.V, Time: fs.V.Time, OK: true}
 }
 
-// Available computes memory.available. If one of two sources of "lower" is absent, the other one counts.
+// Available computes memory.available. If one of two sources of "lower" is absent, the other one
+// counts.
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}
@@ -263,7 +274,8 @@ func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 		kubelet.Value = capacity.V - min(workingSet.V, capacity.V)
 	}
 	kernel := Observation{
-		Value: m.KernelAvailableBytes.V + m.PerCPUFreeBytes.V, Capacity: capacity.V, Time: m.Time, OK: capacity.OK && m.KernelAvailableBytes.OK,
+		Value: m.KernelAvailableBytes.V + m.PerCPUFreeBytes.V, Capacity: capacity.V, Time: m.Time,
+		OK: capacity.OK && m.KernelAvailableBytes.OK,
 	}
 	switch {
 	case by == MemoryAvailableWorkingSet || by == MemoryAvailableLower && !kernel.OK:

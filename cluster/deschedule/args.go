@@ -70,7 +70,8 @@ type RemoveFailedPodsArgs struct {
 	IncludingInitContainers bool     `json:"includingInitContainers,omitempty"`
 }
 
-// NodeTaintsArgs are those of RemovePodsViolatingNodeTaints. A taint is named by its key, or by key=value.
+// NodeTaintsArgs are those of RemovePodsViolatingNodeTaints. A taint is named by its key, or by
+// key=value.
 type NodeTaintsArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -162,7 +163,8 @@ type HighNodeUtilizationArgs struct {
 	EvictableNamespaces *Namespaces         `json:"evictableNamespaces,omitempty"`
 }
 
-// The protections of pods: the first four hold unless they are disabled, the others where they are enabled.
+// The protections of pods: the first four hold unless they are disabled, the others where they are
+// enabled.
 const (
 	PodsWithLocalStorage   = "PodsWithLocalStorage"
 	SystemCriticalPods     = "SystemCriticalPods"
@@ -220,7 +222,8 @@ type PodProtectionsConfig struct {
 	PodsWithPVC *PodsWithPVCConfig `json:"PodsWithPVC,omitempty"`
 }
 
-// PodsWithPVCConfig: only pods with claims of these storage classes are protected; none: all with claims.
+// PodsWithPVCConfig: only pods with claims of these storage classes are protected; none: all with
+// claims.
 type PodsWithPVCConfig struct {
 	ProtectedStorageClasses []ProtectedStorageClass `json:"protectedStorageClasses,omitempty"`
 }

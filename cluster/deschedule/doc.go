@@ -1,11 +1,12 @@
-// Package deschedule finds the pods that should not be where they are. Plan takes a policy, what the cluster holds and the time, and
-// returns the evictions in order, each with its reason; it reads nothing else and waits for nothing. The policy is the descheduler's
-// v1alpha2, and so are its strategies and limits (sigs.k8s.io/descheduler 0.36.0); where a plan differs on purpose, docs/descheduling.md
-// says so.
+// Package deschedule finds the pods that should not be where they are. Plan takes a policy, what
+// the cluster holds and the time, and returns the evictions in order, each with its reason; it
+// reads nothing else and waits for nothing. The policy is the descheduler's v1alpha2, and so are
+// its strategies and limits (sigs.k8s.io/descheduler 0.36.0); where a plan differs on purpose,
+// docs/descheduling.md says so.
 //
-// A plan is made on a model of the cluster (package model): each evicted pod is thought away, and one like it is put where a scheduler
-// would likely put it. So budgets are spent once, limits hold across strategies, and a plan is stable: planning again on what it leads to
-// gives nothing.
+// A plan is made on a model of the cluster (package model): each evicted pod is thought away, and
+// one like it is put where a scheduler would likely put it. So budgets are spent once, limits hold
+// across strategies, and a plan is stable: planning again on what it leads to gives nothing.
 //
 //	policy.go      Policy, profiles, the names of strategies
 //	args.go        the arguments of each strategy and of DefaultEvictor

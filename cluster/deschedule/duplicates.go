@@ -11,20 +11,23 @@ import (
 	"jettison/cluster/model"
 )
 
-// group is pods that do the same: of one owner, with the same images. A pod of several owners is in the group of all of them together, so
-// it counts once.
+// group is pods that do the same: of one owner, with the same images. A pod of several owners is in
+// the group of all of them together, so it counts once.
 type group struct {
 	key    sameness
 	byNode map[*model.Node][]*model.Pod
 	count  int
-	here   map[*model.Node]int // of all, whatever the evictor says last, on the nodes that are looked at
-	as     int                 // of so many changes of the cluster
+	// of all, whatever the evictor says last, on the nodes that are looked at
+	here map[*model.Node]int
+	as   int // of so many changes of the cluster
 }
 
-// sameness is the same for pods of one namespace with the same owners and images: the first of each, sorted, and the others.
+// sameness is the same for pods of one namespace with the same owners and images: the first of
+// each, sorted, and the others.
 type sameness struct{ namespace, kind, owner, image, others string }
 
-// duplicates evicts pods of one owner of which a node has more than its share, where another node has less.
+// duplicates evicts pods of one owner of which a node has more than its share, where another node
+// has less.
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
 	as := r.cluster.Changes()
@@ -53,9 +56,11 @@ func duplicates(r *run, args any) {
 	}
 }
 
-// together are those of whom two are on one node, by Kin: of others, which are most, there is nothing more to know.
+// together are those of whom two are on one node, by Kin: of others, which are most, there is
+// nothing more to know.
 func (r *run) together() []bool {
-	out, last := make([]bool, r.cluster.Kins()+1), make([]int32, r.cluster.Kins()+1) // the last node where there is one
+	// the last node where there is one
+	out, last := make([]bool, r.cluster.Kins()+1), make([]int32, r.cluster.Kins()+1)
 	for i, n := range r.nodes {
 		for _, p := range n.Pods {
 			if p.Ended || p.Kin == 0 {
@@ -92,8 +97,10 @@ func (r *run) group(key sameness, pods []*model.Pod, as int) *group {
 
 func samenessOf(p *model.Pod) sameness {
 	out := sameness{namespace: p.Namespace}
-	if len(p.OwnerReferences) == 1 && len(p.Spec.Containers) == 1 { // as of most pods: there is nothing to sort
-		out.kind, out.owner, out.image = p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name, p.Spec.Containers[0].Image
+	// as of most pods: there is nothing to sort
+	if len(p.OwnerReferences) == 1 && len(p.Spec.Containers) == 1 {
+		out.kind, out.owner, out.image = p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name,
+			p.Spec.Containers[0].Image
 		return out
 	}
 	var owners, images []string
@@ -110,7 +117,8 @@ func samenessOf(p *model.Pod) sameness {
 }
 
 func (s sameness) compare(other sameness) int {
-	return cmp.Or(strings.Compare(s.namespace, other.namespace), strings.Compare(s.kind, other.kind), strings.Compare(s.owner, other.owner),
+	return cmp.Or(strings.Compare(s.namespace, other.namespace), strings.Compare(s.kind, other.kind),
+		strings.Compare(s.owner, other.owner),
 		strings.Compare(s.image, other.image), strings.Compare(s.others, other.others))
 }
 
@@ -136,11 +144,13 @@ func (r *run) thin(g *group) outcome {
 		if len(g.byNode[n]) < 2 || len(g.byNode[n]) <= share {
 			continue
 		}
-		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return firstToGo(b, a) }) // the one that is best kept first
+		// the one that is best kept first
+		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return firstToGo(b, a) })
 		for _, p := range pods[share:] {
 			w := &wish{
-				pod:    p,
-				reason: fmt.Sprintf("%s has %d pods like it, and its share of %d on %d nodes is %d", n.Name, len(pods), g.count, targets, share),
+				pod: p,
+				reason: fmt.Sprintf("%s has %d pods like it, and its share of %d on %d nodes is %d", n.Name,
+					len(pods), g.count, targets, share),
 				helps:  func(to *model.Node) bool { return to != n && here(to) < share },
 				undone: "they have their share of such pods, too",
 			}
@@ -157,7 +167,8 @@ func (r *run) thin(g *group) outcome {
 	return kept
 }
 
-// targets is how many nodes there are for the pods of a group that have company on theirs. A pod that only one node is for has no choice.
+// targets is how many nodes there are for the pods of a group that have company on theirs. A pod
+// that only one node is for has no choice.
 func (r *run) targets(g *group) int {
 	found, fit := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
 	asked := map[string]bool{}

@@ -10,7 +10,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// The texts of limits are those of 0.36.0 (pkg/descheduler/evictions/errors.go), which its metrics have as labels.
+// The texts of limits are those of 0.36.0 (pkg/descheduler/evictions/errors.go), which its metrics
+// have as labels.
 const (
 	limitTotal     = "maximum number of evicted pods per a descheduling cycle reached"
 	limitNode      = "maximum number of evicted pods per node reached"
@@ -32,15 +33,18 @@ type wish struct {
 	pod     *model.Pod
 	reason  string
 	against []string
-	// helps says whether the strategy has what it wants if the pod's successor goes to a node; nil: wherever it goes. Where no node that
-	// takes the successor helps, the pod stays, and undone is why.
+	// helps says whether the strategy has what it wants if the pod's successor goes to a node; nil:
+	// wherever it goes. Where no node that takes the successor helps, the pod stays, and undone is
+	// why.
 	helps  func(to *model.Node) bool
 	undone string
-	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are there.
+	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are
+	// there.
 	tell func(*wish)
 }
 
-// mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of thousands nobody reads all.
+// mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of
+// thousands nobody reads all.
 const mostAgainst = 10
 
 // weigh tells what a wish is weighed against: the first of so many, and how many more there are.
@@ -97,7 +101,8 @@ func (r *run) evict(w *wish) outcome {
 	}
 	successor := r.successor(pod, to)
 	r.planner.evictions = append(r.planner.evictions, Eviction{
-		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName, Profile: r.profile.Name, Strategy: r.strategy,
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
+		Profile: r.profile.Name, Strategy: r.strategy,
 		Reason: w.reason, Against: w.against, Pod: pod.Pod,
 	})
 	if r.use != nil {
@@ -121,8 +126,8 @@ func (r *run) evict(w *wish) outcome {
 	return evicted
 }
 
-// back has a pod be where it was in the place of its successor, as it will be in the plan that is made anew: whoever is in nobody's way
-// but the successor's is not kept, too.
+// back has a pod be where it was in the place of its successor, as it will be in the plan that is
+// made anew: whoever is in nobody's way but the successor's is not kept, too.
 func (r *run) back(successor *model.Pod) {
 	was := successor.Replaces
 	n := r.cluster.Find(was.Spec.NodeName)
@@ -133,7 +138,8 @@ func (r *run) back(successor *model.Pod) {
 	r.cluster.Put(was, n)
 }
 
-// skip notes the first rule that kept a pod of the snapshot. Of a successor, which is not there yet, nothing is told.
+// skip notes the first rule that kept a pod of the snapshot. Of a successor, which is not there
+// yet, nothing is told.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
 	if _, ok := r.skipped[pod]; !ok && pod.Replaces == nil {
 		r.skipped[pod] = fmt.Sprintf(format, args...)
@@ -151,11 +157,13 @@ func (r *run) limits(pod *model.Pod) outcome {
 		r.stop(limitTotal)
 		r.skip(pod, limitTotal)
 		return full
-	case p.MaxNoOfPodsToEvictPerNode != nil && r.perNode[pod.Node.Name] >= *p.MaxNoOfPodsToEvictPerNode:
+	case p.MaxNoOfPodsToEvictPerNode != nil &&
+		r.perNode[pod.Node.Name] >= *p.MaxNoOfPodsToEvictPerNode:
 		r.capped = true
 		r.skip(pod, limitNode)
 		return nodeFull
-	case p.MaxNoOfPodsToEvictPerNamespace != nil && r.perNamespace[pod.Namespace] >= *p.MaxNoOfPodsToEvictPerNamespace:
+	case p.MaxNoOfPodsToEvictPerNamespace != nil &&
+		r.perNamespace[pod.Namespace] >= *p.MaxNoOfPodsToEvictPerNamespace:
 		r.capped = true
 		return r.skip(pod, limitNamespace)
 	}
@@ -164,7 +172,8 @@ func (r *run) limits(pod *model.Pod) outcome {
 			if last, ok := r.perOwner[ownerOf(pod, i)]; ok && r.now.Sub(last) < pause.Duration {
 				o := &pod.OwnerReferences[i]
 				r.capped = true
-				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago", o.Kind, o.Name, pause.Duration)
+				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago",
+					o.Kind, o.Name, pause.Duration)
 			}
 		}
 	}
@@ -189,8 +198,8 @@ func successorOf(name string) string { return name + next }
 
 const next = "+next"
 
-// successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
-// again, and one that has ended has been already.
+// successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does.
+// A pod without an owner is not made again, and one that has ended has been already.
 func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 	if len(pod.OwnerReferences) == 0 || pod.Ended {
 		return nil
@@ -202,7 +211,8 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 	}
 	made.CreationTimestamp, made.DeletionTimestamp = metav1.NewTime(r.now), nil
 	made.Spec.NodeName = ""
-	made.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass, StartTime: &made.CreationTimestamp}
+	made.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass,
+		StartTime: &made.CreationTimestamp}
 	if to == nil {
 		made.Status.Phase = v1.PodPending
 	}

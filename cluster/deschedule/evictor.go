@@ -25,8 +25,9 @@ const (
 const criticalPriority int32 = 2000000000
 
 var (
-	defaultProtections = []string{PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods}
-	extraProtections   = []string{PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims}
+	defaultProtections = []string{PodsWithLocalStorage, SystemCriticalPods, FailedBarePods,
+		DaemonSetPods}
+	extraProtections = []string{PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims}
 )
 
 // evictor is a profile's DefaultEvictor.
@@ -87,7 +88,8 @@ func (p *planner) countReplicas() {
 	}
 }
 
-// threshold is the priority that protects. A class that the snapshot does not hold is an error, as it is for the API server.
+// threshold is the priority that protects. A class that the snapshot does not hold is an error, as
+// it is for the API server.
 func (p *planner) threshold(t *PriorityThreshold) (int32, error) {
 	switch {
 	case t == nil:
@@ -98,7 +100,8 @@ func (p *planner) threshold(t *PriorityThreshold) (int32, error) {
 	for _, class := range p.input.Classes {
 		if class.Name == t.Name {
 			if class.Value > criticalPriority {
-				return 0, fmt.Errorf("priority threshold can't be greater than %d: class %s has %d", criticalPriority, t.Name, class.Value)
+				return 0, fmt.Errorf("priority threshold can't be greater than %d: class %s has %d",
+					criticalPriority, t.Name, class.Value)
 			}
 			return class.Value, nil
 		}
@@ -141,11 +144,13 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 }
 
 var rules = []func(*evictor, *model.Pod) string{
-	(*evictor).critical, (*evictor).bare, (*evictor).local, (*evictor).daemon, (*evictor).claims, (*evictor).budget,
+	(*evictor).critical, (*evictor).bare, (*evictor).local, (*evictor).daemon, (*evictor).claims,
+	(*evictor).budget,
 	(*evictor).resourceClaims, (*evictor).arguments,
 }
 
-// keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's Filter.
+// keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's
+// Filter.
 func (e *evictor) keeps(p *model.Pod) string {
 	if _, pending := e.input.Pending[p.UID]; pending {
 		return "its eviction goes on in the background"
@@ -164,7 +169,8 @@ func (e *evictor) keeps(p *model.Pod) string {
 	}
 	source, named := p.Annotations[sourceAnnotation]
 	switch {
-	case p.Annotations[v1.MirrorPodAnnotationKey] != "" || has(p.Annotations, v1.MirrorPodAnnotationKey):
+	case p.Annotations[v1.MirrorPodAnnotationKey] != "" ||
+		has(p.Annotations, v1.MirrorPodAnnotationKey):
 		return "it is a mirror pod"
 	case named && source != "api":
 		return "it is a static pod"
@@ -183,7 +189,8 @@ type owner struct {
 	uid       types.UID
 }
 
-// ownerOf is what one of a pod's references names. Without a UID, as in a file that was written by hand, it is told by kind and name.
+// ownerOf is what one of a pod's references names. Without a UID, as in a file that was written by
+// hand, it is told by kind and name.
 func ownerOf(p *model.Pod, i int) owner {
 	o := &p.OwnerReferences[i]
 	if o.UID == "" {
@@ -217,7 +224,8 @@ func (e *evictor) critical(p *model.Pod) string {
 	}
 	switch priority := *p.Spec.Priority; {
 	case priority >= criticalPriority:
-		return fmt.Sprintf("its priority %d is that of system critical pods (%s)", priority, SystemCriticalPods)
+		return fmt.Sprintf("its priority %d is that of system critical pods (%s)", priority,
+			SystemCriticalPods)
 	case priority >= e.priority:
 		return fmt.Sprintf("its priority %d is not below priorityThreshold %d", priority, e.priority)
 	}
@@ -248,7 +256,8 @@ func (e *evictor) local(p *model.Pod) string {
 }
 
 func (e *evictor) daemon(p *model.Pod) string {
-	if e.holds(DaemonSetPods) && slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }) {
+	if e.holds(DaemonSetPods) && slices.ContainsFunc(p.OwnerReferences,
+		func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }) {
 		return fmt.Sprintf("it is a DaemonSet's (%s)", DaemonSetPods)
 	}
 	return ""
@@ -269,13 +278,16 @@ func (e *evictor) claims(p *model.Pod) string {
 		}
 		claim := e.cluster.Claim(p.Namespace, v.ClaimName)
 		if claim == nil {
-			return fmt.Sprintf("its claim %s is not known, and so may be of a protected storage class", v.ClaimName)
+			return fmt.Sprintf("its claim %s is not known, and so may be of a protected storage class",
+				v.ClaimName)
 		}
 		if class := claim.Spec.StorageClassName; class == nil || *class == "" {
-			return fmt.Sprintf("its claim %s names no storage class, and so may be of a protected one", v.ClaimName)
+			return fmt.Sprintf("its claim %s names no storage class, and so may be of a protected one",
+				v.ClaimName)
 		}
 		if slices.Contains(classes, *claim.Spec.StorageClassName) {
-			return fmt.Sprintf("its claim %s is of the protected storage class %s", v.ClaimName, *claim.Spec.StorageClassName)
+			return fmt.Sprintf("its claim %s is of the protected storage class %s", v.ClaimName,
+				*claim.Spec.StorageClassName)
 		}
 	}
 	return ""
@@ -295,7 +307,8 @@ func (e *evictor) resourceClaims(p *model.Pod) string {
 	return ""
 }
 
-// arguments: labels, replicas, age. Age counts from when the kubelet took the pod; one that no kubelet has taken is too young.
+// arguments: labels, replicas, age. Age counts from when the kubelet took the pod; one that no
+// kubelet has taken is too young.
 func (e *evictor) arguments(p *model.Pod) string {
 	if !e.selector.Matches(labels.Set(p.Labels)) {
 		return "its labels do not match the evictor's labelSelector"
@@ -303,7 +316,8 @@ func (e *evictor) arguments(p *model.Pod) string {
 	if least := e.args.MinReplicas; least > 1 && len(p.OwnerReferences) == 1 {
 		if count := e.replicas[ownerOf(p, 0)]; count < least {
 			o := &p.OwnerReferences[0]
-			return fmt.Sprintf("its owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name, count, least)
+			return fmt.Sprintf("its owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name,
+				count, least)
 		}
 	}
 	if age := e.args.MinPodAge; age != nil {
@@ -318,7 +332,8 @@ func (e *evictor) arguments(p *model.Pod) string {
 	return ""
 }
 
-// late says why a pod that may be evicted is not after all: the evictor's PreEvictionFilter, which is asked last.
+// late says why a pod that may be evicted is not after all: the evictor's PreEvictionFilter, which
+// is asked last.
 func (e *evictor) late(p *model.Pod) string {
 	switch {
 	case e.namespaces == nil:
@@ -338,10 +353,12 @@ func (e *evictor) late(p *model.Pod) string {
 	return ""
 }
 
-// asksForMore reports whether a selector asks for more labels of a namespace than that which every one has by its name.
+// asksForMore reports whether a selector asks for more labels of a namespace than that which every
+// one has by its name.
 func asksForMore(s labels.Selector) bool {
 	requirements, _ := s.Requirements()
-	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != v1.LabelMetadataName })
+	return slices.ContainsFunc(requirements,
+		func(r labels.Requirement) bool { return r.Key() != v1.LabelMetadataName })
 }
 
 // protect notes all pods on the nodes that are looked at which the evictor keeps.

@@ -17,7 +17,10 @@ func failedPods(r *run, args any) {
 	wanted := a.filter()
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range leaving(n, func(p *model.Pod) bool { return p.Status.Phase == v1.PodFailed && wanted(p) }) {
+		for _, p := range leaving(n, func(p *model.Pod) bool {
+			return p.Status.Phase == v1.PodFailed &&
+				wanted(p)
+		}) {
 			why := a.why(p, r.now)
 			if why == "" || !r.may(p) || !r.fits(p) {
 				continue
@@ -32,7 +35,8 @@ nodes:
 	}
 }
 
-// why says what of a failed pod matches; empty: something does not. Ages are in whole seconds; a pod of the future has age 0.
+// why says what of a failed pod matches; empty: something does not. Ages are in whole seconds; a
+// pod of the future has age 0.
 func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
 	why := []string{"failed"}
 	if least := a.MinPodLifetimeSeconds; least != nil {
@@ -40,7 +44,8 @@ func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
 		if *least > 0 && p.CreationTimestamp.IsZero() || uint(age.Seconds()) < *least {
 			return ""
 		}
-		why = append(why, fmt.Sprintf("age %v >= minPodLifetimeSeconds %v", age.Truncate(time.Second), time.Duration(*least)*time.Second))
+		why = append(why, fmt.Sprintf("age %v >= minPodLifetimeSeconds %v", age.Truncate(time.Second),
+			time.Duration(*least)*time.Second))
 	}
 	if ownerKind(p, a.ExcludeOwnerKinds) {
 		return ""

@@ -40,10 +40,12 @@ func (s *Selected) filter() func(*model.Pod) bool {
 }
 
 func ownerKind(p *model.Pod, kinds []string) bool {
-	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
+	return slices.ContainsFunc(p.OwnerReferences,
+		func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
 }
 
-// statuses of a pod's containers, and of others where they count too. They are the pod's own where there are no others.
+// statuses of a pod's containers, and of others where they count too. They are the pod's own where
+// there are no others.
 func statuses(p *model.Pod, init, ephemeral bool) []v1.ContainerStatus {
 	out := slices.Clip(p.Status.ContainerStatuses)
 	if init {
@@ -55,7 +57,8 @@ func statuses(p *model.Pod, init, ephemeral bool) []v1.ContainerStatus {
 	return out
 }
 
-// waiting is the first reason among some for which a container waits, ended the first for which one has ended; empty: none.
+// waiting is the first reason among some for which a container waits, ended the first for which one
+// has ended; empty: none.
 func waiting(containers []v1.ContainerStatus, among []string) string {
 	for i := range containers {
 		if w := containers[i].State.Waiting; w != nil && slices.Contains(among, w.Reason) {

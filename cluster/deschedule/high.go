@@ -9,8 +9,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// highNodeUtilization evicts pods from nodes that are used little, so that others are used more and these not at all. It is made for
-// clusters whose scheduler fills nodes, and its model of one does.
+// highNodeUtilization evicts pods from nodes that are used little, so that others are used more and
+// these not at all. It is made for clusters whose scheduler fills nodes, and its model of one does.
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
 	r.packing = model.Fuller
@@ -44,7 +44,8 @@ func highNodeUtilization(r *run, args any) {
 		goesOn: func(*model.Node) bool { return true },
 		wish: func(p *model.Pod) *wish {
 			return &wish{
-				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name, m.percents(p.Node, a.Thresholds, false)),
+				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name,
+					m.percents(p.Node, a.Thresholds, false)),
 				helps:  func(to *model.Node) bool { return slices.Contains(others, to) },
 				undone: "they are used little, too",
 			}
@@ -58,7 +59,8 @@ func (a *HighNodeUtilizationArgs) nothing(under, others, nodes int) string {
 	case under == 0:
 		return "no node is under thresholds"
 	case under <= a.NumberOfNodes:
-		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under, a.NumberOfNodes)
+		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under,
+			a.NumberOfNodes)
 	case under == nodes:
 		return "all nodes are under thresholds"
 	case others == 0:

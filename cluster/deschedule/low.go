@@ -10,7 +10,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// lowNodeUtilization evicts pods from nodes that are used more than they should be while others are used little.
+// lowNodeUtilization evicts pods from nodes that are used more than they should be while others are
+// used little.
 func lowNodeUtilization(r *run, args any) {
 	a := args.(*LowNodeUtilizationArgs)
 	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: a.TargetThresholds}
@@ -38,7 +39,8 @@ func lowNodeUtilization(r *run, args any) {
 	}
 	m.sortByUse(over, -1)
 	d := &drain{
-		meter: m, from: over, to: under, excluded: a.EvictableNamespaces, wanted: func(*model.Pod) bool { return true },
+		meter: m, from: over, to: under, excluded: a.EvictableNamespaces,
+		wanted: func(*model.Pod) bool { return true },
 		goesOn: func(n *model.Node) bool { return m.over(n) != "" },
 		wish: func(p *model.Pod) *wish {
 			from := p.Node
@@ -48,9 +50,11 @@ func lowNodeUtilization(r *run, args any) {
 				undone: "they would be over targetThresholds with it",
 			}
 			w.tell = func(w *wish) {
-				w.reason = fmt.Sprintf("%s is over targetThresholds: %s", from.Name, m.percents(from, high, true))
+				w.reason = fmt.Sprintf("%s is over targetThresholds: %s", from.Name,
+					m.percents(from, high, true))
 				w.weigh(len(under), func(i int) string {
-					return fmt.Sprintf("%s is under thresholds: %s", under[i].Name, m.percents(under[i], low, false))
+					return fmt.Sprintf("%s is under thresholds: %s", under[i].Name,
+						m.percents(under[i], low, false))
 				})
 			}
 			return w
@@ -68,7 +72,8 @@ func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
 	case under == 0:
 		return "no schedulable node is under thresholds"
 	case under <= a.NumberOfNodes:
-		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under, a.NumberOfNodes)
+		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under,
+			a.NumberOfNodes)
 	case under == nodes:
 		return "all nodes are under thresholds"
 	case over == 0:
@@ -77,7 +82,8 @@ func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
 	return ""
 }
 
-// judged are the nodes that thresholds can be compared with; none: the run has stopped, and said why.
+// judged are the nodes that thresholds can be compared with; none: the run has stopped, and said
+// why.
 func (r *run) judged(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
 	if missing := r.measured(m, by); missing != "" {
 		r.stop("%s", missing)

@@ -6,8 +6,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// nodeAffinity evicts pods whose node is none that they require (any more) while another one is, and pods that would likely go to one that
-// they prefer.
+// nodeAffinity evicts pods whose node is none that they require (any more) while another one is,
+// and pods that would likely go to one that they prefer.
 func nodeAffinity(r *run, args any) {
 	a := args.(*NodeAffinityArgs)
 	for _, kind := range a.NodeAffinityType {
@@ -47,10 +47,12 @@ nodes:
 }
 
 func (r *run) required(p *model.Pod) *wish {
-	if p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil || p.Belongs(p.Node) {
+	if p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		p.Belongs(p.Node) {
 		return nil
 	}
-	return &wish{pod: p, reason: "its required node affinity or node selector leaves " + p.Node.Name + " out"}
+	return &wish{pod: p, reason: "its required node affinity or node selector leaves " + p.Node.Name +
+		" out"}
 }
 
 func (r *run) preferred(p *model.Pod) *wish {
@@ -62,7 +64,9 @@ func (r *run) preferred(p *model.Pod) *wish {
 		return nil
 	}
 	return &wish{
-		pod: p, reason: fmt.Sprintf("its preferred node affinity gives %s %d, another node up to %d", p.Node.Name, here, best),
-		helps: func(to *model.Node) bool { return p.Preference(to) > here }, undone: "it prefers none of them more than where it is",
+		pod: p, reason: fmt.Sprintf("its preferred node affinity gives %s %d, another node up to %d",
+			p.Node.Name, here, best),
+		helps:  func(to *model.Node) bool { return p.Preference(to) > here },
+		undone: "it prefers none of them more than where it is",
 	}
 }

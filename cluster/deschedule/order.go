@@ -11,8 +11,9 @@ import (
 	"jettison/cluster/model"
 )
 
-// firstToGo orders pods: the lowest priority first (none before any), then BestEffort, Burstable, Guaranteed, then those that do not ask to
-// stay (pkg/descheduler/pod/pods.go, 0.36.0). Equals have an order of this project's: the youngest first, then by name.
+// firstToGo orders pods: the lowest priority first (none before any), then BestEffort, Burstable,
+// Guaranteed, then those that do not ask to stay (pkg/descheduler/pod/pods.go, 0.36.0). Equals have
+// an order of this project's: the youngest first, then by name.
 func firstToGo(a, b *model.Pod) int {
 	if c := byPriority(a, b); c != 0 {
 		return c
@@ -70,8 +71,9 @@ func leaving(n *model.Node, asked func(*model.Pod) bool) (out []*model.Pod) {
 	return out
 }
 
-// class is a pod's QoS class as a number: 0 BestEffort, 1 Burstable, 2 Guaranteed. The API server writes it; of a pod that it has not seen
-// it is reckoned as 0.36.0 does (pkg/utils/qos.go), from cpu and memory of all containers.
+// class is a pod's QoS class as a number: 0 BestEffort, 1 Burstable, 2 Guaranteed. The API server
+// writes it; of a pod that it has not seen it is reckoned as 0.36.0 does (pkg/utils/qos.go), from
+// cpu and memory of all containers.
 func class(p *v1.Pod) int {
 	switch p.Status.QOSClass {
 	case v1.PodQOSBestEffort:
@@ -82,7 +84,8 @@ func class(p *v1.Pod) int {
 		return 2
 	}
 	any, all := false, true
-	requests, limits := map[v1.ResourceName]resource.Quantity{}, map[v1.ResourceName]resource.Quantity{}
+	requests, limits := map[v1.ResourceName]resource.Quantity{},
+		map[v1.ResourceName]resource.Quantity{}
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {
 			r := &containers[i].Resources

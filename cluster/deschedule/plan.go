@@ -30,8 +30,10 @@ type planner struct {
 	perNode      map[string]uint
 	perNamespace map[string]uint
 	perOwner     map[owner]time.Time // the last eviction of one of its pods
-	replicas     map[owner]uint      // pods by owner, those of the plan included; nil: no evictor asks for them
-	capped       bool                // a limit or a pause has kept a pod: there may be more to do later
+	// pods by owner, those of the plan included; nil: no evictor asks for them
+	replicas map[owner]uint
+	// a limit or a pause has kept a pod: there may be more to do later
+	capped bool
 
 	before map[string]Load // of what the plan begins with
 
@@ -42,12 +44,14 @@ type planner struct {
 	evictions []Eviction
 	skipped   map[*model.Pod]string
 	stopped   []Stop
-	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
-	again     bool              // one was added to kept: the plan is made anew
+	// pods that are not evicted because that would go on for ever, with the strategy that would go on
+	kept  map[string]string
+	again bool // one was added to kept: the plan is made anew
 
 	rewinder
 
-	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
+	// pods that were made in the plan, with those of the snapshot that they stand for
+	successors map[string]string
 
 	watch Watch // nil: nobody wants to know
 }
@@ -62,26 +66,28 @@ type run struct {
 	packing  model.Packing
 }
 
-// Bounds of the work: how many plans in a row are looked ahead, and how often one is made anew in all. Each time at least one pod more is
-// kept.
+// Bounds of the work: how many plans in a row are looked ahead, and how often one is made anew in
+// all. Each time at least one pod more is kept.
 const (
 	lookAhead = 8
 	mostPlans = 200
 )
 
-// Watch is called when a strategy of a profile begins, and what it returns when that ends, so that whoever has a clock can tell how long
-// strategies take. There are as many times of each as there are passes.
+// Watch is called when a strategy of a profile begins, and what it returns when that ends, so that
+// whoever has a clock can tell how long strategies take. There are as many times of each as there
+// are passes.
 type Watch func(profile, strategy string) (end func())
 
-// Plan finds the evictions that a policy asks for. The policy has been completed. An error is one of policy and snapshot together: a
-// priority class that is not there.
+// Plan finds the evictions that a policy asks for. The policy has been completed. An error is one
+// of policy and snapshot together: a priority class that is not there.
 func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 	return Watched(policy, s, now, nil)
 }
 
 // Watched is Plan for somebody who wants to know when strategies begin and end.
 func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, nil, lookAhead, &work{watch: watch, templates: model.NewTemplates()})
+	p, err := settle(policy, s, now, nil, lookAhead,
+		&work{watch: watch, templates: model.NewTemplates()})
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +102,12 @@ type work struct {
 	anew      bool // each is made from its beginning, as a test of rewind asks for
 }
 
-// settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
-// it is of, and the plan is made anew; what else there is to do by then is added to the plan. after is the plan whose evictions were before
-// and count against limits, too; nil: there is none.
-func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int, w *work) (*planner, error) {
+// settle makes plans until one is stable: planning again on what it leads to gives nothing. What
+// would evict a successor keeps the pod that it is of, and the plan is made anew; what else there
+// is to do by then is added to the plan. after is the plan whose evictions were before and count
+// against limits, too; nil: there is none.
+func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int, w *work) (
+	*planner, error) {
 	kept := map[string]string{}
 	var p *planner
 	for {
@@ -132,7 +140,8 @@ func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead in
 	}
 }
 
-// undone reports whether a later plan evicts successors of this one, and keeps the pods that they are of.
+// undone reports whether a later plan evicts successors of this one, and keeps the pods that they
+// are of.
 func (p *planner) undone(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
@@ -174,19 +183,22 @@ func (p *planner) follow(after *planner) {
 	if after == nil {
 		return
 	}
-	p.total, p.perNode, p.perNamespace = after.total, maps.Clone(after.perNode), maps.Clone(after.perNamespace)
+	p.total, p.perNode, p.perNamespace = after.total, maps.Clone(after.perNode),
+		maps.Clone(after.perNamespace)
 	p.perOwner = maps.Clone(after.perOwner)
 	for i, r := range p.runs {
 		p.ended[r] = maps.Clone(after.ended[after.runs[i]])
 	}
 }
 
-func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string,
+	templates *model.Templates) (*planner, error) {
 	p := &planner{
 		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates),
 		perNode: map[string]uint{}, perNamespace: map[string]uint{}, perOwner: map[owner]time.Time{},
-		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{}, rewinder: rewinder{wished: map[string]int{}},
-		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
+		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{},
+		rewinder: rewinder{wished: map[string]int{}},
+		looked:   map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
 	p.use, p.queried = newUse(s), answers(s)
@@ -230,7 +242,8 @@ func (p *planner) pending() {
 	}
 }
 
-// build makes the runs: what every profile deschedules, then what every one balances, as 0.36.0 has it.
+// build makes the runs: what every profile deschedules, then what every one balances, as 0.36.0 has
+// it.
 func (p *planner) build() error {
 	evictors := map[int]*evictor{}
 	for i := range p.policy.Profiles {
@@ -248,14 +261,16 @@ func (p *planner) build() error {
 				names = profile.Plugins.Balance.Enabled
 			}
 			for _, name := range names {
-				p.runs = append(p.runs, &run{planner: p, profile: profile, evictor: evictors[i], strategy: name, args: profile.args(name)})
+				p.runs = append(p.runs, &run{planner: p, profile: profile, evictor: evictors[i], strategy: name,
+					args: profile.args(name)})
 			}
 		}
 	}
 	return nil
 }
 
-// passes goes over the strategies until a pass moves nothing. A pod that has gone may have made room for another.
+// passes goes over the strategies until a pass moves nothing. A pod that has gone may have made
+// room for another.
 func (p *planner) passes() {
 	for _, r := range p.runs {
 		r.protect()
@@ -295,7 +310,10 @@ func (p *planner) full(r *run) bool {
 	if most := p.policy.MaxNoOfPodsToEvictTotal; most == nil || p.total < *most || *most == 0 {
 		return false
 	}
-	return slices.ContainsFunc(p.stopped, func(s Stop) bool { return s.Strategy == r.strategy && s.Reason == limitTotal })
+	return slices.ContainsFunc(p.stopped, func(s Stop) bool {
+		return s.Strategy == r.strategy &&
+			s.Reason == limitTotal
+	})
 }
 
 // stop notes why a strategy ended.
@@ -327,7 +345,8 @@ func (p *planner) result() *Result {
 	return out
 }
 
-// settled are the reasons for which strategies ended, without those of passes after one that moved pods: they had done their work.
+// settled are the reasons for which strategies ended, without those of passes after one that moved
+// pods: they had done their work.
 func (p *planner) settled() (out []Stop) {
 	moved := map[string]bool{}
 	for _, e := range p.evictions {
@@ -343,7 +362,8 @@ func (p *planner) settled() (out []Stop) {
 
 // named are the resources that thresholds of the policy name, and the usual ones.
 func (p *planner) named() []v1.ResourceName {
-	names := map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true, v1.ResourcePods: true}
+	names := map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true,
+		v1.ResourcePods: true}
 	for _, r := range p.runs {
 		switch a := r.args.(type) {
 		case *LowNodeUtilizationArgs:
@@ -359,8 +379,8 @@ func (p *planner) named() []v1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// loads of nodes, to a hundredth of a percent: of the resources that are named, and of all that pods there request. What a node does not
-// say that it has it has no percentage of.
+// loads of nodes, to a hundredth of a percent: of the resources that are named, and of all that
+// pods there request. What a node does not say that it has it has no percentage of.
 func loads(c *model.Cluster, named []v1.ResourceName) map[string]Load {
 	out := make(map[string]Load, len(c.Nodes))
 	for _, n := range c.Nodes {

@@ -11,7 +11,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// podLifeTime evicts pods that are too old, or in a state for too long: the oldest first, over all nodes.
+// podLifeTime evicts pods that are too old, or in a state for too long: the oldest first, over all
+// nodes.
 func podLifeTime(r *run, args any) {
 	a := args.(*PodLifeTimeArgs)
 	wanted := a.filter()
@@ -61,10 +62,14 @@ func (r *run) returns(p *model.Pod) bool {
 		return to != nil && r.looked[to]
 	}
 	q := r.cluster.Ask(p)
-	return slices.ContainsFunc(r.evictor.nodes, func(n *model.Node) bool { return n != to && q.Refuses(n) == "" })
+	return slices.ContainsFunc(r.evictor.nodes, func(n *model.Node) bool {
+		return n != to &&
+			q.Refuses(n) == ""
+	})
 }
 
-// why says what of a pod matches; empty: something does not. Ages are in whole seconds; without a creation time a pod has none.
+// why says what of a pod matches; empty: something does not. Ages are in whole seconds; without a
+// creation time a pod has none.
 func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
 	var why []string
 	if most := a.MaxPodLifeTimeSeconds; most != nil {
@@ -72,7 +77,8 @@ func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
 		if age < 0 || p.CreationTimestamp.IsZero() || uint(age.Seconds()) <= *most {
 			return ""
 		}
-		why = append(why, fmt.Sprintf("age %v > maxPodLifeTimeSeconds %v", age.Truncate(time.Second), time.Duration(*most)*time.Second))
+		why = append(why, fmt.Sprintf("age %v > maxPodLifeTimeSeconds %v", age.Truncate(time.Second),
+			time.Duration(*most)*time.Second))
 	}
 	if len(a.States) > 0 {
 		state := a.state(p)
@@ -121,13 +127,15 @@ func (a *PodLifeTimeArgs) state(p *model.Pod) string {
 	return ended(containers, a.States)
 }
 
-// condition is the first of a pod that one of the filters matches; nil: none. One without a time has lasted for no known time.
+// condition is the first of a pod that one of the filters matches; nil: none. One without a time
+// has lasted for no known time.
 func (a *PodLifeTimeArgs) condition(p *model.Pod, now time.Time) *v1.PodCondition {
 	for i := range a.Conditions {
 		f := &a.Conditions[i]
 		for j := range p.Status.Conditions {
 			c := &p.Status.Conditions[j]
-			if f.Type != "" && f.Type != string(c.Type) || f.Status != "" && f.Status != string(c.Status) || f.Reason != "" && f.Reason != c.Reason {
+			if f.Type != "" && f.Type != string(c.Type) || f.Status != "" && f.Status != string(c.Status) ||
+				f.Reason != "" && f.Reason != c.Reason {
 				continue
 			}
 			if least := f.MinTimeSinceLastTransitionSeconds; least != nil {

@@ -28,7 +28,8 @@ const (
 	DefaultEvictor           = "DefaultEvictor"
 )
 
-// Policy is a DeschedulerPolicy of descheduler/v1alpha2, field by field as 0.36.0 has it, and OwnerPause.
+// Policy is a DeschedulerPolicy of descheduler/v1alpha2, field by field as 0.36.0 has it, and
+// OwnerPause.
 type Policy struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -43,7 +44,8 @@ type Policy struct {
 	MetricsProviders                 []MetricsProvider `json:"metricsProviders,omitempty"`
 	// GracePeriodSeconds of evicted pods; nil: their own.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
-	// OwnerPause is this project's own: how long after one of an owner's pods was evicted none of its others is. nil or 0: no pause.
+	// OwnerPause is this project's own: how long after one of an owner's pods was evicted none of its
+	// others is. nil or 0: no pause.
 	OwnerPause *metav1.Duration `json:"ownerPause,omitempty"`
 }
 
@@ -54,7 +56,8 @@ type Profile struct {
 	Plugins      Plugins        `json:"plugins"`
 }
 
-// PluginConfig is the arguments of one plugin: a pointer to one of the types of args.go, by its name.
+// PluginConfig is the arguments of one plugin: a pointer to one of the types of args.go, by its
+// name.
 type PluginConfig struct {
 	Name string `json:"name"`
 	Args any    `json:"args,omitempty"`

@@ -6,8 +6,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// rewinder is what it takes to make a plan anew, once more pods are kept, from where those were first wished gone: until there it would be
-// the same again.
+// rewinder is what it takes to make a plan anew, once more pods are kept, from where those were
+// first wished gone: until there it would be the same again.
 type rewinder struct {
 	marks   []mark
 	made    []made         // of each eviction
@@ -19,7 +19,8 @@ type rewinder struct {
 
 // mark is where a plan was when a strategy of a pass began.
 type mark struct {
-	pass, run                                        int // evictions when the pass began; which of the runs
+	// evictions when the pass began; which of the runs
+	pass, run                                        int
 	evictions, moves, spent, noted, stopped, counted int
 	total                                            uint
 	capped                                           bool
@@ -42,7 +43,8 @@ type pause struct {
 
 func (p *planner) mark(pass, run int) {
 	p.marks = append(p.marks, mark{
-		pass: pass, run: run, evictions: len(p.evictions), moves: p.cluster.Moves(), spent: p.budgets.Spent(), noted: len(p.noted),
+		pass: pass, run: run, evictions: len(p.evictions), moves: p.cluster.Moves(),
+		spent: p.budgets.Spent(), noted: len(p.noted),
 		stopped: len(p.stopped), counted: len(p.made), total: p.total, capped: p.capped,
 	})
 }
@@ -60,7 +62,8 @@ func (p *planner) keep(key, strategy string) {
 	p.fresh = append(p.fresh, key)
 }
 
-// rewind has all be as it was when the first of those that are kept by now was first wished gone. false: the plan has to be begun anew.
+// rewind has all be as it was when the first of those that are kept by now was first wished gone.
+// false: the plan has to be begun anew.
 func (p *planner) rewind() bool {
 	to := len(p.marks)
 	for _, key := range p.fresh {
@@ -91,7 +94,8 @@ func (p *planner) rewind() bool {
 	}
 	p.cluster.Undo(m.moves)
 	p.budgets.Undo(m.spent)
-	p.evictions, p.stopped, p.noted, p.made = p.evictions[:m.evictions], p.stopped[:m.stopped], p.noted[:m.noted], p.made[:m.counted]
+	p.evictions, p.stopped, p.noted, p.made = p.evictions[:m.evictions], p.stopped[:m.stopped],
+		p.noted[:m.noted], p.made[:m.counted]
 	p.total, p.capped, p.again, p.fresh = m.total, m.capped, false, nil
 	p.marks, p.resumed = p.marks[:to], &m
 	return true

@@ -16,16 +16,19 @@ type Snapshot struct {
 	model.Objects
 	Budgets []*policyv1.PodDisruptionBudget
 	Classes []*schedulingv1.PriorityClass
-	// NodeUse and PodUse are figures of real use, by the name of a node and by namespace/name of a pod; nil: there are none.
+	// NodeUse and PodUse are figures of real use, by the name of a node and by namespace/name of a
+	// pod; nil: there are none.
 	NodeUse map[string]v1.ResourceList
 	PodUse  map[string]v1.ResourceList
 	// Queried are the answers to Prometheus queries, in percent: by query, by the name of a node.
 	Queried map[string]map[string]int64
 	// Agents are what the nodes' own agents tell, by the name of a node.
 	Agents map[string]AgentLoad
-	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents told before does not count any more.
+	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents
+	// told before does not count any more.
 	EvictedFrom map[string]time.Time
-	// Pending are pods whose eviction goes on in the background, and are not evicted again; true: it was asked for, and counts against limits.
+	// Pending are pods whose eviction goes on in the background, and are not evicted again; true: it
+	// was asked for, and counts against limits.
 	Pending map[types.UID]bool
 	// Refused are pods whose eviction the API refused lately, with why: they stay.
 	Refused map[types.UID]string
@@ -52,7 +55,8 @@ type Eviction struct {
 
 	// To is the node that the model puts its successor on; empty: it has none, or none takes it.
 	To string `json:"-"`
-	// Against are the figures that it was weighed against: thresholds, counts, other pods. One line each.
+	// Against are the figures that it was weighed against: thresholds, counts, other pods. One line
+	// each.
 	Against []string `json:"-"`
 	// Pod is the object that it was made of.
 	Pod *v1.Pod `json:"-"`

@@ -11,8 +11,9 @@ import (
 	"jettison/cluster/model"
 )
 
-// topologySpread evicts pods from domains that have too many of them, one at a time from the fullest, until a constraint holds or nobody
-// can be moved. All pods count that the constraint counts, whether they may be evicted or not.
+// topologySpread evicts pods from domains that have too many of them, one at a time from the
+// fullest, until a constraint holds or nobody can be moved. All pods count that the constraint
+// counts, whether they may be evicted or not.
 func topologySpread(r *run, args any) {
 	a := args.(*SpreadArgs)
 	wanted := a.filter()
@@ -20,7 +21,8 @@ func topologySpread(r *run, args any) {
 	seen, read := map[string]bool{}, map[*model.Constraint]bool{}
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if len(p.Constraints()) == 0 || p.Ended || !wanted(p) { // whether it has any is the quickest to see
+			// whether it has any is the quickest to see
+			if len(p.Constraints()) == 0 || p.Ended || !wanted(p) {
 				continue
 			}
 			for _, k := range p.Constraints() {
@@ -38,7 +40,8 @@ func topologySpread(r *run, args any) {
 	fullNodes := map[*model.Node]bool{}
 	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
 		for _, k := range spaces[namespace] {
-			s := &spreading{run: r, k: k, namespace: namespace, wanted: wanted, full: fullNodes, fit: *a.TopologyBalanceNodeFit}
+			s := &spreading{run: r, k: k, namespace: namespace, wanted: wanted, full: fullNodes,
+				fit: *a.TopologyBalanceNodeFit}
 			if s.balance() == full {
 				return
 			}
@@ -102,7 +105,8 @@ func (s *spreading) move(domains map[string]int) outcome {
 	return kept
 }
 
-// candidates are the pods of a domain that may go: first those that no selector or affinity ties to nodes, then the first to go.
+// candidates are the pods of a domain that may go: first those that no selector or affinity ties to
+// nodes, then the first to go.
 func (s *spreading) candidates(domain string) (out []*model.Pod) {
 	for _, p := range s.cluster.Counted(s.namespace, s.k) {
 		if at, ok := s.k.Domain(p.Node); !ok || at != domain || !s.looked[p.Node] || s.full[p.Node] {
@@ -118,16 +122,23 @@ func (s *spreading) candidates(domain string) (out []*model.Pod) {
 		}
 		return 0
 	}
-	slices.SortFunc(out, func(a, b *model.Pod) int { return cmp.Or(cmp.Compare(tied(a), tied(b)), firstToGo(a, b)) })
+	slices.SortFunc(out, func(a, b *model.Pod) int {
+		return cmp.Or(cmp.Compare(tied(a), tied(b)),
+			firstToGo(a, b))
+	})
 	return out
 }
 
 func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, least int) *wish {
 	w := &wish{pod: p, tell: func(w *wish) {
-		w.reason = fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
+		w.reason = fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d",
+			s.k.Key, domain, domains[domain], least,
 			s.k.MaxSkew)
 		names := slices.Sorted(maps.Keys(domains))
-		w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
+		w.weigh(len(names), func(i int) string {
+			return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i],
+				domains[names[i]])
+		})
 	}}
 	if s.fit {
 		w.helps = func(to *model.Node) bool {

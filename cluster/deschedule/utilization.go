@@ -87,12 +87,17 @@ func (u *use) leads() (nodes, pods map[string]v1.ResourceList) {
 
 // meter measures nodes and pods: by what is requested, or by real use.
 type meter struct {
-	agent     func(node string, name v1.ResourceName) (figure int64, known bool) // figures of the nodes' agents
-	real      *use                                                               // nil: by requests
-	source    string                                                             // of real use, in words
-	names     []v1.ResourceName                                                  // that have to have room, sorted
-	high      Thresholds                                                         // percent that a node may be filled to; else whole
-	available map[v1.ResourceName]int64                                          // what the destinations have left until there
+	// figures of the nodes' agents
+	agent func(node string, name v1.ResourceName) (figure int64, known bool)
+	real  *use // nil: by requests
+	// of real use, in words
+	source string
+	// that have to have room, sorted
+	names []v1.ResourceName
+	// percent that a node may be filled to; else whole
+	high Thresholds
+	// what the destinations have left until there
+	available map[v1.ResourceName]int64
 }
 
 // metered are the resources of thresholds, and those that every pod takes of.
@@ -167,7 +172,8 @@ func (m *meter) percent(n *model.Node, name v1.ResourceName) float64 {
 // unbounded is more than any node has, and little enough to be added up.
 const unbounded = 1 << 50
 
-// most is what of a node may be used. Of what no threshold names a node that does not say how much it has has enough.
+// most is what of a node may be used. Of what no threshold names a node that does not say how much
+// it has has enough.
 func (m *meter) most(n *model.Node, name v1.ResourceName) int64 {
 	whole, known := m.whole(n, name)
 	if percent, ok := m.high[name]; ok {
@@ -242,7 +248,8 @@ func (m *meter) exhausted() v1.ResourceName {
 	return ""
 }
 
-// sortByUse orders nodes by the sum of what is used of everything, in the units of Amount, as 0.36.0 does.
+// sortByUse orders nodes by the sum of what is used of everything, in the units of Amount, as
+// 0.36.0 does.
 func (m *meter) sortByUse(nodes []*model.Node, sign int) {
 	sum := func(n *model.Node) (total int64) {
 		for _, name := range m.names {
@@ -266,7 +273,8 @@ type drain struct {
 	wish     func(*model.Pod) *wish
 }
 
-// drain evicts pods from nodes, the first to go first, until enough has gone or the others have no room left.
+// drain evicts pods from nodes, the first to go first, until enough has gone or the others have no
+// room left.
 func (r *run) drain(d *drain) {
 	d.open(d.to)
 nodes:
@@ -305,13 +313,17 @@ nodes:
 	}
 }
 
-// lets reports whether a pod may go as far as the strategy itself says: its namespace, the taints of the destinations, and the evictor.
+// lets reports whether a pod may go as far as the strategy itself says: its namespace, the taints
+// of the destinations, and the evictor.
 func (d *drain) lets(r *run, p *model.Pod) bool {
 	if d.excluded != nil && slices.Contains(d.excluded.Exclude, p.Namespace) {
 		r.skip(p, "evictableNamespaces excludes its namespace")
 		return false
 	}
-	if !slices.ContainsFunc(d.to, func(n *model.Node) bool { return model.Untolerated(n.Node, p.Spec.Tolerations, model.Keeps) == nil }) {
+	if !slices.ContainsFunc(d.to, func(n *model.Node) bool {
+		return model.Untolerated(n.Node,
+			p.Spec.Tolerations, model.Keeps) == nil
+	}) {
 		r.skip(p, "it tolerates the taints of none of the nodes with room")
 		return false
 	}
@@ -327,7 +339,8 @@ func (r *run) done(node string, plus uint) uint {
 	return r.ended[r][node]
 }
 
-// percents are the percentages of a node that a set of thresholds is about, one line. above: only those that are.
+// percents are the percentages of a node that a set of thresholds is about, one line. above: only
+// those that are.
 func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -347,7 +360,8 @@ func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
 	return strings.Join(out, ", ")
 }
 
-// measured are real figures in the place of requests, where a strategy goes by them; missing says which there are not; empty: all are.
+// measured are real figures in the place of requests, where a strategy goes by them; missing says
+// which there are not; empty: all are.
 func (r *run) measured(m *meter, by *MetricsUtilization) (missing string) {
 	if by == nil {
 		return ""

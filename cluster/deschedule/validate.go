@@ -29,7 +29,8 @@ const (
 	filterPoint
 )
 
-// plugin is what there is of a name: the extension points that it may be enabled at, its arguments, what they may not be.
+// plugin is what there is of a name: the extension points that it may be enabled at, its arguments,
+// what they may not be.
 type plugin struct {
 	points point
 	args   func() any
@@ -37,25 +38,33 @@ type plugin struct {
 	run    func(r *run, args any)
 }
 
-// plugins are all there are. They are set in an init because the strategies among them lead back here.
+// plugins are all there are. They are set in an init because the strategies among them lead back
+// here.
 var plugins map[string]plugin
 
 func init() {
 	plugins = map[string]plugin{
 		DefaultEvictor: {filterPoint, func() any { return new(DefaultEvictorArgs) }, checkEvictor, nil},
-		PodLifeTime:    {deschedulePoint, func() any { return new(PodLifeTimeArgs) }, checkLifeTime, podLifeTime},
+		PodLifeTime: {deschedulePoint, func() any { return new(PodLifeTimeArgs) }, checkLifeTime,
+			podLifeTime},
 		TooManyRestarts: {deschedulePoint, func() any { return new(TooManyRestartsArgs) }, checkRestarts,
 			tooManyRestarts},
-		RemoveFailedPods: {deschedulePoint, func() any { return new(RemoveFailedPodsArgs) }, checkFailed, failedPods},
-		NodeTaints:       {deschedulePoint, func() any { return new(NodeTaintsArgs) }, checkTaints, nodeTaints},
-		NodeAffinity:     {deschedulePoint, func() any { return new(NodeAffinityArgs) }, checkAffinity, nodeAffinity},
+		RemoveFailedPods: {deschedulePoint, func() any { return new(RemoveFailedPodsArgs) }, checkFailed,
+			failedPods},
+		NodeTaints: {deschedulePoint, func() any { return new(NodeTaintsArgs) }, checkTaints,
+			nodeTaints},
+		NodeAffinity: {deschedulePoint, func() any { return new(NodeAffinityArgs) }, checkAffinity,
+			nodeAffinity},
 		InterPodAntiAffinity: {deschedulePoint, func() any { return new(AntiAffinityArgs) },
 			func(args any) []error { return args.(*AntiAffinityArgs).check() }, antiAffinity},
 		RemoveDuplicates: {balancePoint, func() any { return new(RemoveDuplicatesArgs) },
 			func(args any) []error { return args.(*RemoveDuplicatesArgs).Namespaces.check() }, duplicates},
-		LowNodeUtilization:       {balancePoint, func() any { return new(LowNodeUtilizationArgs) }, checkLow, lowNodeUtilization},
-		HighNodeUtilization:      {balancePoint, func() any { return new(HighNodeUtilizationArgs) }, checkHigh, highNodeUtilization},
-		TopologySpreadConstraint: {balancePoint, func() any { return new(SpreadArgs) }, checkSpread, topologySpread},
+		LowNodeUtilization: {balancePoint, func() any { return new(LowNodeUtilizationArgs) },
+			checkLow, lowNodeUtilization},
+		HighNodeUtilization: {balancePoint, func() any { return new(HighNodeUtilizationArgs) },
+			checkHigh, highNodeUtilization},
+		TopologySpreadConstraint: {balancePoint, func() any { return new(SpreadArgs) }, checkSpread,
+			topologySpread},
 	}
 }
 
@@ -76,7 +85,8 @@ func (p *Policy) Complete() error {
 		}
 	}
 	if p.GracePeriodSeconds != nil && *p.GracePeriodSeconds < 0 {
-		add(fmt.Errorf("gracePeriodSeconds %d: want 0 or more", *p.GracePeriodSeconds), "gracePeriodSeconds")
+		add(fmt.Errorf("gracePeriodSeconds %d: want 0 or more", *p.GracePeriodSeconds),
+			"gracePeriodSeconds")
 	}
 	if p.OwnerPause != nil && p.OwnerPause.Duration < 0 {
 		add(fmt.Errorf("ownerPause %v: want 0 or more", p.OwnerPause.Duration), "ownerPause")
@@ -93,7 +103,8 @@ func (p *Policy) checkProviders() (faults []error) {
 	for i := range p.MetricsProviders {
 		m := &p.MetricsProviders[i]
 		add := func(format string, args ...any) {
-			faults = append(faults, &Fault{[]string{"metricsProviders", fmt.Sprint(i)}, fmt.Sprintf(format, args...)})
+			faults = append(faults, &Fault{[]string{"metricsProviders", fmt.Sprint(i)},
+				fmt.Sprintf(format, args...)})
 		}
 		if seen[m.Source] != nil {
 			add("metric provider %q is configured twice", m.Source)
@@ -103,7 +114,8 @@ func (p *Policy) checkProviders() (faults []error) {
 		case m.Source != KubernetesMetrics && m.Source != PrometheusMetrics:
 			add("source %q: want %s or %s", m.Source, KubernetesMetrics, PrometheusMetrics)
 		case m.Source == KubernetesMetrics && p.MetricsCollector != nil && p.MetricsCollector.Enabled:
-			add("metricsCollector and a provider %s are the same twice: leave metricsCollector out", KubernetesMetrics)
+			add("metricsCollector and a provider %s are the same twice: leave metricsCollector out",
+				KubernetesMetrics)
 		case m.Source == PrometheusMetrics && (m.Prometheus == nil || m.Prometheus.URL == ""):
 			add("prometheus: url is required")
 		case m.Source == PrometheusMetrics:
@@ -111,7 +123,8 @@ func (p *Policy) checkProviders() (faults []error) {
 				add("prometheus: url: %v", err)
 			}
 			t := m.Prometheus.AuthToken
-			if t != nil && (t.SecretReference == nil || t.SecretReference.Name == "" || t.SecretReference.Namespace == "") {
+			if t != nil && (t.SecretReference == nil || t.SecretReference.Name == "" ||
+				t.SecretReference.Namespace == "") {
 				add("prometheus: authToken: secretReference wants namespace and name")
 			}
 		}
@@ -132,8 +145,10 @@ func (p *Profile) complete(index string) (faults []error) {
 			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "there is no plugin %q", c.Name)
 			continue
 		}
-		if slices.ContainsFunc(p.PluginConfig[:i], func(other PluginConfig) bool { return other.Name == c.Name }) {
-			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "%s is configured twice, of which only the first would count", c.Name)
+		if slices.ContainsFunc(p.PluginConfig[:i],
+			func(other PluginConfig) bool { return other.Name == c.Name }) {
+			add([]string{"pluginConfig", fmt.Sprint(i), "name"},
+				"%s is configured twice, of which only the first would count", c.Name)
 		}
 		if c.Args == nil {
 			c.Args = known.args()
@@ -144,15 +159,18 @@ func (p *Profile) complete(index string) (faults []error) {
 		}
 	}
 	if p.args(DefaultEvictor) == nil {
-		p.PluginConfig = append(p.PluginConfig, PluginConfig{DefaultEvictor, setDefaults(new(DefaultEvictorArgs))})
+		p.PluginConfig = append(p.PluginConfig,
+			PluginConfig{DefaultEvictor, setDefaults(new(DefaultEvictorArgs))})
 	}
 	for _, at := range []struct {
 		name string
 		set  *PluginSet
 		want point
 	}{
-		{"deschedule", &p.Plugins.Deschedule, deschedulePoint}, {"balance", &p.Plugins.Balance, balancePoint},
-		{"filter", &p.Plugins.Filter, filterPoint}, {"preevictionfilter", &p.Plugins.PreEvictionFilter, filterPoint},
+		{"deschedule", &p.Plugins.Deschedule, deschedulePoint}, {"balance", &p.Plugins.Balance,
+			balancePoint},
+		{"filter", &p.Plugins.Filter, filterPoint}, {"preevictionfilter", &p.Plugins.PreEvictionFilter,
+			filterPoint},
 	} {
 		for i, name := range at.set.Enabled {
 			path := []string{"plugins", at.name, "enabled", fmt.Sprint(i)}
@@ -219,7 +237,8 @@ func checkSelector(name string, s *metav1.LabelSelector) []error {
 func among(name string, words, known []string) (faults []error) {
 	for _, word := range words {
 		if !slices.Contains(known, word) {
-			faults = append(faults, fmt.Errorf("%s %q: want one of %s", name, word, strings.Join(known, ", ")))
+			faults = append(faults, fmt.Errorf("%s %q: want one of %s", name, word,
+				strings.Join(known, ", ")))
 		}
 	}
 	return faults
@@ -227,9 +246,12 @@ func among(name string, words, known []string) (faults []error) {
 
 // lifeTimeStates are what PodLifeTime's states may be.
 var lifeTimeStates = []string{
-	"Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError",
-	"PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError", "ErrImagePull",
-	"CreateContainerError", "InvalidImageName", "OOMKilled", "Error", "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun",
+	"Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown",
+	"UnexpectedAdmissionError",
+	"PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff",
+	"CreateContainerConfigError", "ErrImagePull",
+	"CreateContainerError", "InvalidImageName", "OOMKilled", "Error", "Completed", "DeadlineExceeded",
+	"Evicted", "ContainerCannotRun",
 	"StartError",
 }
 
@@ -241,20 +263,25 @@ func checkLifeTime(args any) []error {
 	}
 	for i, c := range a.Conditions {
 		if c == (PodConditionFilter{}) {
-			faults = append(faults, fmt.Errorf("conditions[%d]: want type, status, reason or minTimeSinceLastTransitionSeconds", i))
+			faults = append(faults, fmt.Errorf(
+				"conditions[%d]: want type, status, reason or minTimeSinceLastTransitionSeconds", i))
 		}
 	}
-	if a.MaxPodLifeTimeSeconds == nil && len(a.States) == 0 && len(a.Conditions) == 0 && len(a.ExitCodes) == 0 {
-		faults = append(faults, errors.New("want maxPodLifeTimeSeconds, states, conditions or exitCodes: else it would evict every pod"))
+	if a.MaxPodLifeTimeSeconds == nil && len(a.States) == 0 && len(a.Conditions) == 0 &&
+		len(a.ExitCodes) == 0 {
+		faults = append(faults, errors.New(
+			"want maxPodLifeTimeSeconds, states, conditions or exitCodes: else it would evict every pod"))
 	}
 	return faults
 }
 
 func checkRestarts(args any) []error {
 	a := args.(*TooManyRestartsArgs)
-	faults := append(a.check(), among("states", a.States, []string{string(v1.PodRunning), "CrashLoopBackOff"})...)
+	faults := append(a.check(),
+		among("states", a.States, []string{string(v1.PodRunning), "CrashLoopBackOff"})...)
 	if a.PodRestartThreshold < 1 {
-		faults = append(faults, fmt.Errorf("podRestartThreshold %d: want 1 or more", a.PodRestartThreshold))
+		faults = append(faults, fmt.Errorf("podRestartThreshold %d: want 1 or more",
+			a.PodRestartThreshold))
 	}
 	return faults
 }
@@ -272,7 +299,8 @@ func checkTaints(args any) []error {
 
 func checkAffinity(args any) []error {
 	a := args.(*NodeAffinityArgs)
-	faults := append(a.check(), among("nodeAffinityType", a.NodeAffinityType, []string{RequiredAffinity, PreferredAffinity})...)
+	faults := append(a.check(), among("nodeAffinityType", a.NodeAffinityType,
+		[]string{RequiredAffinity, PreferredAffinity})...)
 	if len(a.NodeAffinityType) == 0 {
 		faults = append(faults, errors.New("nodeAffinityType needs to be set"))
 	}
@@ -283,7 +311,8 @@ func checkSpread(args any) []error {
 	a := args.(*SpreadArgs)
 	faults := a.check()
 	for _, c := range a.Constraints {
-		faults = append(faults, among("constraints", []string{string(c)}, []string{string(v1.DoNotSchedule), string(v1.ScheduleAnyway)})...)
+		faults = append(faults, among("constraints", []string{string(c)},
+			[]string{string(v1.DoNotSchedule), string(v1.ScheduleAnyway)})...)
 	}
 	return faults
 }
@@ -294,10 +323,12 @@ func (t Thresholds) check(name string) (faults []error) {
 	}
 	for _, resource := range slices.Sorted(maps.Keys(t)) {
 		if strings.HasPrefix(string(resource), "jettison/") && !ofAgent(resource) {
-			faults = append(faults, fmt.Errorf("%s: %s: no agent tells it: want one of %s", name, resource, strings.Join(agentWords(), ", ")))
+			faults = append(faults, fmt.Errorf("%s: %s: no agent tells it: want one of %s", name, resource,
+				strings.Join(agentWords(), ", ")))
 		}
 		if percent := t[resource]; !(percent >= 0 && percent <= 100) {
-			faults = append(faults, fmt.Errorf("%s: %s %v: want a percentage from 0 to 100", name, resource, percent))
+			faults = append(faults, fmt.Errorf("%s: %s %v: want a percentage from 0 to 100", name, resource,
+				percent))
 		}
 	}
 	return faults
@@ -321,7 +352,8 @@ func checkHigh(args any) []error {
 	a := args.(*HighNodeUtilizationArgs)
 	faults := append(checkExcluded(a.EvictableNamespaces), a.Thresholds.check("thresholds")...)
 	faults = append(faults, a.MetricsUtilization.check(a.Thresholds)...)
-	return append(faults, among("evictionModes", a.EvictionModes, []string{OnlyThresholdingResources})...)
+	return append(faults, among("evictionModes", a.EvictionModes,
+		[]string{OnlyThresholdingResources})...)
 }
 
 func checkLow(args any) []error {
@@ -333,11 +365,13 @@ func checkLow(args any) []error {
 		target, ok := a.TargetThresholds[resource]
 		same = same && ok
 		if ok && !a.UseDeviationThresholds && a.Thresholds[resource] > target {
-			faults = append(faults, fmt.Errorf("thresholds: %s is greater than that of targetThresholds", resource))
+			faults = append(faults, fmt.Errorf("thresholds: %s is greater than that of targetThresholds",
+				resource))
 		}
 	}
 	if !same {
-		faults = append(faults, errors.New("thresholds and targetThresholds configure different resources"))
+		faults = append(faults, errors.New(
+			"thresholds and targetThresholds configure different resources"))
 	}
 	return append(faults, a.MetricsUtilization.check(a.Thresholds)...)
 }
@@ -370,7 +404,8 @@ func (m *MetricsUtilization) check(thresholds Thresholds) (faults []error) {
 
 func checkEvictor(args any) []error {
 	a := args.(*DefaultEvictorArgs)
-	faults := append(checkSelector("labelSelector", a.LabelSelector), checkSelector("namespaceLabelSelector", a.NamespaceLabelSelector)...)
+	faults := append(checkSelector("labelSelector", a.LabelSelector),
+		checkSelector("namespaceLabelSelector", a.NamespaceLabelSelector)...)
 	if _, err := labels.Parse(a.NodeSelector); err != nil {
 		faults = append(faults, fmt.Errorf("nodeSelector: %w", err))
 	}
@@ -379,16 +414,20 @@ func checkEvictor(args any) []error {
 			faults = append(faults, errors.New("priorityThreshold: only one of value and name can be set"))
 		}
 		if *t.Value > criticalPriority {
-			faults = append(faults, fmt.Errorf("priority threshold can't be greater than %d", criticalPriority))
+			faults = append(faults, fmt.Errorf("priority threshold can't be greater than %d",
+				criticalPriority))
 		}
 	}
 	if a.NoEvictionPolicy != "" {
-		faults = append(faults, among("noEvictionPolicy", []string{a.NoEvictionPolicy}, []string{PreferredNoEviction, MandatoryNoEviction})...)
+		faults = append(faults, among("noEvictionPolicy", []string{a.NoEvictionPolicy},
+			[]string{PreferredNoEviction, MandatoryNoEviction})...)
 	}
 	extra, off := a.PodProtections.ExtraEnabled, a.PodProtections.DefaultDisabled
-	if len(extra)+len(off) > 0 && (a.EvictLocalStoragePods || a.EvictDaemonSetPods || a.EvictSystemCriticalPods || a.IgnorePvcPods ||
+	if len(extra)+len(off) > 0 && (a.EvictLocalStoragePods || a.EvictDaemonSetPods ||
+		a.EvictSystemCriticalPods || a.IgnorePvcPods ||
 		a.EvictFailedBarePods || a.IgnorePodsWithoutPDB) {
-		faults = append(faults, errors.New("podProtections and the older evict... and ignore... fields cannot both be set"))
+		faults = append(faults, errors.New(
+			"podProtections and the older evict... and ignore... fields cannot both be set"))
 	}
 	faults = append(faults, among("podProtections: extraEnabled", extra, extraProtections)...)
 	faults = append(faults, among("podProtections: defaultDisabled", off, defaultProtections)...)
@@ -399,7 +438,8 @@ func checkEvictor(args any) []error {
 	}
 	for i, class := range a.storageClasses() {
 		if class == "" {
-			faults = append(faults, fmt.Errorf("podProtections: config: PodsWithPVC: protectedStorageClasses[%d]: name is empty", i))
+			faults = append(faults, fmt.Errorf(
+				"podProtections: config: PodsWithPVC: protectedStorageClasses[%d]: name is empty", i))
 		}
 	}
 	return faults

@@ -1,7 +1,8 @@
-// Package fence decides which nodes are out of service: those that are silent, and that a check from outside of the cluster confirms dead.
-// Their taint node.kubernetes.io/out-of-service lets pods of theirs be deleted by force, and volumes be detached, which without it waits
-// for a kubelet that will not answer. It has no client, no clock and no goroutine: Step is told what is seen and answers with what is to be
-// asked and written; whoever asks and writes tells how that went.
+// Package fence decides which nodes are out of service: those that are silent, and that a check
+// from outside of the cluster confirms dead. Their taint node.kubernetes.io/out-of-service lets
+// pods of theirs be deleted by force, and volumes be detached, which without it waits for a kubelet
+// that will not answer. It has no client, no clock and no goroutine: Step is told what is seen and
+// answers with what is to be asked and written; whoever asks and writes tells how that went.
 package fence
 
 import (
@@ -32,10 +33,11 @@ type Node struct {
 
 // Actions are to be carried out. Lists are sorted by name.
 type Actions struct {
-	Ask  []Node    // whether it is dead
-	Set  []Node    // it gets the taint
-	Lift []Node    // it loses the taint
-	Next time.Time // when Step has to be called again if nothing is seen before; always after now; zero: never
+	Ask  []Node // whether it is dead
+	Set  []Node // it gets the taint
+	Lift []Node // it loses the taint
+	// when Step has to be called again if nothing is seen before; always after now; zero: never
+	Next time.Time
 }
 
 // Core remembers what was answered. It is for one goroutine.
@@ -87,7 +89,8 @@ func (c *Core) look(now time.Time, n *v1.Node, out *Actions) bool {
 		return false
 	}
 	r := c.records[n.UID]
-	if r == nil || !lift && !r.since.Equal(ready.LastTransitionTime.Time) { // another silence than the one that was asked about
+	// another silence than the one that was asked about
+	if r == nil || !lift && !r.since.Equal(ready.LastTransitionTime.Time) {
 		r = &record{since: ready.LastTransitionTime.Time}
 		c.records[n.UID] = r
 	}

@@ -13,7 +13,8 @@ const (
 	doubtFor   = 60 * time.Second
 )
 
-// doubt is that what looks like nodes falling silent may be us who do not hear: zones are apart so that they do not fail together.
+// doubt is that what looks like nodes falling silent may be us who do not hear: zones are apart so
+// that they do not fail together.
 type doubt struct {
 	until time.Time // rates are 0 before that
 	why   string
@@ -34,7 +35,8 @@ func (s *step) doubts() {
 	}
 	if fell, names := s.fellTogether(); fell.After(d.fell) {
 		d.fell, d.until = fell, s.now.Add(doubtFor)
-		d.why = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period", names[0], names[1])
+		d.why = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period",
+			names[0], names[1])
 	}
 	if s.now.Before(d.until) {
 		s.out.Doubt = d.why
@@ -42,8 +44,8 @@ func (s *step) doubts() {
 	}
 }
 
-// fellTogether finds two zones of which all nodes fell silent within one grace period, those that did last, and when the last of their
-// nodes did. The zero time: there are none.
+// fellTogether finds two zones of which all nodes fell silent within one grace period, those that
+// did last, and when the last of their nodes did. The zero time: there are none.
 func (s *step) fellTogether() (at time.Time, names [2]string) {
 	var silent []string
 	for _, key := range slices.Sorted(maps.Keys(s.zones)) {

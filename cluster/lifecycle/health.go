@@ -12,7 +12,8 @@ import (
 
 // silenced are the conditions that silence makes Unknown. NetworkUnavailable is not the kubelet's
 // (pkg/controller/nodelifecycle/node_lifecycle_controller.go tryUpdateNodeHealth, 1.36.3).
-var silenced = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure, v1.NodePIDPressure, v1.NodeReady}
+var silenced = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
+	v1.NodePIDPressure, v1.NodeReady}
 
 // What silence is called in a condition.
 const (
@@ -45,7 +46,8 @@ func (s *step) look(n *v1.Node) view {
 		return v
 	}
 	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
-		s.out.Unread = true // it may have been heard of since: whoever hears nothing cannot say that another is silent
+		// it may have been heard of since: whoever hears nothing cannot say that another is silent
+		s.out.Unread = true
 		return v
 	}
 	if r.silent.IsZero() {
@@ -57,7 +59,8 @@ func (s *step) look(n *v1.Node) view {
 	return v
 }
 
-// since is when a node began to be what its condition says: at first sight the condition knows, later it is as late as it can be.
+// since is when a node began to be what its condition says: at first sight the condition knows,
+// later it is as late as it can be.
 func (s *step) since(r *record, ready *v1.NodeCondition, deadline time.Time) time.Time {
 	switch at := ready.LastTransitionTime.Time; {
 	case r.first && !at.IsZero():
@@ -68,8 +71,8 @@ func (s *step) since(r *record, ready *v1.NodeCondition, deadline time.Time) tim
 	return s.now
 }
 
-// hear notes when a node was heard of last. Heartbeats and renewals tell by being others than before, also where they go back: a node whose
-// clock was set right has not died of it.
+// hear notes when a node was heard of last. Heartbeats and renewals tell by being others than
+// before, also where they go back: a node whose clock was set right has not died of it.
 func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
 	heard := r.heard
 	beaten, leased := s.came(n.Name)
@@ -111,10 +114,12 @@ func (s *step) came(name string) (beat, lease time.Time) {
 	return s.past(beat), s.past(lease)
 }
 
-// firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its lease, on the status that its kubelet
-// wrote, or on the node itself, whose name's lease may be that of another one. Where there is no lease it is now, as upstream has it, or of
-// a node that has never said anything its creation.
-func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordination.Lease) time.Time {
+// firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its
+// lease, on the status that its kubelet wrote, or on the node itself, whose name's lease may be
+// that of another one. Where there is no lease it is now, as upstream has it, or of a node that has
+// never said anything its creation.
+func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition,
+	lease *coordination.Lease) time.Time {
 	heard := s.stamp(n.CreationTimestamp.Time)
 	switch {
 	case lease != nil:
@@ -126,7 +131,8 @@ func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordinati
 		return heard
 	}
 	for i := range n.ManagedFields {
-		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" && f.Time != nil {
+		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" &&
+			f.Time != nil {
 			heard = latest(heard, s.stamp(f.Time.Time))
 		}
 	}
@@ -165,7 +171,8 @@ func (s *step) unknown(n *v1.Node) (out []v1.NodeCondition) {
 			})
 		case c.Status != v1.ConditionUnknown:
 			changed := *c
-			changed.Status, changed.Reason, changed.Message = v1.ConditionUnknown, reasonUnknown, messageUnknown
+			changed.Status, changed.Reason, changed.Message = v1.ConditionUnknown, reasonUnknown,
+				messageUnknown
 			changed.LastTransitionTime = metav1.Time{Time: s.now}
 			out = append(out, changed)
 		}
@@ -181,7 +188,8 @@ func (v *view) conditionsOf() []v1.NodeCondition {
 	}
 	out := slices.Clone(v.node.Status.Conditions)
 	for _, changed := range v.changed {
-		if i := slices.IndexFunc(out, func(c v1.NodeCondition) bool { return c.Type == changed.Type }); i >= 0 {
+		if i := slices.IndexFunc(out,
+			func(c v1.NodeCondition) bool { return c.Type == changed.Type }); i >= 0 {
 			out[i] = changed
 		} else {
 			out = append(out, changed)

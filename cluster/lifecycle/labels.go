@@ -2,8 +2,10 @@ package lifecycle
 
 import v1 "k8s.io/api/core/v1"
 
-// followers are labels that have the value of others, where those are there (labelReconcileInfo, 1.36.3).
-var followers = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable, "beta.kubernetes.io/arch": v1.LabelArchStable}
+// followers are labels that have the value of others, where those are there (labelReconcileInfo,
+// 1.36.3).
+var followers = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable,
+	"beta.kubernetes.io/arch": v1.LabelArchStable}
 
 func (s *step) writeLabels(v *view) {
 	set := map[string]string{}

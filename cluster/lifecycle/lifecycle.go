@@ -1,7 +1,8 @@
-// Package lifecycle decides what a cluster's nodes are: healthy, not ready or silent, and what follows of that for their taints, labels and
-// pods. The rules are those of Kubernetes 1.36.3, pkg/controller/nodelifecycle, where this package does not say otherwise. It has no
-// client, no clock and no goroutine: Step is told what is seen and answers with what is to be written; whoever writes tells End how that
-// went. What was not written, or is not seen, is decided again.
+// Package lifecycle decides what a cluster's nodes are: healthy, not ready or silent, and what
+// follows of that for their taints, labels and pods. The rules are those of Kubernetes 1.36.3,
+// pkg/controller/nodelifecycle, where this package does not say otherwise. It has no client, no
+// clock and no goroutine: Step is told what is seen and answers with what is to be written; whoever
+// writes tells End how that went. What was not written, or is not seen, is decided again.
 //
 //	lifecycle.go  Config, Core, Seen, Actions, Step
 //	record.go     what is remembered of a node
@@ -39,7 +40,8 @@ const (
 	PressureOff    PressureTaint = "off"    // none
 )
 
-// Config says by what it is decided. The names and defaults of the first seven are upstream's (flags of kube-controller-manager 1.36.3).
+// Config says by what it is decided. The names and defaults of the first seven are upstream's
+// (flags of kube-controller-manager 1.36.3).
 type Config struct {
 	NodeMonitorGracePeriod    time.Duration
 	NodeStartupGracePeriod    time.Duration
@@ -50,13 +52,13 @@ type Config struct {
 
 	Doubt         bool // wait where silence may be our own
 	PressureTaint PressureTaint
-	// LeaveExcluded: nodes with the label node.kubernetes.io/exclude-disruption get no NoExecute taint. Upstream leaves them out of the
-	// zones' states only.
+	// LeaveExcluded: nodes with the label node.kubernetes.io/exclude-disruption get no NoExecute
+	// taint. Upstream leaves them out of the zones' states only.
 	LeaveExcluded bool
 	// ExcludeControlPlane: nodes of the control plane count as if they had that label.
 	ExcludeControlPlane bool
-	// FirstWaits: what a zone has at the first step has no token, since another instance may have given one just now, to a node that is back
-	// already and does not show it.
+	// FirstWaits: what a zone has at the first step has no token, since another instance may have
+	// given one just now, to a node that is back already and does not show it.
 	FirstWaits bool
 }
 
@@ -65,10 +67,13 @@ type Seen struct {
 	Nodes  map[string]*v1.Node
 	Leases map[string]*coordination.Lease // by the node's name; of the namespace kube-node-lease
 	Pods   func(node string) []*v1.Pod    // those that are bound to a node
-	Read   time.Time                      // since when neither nodes nor leases may have changed without being seen
-	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the step's time is of; nil: just now.
+	// since when neither nodes nor leases may have changed without being seen
+	Read time.Time
+	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the
+	// step's time is of; nil: just now.
 	Came func(node string) (beat, lease time.Time)
-	// Ahead is by how much the API server's clock, of which its stamps are, is before that of the step's time; below 0: it is behind.
+	// Ahead is by how much the API server's clock, of which its stamps are, is before that of the
+	// step's time; below 0: it is behind.
 	Ahead time.Duration
 }
 
@@ -97,15 +102,18 @@ type Labels struct {
 	Set  map[string]string
 }
 
-// Taints are taints to be added and removed, in one write; taints of the same key and effect are replaced.
+// Taints are taints to be added and removed, in one write; taints of the same key and effect are
+// replaced.
 type Taints struct {
-	Node    string
-	UID     types.UID
-	Add     []v1.Taint // sorted by key and effect, with the time
-	Remove  []v1.Taint // key and effect
-	Evicted bool       // it is a NoExecute taint of a node that had none: a token of its zone was taken for it
-	Failed  time.Time  // since when the node is not ready; zero: it is
-	Fallen  bool       // its NoExecute taint goes since all zones fell: not before it is written which nodes did
+	Node   string
+	UID    types.UID
+	Add    []v1.Taint // sorted by key and effect, with the time
+	Remove []v1.Taint // key and effect
+	// it is a NoExecute taint of a node that had none: a token of its zone was taken for it
+	Evicted bool
+	Failed  time.Time // since when the node is not ready; zero: it is
+	// its NoExecute taint goes since all zones fell: not before it is written which nodes did
+	Fallen bool
 }
 
 // Mark is a pod whose condition Ready becomes False, if it is not.
@@ -122,20 +130,23 @@ type Actions struct {
 	Marks  []Mark
 	Events []cluster.Event
 	Zones  map[string]ZoneState // those that have nodes to count
-	Doubt  string               // why the rates are 0 although zones would have one; empty: they are not
+	// why the rates are 0 although zones would have one; empty: they are not
+	Doubt string
 	// Unread: the time of a node is up, but nothing was read since. It is silent once something was.
 	Unread bool
-	Next   time.Time // when Step has to be called again if nothing is seen before; never before now; zero: never
+	// when Step has to be called again if nothing is seen before; never before now; zero: never
+	Next time.Time
 }
 
 // Core remembers what silence and rates are counted from. It is for one goroutine.
 type Core struct {
-	config   Config
-	records  map[string]*record
-	zones    map[string]*zone
-	doubt    doubt
-	begun    bool // there was a step
-	disorder bool // all zones are fully disrupted: the control plane is more likely cut off than all nodes dead
+	config  Config
+	records map[string]*record
+	zones   map[string]*zone
+	doubt   doubt
+	begun   bool // there was a step
+	// all zones are fully disrupted: the control plane is more likely cut off than all nodes dead
+	disorder bool
 }
 
 // New makes a Core that has seen nothing.
@@ -208,11 +219,13 @@ type view struct {
 // again asks for a step at a time.
 func (s *step) again(at time.Time) { cluster.Earliest(&s.out.Next, at) }
 
-// forget drops what is remembered of nodes that are gone, or that others of their name have replaced.
+// forget drops what is remembered of nodes that are gone, or that others of their name have
+// replaced.
 func (s *step) forget() {
 	for name, r := range s.records {
 		if n := s.seen.Nodes[name]; n == nil || n.UID != r.uid {
-			s.event(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name, name)
+			s.event(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name,
+				name)
 			delete(s.records, name)
 		}
 	}
@@ -221,7 +234,8 @@ func (s *step) forget() {
 // event notes one of a node.
 func (s *step) event(name string, uid types.UID, reason, format string, args ...any) {
 	s.out.Events = append(s.out.Events, cluster.Event{
-		Kind: "Node", Name: name, UID: uid, Type: v1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...),
+		Kind: "Node", Name: name, UID: uid, Type: v1.EventTypeNormal, Reason: reason,
+		Message: fmt.Sprintf(format, args...),
 	})
 }
 
@@ -236,7 +250,8 @@ const (
 func (s *step) announce(v *view) {
 	name := v.node.Name
 	if v.record.first {
-		s.event(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller", name, name)
+		s.event(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller",
+			name, name)
 	}
 	if v.fell && !v.record.said {
 		v.record.said = true
@@ -276,6 +291,7 @@ func (s *step) writeStatus(v *view) {
 		return
 	}
 	if v.unsaid = !s.begin(v.record, WriteStatus); !v.unsaid {
-		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID, Conditions: v.changed})
+		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID,
+			Conditions: v.changed})
 	}
 }

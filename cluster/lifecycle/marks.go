@@ -13,9 +13,10 @@ const (
 	markMessage = "Node is not ready"
 )
 
-// wantMarks notes which pods of a node are to be marked as not ready: all, when silence ended its being ready; later those that are new on
-// it while it is not. A node whose kubelet says itself that it is not ready has its pods' conditions from there.
-// A node that is found silent has its pods marked, too: whoever found it silent may not have come to them.
+// wantMarks notes which pods of a node are to be marked as not ready: all, when silence ended its
+// being ready; later those that are new on it while it is not. A node whose kubelet says itself
+// that it is not ready has its pods' conditions from there. A node that is found silent has its
+// pods marked, too: whoever found it silent may not have come to them.
 func (s *step) wantMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {
@@ -24,11 +25,13 @@ func (s *step) wantMarks(v *view) {
 		return
 	}
 	pods := s.seen.Pods(v.node.Name)
-	all := v.fell || r.first && v.was == v1.ConditionUnknown && condition(v.node, v1.NodeReady).Reason == reasonUnknown
+	all := v.fell || r.first && v.was == v1.ConditionUnknown &&
+		condition(v.node, v1.NodeReady).Reason == reasonUnknown
 	here := make(map[types.UID]struct{}, len(pods))
 	for _, p := range pods {
 		_, known := r.known[p.UID]
-		if here[p.UID] = struct{}{}; (all || r.known != nil && !known) && markable(p) && r.marks[p.UID] == nil {
+		if here[p.UID] = struct{}{}; (all || r.known != nil && !known) && markable(p) &&
+			r.marks[p.UID] == nil {
 			r.marks[p.UID] = &cluster.Attempt{}
 		}
 	}
@@ -40,7 +43,8 @@ func (s *step) wantMarks(v *view) {
 	r.known = here
 }
 
-// markable reports whether a pod has a condition Ready that is not False. One without is not marked.
+// markable reports whether a pod has a condition Ready that is not False. One without is not
+// marked.
 func markable(p *v1.Pod) bool {
 	for i := range p.Status.Conditions {
 		if p.Status.Conditions[i].Type == v1.PodReady {
@@ -65,9 +69,11 @@ func (s *step) writeMarks(v *view) {
 		case !attempt.Begin(s.now):
 			s.again(attempt.Next(s.now))
 		default:
-			s.out.Marks = append(s.out.Marks, Mark{Node: v.node.Name, Namespace: p.Namespace, Name: p.Name, UID: p.UID})
+			s.out.Marks = append(s.out.Marks, Mark{Node: v.node.Name, Namespace: p.Namespace, Name: p.Name,
+				UID: p.UID})
 			s.out.Events = append(s.out.Events, cluster.Event{
-				Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, Type: v1.EventTypeWarning, Reason: markReason, Message: markMessage,
+				Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, Type: v1.EventTypeWarning,
+				Reason: markReason, Message: markMessage,
 			})
 		}
 	}

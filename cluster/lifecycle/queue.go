@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// wanted is the NoExecute taint that a node's condition Ready asks for, and the one that it excludes; empty: it asks for none.
+// wanted is the NoExecute taint that a node's condition Ready asks for, and the one that it
+// excludes; empty: it asks for none.
 func wanted(ready v1.ConditionStatus) (key, opposite string) {
 	switch ready {
 	case v1.ConditionFalse:
@@ -42,12 +43,14 @@ func (s *step) fail(v *view) {
 // waits reports whether a node is to have a NoExecute taint and has neither of the two.
 func (s *step) waits(v *view) bool {
 	key, opposite := wanted(v.ready)
-	return key != "" && !has(v.node, key, v1.TaintEffectNoExecute) && !has(v.node, opposite, v1.TaintEffectNoExecute) &&
+	return key != "" && !has(v.node, key, v1.TaintEffectNoExecute) &&
+		!has(v.node, opposite, v1.TaintEffectNoExecute) &&
 		!(s.config.LeaveExcluded && !v.counted)
 }
 
-// order is that of nodes that wait for a token: that in which they failed, but those whose write has failed come last. Else a few that
-// nobody lets be tainted would have all tokens of a zone, try by try.
+// order is that of nodes that wait for a token: that in which they failed, but those whose write
+// has failed come last. Else a few that nobody lets be tainted would have all tokens of a zone, try
+// by try.
 func order(a, b *record, nodes int) int {
 	late := func(r *record) int {
 		if r.writes[WriteTaints].Failed() || r.writes[WriteStatus].Failed() {
@@ -58,9 +61,10 @@ func order(a, b *record, nodes int) int {
 	return cmp.Or(cmp.Compare(late(a), late(b)), a.failed.Compare(b.failed), nodes)
 }
 
-// drawTokens gives tokens to nodes that wait for one, in each zone in their order. None is given for a node whose write
-// could not be made now. A write that failed is tried again on its token, which counts from then, until another node has had one since: the
-// rate is that of taints, not of tokens. While the rate of a zone is 0 one that was given for a write that has failed is void.
+// drawTokens gives tokens to nodes that wait for one, in each zone in their order. None is given
+// for a node whose write could not be made now. A write that failed is tried again on its token,
+// which counts from then, until another node has had one since: the rate is that of taints, not of
+// tokens. While the rate of a zone is 0 one that was given for a write that has failed is void.
 func (s *step) drawTokens() {
 	waiting := map[string][]*view{}
 	for i := range s.views {
@@ -98,7 +102,8 @@ func (s *step) drawTokens() {
 	}
 }
 
-// writable reports whether a node's taints may be written in this step: its conditions come before them.
+// writable reports whether a node's taints may be written in this step: its conditions come before
+// them.
 func (s *step) writable(v *view) bool {
 	may := func(kind Kind) bool {
 		next := v.record.writes[kind].Next(s.now)

@@ -44,7 +44,8 @@ type beat struct {
 func (s *step) remember(n *v1.Node) *record {
 	r := s.records[n.Name]
 	if r == nil {
-		r = &record{uid: n.UID, first: true, marks: map[types.UID]*cluster.Attempt{}, pressure: map[v1.NodeConditionType]beat{}}
+		r = &record{uid: n.UID, first: true, marks: map[types.UID]*cluster.Attempt{},
+			pressure: map[v1.NodeConditionType]beat{}}
 		s.records[n.Name] = r
 	}
 	return r

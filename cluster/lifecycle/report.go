@@ -18,8 +18,8 @@ type Report struct {
 	Silent time.Time          // since when it is silent; zero: it is not
 	Failed time.Time          // since when it is not ready; zero: it is, or says nothing of it
 	Marks  int                // pods of it that are still to be marked as not ready
-	// Place is its place among the nodes of its zone that wait for a NoExecute taint, from 1; 0: it does not wait. Due is when its turn is, at
-	// the zone's present rate; zero: never.
+	// Place is its place among the nodes of its zone that wait for a NoExecute taint, from 1; 0: it
+	// does not wait. Due is when its turn is, at the zone's present rate; zero: never.
 	Place int
 	Due   time.Time
 }
@@ -32,7 +32,8 @@ type ZoneReport struct {
 	Rate            float64 // nodes a second that get one
 }
 
-// Report tells of all nodes, sorted by name. Of one that no Step has seen yet it tells what the API says.
+// Report tells of all nodes, sorted by name. Of one that no Step has seen yet it tells what the API
+// says.
 func (c *Core) Report(now time.Time, seen Seen) []Report {
 	s := &step{Core: c, now: now, seen: seen}
 	var all []Report
@@ -45,14 +46,17 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 			v.ready = ready.Status
 		}
 		if r == nil || r.uid != n.UID {
-			all = append(all, Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: s.firstHeard(n, ready, seen.Leases[name])})
+			all = append(all, Report{Node: n, Zone: ZoneOf(n), Ready: v.ready,
+				Heard: s.firstHeard(n, ready, seen.Leases[name])})
 			continue
 		}
 		if !r.silent.IsZero() {
 			v.ready = v1.ConditionUnknown
 		}
-		one := Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heard, Silent: r.silent, Failed: r.failed, Marks: len(r.marks)}
-		if l := seen.Leases[name]; l != nil && r.leased && !r.renew.Equal(l.Spec.RenewTime) { // since the last step
+		one := Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heard, Silent: r.silent,
+			Failed: r.failed, Marks: len(r.marks)}
+		// since the last step
+		if l := seen.Leases[name]; l != nil && r.leased && !r.renew.Equal(l.Spec.RenewTime) {
 			_, came := s.came(name)
 			one.Heard = latest(one.Heard, came)
 		}
@@ -79,7 +83,8 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 func (c *Core) Zones() map[string]ZoneReport {
 	zones := make(map[string]ZoneReport, len(c.zones))
 	for key, z := range c.zones {
-		zones[key] = ZoneReport{State: z.state, Ready: z.ready, NotReady: z.notReady, Waiting: z.waiting, Rate: z.bucket.Rate()}
+		zones[key] = ZoneReport{State: z.state, Ready: z.ready, NotReady: z.notReady, Waiting: z.waiting,
+			Rate: z.bucket.Rate()}
 	}
 	return zones
 }

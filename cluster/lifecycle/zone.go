@@ -74,8 +74,8 @@ func (s *step) stateOf(t *tally) ZoneState {
 	return Normal
 }
 
-// rateOf is how many nodes of a zone are tainted a second. A partly disrupted zone that is small has none: what is left of it may not
-// bear what would come.
+// rateOf is how many nodes of a zone are tainted a second. A partly disrupted zone that is small
+// has none: what is left of it may not bear what would come.
 func (s *step) rateOf(z *zone) float64 {
 	switch {
 	case s.out.Doubt != "" || s.disorder:
@@ -168,9 +168,10 @@ func (s *step) tainted(n *v1.Node) (at time.Time) {
 	return at
 }
 
-// disordered notes whether all zones are down. When that begins no node keeps a NoExecute taint, for it is more likely that nobody hears
-// the nodes than that all are dead; when it ends, all nodes have a new grace period. At a start nothing begins: it may have begun long ago,
-// and taints that a node has had through it are left.
+// disordered notes whether all zones are down. When that begins no node keeps a NoExecute taint,
+// for it is more likely that nobody hears the nodes than that all are dead; when it ends, all nodes
+// have a new grace period. At a start nothing begins: it may have begun long ago, and taints that a
+// node has had through it are left.
 func (s *step) disordered(all bool) {
 	switch {
 	case all && !s.disorder:

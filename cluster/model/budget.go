@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Budgets are the disruption budgets of a cluster, and what is left of each. The rules are those of the eviction subresource
-// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
+// Budgets are the disruption budgets of a cluster, and what is left of each. The rules are those of
+// the eviction subresource (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
 type Budgets struct {
 	bySpace map[string][]*budget
 	spent   []*budget // one for each disruption, in order
@@ -26,12 +26,13 @@ type budget struct {
 	stale    bool // the status is of an older spec
 }
 
-// NewBudgets reads budgets. One without a status, as in a file that was written by hand, allows what its spec and the pods of the cluster
-// say.
+// NewBudgets reads budgets. One without a status, as in a file that was written by hand, allows
+// what its spec and the pods of the cluster say.
 func NewBudgets(c *Cluster, in []*policyv1.PodDisruptionBudget) *Budgets {
 	b := &Budgets{bySpace: map[string][]*budget{}}
 	for _, p := range in {
-		made := &budget{PodDisruptionBudget: p, selector: selectorOf(p.Spec.Selector), left: p.Status.DisruptionsAllowed}
+		made := &budget{PodDisruptionBudget: p, selector: selectorOf(p.Spec.Selector),
+			left: p.Status.DisruptionsAllowed}
 		if made.unwritten() {
 			made.left = made.reckon(c)
 		} else {
@@ -48,7 +49,8 @@ func NewBudgets(c *Cluster, in []*policyv1.PodDisruptionBudget) *Budgets {
 // unwritten: no controller has written the status.
 func (b *budget) unwritten() bool {
 	s := &b.Status
-	return s.ObservedGeneration == 0 && s.DisruptionsAllowed == 0 && s.CurrentHealthy == 0 && s.DesiredHealthy == 0 &&
+	return s.ObservedGeneration == 0 && s.DisruptionsAllowed == 0 && s.CurrentHealthy == 0 &&
+		s.DesiredHealthy == 0 &&
 		s.ExpectedPods == 0 && len(s.Conditions) == 0
 }
 
@@ -80,11 +82,13 @@ func (b *budget) reckon(c *Cluster) int32 {
 		desired = n
 	}
 	b.PodDisruptionBudget = b.DeepCopy()
-	b.Status.CurrentHealthy, b.Status.DesiredHealthy, b.Status.ExpectedPods = int32(healthy), int32(desired), int32(expected)
+	b.Status.CurrentHealthy, b.Status.DesiredHealthy, b.Status.ExpectedPods = int32(healthy),
+		int32(desired), int32(expected)
 	return int32(max(healthy-desired, 0))
 }
 
-// healthyPod is one that is Ready. Of a pod without any condition nothing says that it is not, unless it has not started.
+// healthyPod is one that is Ready. Of a pod without any condition nothing says that it is not,
+// unless it has not started.
 func healthyPod(p *v1.Pod) bool {
 	if len(p.Status.Conditions) == 0 {
 		return p.Status.Phase != v1.PodPending
@@ -111,7 +115,8 @@ func (b *Budgets) Cover(p *v1.Pod) bool { return len(b.of(p)) > 0 }
 
 // Spend takes a pod's eviction off its budget, or says what refuses it.
 func (b *Budgets) Spend(p *v1.Pod) (refused string) {
-	if p.Status.Phase == v1.PodPending || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed || p.DeletionTimestamp != nil {
+	if p.Status.Phase == v1.PodPending || p.Status.Phase == v1.PodSucceeded ||
+		p.Status.Phase == v1.PodFailed || p.DeletionTimestamp != nil {
 		return ""
 	}
 	budgets := b.of(p)
@@ -119,7 +124,8 @@ func (b *Budgets) Spend(p *v1.Pod) (refused string) {
 		return ""
 	}
 	if len(budgets) > 1 {
-		return "several disruption budgets are about it, which the eviction API refuses: " + namesOf(budgets)
+		return "several disruption budgets are about it, which the eviction API refuses: " +
+			namesOf(budgets)
 	}
 	one := budgets[0]
 	if !healthyPod(p) && one.letsUnhealthyGo() {
@@ -164,19 +170,22 @@ func (b *Budgets) Undo(spent int) {
 }
 
 func (b *budget) letsUnhealthyGo() bool {
-	if b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow {
+	if b.Spec.UnhealthyPodEvictionPolicy != nil &&
+		*b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow {
 		return true
 	}
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// Left are the budgets with what is left of them in their status, as a controller would write it before any pod is healthy again.
+// Left are the budgets with what is left of them in their status, as a controller would write it
+// before any pod is healthy again.
 func (b *Budgets) Left() (out []*policyv1.PodDisruptionBudget) {
 	for _, list := range b.bySpace {
 		for _, one := range list {
 			left := one.DeepCopy()
 			left.Status.DisruptionsAllowed = one.left
-			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation, 1) // it has been written
+			// it has been written
+			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation, 1)
 			if one.stale {
 				left.Status.ObservedGeneration = one.Status.ObservedGeneration
 			}

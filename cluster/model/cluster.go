@@ -56,10 +56,12 @@ type Node struct {
 type Pod struct {
 	*v1.Pod
 	Node *Node // nil: on none that is known
-	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is in the snapshot.
+	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is
+	// in the snapshot.
 	Replaces *Pod
 	Ended    bool // Succeeded or Failed: it takes no room
-	// Kin is the same for pods of a namespace whose first owner by kind and name is the same, and from 1 to Kins; 0: it has none.
+	// Kin is the same for pods of a namespace whose first owner by kind and name is the same, and from
+	// 1 to Kins; 0: it has none.
 	Kin int32
 
 	requests *amounts
@@ -69,15 +71,17 @@ type Pod struct {
 // Key is namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// New makes a cluster of objects, with templates that other clusters may have, too; nil: with its own. Of two nodes or pods of one name the
-// later is left out.
+// New makes a cluster of objects, with templates that other clusters may have, too; nil: with its
+// own. Of two nodes or pods of one name the later is left out.
 func New(o *Objects, templates *Templates) *Cluster {
 	if templates == nil {
 		templates = NewTemplates()
 	}
 	c := &Cluster{
-		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set, len(o.Namespaces)), pods: map[string][]*Pod{},
-		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
+		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set,
+			len(o.Namespaces)), pods: map[string][]*Pod{},
+		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{},
+		volumes:   map[string]*v1.PersistentVolume{},
 		templates: templates, layouts: map[string]*layout{},
 	}
 	for _, n := range o.Nodes {
@@ -103,7 +107,8 @@ func New(o *Objects, templates *Templates) *Cluster {
 	return c
 }
 
-// fill puts pods on their nodes, by namespace and name. Lists are made as long as they will be, next to each other.
+// fill puts pods on their nodes, by namespace and name. Lists are made as long as they will be,
+// next to each other.
 func (c *Cluster) fill(in []*v1.Pod) {
 	spaces, count := map[string][]*v1.Pod{}, map[string]int{}
 	for _, p := range in {
@@ -150,7 +155,8 @@ func (c *Cluster) Pod(p *v1.Pod) *Pod {
 
 func (c *Cluster) pod(p *v1.Pod) Pod {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
-	return Pod{Pod: p, Ended: ended, Kin: c.templates.kin(p), requests: c.templates.requested(p), template: c.templates.of(p)}
+	return Pod{Pod: p, Ended: ended, Kin: c.templates.kin(p), requests: c.templates.requested(p),
+		template: c.templates.of(p)}
 }
 
 // Kins is how many there are.
@@ -159,7 +165,8 @@ func (c *Cluster) Kins() int { return len(c.templates.kins) }
 // Find is the node of a name; nil: there is none.
 func (c *Cluster) Find(name string) *Node { return c.byName[name] }
 
-// Namespace is the labels of a namespace. Of one that is not known only the label that every one has is.
+// Namespace is the labels of a namespace. Of one that is not known only the label that every one
+// has is.
 func (c *Cluster) Namespace(name string) labels.Set {
 	if set, ok := c.spaces[name]; ok {
 		return set
@@ -280,8 +287,8 @@ func (n *Node) count(p *Pod, sign int64) {
 	n.requested.add(*p.requests, sign)
 }
 
-// Ready reports whether a node may be thought of at all: a condition Ready that is not True says no, none says yes, as the descheduler
-// counts (pkg/descheduler/node/node.go, 0.36.0).
+// Ready reports whether a node may be thought of at all: a condition Ready that is not True says
+// no, none says yes, as the descheduler counts (pkg/descheduler/node/node.go, 0.36.0).
 func (n *Node) Ready() bool { return n.ready }
 
 func ready(n *v1.Node) bool {

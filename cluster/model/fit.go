@@ -10,11 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Question is what is asked of nodes for one pod, prepared once for all of them. It holds until the cluster changes.
+// Question is what is asked of nodes for one pod, prepared once for all of them. It holds until the
+// cluster changes.
 type Question struct {
-	c      *Cluster
-	pod    *Pod
-	keeps  map[place]*Pod // where a pod is that this one may not be with, or that may not be with it; of several the first by name
+	c   *Cluster
+	pod *Pod
+	// where a pod is that this one may not be with, or that may not be with it; of several the first
+	// by name
+	keeps  map[place]*Pod
 	keys   []string       // of keeps, sorted
 	wants  []string       // the labels of nodes that say what is near, of each required affinity term
 	near   map[place]bool // where a pod is that all these terms are about
@@ -91,8 +94,9 @@ func (q *Question) keep(other *Pod, where place) {
 	}
 }
 
-// wanting finds whom the pod wants near it. Only one that all of its terms are about counts, for each of them
-// (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go, updateWithAffinityTerms and satisfyPodAffinity, v1.36.3).
+// wanting finds whom the pod wants near it. Only one that all of its terms are about counts, for
+// each of them (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go,
+// updateWithAffinityTerms and satisfyPodAffinity, v1.36.3).
 func (q *Question) wanting() {
 	all := q.pod.affinity
 	if len(all) == 0 {
@@ -137,7 +141,8 @@ func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
 	return s
 }
 
-// refusal is why a node does not take a pod. Most are of no interest to anybody, so it is put into words only for who wants to read it.
+// refusal is why a node does not take a pod. Most are of no interest to anybody, so it is put into
+// words only for who wants to read it.
 type refusal struct {
 	why   string // empty: the node takes it
 	whom  *Pod   // of another pod
@@ -170,7 +175,8 @@ func (r *refusal) String() string {
 	return strings.Replace(r.why, "%s", what, 1)
 }
 
-// Refuses says why a node does not take the pod; empty: it takes it. The node that the pod is on is asked as if it were not there.
+// Refuses says why a node does not take the pod; empty: it takes it. The node that the pod is on is
+// asked as if it were not there.
 func (q *Question) Refuses(n *Node) string {
 	r := q.refuses(n)
 	return r.String()
@@ -258,7 +264,8 @@ func (q *Question) taken(n *Node) *Pod {
 	return nil
 }
 
-// hostPorts are those ports of a pod's containers that are the node's. Of a pod on the node's network all are: the API server has set them.
+// hostPorts are those ports of a pod's containers that are the node's. Of a pod on the node's
+// network all are: the API server has set them.
 func hostPorts(p *v1.Pod) (out []v1.ContainerPort) {
 	add := func(c *v1.Container) {
 		for _, port := range c.Ports {
@@ -271,7 +278,8 @@ func hostPorts(p *v1.Pod) (out []v1.ContainerPort) {
 		add(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
@@ -301,15 +309,18 @@ func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
 	return Untolerated(n, tolerations, Keeps)
 }
 
-// Untolerated is the first of those taints of a node that count which no toleration is for; nil: none.
+// Untolerated is the first of those taints of a node that count which no toleration is for; nil:
+// none.
 func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
 	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; counts(t) && !corev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, t, true) {
+		if t := &n.Spec.Taints[i]; counts(t) && !corev1.TolerationsTolerateTaint(klog.Logger{},
+			tolerations, t, true) {
 			return t
 		}
 	}
 	return nil
 }
 
-// Belongs reports whether a node is one of those that a pod's node selector and required affinity leave in.
+// Belongs reports whether a node is one of those that a pod's node selector and required affinity
+// leave in.
 func (p *Pod) Belongs(n *Node) bool { return p.has(n) }

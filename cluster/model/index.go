@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pick is a selector, and a label with a value that all have whom it matches; label empty: there is no such.
+// pick is a selector, and a label with a value that all have whom it matches; label empty: there is
+// no such.
 type pick struct {
 	selector     labels.Selector
 	label, value string
@@ -34,7 +35,8 @@ func pickBy(s labels.Selector) pick {
 	return out
 }
 
-// index finds pods without a look at all of a namespace. What it is asked for the first time it makes then, and keeps from then on.
+// index finds pods without a look at all of a namespace. What it is asked for the first time it
+// makes then, and keeps from then on.
 type index struct {
 	labels map[string]map[string]map[string][]*Pod // by namespace, label, value
 	owners map[string]map[types.UID][]*Pod         // by namespace, UID
@@ -105,7 +107,8 @@ func ownersOf(p *v1.Pod) iter.Seq[types.UID] {
 	}
 }
 
-// distinct is a list without repetitions. Of a few it is looked through; a tenant may have given a pod any number.
+// distinct is a list without repetitions. Of a few it is looked through; a tenant may have given a
+// pod any number.
 type distinct[T comparable] struct {
 	list []T
 	seen map[T]bool // nil: they are few

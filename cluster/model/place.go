@@ -11,7 +11,8 @@ import (
 // Packing is which nodes a scheduler likes.
 type Packing int
 
-// Emptier is NodeResourcesFit's LeastAllocated, the default; Fuller is MostAllocated, which HighNodeUtilization is made for.
+// Emptier is NodeResourcesFit's LeastAllocated, the default; Fuller is MostAllocated, which
+// HighNodeUtilization is made for.
 const (
 	Emptier Packing = iota
 	Fuller
@@ -26,8 +27,8 @@ const (
 	weightResources = 1
 )
 
-// Large clusters are not searched to the end: so many nodes with room are enough, or so many percent of all (schedule_one.go,
-// numFeasibleNodesToFind).
+// Large clusters are not searched to the end: so many nodes with room are enough, or so many
+// percent of all (schedule_one.go, numFeasibleNodesToFind).
 const (
 	enoughNodes   = 100
 	leastPercent  = 5
@@ -35,14 +36,16 @@ const (
 	nodesAPercent = 125
 )
 
-// Place is the node that a scheduler would likely put a pod on, which is thought away from where it is, of those that are wanted (nil:
-// all); nil: none takes it. Of nodes that are liked equally it is the first by name.
+// Place is the node that a scheduler would likely put a pod on, which is thought away from where it
+// is, of those that are wanted (nil: all); nil: none takes it. Of nodes that are liked equally it
+// is the first by name.
 func (c *Cluster) Place(p *Pod, packing Packing, wanted func(*Node) bool) *Node {
 	q := c.Ask(p)
 	fit := c.room.fit[:0]
 	enough := enoughOf(len(c.Nodes))
 	from := 0
-	if len(c.Nodes) > enoughNodes { // the scheduler goes round; here the same pod is always answered the same
+	// the scheduler goes round; here the same pod is always answered the same
+	if len(c.Nodes) > enoughNodes {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(p.Key()))
 		from = int(h.Sum32() % uint32(len(c.Nodes)))
@@ -85,7 +88,8 @@ func enoughOf(nodes int) int {
 	return max(nodes*percent/100, enoughNodes)
 }
 
-// Fits is a node other than the pod's own that takes it, among some, and why the last one asked did not.
+// Fits is a node other than the pod's own that takes it, among some, and why the last one asked did
+// not.
 func (c *Cluster) Fits(p *Pod, among []*Node) (found *Node, why string) {
 	q, r := c.Ask(p), refusal{}
 	for _, n := range among {
@@ -101,14 +105,16 @@ func (c *Cluster) Fits(p *Pod, among []*Node) (found *Node, why string) {
 
 // scores of nodes that take a pod, each part from 0 to 100 before it is weighed.
 func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
-	taints, affinity, crowd := zeroes(&c.room.taints, len(nodes)), zeroes(&c.room.affinity, len(nodes)), zeroes(&c.room.crowd, len(nodes))
+	taints, affinity, crowd := zeroes(&c.room.taints, len(nodes)),
+		zeroes(&c.room.affinity, len(nodes)), zeroes(&c.room.crowd, len(nodes))
 	c.crowd(p, nodes, crowd)
 	for i, n := range nodes {
 		affinity[i] = float64(p.Preference(n))
 		for j := range n.Spec.Taints {
 			t := &n.Spec.Taints[j]
 			if t.Effect == v1.TaintEffectPreferNoSchedule &&
-				Untolerated(n.Node, p.Spec.Tolerations, func(other *v1.Taint) bool { return *other == *t }) != nil {
+				Untolerated(n.Node, p.Spec.Tolerations,
+					func(other *v1.Taint) bool { return *other == *t }) != nil {
 				taints[i]++
 			}
 		}
@@ -116,7 +122,8 @@ func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
 	mostTaints, mostAffinity, mostCrowd := highest(taints), highest(affinity), highest(crowd)
 	out := zeroes(&c.room.scores, len(nodes))
 	for i, n := range nodes {
-		out[i] = weightTaints*(100-share(taints[i], mostTaints)) + weightAffinity*share(affinity[i], mostAffinity) +
+		out[i] = weightTaints*(100-share(taints[i], mostTaints)) + weightAffinity*share(affinity[i],
+			mostAffinity) +
 			weightSpread*(100-share(crowd[i], mostCrowd)) + weightResources*c.fullness(p, n, packing)
 	}
 	return out
@@ -181,8 +188,9 @@ func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
 	return 100 - sum/float64(known)
 }
 
-// crowd adds how many pods are where a node is that the pod is to be spread from: by its own soft constraints, or where it has none by the
-// node for those of one owner, as the scheduler's system defaults have it.
+// crowd adds how many pods are where a node is that the pod is to be spread from: by its own soft
+// constraints, or where it has none by the node for those of one owner, as the scheduler's system
+// defaults have it.
 func (c *Cluster) crowd(p *Pod, nodes []*Node, to []float64) {
 	for _, k := range p.spread {
 		s := c.spreadOf(p, k)
@@ -214,7 +222,8 @@ func (c *Cluster) crowd(p *Pod, nodes []*Node, to []float64) {
 // OwnedBy reports whether an owner is one of a pod's.
 func (p *Pod) OwnedBy(owner *metav1.OwnerReference) bool {
 	for i := range p.OwnerReferences {
-		if o := &p.OwnerReferences[i]; o.UID == owner.UID && o.Kind == owner.Kind && o.Name == owner.Name {
+		if o := &p.OwnerReferences[i]; o.UID == owner.UID && o.Kind == owner.Kind &&
+			o.Name == owner.Name {
 			return true
 		}
 	}

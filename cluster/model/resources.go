@@ -9,20 +9,23 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Amount is so much of a resource: of cpu in thousandths of a core, of anything else in its own unit, rounded up.
+// Amount is so much of a resource: of cpu in thousandths of a core, of anything else in its own
+// unit, rounded up.
 type Amount struct {
 	Name  v1.ResourceName
 	Value int64
 }
 
-// mostOf is as much as an Amount may be: more than any node has, and so little that those of a node's pods can be added up. The API takes
-// requests of up to 2^63 of whatever, and pods that name their node themselves.
+// mostOf is as much as an Amount may be: more than any node has, and so little that those of a
+// node's pods can be added up. The API takes requests of up to 2^63 of whatever, and pods that name
+// their node themselves.
 const mostOf = 1 << 50
 
 // ValueOf is a quantity as Amount has it.
 func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
 	switch {
-	case name != v1.ResourceCPU && q.CmpInt64(mostOf) >= 0, name == v1.ResourceCPU && q.CmpInt64(mostOf/1000) >= 0:
+	case name != v1.ResourceCPU && q.CmpInt64(mostOf) >= 0, name == v1.ResourceCPU &&
+		q.CmpInt64(mostOf/1000) >= 0:
 		return mostOf
 	case name == v1.ResourceCPU:
 		return q.MilliValue()
@@ -35,7 +38,8 @@ type amounts []Amount
 
 func byName(a, b Amount) int { return strings.Compare(string(a.Name), string(b.Name)) }
 
-// find is the place of a resource; -1: it is not there. Of a few a look at each is less than a hash; a tenant may have named any number.
+// find is the place of a resource; -1: it is not there. Of a few a look at each is less than a
+// hash; a tenant may have named any number.
 func (a amounts) find(name v1.ResourceName) int {
 	if len(a) > few {
 		if at, ok := slices.BinarySearchFunc(a, Amount{Name: name}, byName); ok {
@@ -75,7 +79,8 @@ func (a *amounts) add(others amounts, times int64) {
 	}
 }
 
-// allocatable is what a node has for pods. One that says nothing of what is allocatable has its capacity.
+// allocatable is what a node has for pods. One that says nothing of what is allocatable has its
+// capacity.
 func allocatable(n *v1.Node) amounts {
 	list := n.Status.Allocatable
 	if len(list) == 0 {
@@ -89,11 +94,14 @@ func allocatable(n *v1.Node) amounts {
 	return out
 }
 
-// requests of a pod, its sidecars and its overhead included, without those of nothing, added to what is empty and may have room.
+// requests of a pod, its sidecars and its overhead included, without those of nothing, added to
+// what is empty and may have room.
 func requests(out amounts, p *v1.Pod) amounts {
 	var list v1.ResourceList
-	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil && s.Resources == nil {
-		list = s.Containers[0].Resources.Requests // there is nothing to add up, and no need of a list of its own for each pod
+	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil &&
+		s.Resources == nil {
+		// there is nothing to add up, and no need of a list of its own for each pod
+		list = s.Containers[0].Resources.Requests
 	} else {
 		list = resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	}
@@ -137,8 +145,9 @@ func (n *Node) Resources() (out []v1.ResourceName) {
 // Allocatable is what there is of a resource for pods, and whether that is known.
 func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.whole.of(name) }
 
-// lacks names the first resource of which a node has not enough for a pod; empty: it has room. What a node does not say of the number of
-// pods it takes does not refuse one; any other resource that it does not name it has not.
+// lacks names the first resource of which a node has not enough for a pod; empty: it has room. What
+// a node does not say of the number of pods it takes does not refuse one; any other resource that
+// it does not name it has not.
 func (n *Node) lacks(p *Pod) v1.ResourceName {
 	if most, ok := n.Allocatable(v1.ResourcePods); ok && int64(n.running)+1 > most {
 		return v1.ResourcePods

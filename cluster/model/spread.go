@@ -21,8 +21,10 @@ type Constraint struct {
 	Hard       bool
 	Selector   labels.Selector
 
-	pick        pick
-	nodes       string    // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
+	pick pick
+	// what it says of nodes: the same for constraints of which the same nodes count, and make the same
+	// domains
+	nodes       string
 	of          *template // of whose pods it is
 	affinity    bool      // nodes that the pod's affinity leaves out do not count
 	taints      bool      // nodes whose taints the pod does not tolerate do not count
@@ -50,15 +52,17 @@ func hardKeysOf(all []*Constraint) (h hardKeys) {
 	return h
 }
 
-// has reports whether a node has all these labels. There may be many of them, so it is looked at once.
+// has reports whether a node has all these labels. There may be many of them, so it is looked at
+// once.
 func (h *hardKeys) has(n *Node) bool {
 	return once(&h.known, &h.in, n, func() bool {
-		return !slices.ContainsFunc(h.keys, func(key string) bool { _, has := n.Labels[key]; return !has })
+		return !slices.ContainsFunc(h.keys,
+			func(key string) bool { _, has := n.Labels[key]; return !has })
 	})
 }
 
-// sayings are what a pod says of nodes, as short texts that are the same where it says the same: it may be as long as a pod may be, and
-// there may be as many constraints as it has room for.
+// sayings are what a pod says of nodes, as short texts that are the same where it says the same: it
+// may be as long as a pod may be, and there may be as many constraints as it has room for.
 type sayings struct{ affinity, tolerations string }
 
 func sayingsOf(p *v1.Pod) (out sayings) {
@@ -81,7 +85,8 @@ func digest(of ...any) string {
 	return string(sum[:])
 }
 
-// constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
+// constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy
+// Ignore.
 func constraint(p *v1.Pod, of *template, in *v1.TopologySpreadConstraint, s *sayings) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
@@ -135,7 +140,8 @@ func (c *Cluster) layoutOf(k *Constraint) *layout {
 	return c.layoutBy(k.nodes, k.Domain)
 }
 
-// fitLayoutOf is that of the nodes that count where a hard constraint's pod is to fit: those with the labels of all its hard constraints
+// fitLayoutOf is that of the nodes that count where a hard constraint's pod is to fit: those with
+// the labels of all its hard constraints
 // (pkg/scheduler/framework/plugins/podtopologyspread/filtering.go, calPreFilterState, v1.36.3).
 func (c *Cluster) fitLayoutOf(k *Constraint) *layout {
 	if k.of.hard.same == "" {
@@ -173,8 +179,8 @@ func (c *Cluster) layoutBy(name string, domainOf func(*Node) (string, bool)) *la
 	return l
 }
 
-// Domains is how many pods of a namespace a constraint counts in each of its domains that some nodes make. Those that are being deleted do
-// not count.
+// Domains is how many pods of a namespace a constraint counts in each of its domains that some
+// nodes make. Those that are being deleted do not count.
 func (k *Constraint) Domains(c *Cluster, namespace string, nodes []*Node) map[string]int {
 	l := c.layoutOf(k)
 	counts, asked := make([]int, len(l.names)), c.room.asked(len(c.Nodes))
@@ -209,8 +215,8 @@ func (k *Constraint) Counts(p *Pod) bool {
 	return !p.Ended && p.DeletionTimestamp == nil && k.Selector.Matches(labels.Set(p.Labels))
 }
 
-// Least is the number of pods that skew is measured from: that of the smallest domain, and 0 while there are fewer domains than the
-// constraint wants.
+// Least is the number of pods that skew is measured from: that of the smallest domain, and 0 while
+// there are fewer domains than the constraint wants.
 func (k *Constraint) Least(domains map[string]int) int {
 	if len(domains) == 0 || len(domains) < k.MinDomains {
 		return 0

@@ -13,13 +13,14 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are made of the same, so it is read of one of
-// them and kept once.
+// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are
+// made of the same, so it is read of one of them and kept once.
 type template struct {
-	of        *v1.Pod // that it was read of
-	required  nodeaffinity.RequiredNodeAffinity
-	leaves    bool                                   // required may leave out nodes
-	known, in []uint64                               // by Node.place, a bit each: whether it was asked about a node, and has it in
+	of       *v1.Pod // that it was read of
+	required nodeaffinity.RequiredNodeAffinity
+	leaves   bool // required may leave out nodes
+	// by Node.place, a bit each: whether it was asked about a node, and has it in
+	known, in []uint64
 	preferred *nodeaffinity.PreferredSchedulingTerms // nil: it prefers none
 	anti      []term
 	repels    []about // what anti is about, each once
@@ -40,7 +41,8 @@ type Templates struct {
 
 // NewTemplates makes some of which none was read.
 func NewTemplates() *Templates {
-	return &Templates{byOwner: map[owner]*template{}, requests: map[string]*amounts{}, kins: map[kin]int32{}}
+	return &Templates{byOwner: map[owner]*template{}, requests: map[string]*amounts{},
+		kins: map[kin]int32{}}
 }
 
 // owner is of a namespace, whatever pods of another one say.
@@ -58,7 +60,8 @@ func (t *Templates) kin(p *v1.Pod) int32 {
 	}
 	first := &p.OwnerReferences[0]
 	for i := range p.OwnerReferences {
-		if o := &p.OwnerReferences[i]; cmp.Or(strings.Compare(o.Kind, first.Kind), strings.Compare(o.Name, first.Name)) < 0 {
+		if o := &p.OwnerReferences[i]; cmp.Or(strings.Compare(o.Kind, first.Kind),
+			strings.Compare(o.Name, first.Name)) < 0 {
 			first = o
 		}
 	}
@@ -112,8 +115,10 @@ func (t *Templates) of(p *v1.Pod) *template {
 // alike reports whether two pods ask the same of nodes and of other pods.
 func alike(a, b *v1.Pod) bool {
 	x, y := &a.Spec, &b.Spec
-	return a.Namespace == b.Namespace && maps.Equal(x.NodeSelector, y.NodeSelector) && reflect.DeepEqual(x.Tolerations, y.Tolerations) &&
-		reflect.DeepEqual(x.Affinity, y.Affinity) && reflect.DeepEqual(x.TopologySpreadConstraints, y.TopologySpreadConstraints) &&
+	return a.Namespace == b.Namespace && maps.Equal(x.NodeSelector, y.NodeSelector) &&
+		reflect.DeepEqual(x.Tolerations, y.Tolerations) &&
+		reflect.DeepEqual(x.Affinity, y.Affinity) && reflect.DeepEqual(x.TopologySpreadConstraints,
+		y.TopologySpreadConstraints) &&
 		(!byLabels(x) || maps.Equal(a.Labels, b.Labels))
 }
 
@@ -124,23 +129,32 @@ func asksNothing(s *v1.PodSpec) bool {
 
 // byLabels reports whether the pod's own labels are part of a selector.
 func byLabels(s *v1.PodSpec) bool {
-	term := func(t v1.PodAffinityTerm) bool { return len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 }
+	term := func(t v1.PodAffinityTerm) bool {
+		return len(t.MatchLabelKeys)+
+			len(t.MismatchLabelKeys) > 0
+	}
 	if a := s.Affinity; a != nil {
-		if a.PodAffinity != nil && slices.ContainsFunc(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) ||
-			a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) {
+		if a.PodAffinity != nil &&
+			slices.ContainsFunc(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) ||
+			a.PodAntiAffinity != nil &&
+				slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, term) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.TopologySpreadConstraints, func(k v1.TopologySpreadConstraint) bool { return len(k.MatchLabelKeys) > 0 })
+	return slices.ContainsFunc(s.TopologySpreadConstraints,
+		func(k v1.TopologySpreadConstraint) bool { return len(k.MatchLabelKeys) > 0 })
 }
 
 func readTemplate(p *v1.Pod) *template {
-	t := &template{of: p, required: nodeaffinity.GetRequiredNodeAffinity(p), leaves: len(p.Spec.NodeSelector) > 0}
+	t := &template{of: p, required: nodeaffinity.GetRequiredNodeAffinity(p),
+		leaves: len(p.Spec.NodeSelector) > 0}
 	if a := p.Spec.Affinity; a != nil {
-		t.leaves = t.leaves || a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+		t.leaves = t.leaves || a.NodeAffinity != nil &&
+			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 		if n := a.NodeAffinity; n != nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 			// One that cannot be read prefers none.
-			t.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(n.PreferredDuringSchedulingIgnoredDuringExecution)
+			t.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(
+				n.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 		if a.PodAntiAffinity != nil {
 			t.anti = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
@@ -160,7 +174,8 @@ func readTemplate(p *v1.Pod) *template {
 	return t
 }
 
-// has reports whether a node is one of those that required leaves in. To ask it takes long, and is done once.
+// has reports whether a node is one of those that required leaves in. To ask it takes long, and is
+// done once.
 func (t *template) has(n *Node) bool {
 	if !t.leaves {
 		return true
@@ -171,7 +186,8 @@ func (t *template) has(n *Node) bool {
 	})
 }
 
-// once asks about a node where that was not done before. Both have a bit for each node, by its place.
+// once asks about a node where that was not done before. Both have a bit for each node, by its
+// place.
 func once(known, in *[]uint64, n *Node, ask func() bool) bool {
 	word, bit := n.place/64, uint64(1)<<(n.place%64)
 	if missing := word + 1 - len(*known); missing > 0 {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// term is one of a pod's terms about other pods: a selector, the namespaces it counts in, and the label of nodes that says what is
-// together.
+// term is one of a pod's terms about other pods: a selector, the namespaces it counts in, and the
+// label of nodes that says what is together.
 type term struct {
 	pick
 	namespaces []string
@@ -69,7 +69,8 @@ func withKeys(s labels.Selector, of map[string]string, keys []string, same bool)
 }
 
 func (t *term) about(c *Cluster, p *Pod) bool {
-	if !slices.Contains(t.namespaces, p.Namespace) && (t.spaces == nil || !t.spaces.Matches(c.Namespace(p.Namespace))) {
+	if !slices.Contains(t.namespaces, p.Namespace) &&
+		(t.spaces == nil || !t.spaces.Matches(c.Namespace(p.Namespace))) {
 		return false
 	}
 	return t.selector.Matches(labels.Set(p.Labels))
@@ -113,8 +114,8 @@ func (t *term) visit(c *Cluster, do func(*Pod)) {
 	}
 }
 
-// about is what some term may be about: pods of a namespace (empty: of those that it selects) with one value of a label, or whatever their
-// labels.
+// about is what some term may be about: pods of a namespace (empty: of those that it selects) with
+// one value of a label, or whatever their labels.
 type about struct{ namespace, key, value string }
 
 // aboutOf are what terms are about, each once.
@@ -136,9 +137,10 @@ func aboutOf(terms []term) []about {
 // Repels reports whether a pod has required anti-affinity of its own.
 func (p *Pod) Repels() bool { return len(p.anti) > 0 }
 
-// Offends is the pod that another one's own required anti-affinity keeps it from being with, among those it is with; nil: none. One on the
-// same node is with it whatever the labels. Only terms of the pod itself count, and only pods that match: it is the question of the
-// descheduler (pkg/utils/predicates.go, 0.36.0), with the namespaces and labels that the API has gained since.
+// Offends is the pod that another one's own required anti-affinity keeps it from being with, among
+// those it is with; nil: none. One on the same node is with it whatever the labels. Only terms of
+// the pod itself count, and only pods that match: it is the question of the descheduler
+// (pkg/utils/predicates.go, 0.36.0), with the namespaces and labels that the API has gained since.
 func (c *Cluster) Offends(p *Pod, among func(*Pod) bool) *Pod {
 	var first *Pod
 	for i := range p.anti {

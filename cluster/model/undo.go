@@ -7,7 +7,8 @@ type move struct {
 	pod     *Pod
 	was, to *Node
 	put     bool
-	// Of one that was taken away: its place in the lists of its node and of its namespace; -1: it was in none.
+	// Of one that was taken away: its place in the lists of its node and of its namespace; -1: it was
+	// in none.
 	onNode, inSpace int
 }
 

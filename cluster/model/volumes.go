@@ -13,10 +13,12 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 // zoneLabels say where a volume is; the older ones are still on old volumes.
 var zoneLabels = []string{
-	v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone, v1.LabelFailureDomainBetaRegion,
+	v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone,
+	v1.LabelFailureDomainBetaRegion,
 }
 
-// Claims are the claims of a pod that are known, and whether all are. A generic ephemeral volume has a claim of the pod's and its own name.
+// Claims are the claims of a pod that are known, and whether all are. A generic ephemeral volume
+// has a claim of the pod's and its own name.
 func (c *Cluster) Claims(p *v1.Pod) (out []*v1.PersistentVolumeClaim, all bool) {
 	all = true
 	for i := range p.Spec.Volumes {
@@ -39,7 +41,8 @@ func (c *Cluster) Claims(p *v1.Pod) (out []*v1.PersistentVolumeClaim, all bool) 
 	return out, all
 }
 
-// outOfReach names the claim whose volume a node does not reach; empty: it reaches all that are known.
+// outOfReach names the claim whose volume a node does not reach; empty: it reaches all that are
+// known.
 func (c *Cluster) outOfReach(claims []*v1.PersistentVolumeClaim, n *Node) string {
 	for _, claim := range claims {
 		if pv := c.volumes[claim.Spec.VolumeName]; pv != nil {
@@ -49,7 +52,8 @@ func (c *Cluster) outOfReach(claims []*v1.PersistentVolumeClaim, n *Node) string
 			continue
 		}
 		// The volume itself is not known: it is where the node is that it was made for.
-		if was := c.byName[claim.Annotations[selectedNode]]; was != nil && claim.Spec.VolumeName != "" && !sameZone(was, n) {
+		if was := c.byName[claim.Annotations[selectedNode]]; was != nil && claim.Spec.VolumeName != "" &&
+			!sameZone(was, n) {
 			return claim.Name
 		}
 	}

@@ -12,11 +12,14 @@ import (
 // maxSeconds is the longest time that a Duration holds.
 const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 
-// deadline is when a pod has to go that has such tolerations, and the taint that it is because of; never, where each taint is tolerated for
-// ever. Of each taint the first toleration that matches counts, as upstream has it. Toleration operators that compare are off, as they are
-// by default (feature TaintTolerationComparisonOperators, 1.36.3). A pod that was made after a taint has its time from then on: from
-// TimeAdded it would go at once, and so would each one that replaces it there.
-func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint, ever bool) {
+// deadline is when a pod has to go that has such tolerations, and the taint that it is because of;
+// never, where each taint is tolerated for ever. Of each taint the first toleration that matches
+// counts, as upstream has it. Toleration operators that compare are off, as they are by default
+// (feature TaintTolerationComparisonOperators, 1.36.3). A pod that was made after a taint has its
+// time from then on: from TimeAdded it would go at once, and so would each one that replaces it
+// there.
+func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint,
+	ever bool) {
 	made := p.CreationTimestamp.Time
 	if made.After(now) {
 		made = now
@@ -46,14 +49,19 @@ func lasts(t *v1.Toleration) time.Duration {
 	return time.Duration(min(max(*t.TolerationSeconds, 0), maxSeconds)) * time.Second
 }
 
-// opposite are the taints that come in each other's place, with the TimeAdded of the one that was there (lifecycle's swap).
-var opposite = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable, v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
+// opposite are the taints that come in each other's place, with the TimeAdded of the one that was
+// there (lifecycle's swap).
+var opposite = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable,
+	v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
 
-// swapped is when a pod has to go at the earliest because of a taint that may have come in the place of its opposite: a pod that bears that
-// for longer bears this one from when the node turned, for as long as it says, and both for no longer than the other.
-func swapped(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, long time.Duration, now time.Time) time.Time {
+// swapped is when a pod has to go at the earliest because of a taint that may have come in the
+// place of its opposite: a pod that bears that for longer bears this one from when the node turned,
+// for as long as it says, and both for no longer than the other.
+func swapped(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, long time.Duration,
+	now time.Time) time.Time {
 	key := opposite[t.Key]
-	i := slices.IndexFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
+	i := slices.IndexFunc(n.Status.Conditions,
+		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
 	if key == "" || i < 0 {
 		return time.Time{}
 	}

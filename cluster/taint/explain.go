@@ -15,7 +15,8 @@ type Verdict struct {
 	Deadline   time.Time      // when the pod has to go because of it; zero: never
 }
 
-// Explain tells of each NoExecute taint of a node what it means for a pod on it, in the order in which the node has them.
+// Explain tells of each NoExecute taint of a node what it means for a pod on it, in the order in
+// which the node has them.
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	for _, t := range c.evicting(now, n) {
 		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
@@ -28,13 +29,15 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	return out
 }
 
-// Due reports whether a pod has to go now by what is known of its node, which may be newer than what the last Step has seen.
+// Due reports whether a pod has to go now by what is known of its node, which may be newer than
+// what the last Step has seen.
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
 	at, _, ever := deadline(n, c.evicting(now, n), p, now)
 	return ever && !at.After(now)
 }
 
-// evicting are the taints of a node that evict, each with since when it is there, as far as the last Step has seen them.
+// evicting are the taints of a node that evict, each with since when it is there, as far as the
+// last Step has seen them.
 func (c *Core) evicting(now time.Time, n *v1.Node) (out []v1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {

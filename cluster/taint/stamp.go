@@ -17,8 +17,9 @@ type sight struct {
 	key, value string
 }
 
-// taintsOf are the taints of a node that evict, each with since when it is there. Where it does not say so, as no taint does that a person
-// sets, it is when it was seen first. A time that is to come would be a mistake of some clock, and counts as none.
+// taintsOf are the taints of a node that evict, each with since when it is there. Where it does not
+// say so, as no taint does that a person sets, it is when it was seen first. A time that is to come
+// would be a mistake of some clock, and counts as none.
 func (s *step) taintsOf(n *v1.Node) (out []v1.Taint) {
 	stamp := Stamp{Node: n.Name, UID: n.UID}
 	for _, t := range n.Spec.Taints {

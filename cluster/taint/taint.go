@@ -1,10 +1,11 @@
-// Package taint decides which pods have to leave their nodes, and when: those that do not tolerate a taint with the effect NoExecute, or
-// have tolerated it for as long as they do. The rules are those of Kubernetes 1.36.3, pkg/controller/tainteviction, where this package does
-// not say otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers with who has to go; whoever deletes
-// tells End how that went.
+// Package taint decides which pods have to leave their nodes, and when: those that do not tolerate
+// a taint with the effect NoExecute, or have tolerated it for as long as they do. The rules are
+// those of Kubernetes 1.36.3, pkg/controller/tainteviction, where this package does not say
+// otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers
+// with who has to go; whoever deletes tells End how that went.
 //
-// A deadline is never remembered: it follows from the taints' TimeAdded, the pod's creation and its tolerations as they are now, so that a
-// restart changes none, and each change of them does.
+// A deadline is never remembered: it follows from the taints' TimeAdded, the pod's creation and its
+// tolerations as they are now, so that a restart changes none, and each change of them does.
 //
 //	taint.go   Config, Core, Seen, Actions, Step
 //	due.go     when a pod has to go
@@ -46,20 +47,22 @@ type Eviction struct {
 	Deadline              time.Time
 }
 
-// Stamp is taints of a node that do not say since when they are there, with what they are to say. It is to be written before anything is
-// counted from it.
+// Stamp is taints of a node that do not say since when they are there, with what they are to say.
+// It is to be written before anything is counted from it.
 type Stamp struct {
 	Node   string
 	UID    types.UID
 	Taints []v1.Taint // key, value, effect, TimeAdded
 }
 
-// Actions are to be carried out: stamps first. Evictions are sorted by namespace and name, stamps by node.
+// Actions are to be carried out: stamps first. Evictions are sorted by namespace and name, stamps
+// by node.
 type Actions struct {
 	Stamps []Stamp
 	Evict  []Eviction
 	Events []cluster.Event
-	Next   time.Time // when Step has to be called again if nothing is seen before; always after now; zero: never
+	// when Step has to be called again if nothing is seen before; always after now; zero: never
+	Next time.Time
 }
 
 // Core remembers what cannot be seen. It is for one goroutine.
@@ -78,7 +81,8 @@ type timer struct{ namespace, name string }
 // New makes a Core that has seen nothing.
 func New(c Config) *Core {
 	return &Core{
-		config: c, pending: map[types.UID]timer{}, sights: map[sight]time.Time{}, writes: map[types.UID]*cluster.Attempt{},
+		config: c, pending: map[types.UID]timer{}, sights: map[sight]time.Time{},
+		writes: map[types.UID]*cluster.Attempt{},
 		stamps: map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
 	}
 }
@@ -106,9 +110,12 @@ type candidate struct {
 // Step looks at everything. Time must not go back.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{
-		Core: c, now: now, seen: seen, out: &Actions{}, sights: map[sight]time.Time{}, stamped: map[types.UID]bool{},
-		// Of 5,000 nodes that are tainted these are most of what a step costs: mostly they are as large as they were.
-		waits: make(map[types.UID]timer, len(c.pending)), here: make(map[types.UID]bool, len(c.pending)+len(c.writes)),
+		Core: c, now: now, seen: seen, out: &Actions{}, sights: map[sight]time.Time{},
+		stamped: map[types.UID]bool{},
+		// Of 5,000 nodes that are tainted these are most of what a step costs: mostly they are as large
+		// as they were.
+		waits: make(map[types.UID]timer, len(c.pending)), here: make(map[types.UID]bool, len(c.pending)+
+			len(c.writes)),
 	}
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {
@@ -134,7 +141,8 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	}
 	cluster.SortEvents(s.out.Events)
 	slices.SortFunc(s.out.Evict, func(a, b Eviction) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.UID, b.UID))
 	})
 	if !s.out.Next.IsZero() && !s.out.Next.After(now) {
 		s.out.Next = now.Add(1)
@@ -162,7 +170,8 @@ func (s *step) node(n *v1.Node) {
 		default:
 			s.here[p.UID] = true
 			s.due = append(s.due, candidate{zone: s.seen.Zone(n), Eviction: Eviction{
-				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by, After: s.now.Sub(by.TimeAdded.Time), Deadline: at,
+				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by,
+				After: s.now.Sub(by.TimeAdded.Time), Deadline: at,
 			}})
 		}
 	}
@@ -170,13 +179,15 @@ func (s *step) node(n *v1.Node) {
 
 // Leaves reports whether a pod needs no eviction: it is going, or nothing of it runs any more.
 func Leaves(p *v1.Pod) bool {
-	return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded ||
+		p.Status.Phase == v1.PodFailed
 }
 
 // evict has the pods go that are due, those first that have been for longest.
 func (s *step) evict() {
 	slices.SortFunc(s.due, func(a, b candidate) int {
-		return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	for _, c := range s.due {
 		attempt := s.writes[c.UID]
@@ -225,13 +236,14 @@ func (s *step) cancel() {
 
 func (s *step) say(uid types.UID, t timer, format string) {
 	s.out.Events = append(s.out.Events, cluster.Event{
-		Kind: "Pod", Namespace: t.namespace, Name: t.name, UID: uid, Type: v1.EventTypeNormal, Reason: "TaintManagerEviction",
+		Kind: "Pod", Namespace: t.namespace, Name: t.name, UID: uid, Type: v1.EventTypeNormal,
+		Reason:  "TaintManagerEviction",
 		Message: fmt.Sprintf(format, t.namespace, t.name),
 	})
 }
 
-// End notes how a deletion ended. One that failed is decided again after a while. A pod that is gone, or has another UID by now, is
-// deleted.
+// End notes how a deletion ended. One that failed is decided again after a while. A pod that is
+// gone, or has another UID by now, is deleted.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
 	if a := c.writes[uid]; a != nil {
 		a.End(now, ok)

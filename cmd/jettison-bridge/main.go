@@ -1,5 +1,5 @@
-// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It holds the root command; what it does, and
-// the flags of that, are in internal/bridge.
+// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It
+// holds the root command; what it does, and the flags of that, are in internal/bridge.
 package main
 
 import (
@@ -34,7 +34,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdout, stderr), args)
 	if err != nil {
-		fmt.Fprintln(stderr, "jettison-bridge:", strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
+		fmt.Fprintln(stderr, "jettison-bridge:",
+			strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
 	}
 	return commandline.ExitCode(err)
 }
@@ -48,7 +49,8 @@ what it evicts is seen there, as a pod that Failed for the reason Evicted, and a
 agent's socket.
 
 Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr.`,
-		Example: "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge cleanup --kubeconfig ~/.kube/config",
+		Example: "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge " +
+			"cleanup --kubeconfig ~/.kube/config",
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.AddCommand(bridge.Command(version, stderr), cleanup.Command(version, stdout))

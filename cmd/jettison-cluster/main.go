@@ -1,5 +1,5 @@
-// Command jettison-cluster is the part of jettison that a cluster has once. It holds the root command; every other command stands beside
-// what it does, in a package of internal.
+// Command jettison-cluster is the part of jettison that a cluster has once. It holds the root
+// command; every other command stands beside what it does, in a package of internal.
 package main
 
 import (
@@ -31,11 +31,12 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever is printed goes through printable, here
-// or in terminal.Screen.
+// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever
+// is printed goes through printable, here or in terminal.Screen.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	stderr = printable.Writer(stderr)
-	err := commandline.Execute(ctx, command(stdin, terminal.New(stdout, os.Getenv("NO_COLOR") != ""), stderr), args)
+	err := commandline.Execute(ctx, command(stdin, terminal.New(stdout, os.Getenv("NO_COLOR") != ""),
+		stderr), args)
 	if err != nil {
 		fmt.Fprintln(stderr, "jettison-cluster:", output.OneLine(err.Error()))
 	}

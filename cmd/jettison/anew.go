@@ -10,8 +10,8 @@ import (
 	"jettison/internal/node/config"
 )
 
-// untilKubelet is a context that also ends when a kubelet comes on a node whose configuration is made without one, and its own can be
-// taken. came ends the search and tells whether it did.
+// untilKubelet is a context that also ends when a kubelet comes on a node whose configuration is
+// made without one, and its own can be taken. came ends the search and tells whether it did.
 func untilKubelet(ctx context.Context, o agent.Options) (until context.Context, came func() bool) {
 	if !o.Config.AwaitsKubelet() {
 		return ctx, func() bool { return false }
@@ -21,7 +21,8 @@ func untilKubelet(ctx context.Context, o agent.Options) (until context.Context, 
 	go func() {
 		l := config.Later(until, o.ProcMount)
 		if l != nil {
-			o.Log.Warn("a kubelet is there now: this program begins anew, by its configuration", "config", l.From)
+			o.Log.Warn("a kubelet is there now: this program begins anew, by its configuration", "config",
+				l.From)
 		}
 		found <- l != nil
 		end()

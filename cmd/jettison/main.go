@@ -1,5 +1,5 @@
-// Command jettison keeps a node alive under pressure. See README.md. It holds the root command and run; every other command stands beside
-// what it does, in a package of internal.
+// Command jettison keeps a node alive under pressure. See README.md. It holds the root command and
+// run; every other command stands beside what it does, in a package of internal.
 //
 //	main.go            the root command, exit codes
 //	runcommand.go      run: internal/agent
@@ -68,8 +68,9 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever is printed goes through
-// printable, here or in terminal.Screen: there is no other place that has to think of terminals.
+// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever
+// is printed goes through printable, here or in terminal.Screen: there is no other place that has
+// to think of terminals.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	screen := terminal.New(stdout, os.Getenv("NO_COLOR") != "")
 	stderr = printable.Writer(stderr)
@@ -90,8 +91,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return commandline.ExitCode(err)
 }
 
-// logsJSON reports whether a command line asks for a log in JSON. What is wrong with another flag may keep that one from being parsed, and
-// who reads the log wants its end in the same format.
+// logsJSON reports whether a command line asks for a log in JSON. What is wrong with another flag
+// may keep that one from being parsed, and who reads the log wants its end in the same format.
 func logsJSON(args []string) bool {
 	for i, arg := range args {
 		if arg == "--log-format=json" || arg == "--log-format" && i+1 < len(args) && args[i+1] == "json" {
@@ -112,14 +113,19 @@ removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). An error is one line on stderr, of JSON
 where --log-format is json.`,
-		Example: "  jettison status\n  jettison explain memory.available\n  jettison records --since 24h\n  jettison run --dry-run",
+		Example: "  jettison status\n  jettison explain memory.available\n  jettison records --since " +
+			"24h\n  jettison run --dry-run",
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.AddCommand(
-		runCommand(stderr), status.Command(stdout), top.Command(os.Stdin, stdout, stderr), explain.Command(stdout, stderr),
-		replay.Command(os.Stdin, stdout, stderr), records.Command(stdout, stderr), gc.Command(os.Stdin, stdout, stderr),
-		admit.Command(os.Stdin, stdout, stderr), stats.Command(stdout, stderr), check.Command(stdout, stderr),
-		snapshot.Command(version, stdout, stderr), events.Command(stdout, stderr), ui.Command(version, stdout, stderr),
+		runCommand(stderr), status.Command(stdout), top.Command(os.Stdin, stdout, stderr),
+		explain.Command(stdout, stderr),
+		replay.Command(os.Stdin, stdout, stderr), records.Command(stdout, stderr),
+		gc.Command(os.Stdin, stdout, stderr),
+		admit.Command(os.Stdin, stdout, stderr), stats.Command(stdout, stderr),
+		check.Command(stdout, stderr),
+		snapshot.Command(version, stdout, stderr), events.Command(stdout, stderr),
+		ui.Command(version, stdout, stderr),
 		health.Command(stdout), config.Command(os.Stdin, stdout), deschedule.Command(stdout, stderr),
 		restore.Command(stdout), commandline.Version(root.Name(), version, stdout),
 	)

@@ -55,7 +55,8 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			var err error
 			places.ProcMount, places.StateDir = o.ProcMount, config.Default().StateDir
 			places.Waiting = func(why string) {
-				o.Log.Warn("waiting for the node's kubelet, for its configuration holds: nothing is watched until then", "evidence", why)
+				o.Log.Warn("waiting for the node's kubelet, for its configuration holds: nothing is watched "+
+					"until then", "evidence", why)
 			}
 			if o.Log, err = log.Open(pipe); err != nil {
 				return err
@@ -93,7 +94,8 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
 	log.Add(f)
 	flags.AddMounts(f, &o.CgroupMount, &o.ProcMount, &o.HostRoot)
-	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
+	f.StringVar(&ladder, "ladder", "",
+		"rungs of the kill ladder to use, for comparisons (default all)")
 	_ = f.MarkHidden("ladder") // it is there
 	return cmd
 }

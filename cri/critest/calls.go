@@ -11,7 +11,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxes, containers and images are copies: an answer is written out after the lock is gone. The caller holds mu.
+// sandboxes, containers and images are copies: an answer is written out after the lock is gone. The
+// caller holds mu.
 
 func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
 	for _, s := range r.Sandboxes {
@@ -20,7 +21,8 @@ func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.Pod
 			got, has := s.GetLabels()[key]
 			labelled = labelled && has && got == value
 		}
-		if labelled && (f.GetId() == "" || f.GetId() == s.GetId()) && (f.GetState() == nil || f.GetState().State == s.GetState()) {
+		if labelled && (f.GetId() == "" || f.GetId() == s.GetId()) &&
+			(f.GetState() == nil || f.GetState().State == s.GetState()) {
 			out = append(out, proto.CloneOf(s))
 		}
 	}
@@ -31,7 +33,8 @@ func (r *Runtime) images() []*runtimev1.Image { return clones(r.Images) }
 
 func (r *Runtime) containers(f *runtimev1.ContainerFilter) (out []*runtimev1.Container) {
 	for _, c := range r.Containers {
-		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.GetPodSandboxId() || f.GetState() != nil && f.GetState().State != c.GetState() {
+		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.GetPodSandboxId() ||
+			f.GetState() != nil && f.GetState().State != c.GetState() {
 			continue
 		}
 		out = append(out, proto.CloneOf(c))
@@ -47,36 +50,42 @@ func clones[M proto.Message](from []M) (out []M) {
 }
 
 // Version implements the CRI.
-func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (*runtimev1.VersionResponse, error) {
+func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (
+	*runtimev1.VersionResponse, error) {
 	return unary(ctx, r, "Version", func() (*runtimev1.VersionResponse, error) {
 		return &runtimev1.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
 	})
 }
 
 // Status implements the CRI.
-func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
+func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (
+	*runtimev1.StatusResponse, error) {
 	return unary(ctx, r, "Status", func() (*runtimev1.StatusResponse, error) {
-		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)},
+		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(
+			r.Conditions)},
 			Info: map[string]string{"config": r.Config}}, nil
 	})
 }
 
 // RuntimeConfig implements the CRI.
-func (r *Runtime) RuntimeConfig(ctx context.Context, _ *runtimev1.RuntimeConfigRequest) (*runtimev1.RuntimeConfigResponse, error) {
+func (r *Runtime) RuntimeConfig(ctx context.Context, _ *runtimev1.RuntimeConfigRequest) (
+	*runtimev1.RuntimeConfigResponse, error) {
 	return unary(ctx, r, "RuntimeConfig", func() (*runtimev1.RuntimeConfigResponse, error) {
 		return &runtimev1.RuntimeConfigResponse{Linux: &runtimev1.LinuxRuntimeConfiguration{CgroupDriver: r.CgroupDriver}}, nil
 	})
 }
 
 // ListPodSandbox implements the CRI, with the filters that are used.
-func (r *Runtime) ListPodSandbox(ctx context.Context, req *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
+func (r *Runtime) ListPodSandbox(ctx context.Context, req *runtimev1.ListPodSandboxRequest) (
+	*runtimev1.ListPodSandboxResponse, error) {
 	return unary(ctx, r, "ListPodSandbox", func() (*runtimev1.ListPodSandboxResponse, error) {
 		return &runtimev1.ListPodSandboxResponse{Items: r.sandboxes(req.GetFilter())}, nil
 	})
 }
 
 // ListContainers implements the CRI, with the filters that are used.
-func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
+func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContainersRequest) (
+	*runtimev1.ListContainersResponse, error) {
 	return unary(ctx, r, "ListContainers", func() (*runtimev1.ListContainersResponse, error) {
 		return &runtimev1.ListContainersResponse{Containers: r.containers(req.GetFilter())}, nil
 	})
@@ -96,18 +105,21 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context,
 			out := proto.CloneOf(r.SandboxStatuses[s.Id])
 			if out == nil {
 				out = &runtimev1.PodSandboxStatus{
-					Id: s.Id, Metadata: proto.CloneOf(s.Metadata), State: s.State, CreatedAt: s.CreatedAt, RuntimeHandler: s.RuntimeHandler,
-					Annotations: maps.Clone(s.Annotations), Labels: maps.Clone(s.Labels),
+					Id: s.Id, Metadata: proto.CloneOf(s.Metadata), State: s.State, CreatedAt: s.CreatedAt,
+					RuntimeHandler: s.RuntimeHandler,
+					Annotations:    maps.Clone(s.Annotations), Labels: maps.Clone(s.Labels),
 				}
 			}
-			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: r.info(s.Id, req.GetVerbose())}, nil
+			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: r.info(s.Id, req.GetVerbose())},
+				nil
 		}
 		return nil, status.Errorf(codes.NotFound, "sandbox %s", req.GetPodSandboxId())
 	})
 }
 
 // ContainerStatus implements the CRI.
-func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
+func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerStatusRequest) (
+	*runtimev1.ContainerStatusResponse, error) {
 	return unary(ctx, r, "ContainerStatus", func() (*runtimev1.ContainerStatusResponse, error) {
 		for _, c := range r.Containers {
 			if c.GetId() != req.GetContainerId() {
@@ -146,7 +158,8 @@ func (r *Runtime) ListContainerStats(ctx context.Context,
 }
 
 // StopPodSandbox implements the CRI.
-func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSandboxRequest) (*runtimev1.StopPodSandboxResponse, error) {
+func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSandboxRequest) (
+	*runtimev1.StopPodSandboxResponse, error) {
 	return unary(ctx, r, "StopPodSandbox", func() (*runtimev1.StopPodSandboxResponse, error) {
 		for _, s := range r.Sandboxes {
 			if s.GetId() == req.GetPodSandboxId() {
@@ -158,8 +171,10 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSand
 	})
 }
 
-// StopContainer implements the CRI. It ends the container at once, whatever the grace period: see Delay.
-func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContainerRequest) (*runtimev1.StopContainerResponse, error) {
+// StopContainer implements the CRI. It ends the container at once, whatever the grace period: see
+// Delay.
+func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContainerRequest) (
+	*runtimev1.StopContainerResponse, error) {
 	r.Change(func() { r.Stops = append(r.Stops, proto.CloneOf(req)) })
 	return unary(ctx, r, "StopContainer", func() (*runtimev1.StopContainerResponse, error) {
 		for _, c := range r.Containers {
@@ -195,26 +210,31 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context,
 	req *runtimev1.RemovePodSandboxRequest) (*runtimev1.RemovePodSandboxResponse, error) {
 	return unary(ctx, r, "RemovePodSandbox", func() (*runtimev1.RemovePodSandboxResponse, error) {
 		id, before := req.GetPodSandboxId(), len(r.Sandboxes)
-		r.Sandboxes = slices.DeleteFunc(r.Sandboxes, func(s *runtimev1.PodSandbox) bool { return s.GetId() == id })
+		r.Sandboxes = slices.DeleteFunc(r.Sandboxes,
+			func(s *runtimev1.PodSandbox) bool { return s.GetId() == id })
 		if len(r.Sandboxes) == before {
 			return nil, status.Errorf(codes.NotFound, "sandbox %s", id)
 		}
 		r.Removed = append(r.Removed, "sandbox "+id)
-		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetPodSandboxId() == id })
+		r.Containers = slices.DeleteFunc(r.Containers,
+			func(c *runtimev1.Container) bool { return c.GetPodSandboxId() == id })
 		return &runtimev1.RemovePodSandboxResponse{}, nil
 	})
 }
 
 // ListImages implements the CRI.
-func (r *Runtime) ListImages(ctx context.Context, _ *runtimev1.ListImagesRequest) (*runtimev1.ListImagesResponse, error) {
+func (r *Runtime) ListImages(ctx context.Context, _ *runtimev1.ListImagesRequest) (
+	*runtimev1.ListImagesResponse, error) {
 	return unary(ctx, r, "ListImages", func() (*runtimev1.ListImagesResponse, error) {
 		return &runtimev1.ListImagesResponse{Images: r.images()}, nil
 	})
 }
 
 // ImageFsInfo implements the CRI.
-func (r *Runtime) ImageFsInfo(ctx context.Context, _ *runtimev1.ImageFsInfoRequest) (*runtimev1.ImageFsInfoResponse, error) {
+func (r *Runtime) ImageFsInfo(ctx context.Context, _ *runtimev1.ImageFsInfoRequest) (
+	*runtimev1.ImageFsInfoResponse, error) {
 	return unary(ctx, r, "ImageFsInfo", func() (*runtimev1.ImageFsInfoResponse, error) {
-		return &runtimev1.ImageFsInfoResponse{ImageFilesystems: clones(r.ImageFs), ContainerFilesystems: clones(r.ContainerFs)}, nil
+		return &runtimev1.ImageFsInfoResponse{ImageFilesystems: clones(r.ImageFs),
+			ContainerFilesystems: clones(r.ContainerFs)}, nil
 	})
 }

@@ -1,5 +1,5 @@
-// Package critest is a container runtime for unit tests: a gRPC server on a unix socket that holds what the test puts in,
-// and can hang, fail, dawdle and lie per call.
+// Package critest is a container runtime for unit tests: a gRPC server on a unix socket that holds
+// what the test puts in, and can hang, fail, dawdle and lie per call.
 //
 //	critest.go  Runtime: what it holds and how it misbehaves
 //	calls.go    the calls that ask and stop
@@ -20,17 +20,20 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Runtime is the fake. Its exported fields may be set before the first call, and changed later through Change. Calls are
-// named as in the CRI: "ListPodSandbox", "StreamImages".
+// Runtime is the fake. Its exported fields may be set before the first call, and changed later
+// through Change. Calls are named as in the CRI: "ListPodSandbox", "StreamImages".
 type Runtime struct {
 	runtimev1.UnimplementedRuntimeServiceServer
 	runtimev1.UnimplementedImageServiceServer
 
-	Sandboxes         []*runtimev1.PodSandbox
-	Containers        []*runtimev1.Container
-	Info              map[string]string                      // verbose "info" by sandbox or container id
-	SandboxStatuses   map[string]*runtimev1.PodSandboxStatus // by id; others have what their entry in Sandboxes says
-	ContainerStatuses map[string]*runtimev1.ContainerStatus  // by id; others have what their entry in Containers says
+	Sandboxes  []*runtimev1.PodSandbox
+	Containers []*runtimev1.Container
+	// verbose "info" by sandbox or container id
+	Info map[string]string
+	// by id; others have what their entry in Sandboxes says
+	SandboxStatuses map[string]*runtimev1.PodSandboxStatus
+	// by id; others have what their entry in Containers says
+	ContainerStatuses map[string]*runtimev1.ContainerStatus
 	Images            []*runtimev1.Image
 	ImageFs           []*runtimev1.FilesystemUsage
 	ContainerFs       []*runtimev1.FilesystemUsage
@@ -38,17 +41,21 @@ type Runtime struct {
 	Conditions        []*runtimev1.RuntimeCondition
 	CgroupDriver      runtimev1.CgroupDriver
 
-	Stops   []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
-	Reopens []string                          // container ids of each ReopenContainerLog that was carried out
-	Removed []string                          // what was removed, in order: "container c", "sandbox s", "image i"
-	Config  string                            // verbose "config" of the runtime's own status
+	Stops []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
+	// container ids of each ReopenContainerLog that was carried out
+	Reopens []string
+	// what was removed, in order: "container c", "sandbox s", "image i"
+	Removed []string
+	Config  string // verbose "config" of the runtime's own status
 
-	Fail   map[string]error         // by the name of the call: answer with this
-	FailOn map[string]error         // likewise to who asks for the status of the sandbox or container of this id
+	Fail map[string]error // by the name of the call: answer with this
+	// likewise to who asks for the status of the sandbox or container of this id
+	FailOn map[string]error
 	Hang   map[string]bool          // answer when the caller gives up
 	HangOn map[string]bool          // likewise where a container of this id is to be removed
 	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
-	Answer map[string]func(any) any // change the answer, or each message of a stream; the type must stay
+	// change the answer, or each message of a stream; the type must stay
+	Answer map[string]func(any) any
 
 	Streams  bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
 	Batch    int             // items in a message of a stream; 0 is 1
@@ -73,7 +80,8 @@ func Start(t testing.TB) *Runtime {
 		Conditions: []*runtimev1.RuntimeCondition{
 			{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true},
 		},
-		Fail: map[string]error{}, Hang: map[string]bool{}, HangOn: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
+		Fail: map[string]error{}, Hang: map[string]bool{}, HangOn: map[string]bool{},
+		Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
 		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
 		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // RemoveContainer implements the CRI: one that runs is ended, as a runtime does.
-func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveContainerRequest) (*runtimev1.RemoveContainerResponse, error) {
+func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveContainerRequest) (
+	*runtimev1.RemoveContainerResponse, error) {
 	r.mu.Lock()
 	hangs := r.HangOn[req.GetContainerId()]
 	r.mu.Unlock()
@@ -20,27 +21,32 @@ func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveCont
 	}
 	return unary(ctx, r, "RemoveContainer", func() (*runtimev1.RemoveContainerResponse, error) {
 		r.Removed = append(r.Removed, "container "+req.GetContainerId())
-		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetId() == req.GetContainerId() })
+		r.Containers = slices.DeleteFunc(r.Containers,
+			func(c *runtimev1.Container) bool { return c.GetId() == req.GetContainerId() })
 		return &runtimev1.RemoveContainerResponse{}, nil
 	})
 }
 
 // ImageStatus implements the CRI, by id and by name.
-func (r *Runtime) ImageStatus(ctx context.Context, req *runtimev1.ImageStatusRequest) (*runtimev1.ImageStatusResponse, error) {
+func (r *Runtime) ImageStatus(ctx context.Context, req *runtimev1.ImageStatusRequest) (
+	*runtimev1.ImageStatusResponse, error) {
 	return unary(ctx, r, "ImageStatus", func() (*runtimev1.ImageStatusResponse, error) {
-		return &runtimev1.ImageStatusResponse{Image: proto.CloneOf(r.image(req.GetImage().GetImage()))}, nil
+		return &runtimev1.ImageStatusResponse{Image: proto.CloneOf(r.image(req.GetImage().GetImage()))},
+			nil
 	})
 }
 
 // RemoveImage implements the CRI, whether the image is pinned, used, or neither.
-func (r *Runtime) RemoveImage(ctx context.Context, req *runtimev1.RemoveImageRequest) (*runtimev1.RemoveImageResponse, error) {
+func (r *Runtime) RemoveImage(ctx context.Context, req *runtimev1.RemoveImageRequest) (
+	*runtimev1.RemoveImageResponse, error) {
 	return unary(ctx, r, "RemoveImage", func() (*runtimev1.RemoveImageResponse, error) {
 		gone := r.image(req.GetImage().GetImage())
 		if gone == nil {
 			return nil, status.Errorf(codes.NotFound, "image %s", req.GetImage().GetImage())
 		}
 		r.Removed = append(r.Removed, "image "+gone.GetId())
-		r.Images = slices.DeleteFunc(r.Images, func(i *runtimev1.Image) bool { return i.GetId() == gone.GetId() })
+		r.Images = slices.DeleteFunc(r.Images,
+			func(i *runtimev1.Image) bool { return i.GetId() == gone.GetId() })
 		return &runtimev1.RemoveImageResponse{}, nil
 	})
 }
@@ -48,7 +54,8 @@ func (r *Runtime) RemoveImage(ctx context.Context, req *runtimev1.RemoveImageReq
 // image finds an image by its id or one of its names. The caller holds mu.
 func (r *Runtime) image(ref string) *runtimev1.Image {
 	for _, i := range r.Images {
-		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) || slices.Contains(i.GetRepoDigests(), ref) {
+		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) ||
+			slices.Contains(i.GetRepoDigests(), ref) {
 			return i
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// stream sends the items that list lists, in batches, and breaks, stalls or goes on for ever as the test asked for.
-func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], list func() []T, message func([]T) *M) error {
+// stream sends the items that list lists, in batches, and breaks, stalls or goes on for ever as the
+// test asked for.
+func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], list func() []T,
+	message func([]T) *M) error {
 	err := r.enter(s.Context(), name)
 	defer r.Change(func() { r.ended[name]++ })
 	if err != nil {
@@ -52,23 +54,27 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 func (r *Runtime) StreamPodSandboxes(req *runtimev1.StreamPodSandboxesRequest,
 	s grpc.ServerStreamingServer[runtimev1.StreamPodSandboxesResponse]) error {
 	list := func() []*runtimev1.PodSandbox { return r.sandboxes(req.GetFilter()) }
-	return stream(r, "StreamPodSandboxes", s, list, func(part []*runtimev1.PodSandbox) *runtimev1.StreamPodSandboxesResponse {
-		return &runtimev1.StreamPodSandboxesResponse{PodSandboxes: part}
-	})
+	return stream(r, "StreamPodSandboxes", s, list,
+		func(part []*runtimev1.PodSandbox) *runtimev1.StreamPodSandboxesResponse {
+			return &runtimev1.StreamPodSandboxesResponse{PodSandboxes: part}
+		})
 }
 
 // StreamContainers implements the CRI, with the filters that are used.
 func (r *Runtime) StreamContainers(req *runtimev1.StreamContainersRequest,
 	s grpc.ServerStreamingServer[runtimev1.StreamContainersResponse]) error {
 	list := func() []*runtimev1.Container { return r.containers(req.GetFilter()) }
-	return stream(r, "StreamContainers", s, list, func(part []*runtimev1.Container) *runtimev1.StreamContainersResponse {
-		return &runtimev1.StreamContainersResponse{Containers: part}
-	})
+	return stream(r, "StreamContainers", s, list,
+		func(part []*runtimev1.Container) *runtimev1.StreamContainersResponse {
+			return &runtimev1.StreamContainersResponse{Containers: part}
+		})
 }
 
 // StreamImages implements the CRI.
-func (r *Runtime) StreamImages(_ *runtimev1.StreamImagesRequest, s grpc.ServerStreamingServer[runtimev1.StreamImagesResponse]) error {
-	return stream(r, "StreamImages", s, r.images, func(part []*runtimev1.Image) *runtimev1.StreamImagesResponse {
-		return &runtimev1.StreamImagesResponse{Images: part}
-	})
+func (r *Runtime) StreamImages(_ *runtimev1.StreamImagesRequest,
+	s grpc.ServerStreamingServer[runtimev1.StreamImagesResponse]) error {
+	return stream(r, "StreamImages", s, r.images,
+		func(part []*runtimev1.Image) *runtimev1.StreamImagesResponse {
+			return &runtimev1.StreamImagesResponse{Images: part}
+		})
 }

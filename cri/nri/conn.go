@@ -19,8 +19,9 @@ type stream interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// conn is a connection whose thread waits in the kernel itself, by poll(2). The Go runtime's poller would have another thread wait, an
-// ordinary one, and hand what came to the one with a priority: on a node whose CPUs are taken that is where the time goes.
+// conn is a connection whose thread waits in the kernel itself, by poll(2). The Go runtime's poller
+// would have another thread wait, an ordinary one, and hand what came to the one with a priority:
+// on a node whose CPUs are taken that is where the time goes.
 type conn struct {
 	fd          int
 	read, write time.Time // deadlines; zero: none
@@ -39,8 +40,12 @@ func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) 
 		return nil, err
 	}
 	out := &conn{}
-	var dupErr error // a descriptor that the runtime's poller does not know, and non-blocking as that of c
-	if err := raw.Control(func(fd uintptr) { out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+	// a descriptor that the runtime's poller does not know, and non-blocking as that of c
+	var dupErr error
+	if err := raw.Control(func(fd uintptr) {
+		out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC,
+			0)
+	}); err != nil {
 		return nil, err
 	}
 	if dupErr != nil {
@@ -57,7 +62,8 @@ func (c *conn) close() { unix.Close(c.fd) }
 func (c *conn) SetReadDeadline(t time.Time) error  { c.read = t; return nil }
 func (c *conn) SetWriteDeadline(t time.Time) error { c.write = t; return nil }
 
-// Read reads what is there, or waits for it. After the deadline it reads nothing, whatever is there: who sends without end has one, too.
+// Read reads what is there, or waits for it. After the deadline it reads nothing, whatever is
+// there: who sends without end has one, too.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.share != nil {
 		c.share.keep()
@@ -104,7 +110,8 @@ func (c *conn) try(events int16, deadline time.Time, call func() (int, error)) (
 	}
 }
 
-// wait waits until the socket is ready, or its other end is gone. os.ErrDeadlineExceeded: neither by the deadline.
+// wait waits until the socket is ready, or its other end is gone. os.ErrDeadlineExceeded: neither
+// by the deadline.
 func (c *conn) wait(events int16, deadline time.Time) error {
 	for {
 		timeout := -1

@@ -12,8 +12,9 @@ import (
 	"jettison/cri"
 )
 
-// The messages of nri v0.12.5 pkg/api/api.proto, which only ever adds fields: taken is what is needed, the rest (arguments,
-// environment, mounts, hooks, seccomp) is stepped over without a copy. A field of another type than expected is malformed.
+// The messages of nri v0.12.5 pkg/api/api.proto, which only ever adds fields: taken is what is
+// needed, the rest (arguments, environment, mounts, hooks, seccomp) is stepped over without a copy.
+// A field of another type than expected is malformed.
 
 // errMalformed: not the protobuf message that it should be.
 var errMalformed = errors.New("malformed message")
@@ -25,7 +26,8 @@ const (
 	maxAnnotation = 64      // values of a unified map
 )
 
-// field is one field of a message: of a string, bytes, a message or a map entry the bytes, of a number the number.
+// field is one field of a message: of a string, bytes, a message or a map entry the bytes, of a
+// number the number.
 type field struct {
 	number protowire.Number
 	bytes  []byte
@@ -69,7 +71,8 @@ func (f field) string(out *string, limit int) error {
 		return errMalformed
 	}
 	if len(f.bytes) > limit {
-		return fmt.Errorf("%w: field %d has %d bytes, more than %d", errMalformed, f.number, len(f.bytes), limit)
+		return fmt.Errorf("%w: field %d has %d bytes, more than %d", errMalformed, f.number, len(f.bytes),
+			limit)
 	}
 	*out = string(f.bytes)
 	return nil
@@ -177,8 +180,9 @@ func parseEvent(b []byte) (e event, err error) {
 	return e, err
 }
 
-// generation is the label that the DaemonSet controller puts on each pod that it makes, and no other controller (pkg/controller/daemon/util
-// CreatePodTemplate, v1.36.3). A kubelet hands all labels of a pod to the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
+// generation is the label that the DaemonSet controller puts on each pod that it makes, and no
+// other controller (pkg/controller/daemon/util CreatePodTemplate, v1.36.3). A kubelet hands all
+// labels of a pod to the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
 const generation = "pod-template-generation"
 
 // ofDaemonSet tells that a PodSandbox is of a pod that a DaemonSet has made.
@@ -193,8 +197,8 @@ func ofDaemonSet(f field) (yes bool) {
 	return yes
 }
 
-// parseStateChange reads a StateChangeEvent, what runtimes sent before they had a call for each event:
-// {event = 1, pod = 2, container = 3}.
+// parseStateChange reads a StateChangeEvent, what runtimes sent before they had a call for each
+// event: {event = 1, pod = 2, container = 3}.
 func parseStateChange(b []byte) (kind uint64, e event, err error) {
 	err = each(b, func(f field) (err error) {
 		switch f.number {
@@ -212,8 +216,8 @@ func parseStateChange(b []byte) (kind uint64, e event, err error) {
 	return kind, e, err
 }
 
-// parseSync reads a part of a SynchronizeRequest: {pods = 1, containers = 2, more = 3}. One that is malformed is left out and
-// counted.
+// parseSync reads a part of a SynchronizeRequest: {pods = 1, containers = 2, more = 3}. One that is
+// malformed is left out and counted.
 func parseSync(b []byte, s *listing) (more bool, err error) {
 	err = each(b, func(f field) error {
 		switch f.number {
@@ -260,7 +264,8 @@ func parsePod(f field, p *cri.PodSandbox) error {
 			return f.string(&p.Namespace, maxName)
 		case 6:
 			key, value, err := f.entry()
-			if err == nil && len(key) <= maxName && len(value) <= maxValue && cri.Keeps(key, len(p.Annotations)) {
+			if err == nil && len(key) <= maxName && len(value) <= maxValue &&
+				cri.Keeps(key, len(p.Annotations)) {
 				if p.Annotations == nil {
 					p.Annotations = map[string]string{}
 				}
@@ -305,7 +310,8 @@ func parseLinuxPod(f field, p *cri.PodSandbox) error {
 	})
 }
 
-// restarts is where the kubelet writes how often a container was started before (kuberuntime/labels.go).
+// restarts is where the kubelet writes how often a container was started before
+// (kuberuntime/labels.go).
 const restarts = "io.kubernetes.container.restartCount"
 
 // parseContainer reads a Container.
@@ -395,7 +401,8 @@ func parseLinuxContainer(f field, c *cri.Container) error {
 	})
 }
 
-// parseResources reads a LinuxResources, which are all that the container has. A limit of 0 or less is none, as in package cri.
+// parseResources reads a LinuxResources, which are all that the container has. A limit of 0 or less
+// is none, as in package cri.
 func parseResources(f field, c *cri.Container) error {
 	c.MemoryLimit, c.CPUShares, c.Unified = nil, nil, nil
 	first := func(f field, out **uint64) error {

@@ -16,15 +16,17 @@ type Hold struct {
 // maxHolds bounds HoldOffs. A node has a few hundred pods, and one is evicted at a time.
 const maxHolds = 1024
 
-// PodKey is what holds off all pods of a name, whatever their UIDs: who brings a pod back under its name gives it another UID.
+// PodKey is what holds off all pods of a name, whatever their UIDs: who brings a pod back under its
+// name gives it another UID.
 func PodKey(namespace, name string) string { return ByPod + namespace + "/" + name }
 
 // ByPod is how each PodKey begins, and no UID that a kubelet knows.
 const ByPod = "pod:"
 
-// DaemonSetKey is what holds off all pods of the DaemonSet that has made one, by that one's name: each is called after the DaemonSet, with
-// an end of five letters that the API server chose (apiserver pkg/storage/names/generate.go randomLength, v1.36.3). Empty: its name is none
-// of these.
+// DaemonSetKey is what holds off all pods of the DaemonSet that has made one, by that one's name:
+// each is called after the DaemonSet, with an end of five letters that the API server chose
+// (apiserver pkg/storage/names/generate.go randomLength, v1.36.3). Empty: its name is none of
+// these.
 func DaemonSetKey(namespace, pod string) string {
 	const end = 5
 	if len(pod) <= end {
@@ -36,8 +38,9 @@ func DaemonSetKey(namespace, pod string) string {
 // ByDaemonSet is how each DaemonSetKey begins, and no UID that a kubelet knows.
 const ByDaemonSet = "daemonset:"
 
-// HoldOffs are the pods that are held off, by UID, PodKey or DaemonSetKey. The loop writes, the plugin reads without a lock: a map that was
-// handed out is never written again. The zero value holds no pod.
+// HoldOffs are the pods that are held off, by UID, PodKey or DaemonSetKey. The loop writes, the
+// plugin reads without a lock: a map that was handed out is never written again. The zero value
+// holds no pod.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]
@@ -50,8 +53,8 @@ type namedHold struct {
 	Hold
 }
 
-// SetAtOnce holds a pod off as Set does, and allocates nothing: to be called where there may be no memory to be had, once between two
-// calls of Set.
+// SetAtOnce holds a pod off as Set does, and allocates nothing: to be called where there may be no
+// memory to be had, once between two calls of Set.
 func (h *HoldOffs) SetAtOnce(uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,8 +66,8 @@ func (h *HoldOffs) SetAtOnce(uid string, hold Hold) {
 	h.first.Store(first)
 }
 
-// Set holds a pod off, instead of what was set for it before. What is over is forgotten; of more than 1024 the one that ends
-// first is.
+// Set holds a pod off, instead of what was set for it before. What is over is forgotten; of more
+// than 1024 the one that ends first is.
 func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

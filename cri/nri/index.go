@@ -20,11 +20,13 @@ type sandbox struct {
 	asked      bool // whether it may run: it was let in, or has, or had, containers
 }
 
-// Pods are the sandboxes of each pod, and their containers that are not dead, by the pod's UID. Neither the map nor what it points to is
-// changed once made; a pod that has not changed points to the same as before.
+// Pods are the sandboxes of each pod, and their containers that are not dead, by the pod's UID.
+// Neither the map nor what it points to is changed once made; a pod that has not changed points to
+// the same as before.
 type Pods map[string]*cri.Listing
 
-// index is what the events have told. It is used by the plugin's goroutine only; what snapshot returned is not written again.
+// index is what the events have told. It is used by the plugin's goroutine only; what snapshot
+// returned is not written again.
 type index struct {
 	sandboxes  map[string]*sandbox   // by ID
 	pods       map[string][]*sandbox // by UID
@@ -35,7 +37,8 @@ type index struct {
 }
 
 func newIndex() *index {
-	return &index{sandboxes: map[string]*sandbox{}, pods: map[string][]*sandbox{}, dirty: map[string]struct{}{}, current: Pods{}}
+	return &index{sandboxes: map[string]*sandbox{}, pods: map[string][]*sandbox{},
+		dirty: map[string]struct{}{}, current: Pods{}}
 }
 
 // synchronized is an index of what a Synchronize listed.
@@ -43,8 +46,8 @@ func synchronized(l *listing) *index {
 	x := newIndex()
 	x.skipped = l.skipped
 	for _, p := range l.pods {
-		// The state of a sandbox is not told, and dead ones are listed (containerd 2.4 internal/cri/nri, ListPodSandboxes). A
-		// dead one has neither a process nor a container.
+		// The state of a sandbox is not told, and dead ones are listed (containerd 2.4 internal/cri/nri,
+		// ListPodSandboxes). A dead one has neither a process nor a container.
 		p.Ready = p.PID > 0
 		x.put(p)
 	}
@@ -148,7 +151,10 @@ func (x *index) end(sandboxID, id string) {
 
 // lives reports whether a sandbox of a pod is not stopped, or a container of it is not dead.
 func (x *index) lives(uid string) bool {
-	return slices.ContainsFunc(x.pods[uid], func(s *sandbox) bool { return s.Ready || len(s.containers) > 0 })
+	return slices.ContainsFunc(x.pods[uid], func(s *sandbox) bool {
+		return s.Ready ||
+			len(s.containers) > 0
+	})
 }
 
 func (s *sandbox) find(id string) int {

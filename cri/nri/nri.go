@@ -1,8 +1,9 @@
-// Package nri is the agent's plugin in the container runtime, by the Node Resource Interface: it hears of pods and containers
-// as they come and go, and keeps those out that are held off. It speaks the protocol itself (ttrpc over multiplexed frames,
-// protobuf) instead of github.com/containerd/nri/pkg/stub: that one blocks for ever where the runtime goes away between the
-// registration and Configure (v0.12.5 stub.go, Start waits for cfgErrC with the lock that connClosed needs), decodes all of
-// each message, and links a WebAssembly runtime.
+// Package nri is the agent's plugin in the container runtime, by the Node Resource Interface: it
+// hears of pods and containers as they come and go, and keeps those out that are held off. It
+// speaks the protocol itself (ttrpc over multiplexed frames, protobuf) instead of
+// github.com/containerd/nri/pkg/stub: that one blocks for ever where the runtime goes away between
+// the registration and Configure (v0.12.5 stub.go, Start waits for cfgErrC with the lock that
+// connClosed needs), decodes all of each message, and links a WebAssembly runtime.
 //
 //	nri.go      Plugin: connects, answers, hands out what it learnt
 //	holds.go    HoldOffs: the pods that are kept out
@@ -42,21 +43,22 @@ type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
 	HoldOffs *HoldOffs // pods that are kept out; nil: none
 	Asker    Asker     // decides on all others; nil: they are let in
-	// Thread is called once, by Run, on the thread that reads and answers and does nothing else from then on: it may raise its priority. nil:
-	// no thread is kept.
+	// Thread is called once, by Run, on the thread that reads and answers and does nothing else from
+	// then on: it may raise its priority. nil: no thread is kept.
 	Thread func()
 }
 
-// Asker decides on pods that the runtime is about to let in. Its methods are called by Run's goroutine, while the runtime waits, with all
-// that it does: they answer from memory.
+// Asker decides on pods that the runtime is about to let in. Its methods are called by Run's
+// goroutine, while the runtime waits, with all that it does: they answer from memory.
 type Asker interface {
-	// Refuse says why a pod is not let in; empty: it is. It is asked once of each sandbox: before that runs, or, of one that was there before
-	// the plugin and has no container yet, before the first of these is made. container is its name then, else empty. pod is the caller's.
+	// Refuse says why a pod is not let in; empty: it is. It is asked once of each sandbox: before that
+	// runs, or, of one that was there before the plugin and has no container yet, before the first of
+	// these is made. container is its name then, else empty. pod is the caller's.
 	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
 	// Left tells that nothing of a pod lives any more.
 	Left(uid string)
-	// Answered tells how long the runtime has waited: from when its question was read to when the answer was written. heldOff: the answer
-	// was a Hold's.
+	// Answered tells how long the runtime has waited: from when its question was read to when the
+	// answer was written. heldOff: the answer was a Hold's.
 	Answered(took time.Duration, heldOff bool)
 }
 
@@ -69,11 +71,13 @@ func (anyone) Answered(time.Duration, bool)                     {}
 
 // State is how the plugin and its runtime get on.
 type State struct {
-	// Synced: the runtime has told all that it has, and tells of each change. Only then has an Update pods.
+	// Synced: the runtime has told all that it has, and tells of each change. Only then has an Update
+	// pods.
 	Synced           bool
 	Runtime, Version string // as the runtime calls itself; empty: it has not yet
 	Err              error  // why it is not connected; nil: it is, or has not tried yet
-	// Skipped counts pods, containers and events of this connection that were malformed or more than are kept.
+	// Skipped counts pods, containers and events of this connection that were malformed or more than
+	// are kept.
 	Skipped uint64
 }
 
@@ -100,8 +104,9 @@ const (
 	firstRetry = 100 * time.Millisecond // after a connection was lost; doubled up to slowRetry
 	slowRetry  = 10 * time.Second       // also where there never was a socket
 	steady     = 10 * time.Second       // a connection that lasted so long was a good one
-	handshake  = 30 * time.Second       // from connecting to Configure: a runtime registers one plugin after another, 5 s each
-	quiet      = 20 * time.Millisecond  // between two Updates while events come in a row
+	// from connecting to Configure: a runtime registers one plugin after another, 5 s each
+	handshake = 30 * time.Second
+	quiet     = 20 * time.Millisecond // between two Updates while events come in a row
 )
 
 // Plugin is a plugin of the runtime.
@@ -129,7 +134,8 @@ func New(o Options) (*Plugin, error) {
 		o.Socket = DefaultSocket
 	}
 	o.Socket = strings.TrimPrefix(o.Socket, "unix://")
-	if !strings.HasPrefix(o.Socket, "/") || len(o.Socket) > 107 || strings.ContainsRune(o.Socket, 0) { // unix(7), sun_path
+	// unix(7), sun_path
+	if !strings.HasPrefix(o.Socket, "/") || len(o.Socket) > 107 || strings.ContainsRune(o.Socket, 0) {
 		return nil, fmt.Errorf("NRI socket %.120q: want /PATH/TO/SOCKET of at most 107 bytes", o.Socket)
 	}
 	if o.HoldOffs == nil {
@@ -138,19 +144,22 @@ func New(o Options) (*Plugin, error) {
 	if o.Asker == nil {
 		o.Asker = anyone{}
 	}
-	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry, index: newIndex()}
+	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry,
+		index: newIndex()}
 	if o.Thread != nil {
 		p.share = newShare()
 	}
 	return p, nil
 }
 
-// Updates has one slot: an Update that was not taken is replaced by the next, which holds all of it.
+// Updates has one slot: an Update that was not taken is replaced by the next, which holds all of
+// it.
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
-// Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that it has is one goroutine, the
-// caller's, which ends with it where Options have a Thread: an answer waits for nothing but the runtime itself. A failure is published once
-// as State, and again when another one follows.
+// Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that
+// it has is one goroutine, the caller's, which ends with it where Options have a Thread: an answer
+// waits for nothing but the runtime itself. A failure is published once as State, and again when
+// another one follows.
 func (p *Plugin) Run(ctx context.Context) {
 	if p.o.Thread != nil {
 		goruntime.LockOSThread() // the thread ends with the goroutine, and its priority
@@ -192,7 +201,8 @@ func absent(err error) bool {
 // lost publishes why there is no connection. What was known counts no more: events were missed.
 func (p *Plugin) lost(err error) {
 	if absent(err) {
-		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before 1.7), or it is switched off there", err)
+		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before "+
+			"1.7), or it is switched off there", err)
 	}
 	err = fmt.Errorf("NRI %s: %w", p.o.Socket, err)
 	same := p.state.Err != nil && p.state.Err.Error() == err.Error()
@@ -296,8 +306,9 @@ func (p *Plugin) take(w *wire, m message) error {
 	return p.answer(w, m.stream, r)
 }
 
-// The events that are subscribed to (api.proto, enum Event): bit N-1 is event N. A runtime refuses a plugin that asks for one
-// it does not know, so there are none of those that came later than the first version.
+// The events that are subscribed to (api.proto, enum Event): bit N-1 is event N. A runtime refuses
+// a plugin that asks for one it does not know, so there are none of those that came later than the
+// first version.
 const (
 	eventRunPod = 1 + iota
 	eventStopPod
@@ -311,16 +322,19 @@ const (
 	eventStop
 	eventRemove
 
-	subscribed = 1<<(eventRunPod-1) | 1<<(eventStopPod-1) | 1<<(eventRemovePod-1) | 1<<(eventCreate-1) | 1<<(eventPostStart-1) |
+	subscribed = 1<<(eventRunPod-1) | 1<<(eventStopPod-1) | 1<<(eventRemovePod-1) |
+		1<<(eventCreate-1) | 1<<(eventPostStart-1) |
 		1<<(eventPostUpdate-1) | 1<<(eventStop-1) | 1<<(eventRemove-1)
 )
 
 // events are the calls that are events.
 var events = map[string]uint64{
 	"RunPodSandbox": eventRunPod, "StopPodSandbox": eventStopPod, "RemovePodSandbox": eventRemovePod,
-	"CreateContainer": eventCreate, "PostCreateContainer": eventPostCreate, "StartContainer": eventStart,
-	"PostStartContainer": eventPostStart, "UpdateContainer": eventUpdate, "PostUpdateContainer": eventPostUpdate,
-	"StopContainer": eventStop, "RemoveContainer": eventRemove,
+	"CreateContainer": eventCreate, "PostCreateContainer": eventPostCreate,
+	"StartContainer":     eventStart,
+	"PostStartContainer": eventPostStart, "UpdateContainer": eventUpdate,
+	"PostUpdateContainer": eventPostUpdate,
+	"StopContainer":       eventStop, "RemoveContainer": eventRemove,
 }
 
 // answer answers one request, then takes over what it says.
@@ -363,7 +377,8 @@ func (p *Plugin) configure(b []byte) {
 	p.changed = true
 }
 
-// synchronize takes all that the runtime has, in one part or in several. It is taken over only once it is whole.
+// synchronize takes all that the runtime has, in one part or in several. It is taken over only once
+// it is whole.
 func (p *Plugin) synchronize(w *wire, stream uint32, b []byte) error {
 	if p.sync == nil {
 		p.sync = &listing{}
@@ -461,7 +476,8 @@ func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Ho
 	return p.veto(w, stream, text, true)
 }
 
-// apply takes an event over. Ends of what is not known say nothing; the rest carries all that is needed to know it.
+// apply takes an event over. Ends of what is not known say nothing; the rest carries all that is
+// needed to know it.
 func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	x := p.index
 	if e.container.SandboxID == "" {
@@ -497,8 +513,9 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	x.start(s, e.container)
 }
 
-// ends takes over the end of a sandbox or a container; false: the event is another one. A pod has left when nothing of it lives: its
-// sandbox may be stopped before its containers are dead, and another sandbox of it may run.
+// ends takes over the end of a sandbox or a container; false: the event is another one. A pod has
+// left when nothing of it lives: its sandbox may be stopped before its containers are dead, and
+// another sandbox of it may run.
 func (p *Plugin) ends(kind uint64, e *event) bool {
 	x := p.index
 	switch kind {

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share keeps a thread with a priority from having a CPU for itself. A runtime waits for each answer and has work of its own between two
-// questions; what asks without end is broken, or no runtime, and nothing of the priority's own class would take the CPU from this thread.
+// share keeps a thread with a priority from having a CPU for itself. A runtime waits for each
+// answer and has work of its own between two questions; what asks without end is broken, or no
+// runtime, and nothing of the priority's own class would take the CPU from this thread.
 type share struct {
 	used func() time.Duration // CPU time of the thread so far
 	rest func(time.Duration)
@@ -16,7 +17,8 @@ type share struct {
 	had   time.Duration
 }
 
-// window is how long a share is looked at. What a runtime has to say in a row, when the plugin comes and when many pods start, takes less.
+// window is how long a share is looked at. What a runtime has to say in a row, when the plugin
+// comes and when many pods start, takes less.
 const window = 100 * time.Millisecond
 
 func newShare() *share { return &share{used: threadTime, rest: restFor} }
@@ -45,5 +47,9 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// restFor has the thread itself sleep: by the Go runtime another one, an ordinary one, would have to wake it. A signal ends it early.
-func restFor(d time.Duration) { _, _ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond)) }
+// restFor has the thread itself sleep: by the Go runtime another one, an ordinary one, would have
+// to wake it. A signal ends it early.
+func restFor(d time.Duration) {
+	_,
+		_ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond))
+}

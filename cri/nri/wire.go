@@ -14,24 +14,25 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Logical connections within the socket (nri v0.12.5 pkg/net/multiplex): a frame is the connection and the length of its
-// payload, 4 bytes each, big endian, and the payload.
+// Logical connections within the socket (nri v0.12.5 pkg/net/multiplex): a frame is the connection
+// and the length of its payload, 4 bytes each, big endian, and the payload.
 const (
 	pluginConn  = 1 // the runtime asks
 	runtimeConn = 2 // the plugin asks
 	frameHeader = 8
 )
 
-// Messages within a logical connection (ttrpc v1.2.7 channel.go): length and stream, 4 bytes each, big endian, a byte of type, a
-// byte of flags, and the body. A message may be cut into several frames.
+// Messages within a logical connection (ttrpc v1.2.7 channel.go): length and stream, 4 bytes each,
+// big endian, a byte of type, a byte of flags, and the body. A message may be cut into several
+// frames.
 const (
 	messageHeader = 10
 	typeRequest   = 1
 	typeResponse  = 2
 	remoteClosed  = 1 // flag of a request: nothing follows in its stream
 	maxMessage    = 4 << 20
-	// maxSend keeps a message in one frame that fits the peer's read buffer: its multiplexer answers ENOMEM where it does
-	// not (multiplex/mux.go, conn.Read; bufio's default size).
+	// maxSend keeps a message in one frame that fits the peer's read buffer: its multiplexer answers
+	// ENOMEM where it does not (multiplex/mux.go, conn.Read; bufio's default size).
 	maxSend = 4096 - messageHeader
 )
 
@@ -133,7 +134,8 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 		if cap(a.buf) > keepBuffer {
 			a.buf = nil
 		}
-	case a.off > keepBuffer: // no frame has ended with a message for long: what was taken goes all the same
+	// no frame has ended with a message for long: what was taken goes all the same
+	case a.off > keepBuffer:
 		a.off, a.buf = 0, append([]byte(nil), a.buf[a.off:]...)
 	}
 	// Grown as bytes come, not as a header promises: a promise costs nothing.
@@ -205,8 +207,9 @@ const (
 // maxText is how much of an error's text is sent: with what is around it, it fits maxSend.
 const maxText = maxSend - 64
 
-// sendable is as much of a text as is sent, in whole characters, and without what is none, which the runtime would not decode. An error
-// that does not get there is a pod that is let in: the runtime lets all pass whose plugin does not answer.
+// sendable is as much of a text as is sent, in whole characters, and without what is none, which
+// the runtime would not decode. An error that does not get there is a pod that is let in: the
+// runtime lets all pass whose plugin does not answer.
 func sendable(text string) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) <= maxText {
 		return text
@@ -237,7 +240,8 @@ func (w *wire) register(name, index string) error {
 	payload := appendString(appendString(nil, 1, name), 2, index)
 	body := appendString(appendString(nil, 1, "nri.pkg.api.v1alpha1.Runtime"), 2, "RegisterPlugin")
 	body = protowire.AppendBytes(protowire.AppendTag(body, 3, protowire.BytesType), payload)
-	return w.send(runtimeConn, 1, typeRequest, remoteClosed, body) // the streams of a client are odd (ttrpc client.go)
+	// the streams of a client are odd (ttrpc client.go)
+	return w.send(runtimeConn, 1, typeRequest, remoteClosed, body)
 }
 
 func appendString(b []byte, field protowire.Number, s string) []byte {

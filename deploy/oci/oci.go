@@ -1,6 +1,7 @@
-// Package oci packs static binaries as container images without a daemon and without a network: an OCI image layout in
-// one tar file, as `ctr images import`, `podman load`, `skopeo` and `docker load` (25.0 and later) take it. The same
-// input gives the same bytes: no clock, no user name and no map order gets in.
+// Package oci packs static binaries as container images without a daemon and without a network: an
+// OCI image layout in one tar file, as `ctr images import`, `podman load`, `skopeo` and `docker
+// load` (25.0 and later) take it. The same input gives the same bytes: no clock, no user name and
+// no map order gets in.
 package oci
 
 import (
@@ -35,8 +36,8 @@ type Image struct {
 // architectures in the order in which they are written, whatever the order of the map.
 var architectures = []string{"amd64", "arm64"}
 
-// Write packs the image into one tar file at path and returns the digest of its index. It writes beside the path first and
-// renames, so that a reader never sees half an image.
+// Write packs the image into one tar file at path and returns the digest of its index. It writes
+// beside the path first and renames, so that a reader never sees half an image.
 func (i Image) Write(path string) (digest string, err error) {
 	index, err := i.index()
 	if err != nil {
@@ -89,16 +90,19 @@ func (i Image) index() (v1.ImageIndex, error) {
 			return nil, err
 		}
 		platform := &v1.Platform{OS: "linux", Architecture: arch}
-		images = append(images, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		images = append(images, mutate.IndexAddendum{Add: image,
+			Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	if len(images) != len(i.Binaries) || len(images) == 0 {
-		return nil, fmt.Errorf("binaries for %d architectures, want some of %v", len(i.Binaries), architectures)
+		return nil, fmt.Errorf("binaries for %d architectures, want some of %v", len(i.Binaries),
+			architectures)
 	}
 	if len(images) == 1 {
 		images[0].Annotations = named
 		return ociIndex(images...), nil
 	}
-	return ociIndex(mutate.IndexAddendum{Add: ociIndex(images...), Descriptor: v1.Descriptor{Annotations: named}}), nil
+	return ociIndex(mutate.IndexAddendum{Add: ociIndex(images...),
+		Descriptor: v1.Descriptor{Annotations: named}}), nil
 }
 
 func ociIndex(add ...mutate.IndexAddendum) v1.ImageIndex {
@@ -110,7 +114,8 @@ func (i Image) image(arch, binary string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{Layer: layer})
 	if err != nil {
 		return nil, err
@@ -148,7 +153,8 @@ func binaryLayer(from, to string) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with nothing of this machine in the headers.
+// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with nothing of this
+// machine in the headers.
 func tarFolder(w io.Writer, folder fs.FS) error {
 	t := tar.NewWriter(w)
 	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
@@ -174,5 +180,6 @@ func tarFolder(w io.Writer, folder fs.FS) error {
 
 // regular is the header of a file, the same whenever it is made.
 func regular(name string, mode int64, size int) *tar.Header {
-	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(size), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(size),
+		ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
 }

@@ -1,9 +1,11 @@
-// Package agent is the loop that keeps a node alive: look, decide, act, look again. One goroutine owns all mutable state, in parts: each
-// has its own fields and a handler for what it is told. What may block runs beside the loop, in types that cannot reach those fields.
+// Package agent is the loop that keeps a node alive: look, decide, act, look again. One goroutine
+// owns all mutable state, in parts: each has its own fields and a handler for what it is told. What
+// may block runs beside the loop, in types that cannot reach those fields.
 //
 //	agent.go      Options, Run: what is begun, in order, and ended
 //	builder.go    what the parts need, opened and closed
-//	begin.go      what is done before the loop: what there is said, what a crash has left mended, what was under way resumed
+//	begin.go      what is done before the loop: what there is said, what a crash has left mended,
+//	              what was under way resumed
 //	loop.go       the loop: it selects, and hands each event to the part that it belongs to
 //	look.go       the cheap look and what follows from it; what is done once a second
 //	decide.go     the dear looks and the decision, when a threshold asks for a victim
@@ -60,7 +62,8 @@ import (
 // Options of Run.
 type Options struct {
 	Config *config.Loaded
-	// Find reads the configuration again, at a signal of Hangup or when a file has changed; nil: it is never read again.
+	// Find reads the configuration again, at a signal of Hangup or when a file has changed; nil: it is
+	// never read again.
 	Find        func(context.Context) (*config.Loaded, error)
 	Hangup      <-chan os.Signal
 	CgroupMount string // empty: cgroup.DefaultMount
@@ -73,10 +76,11 @@ type Options struct {
 	Version     string
 }
 
-// Run checks what the agent needs, waits for the runtime's first answer and then keeps the node alive until ctx ends. It
-// returns an error only for what was wrong at the start.
+// Run checks what the agent needs, waits for the runtime's first answer and then keeps the node
+// alive until ctx ends. It returns an error only for what was wrong at the start.
 func Run(ctx context.Context, o Options) error {
-	s, err := sources.Open(sources.Options{Config: o.Config, CgroupMount: o.CgroupMount, ProcMount: o.ProcMount, Act: !o.DryRun})
+	s, err := sources.Open(sources.Options{Config: o.Config, CgroupMount: o.CgroupMount,
+		ProcMount: o.ProcMount, Act: !o.DryRun})
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,8 @@ func Run(ctx context.Context, o Options) error {
 	refused := selfprotect.Self(o.Config.Pprof)
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	var fill float64
-	selfprotect.WithHugePages(func() { fill = pace.MeasureFill(pace.Cores()) }) // pods have them, and are several times faster by that
+	// pods have them, and are several times faster by that
+	selfprotect.WithHugePages(func() { fill = pace.MeasureFill(pace.Cores()) })
 	pacer := pace.New(fill, pace.Cores())
 	b, ran := newBuilder(o, s, ring), false
 	defer func() {

@@ -18,9 +18,12 @@ func (b *builder) announce(l *loop, refused []error) {
 		thresholds = append(thresholds, t.String())
 	}
 	l.kubelet.LookNow()
-	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime, "endpoint", b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
-		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.From, "dryRun", b.o.DryRun,
-		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor", int64(l.pace.Fill()))
+	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime, "endpoint",
+		b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
+		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.From, "dryRun",
+		b.o.DryRun,
+		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor",
+		int64(l.pace.Fill()))
 	for _, w := range c.Warnings {
 		b.log.Warn("config: " + w)
 	}
@@ -28,7 +31,8 @@ func (b *builder) announce(l *loop, refused []error) {
 		b.log.Warn("not as it should be", "error", err)
 	}
 	if selfErr != nil {
-		b.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
+		b.log.Warn("the agent's own pod is not known: only its namespace or priority protects it",
+			"error", selfErr)
 	}
 	if text := sources.NoPressure(b.o.ProcMount); text != "" {
 		b.log.Warn(text)
@@ -40,7 +44,8 @@ func (b *builder) announce(l *loop, refused []error) {
 	}
 }
 
-// protect keeps the agent's memory from being reclaimed, and undoes at the end what would outlive the agent.
+// protect keeps the agent's memory from being reclaimed, and undoes at the end what would outlive
+// the agent.
 func (b *builder) protect(l *loop) {
 	own := l.looks.Reader().Self()
 	if own == "" || b.o.DryRun {
@@ -51,14 +56,15 @@ func (b *builder) protect(l *loop) {
 	if err != nil {
 		b.log.Warn("not as it should be", "error", err)
 	}
-	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() && !b.before.left.Protection}
+	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() &&
+		!b.before.left.Protection}
 	o.raise()
 	b.closing(o.close)
 	l.upkeep.own = o
 }
 
-// mend puts back what the process before this one has left in pods' cgroups, if it crashed in the middle of a kill. A pod that dies still,
-// and is taken up by resume, dies all the same.
+// mend puts back what the process before this one has left in pods' cgroups, if it crashed in the
+// middle of a kill. A pod that dies still, and is taken up by resume, dies all the same.
 func (b *builder) mend(l *loop) {
 	if b.o.DryRun {
 		return
@@ -74,7 +80,8 @@ func (b *builder) mend(l *loop) {
 	}
 }
 
-// resume goes on where the process before this one was: it was killed, it crashed, or it was told to stop in the middle of an eviction.
+// resume goes on where the process before this one was: it was killed, it crashed, or it was told
+// to stop in the middle of an eviction.
 func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	l.gate.Resume(now, b.before.state.HoldOffs)
 	for _, err := range b.manager.Resume(now, b.before.state.Manager) {
@@ -87,7 +94,8 @@ func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	n := len(lives)
 	going := l.evictions.Resume(ctx, now, b.before.running)
 	if n+len(b.before.state.HoldOffs)+len(b.before.state.Manager.Aside) > 0 {
-		b.log.Info("going on where the agent was", "evictions", going, "heldOff", len(b.before.state.HoldOffs),
+		b.log.Info("going on where the agent was", "evictions", going, "heldOff",
+			len(b.before.state.HoldOffs),
 			"setAside", len(b.before.state.Manager.Aside), "savedAt", b.before.state.Time)
 	}
 }

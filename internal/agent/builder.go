@@ -77,19 +77,24 @@ type inherited struct {
 
 func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b := &builder{
-		o: o, s: s, log: logthrottle.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
+		o: o, s: s, log: logthrottle.New(o.Log), shown: newShown(o, s.Client.Endpoint()),
+		manager:   eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
 	b.meter, b.queue = &meter{o: o, shown: b.shown}, records.NewQueue()
 	b.endpoints = endpoints.New(endpoints.Options{
-		Turned: b.shown.turned, Events: ring, Records: b.queue, Metrics: b.meter.metrics, Stats: b.stats(), State: b.shown.forOthers,
+		Turned: b.shown.turned, Events: ring, Records: b.queue, Metrics: b.meter.metrics,
+		Stats: b.stats(), State: b.shown.forOthers,
 		Kubelet: b.shown.kubelet.Load, Pprof: o.Config.Pprof,
 	})
 	b.objects = objects.New(objects.Options{
-		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
+		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot,
+			o.Config.StaticPodPath),
+		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission,
+		Reads: b.endpoints, Log: b.log,
 		Kubelet:     kubeletpods.Path(o.HostRoot, o.Config.RootDir),
-		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
+		OnManifests: func() { b.named.OnManifests() },
+		OnDoubt:     func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
 	b.lister = podlister.New(s.Client, b.objects.Store().SetRuntime)
@@ -114,8 +119,8 @@ func (b *builder) closing(closer func() error) {
 	})
 }
 
-// listen opens what others reach the agent by, and waits for the runtime's first answer: without one list of its pods it is not known
-// which are protected, so this comes before the first look.
+// listen opens what others reach the agent by, and waits for the runtime's first answer: without
+// one list of its pods it is not known which are protected, so this comes before the first look.
 func (b *builder) listen(ctx context.Context) error {
 	stop, err := b.objects.Start()
 	if err != nil {
@@ -145,18 +150,22 @@ func (b *builder) listen(ctx context.Context) error {
 	return nil
 }
 
-// askedOf says whom to ask for the runtime's first answer: before each attempt but the first it is looked for once more, unless somebody
-// has said which it is. From that answer on it stays the same.
+// askedOf says whom to ask for the runtime's first answer: before each attempt but the first it is
+// looked for once more, unless somebody has said which it is. From that answer on it stays the
+// same.
 func (b *builder) askedOf(ctx context.Context) func() (*cri.Client, *cri.Lister) {
 	say := func() {
-		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from", b.o.Config.EndpointFrom)
+		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from",
+			b.o.Config.EndpointFrom)
 	}
 	first := true
 	return func() (*cri.Client, *cri.Lister) {
 		if first {
 			say()
-		} else if b.o.Config.FindRuntimeAgain(ctx) && b.s.Redial(b.o.Config) == nil { // which is an endpoint of ours: it is no error
-			b.lister, b.shown.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime), b.s.Client.Endpoint()
+		} else if b.o.Config.FindRuntimeAgain(ctx) &&
+			b.s.Redial(b.o.Config) == nil { // which is an endpoint of ours: it is no error
+			b.lister, b.shown.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime),
+				b.s.Client.Endpoint()
 			say()
 		}
 		first = false
@@ -175,19 +184,23 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.upkeep.stats = b.taker
 	l.upkeep.deschedule = nodedescheduler.NewPart(time.Now(), b.log)
 	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
-	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
+	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy,
+		Self: b.s.Reader.Self, Log: b.log})
 	l.pods = podlister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = b.gateway(l)
 	l.looks = looks.New(looks.Options{
-		Reader: b.s.Reader, Background: b.background(), Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
+		Reader: b.s.Reader, Background: b.background(),
+		Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
 	})
 	l.wakes = wakes.New(wakes.Options{
-		FS: b.s.FS, ProcMount: o.ProcMount, CgroupRoot: c.CgroupRoot, Log: b.log, Ref: l.pods.Ref, Name: l.pods.Name,
+		FS: b.s.FS, ProcMount: o.ProcMount, CgroupRoot: c.CgroupRoot, Log: b.log, Ref: l.pods.Ref,
+		Name: l.pods.Name,
 	})
 	l.upkeep.trial = kill.NewTrial(b.s.FS, b.s.Reader.Self, b.log)
 	pin := b.killer()
 	b.keep(time.Now())
-	if err := b.keeper.Foreign(); err != nil && !o.DryRun { // two would kill twice, and neither would know of the other's
+	// two would kill twice, and neither would know of the other's
+	if err := b.keeper.Foreign(); err != nil && !o.DryRun {
 		return nil, err
 	}
 	b.leave()
@@ -195,10 +208,13 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.relief.memory = b.squeeze(l)
 	l.upkeep.rotation = b.rotation()
 	l.evictions = evictions.New(evictions.Options{
-		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate.Gate,
-		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
-		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
-		Blame: func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
+		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(),
+		Pods: l.pods, Gate: l.gate.Gate,
+		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log),
+		Log: b.log, DryRun: o.DryRun,
+		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled,
+		OnCleaned: l.onCleaned,
+		Blame:     func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
 	b.metered(l)
 	l.pods.OnListed(podlister.Update{Pods: b.pods})
@@ -226,18 +242,21 @@ func (b *builder) watch(l *loop) {
 func (b *builder) background() *read.Background {
 	host, err := read.OpenHostRoot(b.o.HostRoot)
 	if err != nil {
-		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with --host-root", "error", err)
+		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with "+
+			"--host-root", "error", err)
 		return nil
 	}
-	b.host = host                               // it stays open: a file system that hangs may hold a goroutine on it
+	// it stays open: a file system that hangs may hold a goroutine on it
+	b.host = host
 	cgroups, err := cgroup.Open(b.s.FS.Mount()) // likewise
 	if err != nil {
 		b.log.Warn("files without a name that pods keep open are not found", "error", err)
 	}
 	background := read.StartBackground(read.BackgroundOptions{
 		Cgroups: cgroups, CgroupRoot: b.o.Config.CgroupRoot,
-		Host: host, Runtime: b.s.Client, Proc: b.o.ProcMount, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir,
-		Pods: b.pods, NoNetwork: true, Lazy: !b.recording.On(),
+		Host: host, Runtime: b.s.Client, Proc: b.o.ProcMount, RootDir: b.o.Config.RootDir,
+		PodLogsDir: b.o.Config.PodLogsDir,
+		Pods:       b.pods, NoNetwork: true, Lazy: !b.recording.On(),
 	})
 	b.later(background.Close)
 	b.taker.SetBackground(background)
@@ -260,8 +279,9 @@ func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 // keep begins to write records and state. A dry run only leaves records of what it would have done.
 func (b *builder) keep(now time.Time) {
 	b.keeper, b.before.state, b.before.running = records.StartKeeper(now, records.KeeperOptions{
-		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log, DryRun: b.o.DryRun,
-		Queue: b.queue,
+		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log,
+		DryRun: b.o.DryRun,
+		Queue:  b.queue,
 	})
 	b.closing(b.keeper.Close)
 }
@@ -276,10 +296,12 @@ func (b *builder) collect(l *loop, now time.Time) {
 		return
 	}
 	b.later(l.relief.disk.Start(garbage.Options{
-		Collect: c.Collect(), Runtime: b.s.Client, Kubelet: b.presence.Look, ProcMount: b.o.ProcMount, Host: b.host,
+		Collect: c.Collect(), Runtime: b.s.Client, Kubelet: b.presence.Look, ProcMount: b.o.ProcMount,
+		Host:        b.host,
 		CgroupMount: b.s.FS.Mount(), StateDir: c.StateDir, Started: now,
 	}, garbage.Schedule{
-		Started: now, Containers: time.Duration(c.ContainerGCPeriod), Images: time.Duration(c.ImageGCPeriod), Jitter: rand.Float64(),
+		Started: now, Containers: time.Duration(c.ContainerGCPeriod),
+		Images: time.Duration(c.ImageGCPeriod), Jitter: rand.Float64(),
 		Detect: true,
 	}))
 }
@@ -308,14 +330,16 @@ func (b *builder) rotation() *logrotate.Rotation {
 		return nil
 	}
 	return logrotate.NewRotation(logrotate.Rotator{
-		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes, MaxFiles: int(c.ContainerLogMaxFiles),
-		Kubelet: b.kubelet,
+		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes,
+		MaxFiles: int(c.ContainerLogMaxFiles),
+		Kubelet:  b.kubelet,
 	}, b.log)
 }
 
 // remover deletes and unmounts on the host.
 func (b *builder) remover() podfiles.Remover {
 	return podfiles.Remover{
-		Host: b.host, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(b.o.ProcMount, "/proc"), "1"),
+		Host: b.host, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir,
+		Proc: filepath.Join(cmp.Or(b.o.ProcMount, "/proc"), "1"),
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// capacityWait is how long the first look at the file systems may take before the agent starts without it.
+// capacityWait is how long the first look at the file systems may take before the agent starts
+// without it.
 const capacityWait = 2 * time.Second
 
 // ConfigError is a configuration that this node cannot satisfy.
@@ -30,8 +31,9 @@ func (l *loop) capacity() v1.ResourceList {
 	return limits.Capacity(l.looks.Node(), pace.Cores(), limits.HugePages("/sys"))
 }
 
-// checkCapacity looks at the node once and holds thresholds and reservations against it: what it cannot satisfy is an error where our own
-// file says so, and else a doubt to be logged. A signal that is not observed is not judged.
+// checkCapacity looks at the node once and holds thresholds and reservations against it: what it
+// cannot satisfy is an error where our own file says so, and else a doubt to be logged. A signal
+// that is not observed is not judged.
 func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	l.looks.First(ctx, capacityWait)
 	return l.fits(l.o.Config)
@@ -53,7 +55,8 @@ func (l *loop) fits(c *config.Loaded) (doubts []error, err error) {
 	return doubts, nil
 }
 
-// overReserved is what more of is reserved than there is. Where only a threshold is too high, that is found elsewhere.
+// overReserved is what more of is reserved than there is. Where only a threshold is too high, that
+// is found elsewhere.
 func (l *loop) overReserved(c *config.Loaded) (wrong []*eviction.FieldError) {
 	capacity := l.capacity()
 	reserved := reserved(c, capacity)
@@ -66,11 +69,15 @@ func (l *loop) overReserved(c *config.Loaded) (wrong []*eviction.FieldError) {
 				continue
 			}
 			for _, text := range admit.Exceeded(v1.ResourceList{name: has}, reserved) {
-				wrong = append(wrong, &eviction.FieldError{Field: []string{f.field, string(name)}, Err: errors.New(text)})
+				wrong = append(wrong, &eviction.FieldError{Field: []string{f.field, string(name)},
+					Err: errors.New(text)})
 			}
 			break
 		}
 	}
-	slices.SortFunc(wrong, func(x, y *eviction.FieldError) int { return slices.Compare(x.Field, y.Field) })
+	slices.SortFunc(wrong, func(x, y *eviction.FieldError) int {
+		return slices.Compare(x.Field,
+			y.Field)
+	})
 	return wrong
 }

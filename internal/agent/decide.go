@@ -22,10 +22,12 @@ func (l *loop) consider(ctx context.Context, ready *eviction.Ready) {
 	}
 }
 
-// decide looks at every pod, takes a step, and carries out what is decided. Of a look at memory it says whether an eviction was begun, of a
-// full one whether the look has a frame, for a pod was chosen. From the measurement that finds a hard threshold met to the kill nothing is
-// logged, asked or allocated, unless there is a pod that the runtime has not told of.
-func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) bool {
+// decide looks at every pod, takes a step, and carries out what is decided. Of a look at memory it
+// says whether an eviction was begun, of a full one whether the look has a frame, for a pod was
+// chosen. From the measurement that finds a hard threshold met to the kill nothing is logged, asked
+// or allocated, unless there is a pod that the runtime has not told of.
+func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look,
+	ready *eviction.Ready) bool {
 	d, now, err := l.choose(ctx, now, look, ready)
 	begun := l.evictions.OnDecided(ctx, &d)
 	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // the next one, at once
@@ -34,7 +36,8 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, re
 	}
 	// After the kill, which cannot wait:
 	if err != nil {
-		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
+		l.log.Repeat("reading pods: "+err.Error(),
+			func() { l.log.Warn("some pods could not be measured", "error", err) })
 	}
 	l.shown.conditions(now, l.log, d.Conditions, d.Met)
 	l.shown.breaker(l.log, &d)
@@ -51,9 +54,12 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, re
 	return chosen
 }
 
-// choose looks at every pod and decides. Of a quick look whose victim is clear it allocates nothing.
-func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) (eviction.Decision, time.Time, error) {
-	measuring := look == eviction.LookFull && l.measuring(ready) // asked first: what is looked at then is no older than that
+// choose looks at every pod and decides. Of a quick look whose victim is clear it allocates
+// nothing.
+func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
+	ready *eviction.Ready) (eviction.Decision, time.Time, error) {
+	// asked first: what is looked at then is no older than that
+	measuring := look == eviction.LookFull && l.measuring(ready)
 	err := l.lookAtPods(now, look)
 	if l.pods.Strangers(l.looks.Summary()) {
 		l.askRuntime(ctx)
@@ -61,20 +67,23 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, re
 		err = l.lookAtPods(now, look)
 	}
 	in := eviction.Input{
-		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(), MemoryOnly: look == eviction.LookMemory,
-		Measuring: measuring, Terse: look == eviction.LookMemory,
+		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(),
+		MemoryOnly: look == eviction.LookMemory,
+		Measuring:  measuring, Terse: look == eviction.LookMemory,
 	}
 	if ready.Growth { // nothing is to be lost by looking what grows
 		in.Growing = l.looks.Growing()
 	}
 	d := l.manager.Step(now, in)
-	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() { // a threshold that was not met before the step
+	// a threshold that was not met before the step
+	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
 		now = time.Now()
 		err = errors.Join(err, l.looks.Memory(now, l.pods.All()))
 		d = l.manager.Step(now, in)
 	}
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !l.relieve(now, &d) {
-		d = l.manager.Reclaimed(now, in) // it was collected, or nothing can be: the look that there is decides
+		// it was collected, or nothing can be: the look that there is decides
+		d = l.manager.Reclaimed(now, in)
 	}
 	l.spare(&d)
 	return d, now, err
@@ -91,8 +100,8 @@ func (l *loop) lookAtVictims(now time.Time) error {
 	return l.looks.Victims(now, l.pods.All(), l.objects.Pods(), l.manager)
 }
 
-// measuring: what pods take of a disk that is short is not known as of then. It is measured anew. Walks that were cut off are made again,
-// but not waited for.
+// measuring: what pods take of a disk that is short is not known as of then. It is measured anew.
+// Walks that were cut off are made again, but not waited for.
 func (l *loop) measuring(ready *eviction.Ready) bool {
 	b, since := l.looks.Background(), ready.DiskFresh
 	if b == nil {
@@ -129,7 +138,8 @@ func (l *loop) askRuntime(ctx context.Context) {
 	}
 }
 
-// relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be; the look that there is decides.
+// relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be;
+// the look that there is decides.
 func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	if !l.relief.disk.Acts() {
 		return false
@@ -145,8 +155,8 @@ func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	return false
 }
 
-// spare looks for a kubelet before a pod is evicted for what it takes of a disk: its files may be at stake, so that what was found a
-// minute ago does not do. Beside one, none is.
+// spare looks for a kubelet before a pod is evicted for what it takes of a disk: its files may be
+// at stake, so that what was found a minute ago does not do. Beside one, none is.
 func (l *loop) spare(d *eviction.Decision) {
 	if !slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool { return e.Disk() }) {
 		return
@@ -175,7 +185,8 @@ func (l *loop) noEviction(d *eviction.Decision) {
 		key = "unexplained: " + string(d.Signal.Threshold.Signal)
 	}
 	l.log.Repeat(key, func() {
-		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
+		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), "reason", d.Reason,
+			"protected", len(d.Protected))...)
 	})
 }
 
@@ -185,6 +196,7 @@ func (l *loop) record(now time.Time, look eviction.Look, extra bool) {
 		return
 	}
 	l.recording.Record(frames.Look{
-		Time: now, Summary: l.looks.Summary(), Pods: l.objects.All(), MemoryOnly: look == eviction.LookMemory, ObserveDisks: l.observeDisks(),
+		Time: now, Summary: l.looks.Summary(), Pods: l.objects.All(),
+		MemoryOnly: look == eviction.LookMemory, ObserveDisks: l.observeDisks(),
 	}, extra)
 }

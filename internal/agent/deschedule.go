@@ -9,8 +9,9 @@ import (
 	"jettison/internal/node/nodedescheduler"
 )
 
-// deschedule has pods stopped that should not be here any more, where the configuration says so: once a period, while nothing is short.
-// Beside a kubelet, which would start them again, and in a dry run it is only said which.
+// deschedule has pods stopped that should not be here any more, where the configuration says so:
+// once a period, while nothing is short. Beside a kubelet, which would start them again, and in a
+// dry run it is only said which.
 func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met) {
 	part, c := l.upkeep.deschedule, l.o.Config
 	if len(met) > 0 || len(l.manager.Lives()) > 0 || !part.Due(now, c.Config) {
@@ -18,12 +19,14 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 	}
 	acts := c.Deschedule == config.DescheduleAct && !l.o.DryRun && !l.kubelet.FoundLately(now)
 	if err := l.looks.Pods(now, l.pods.All()); err != nil {
-		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
+		l.log.Repeat("reading pods: "+err.Error(),
+			func() { l.log.Warn("some pods could not be measured", "error", err) })
 	}
 	policy := c.Eviction().Policy
 	victims := part.Plan(now, c.Config, &nodedescheduler.Seen{
-		Pods: l.pods.All(), Objects: l.objects.Pods(), Whole: l.objects.All(), Summary: l.looks.Summary(), Policy: &policy,
-		Self: l.looks.Reader().Self(),
+		Pods: l.pods.All(), Objects: l.objects.Pods(), Whole: l.objects.All(), Summary: l.looks.Summary(),
+		Policy: &policy,
+		Self:   l.looks.Reader().Self(),
 	}, acts)
 	for i := range victims {
 		part.Went(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))

@@ -17,7 +17,8 @@ import (
 	"jettison/internal/agent/pace"
 )
 
-// gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and says whom it would have.
+// gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and
+// says whom it would have.
 func (b *builder) gateway(l *loop) gateway {
 	o, c := b.o, b.o.Config
 	var asker nri.Asker
@@ -26,14 +27,19 @@ func (b *builder) gateway(l *loop) gateway {
 	}
 	owner := func(uid string) gate.Owner { return ownerOf(b.objects.Object(uid)) }
 	g := gate.New(gate.Options{
-		Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner, Marked: func(uid string) bool { return marked(b.objects.Object(uid)) },
+		Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner,
+		Marked: func(uid string) bool { return marked(b.objects.Object(uid)) },
 	}, c.Gate && !o.DryRun)
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node:     l.node(),
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended,
-		HeldOff:  func(now time.Time, p *v1.Pod) (string, bool) { return g.HeldOff(now, string(p.UID), ownerOf(p)) },
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead,
+		Ended: l.pods.Ended,
+		HeldOff: func(now time.Time, p *v1.Pod) (string, bool) {
+			return g.HeldOff(now, string(p.UID),
+				ownerOf(p))
+		},
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}
 }
@@ -42,13 +48,15 @@ func (b *builder) gateway(l *loop) gateway {
 func (l *loop) node() admission.Node {
 	c := l.o.Config
 	return admission.Node{
-		Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(l.o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
-		Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
+		Name:       cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(l.o.ProcMount, "/proc"))),
+		Arch:       runtime.GOARCH,
+		Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls,
+		AppArmor: admission.AppArmor("/sys"),
 	}
 }
 
-// allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted; in a
-// kubelet it is 0 then, and refuses.
+// allocatable is what of a capacity pods may request together. Without isolation of local storage
+// none of that is counted; in a kubelet it is 0 then, and refuses.
 func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := admit.Allocatable(capacity, l.reserved(capacity))
 	if !l.o.Config.LocalStorageCapacityIsolation {
@@ -90,7 +98,8 @@ func (g *gateway) state(now time.Time) *api.GateState {
 	return out
 }
 
-// ownerOf is the controller of a pod by its object, which may be nil. One that has none is its own, under its name.
+// ownerOf is the controller of a pod by its object, which may be nil. One that has none is its own,
+// under its name.
 func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	if p == nil {
 		return owner
@@ -102,8 +111,8 @@ func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	return owner
 }
 
-// marked tells that a pod's object, which may be nil, says that it was evicted, whatever its phase is just now: a kubelet may write its own
-// over that.
+// marked tells that a pod's object, which may be nil, says that it was evicted, whatever its phase
+// is just now: a kubelet may write its own over that.
 func marked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvicted] != "" }
 
 // followOwners keeps out what DaemonSets make in place of pods that are kept out.

@@ -49,13 +49,15 @@ func (l *loop) look(ctx context.Context, now time.Time) {
 func (l *loop) measure(now time.Time) eviction.Ready {
 	n := l.looks.Cheap(now, l.manager.LooksShort)
 	ready := l.manager.Observe(now, n, eviction.Situation{
-		ObserveDisks: l.observeDisks(), Limited: l.objects.Limited() && l.o.Config.LocalStorageCapacityIsolation, Recording: l.recording.On(),
+		ObserveDisks: l.observeDisks(), Limited: l.objects.Limited() &&
+			l.o.Config.LocalStorageCapacityIsolation, Recording: l.recording.On(),
 	})
 	l.pace.See(&ready)
 	return ready
 }
 
-// stillMet reports whether a threshold is met by a measurement made now. Another one for the same signal, softer, may well be.
+// stillMet reports whether a threshold is met by a measurement made now. Another one for the same
+// signal, softer, may well be.
 func (l *loop) stillMet(t eviction.Threshold) bool {
 	ready := l.measure(time.Now())
 	return ready.Meets(&t)
@@ -78,7 +80,8 @@ func (l *loop) reported(now time.Time, ready *eviction.Ready) {
 	}
 }
 
-// onTick is what is done once a second: the signals that change slowly, and whatever the runtime should be asked.
+// onTick is what is done once a second: the signals that change slowly, and whatever the runtime
+// should be asked.
 func (l *loop) onTick(ctx context.Context, now time.Time) {
 	ready := l.manager.Ready(now)
 	l.looks.Slow(now, ready.DisksShort)
@@ -113,7 +116,8 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	l.deschedule(ctx, now, ready.Met)
 }
 
-// limit keeps what is written to cgroups as it should be: the agent's own first, which pods' is added to.
+// limit keeps what is written to cgroups as it should be: the agent's own first, which pods' is
+// added to.
 func (l *loop) limit(ctx context.Context, now time.Time) {
 	kubelet := l.kubelet.Found()
 	l.upkeep.own.tick(kubelet, l.upkeep.limits.Protects())
@@ -157,7 +161,8 @@ func (l *loop) save(now time.Time) {
 func (l *loop) need(now time.Time, i int) reclaim.MemoryNeed {
 	need := l.manager.Need(now, squeeze.Signals[i])
 	return reclaim.MemoryNeed{
-		Available: need.Available, Hard: need.Hard, Soft: need.Soft, Grace: need.Grace, Margin: need.Margin, Fill: l.pace.Trend(i),
+		Available: need.Available, Hard: need.Hard, Soft: need.Soft, Grace: need.Grace,
+		Margin: need.Margin, Fill: l.pace.Trend(i),
 	}
 }
 
@@ -177,9 +182,13 @@ func (l *loop) available(signal stats.Signal) stats.Opt[uint64] {
 }
 
 // hardBytes is the hard threshold of memory.available on this node; 0: none.
-func (l *loop) hardBytes() uint64 { return l.manager.HardBytes(l.looks.Node().Memory.CapacityBytes.V) }
+func (l *loop) hardBytes() uint64 {
+	return l.manager.HardBytes(
+		l.looks.Node().Memory.CapacityBytes.V)
+}
 
-// tryOut finds out which rungs of the kill ladder work here, on processes of the agent's own, and how long a look and a kill take.
+// tryOut finds out which rungs of the kill ladder work here, on processes of the agent's own, and
+// how long a look and a kill take.
 func (l *loop) tryOut(ctx context.Context) {
 	start := time.Now()
 	l.warmUp(start)

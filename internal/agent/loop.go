@@ -37,11 +37,13 @@ const (
 	slowTick  = time.Second     // between two slow looks
 	stopLimit = 5 * time.Second // for all that is under way to end with the agent
 
-	// leastLimit is for what comes after something that has used up all of that, to tell that it ended long ago.
+	// leastLimit is for what comes after something that has used up all of that, to tell that it ended
+	// long ago.
 	leastLimit = 100 * time.Millisecond
 )
 
-// loop is the agent's life. It owns its parts, and each part its state: all of it belongs to one goroutine.
+// loop is the agent's life. It owns its parts, and each part its state: all of it belongs to one
+// goroutine.
 type loop struct {
 	o       Options
 	log     *logthrottle.Logger
@@ -171,18 +173,21 @@ func (l *loop) due() time.Duration {
 	return due
 }
 
-// end waits for what runs beside the loop. Each kind of it has a count of its own, so that the log names what really hangs.
+// end waits for what runs beside the loop. Each kind of it has a count of its own, so that the log
+// names what really hangs.
 func (l *loop) end() {
 	deadline := time.Now().Add(stopLimit)
 	for _, beside := range []struct {
 		what string
 		wait func()
 	}{
-		{"an eviction", l.evictions.Wait}, {"the self-test", l.upkeep.trial.Wait}, {"the rotation of logs", l.upkeep.rotation.Wait},
+		{"an eviction", l.evictions.Wait}, {"the self-test", l.upkeep.trial.Wait},
+		{"the rotation of logs", l.upkeep.rotation.Wait},
 		{"giving back memory", l.upkeep.trim.Wait},
 	} {
 		if !retry.AwaitFunc(beside.wait, max(time.Until(deadline), leastLimit)) {
-			l.log.Warn("stopping", "error", fmt.Errorf("%s does not end within %v: a file system that hangs", beside.what, stopLimit))
+			l.log.Warn("stopping", "error", fmt.Errorf("%s does not end within %v: a file system that hangs",
+				beside.what, stopLimit))
 		}
 	}
 	l.save(time.Now())
@@ -214,8 +219,8 @@ func (l *loop) onPods(pods read.Index) {
 	}
 }
 
-// onWake takes what the kernel told. woken: it is a reason to look, after a rest: however many wakes there are, looks are as far apart as
-// ever.
+// onWake takes what the kernel told. woken: it is a reason to look, after a rest: however many
+// wakes there are, looks are as far apart as ever.
 func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
 	w := l.wakes.OnWake(now)
 	if w.Pressed {
@@ -264,7 +269,8 @@ func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
 	l.evictions.OnSqueezed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.SqueezeFields))
 }
 
-// onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed any more.
+// onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed
+// any more.
 func (l *loop) onCleaned(life *eviction.Life) {
 	e := life.Eviction()
 	if life.Dead() { // its life may be over before the runtime is listed again

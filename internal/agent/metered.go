@@ -10,11 +10,13 @@ import (
 	"jettison/stats"
 )
 
-// meter is what others see of the parts' counts: for any goroutine, and nothing of it asks the loop for more than a State.
+// meter is what others see of the parts' counts: for any goroutine, and nothing of it asks the loop
+// for more than a State.
 type meter struct {
 	o     Options
 	shown *shown
-	parts *metrics.Parts // nil until the agent has parts; set before the loop runs, and published with its first State
+	// nil until the agent has parts; set before the loop runs, and published with its first State
+	parts *metrics.Parts
 
 	mu   sync.Mutex
 	of   *publication // that text is of; nil: none was written yet
@@ -22,9 +24,10 @@ type meter struct {
 	text []byte
 }
 
-// metrics are the families as text, which nobody changes. events counts those that readers were too slow for. However many ask, they are
-// written once for each State that was published, or once a second where the loop publishes none: for each reader anew, that would take the
-// CPU from a kill on a small node.
+// metrics are the families as text, which nobody changes. events counts those that readers were too
+// slow for. However many ask, they are written once for each State that was published, or once a
+// second where the loop publishes none: for each reader anew, that would take the CPU from a kill
+// on a small node.
 func (m *meter) metrics(events uint64) []byte {
 	p := m.shown.latest()
 	if p.state == nil {
@@ -54,9 +57,11 @@ func (m *meter) write(p *publication, events uint64) []byte {
 // metered collects the counts of all parts. It is called before the loop runs.
 func (b *builder) metered(l *loop) {
 	p := &metrics.Parts{
-		Looks: l.looks.Counts(), Wakes: l.wakes.Counts(), Evictions: l.evictions.Counts(), Reclaim: l.relief.memory.Counts(),
+		Looks: l.looks.Counts(), Wakes: l.wakes.Counts(), Evictions: l.evictions.Counts(),
+		Reclaim: l.relief.memory.Counts(),
 		Garbage: l.relief.disk.Counts(), Operations: metrics.NewHistogramVec(metrics.Kills...),
-		Records: b.keeper.Dropped, Frames: b.recording.Dropped, Refused: l.gate.admission.Refused, Observed: l.gate.admission.Observed,
+		Records: b.keeper.Dropped, Frames: b.recording.Dropped, Refused: l.gate.admission.Refused,
+		Observed: l.gate.admission.Observed,
 	}
 	if background := l.looks.Background(); background != nil {
 		p.Background = background.Sources
@@ -68,7 +73,8 @@ func (b *builder) metered(l *loop) {
 // metered is what metrics say of this moment, beside the State.
 func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
-		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{}, Pods: "off", HeldOff: l.gate.Held(now),
+		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{},
+		Pods: "off", HeldOff: l.gate.Held(now),
 		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
 	}
 	for _, m := range ready.Met {
@@ -85,7 +91,8 @@ func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 			capacity = stats.ShareUnit
 		}
 		out.Thresholds = append(out.Thresholds, metrics.Threshold{
-			Signal: t.Signal, Hard: t.Hard(), Limit: t.Value.Of(capacity), Known: t.Value.Quantity != nil || capacity > 0,
+			Signal: t.Signal, Hard: t.Hard(), Limit: t.Value.Of(capacity), Known: t.Value.Quantity != nil ||
+				capacity > 0,
 		})
 	}
 	return out

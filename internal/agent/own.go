@@ -8,8 +8,9 @@ import (
 	"jettison/internal/node/selfprotect"
 )
 
-// ownMemory keeps the kernel from reclaiming the agent's own memory. It counts only where the cgroups above have as much, and these are
-// raised at the start, or as soon as it is known that they may be. A nil one does nothing.
+// ownMemory keeps the kernel from reclaiming the agent's own memory. It counts only where the
+// cgroups above have as much, and these are raised at the start, or as soon as it is known that
+// they may be. A nil one does nothing.
 type ownMemory struct {
 	fs     *cgroup.FS
 	cgroup string // of the agent
@@ -18,8 +19,9 @@ type ownMemory struct {
 	undo   []func() error // in the order in which it was done
 }
 
-// tick raises the cgroups above the agent's own once no kubelet is here, whose they would be, and no memory of pods is protected there:
-// what is added to that could not be told from it any more. What was raised stays until the agent ends: doubt comes when a node is short.
+// tick raises the cgroups above the agent's own once no kubelet is here, whose they would be, and
+// no memory of pods is protected there: what is added to that could not be told from it any more.
+// What was raised stays until the agent ends: doubt comes when a node is short.
 func (o *ownMemory) tick(kubelet, pods bool) {
 	if o == nil || o.above || kubelet || pods {
 		return

@@ -15,8 +15,10 @@ import (
 // preempting makes room for critical pods. A dry run says who would go.
 func (b *builder) preempting(l *loop) *admission.Preempting {
 	p := admission.NewPreempting(admission.PreemptOptions{
-		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended, Name: l.pods.Name, Log: b.log,
-		Kubelet: func() bool { return l.kubelet.FoundLately(time.Now()) }, // pods are at stake: what was found a minute ago does not do
+		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended,
+		Name: l.pods.Name, Log: b.log,
+		// pods are at stake: what was found a minute ago does not do
+		Kubelet: func() bool { return l.kubelet.FoundLately(time.Now()) },
 		CatchUp: l.catchUp,
 		State: func(now time.Time) (admit.NodeState, error) {
 			l.gate.admission.Changed()
@@ -33,7 +35,8 @@ func (b *builder) preempting(l *loop) *admission.Preempting {
 	return p
 }
 
-// catchUp takes what the runtime has told by now, before pods go for what may be there: that one of theirs has ended, or runs.
+// catchUp takes what the runtime has told by now, before pods go for what may be there: that one of
+// theirs has ended, or runs.
 func (l *loop) catchUp() {
 	select {
 	case u := <-l.pods.Updates():
@@ -48,21 +51,25 @@ func (l *loop) catchUp() {
 }
 
 // preempt has pods stopped to make room for a critical one, by a look made now.
-func (l *loop) preempt(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error) {
+func (l *loop) preempt(ctx context.Context, now time.Time, uids []string, reason string) (
+	[]*eviction.Life, error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}
 	if err := l.looks.Pods(now, l.pods.All()); err != nil {
-		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
+		l.log.Repeat("reading pods: "+err.Error(),
+			func() { l.log.Warn("some pods could not be measured", "error", err) })
 	}
 	pods, objects := l.looks.Summary().Pods, l.objects.Pods()
 	var victims []eviction.Eviction
 	for _, uid := range uids {
 		at := slices.IndexFunc(pods, func(p stats.PodStats) bool { return p.PodRef.UID == uid })
 		if at < 0 {
-			return nil, fmt.Errorf("pod %s: it is not there any more", l.pods.Name(stats.PodReference{UID: uid}))
+			return nil, fmt.Errorf("pod %s: it is not there any more",
+				l.pods.Name(stats.PodReference{UID: uid}))
 		}
-		victims = append(victims, eviction.Preempted(&pods[at], objects[uid], admit.ReasonPreempting, admit.PreemptedMessage))
+		victims = append(victims, eviction.Preempted(&pods[at], objects[uid], admit.ReasonPreempting,
+			admit.PreemptedMessage))
 	}
 	lives, err := l.evictions.Preempt(ctx, now, victims, reason)
 	l.shown.changed()

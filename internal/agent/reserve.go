@@ -26,7 +26,8 @@ func (l *loop) reserved(capacity v1.ResourceList) admit.Reserved {
 	return reserved(l.o.Config, capacity)
 }
 
-// enforced is what the cgroup above all pods may have: what is allocatable, or all of it where pods are not enforced.
+// enforced is what the cgroup above all pods may have: what is allocatable, or all of it where pods
+// are not enforced.
 func (l *loop) enforced(capacity v1.ResourceList) v1.ResourceList {
 	if !l.o.Config.EnforcesPods() {
 		return capacity
@@ -37,23 +38,27 @@ func (l *loop) enforced(capacity v1.ResourceList) v1.ResourceList {
 // shares are what this node has and what of it is pods'.
 func (l *loop) shares() limits.Node {
 	has := l.capacity()
-	return limits.Node{Capacity: has, Enforced: l.enforced(has), Left: admit.Enforced(has, l.o.Config.Reserved)}
+	return limits.Node{Capacity: has, Enforced: l.enforced(has),
+		Left: admit.Enforced(has, l.o.Config.Reserved)}
 }
 
 // teller is who tells systemd: nobody, where pods' cgroups are none of its slices.
 func (b *builder) teller() limits.Teller {
-	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount { // another hierarchy than that of systemd here
+	// another hierarchy than that of systemd here
+	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount {
 		return nil
 	}
 	return limits.TellSystemd(b.o.HostRoot)
 }
 
-// unlimit puts back what an agent before this one has left in cgroups of pods; what it cannot now, the loop does later.
+// unlimit puts back what an agent before this one has left in cgroups of pods; what it cannot now,
+// the loop does later.
 func (b *builder) unlimit(ctx context.Context, l *loop) {
 	if b.o.DryRun {
 		return
 	}
-	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found, b.teller())
+	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found,
+		b.teller())
 	b.before.left = r.Left
 	if r.Restored > 0 {
 		b.log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
@@ -63,7 +68,8 @@ func (b *builder) unlimit(ctx context.Context, l *loop) {
 	}
 }
 
-// limit begins to write to cgroups of pods, where the configuration says so, and to put back what is left there. A dry run does neither.
+// limit begins to write to cgroups of pods, where the configuration says so, and to put back what
+// is left there. A dry run does neither.
 func (b *builder) limit(l *loop) {
 	c := b.o.Config
 	capacity := l.capacity()
@@ -82,9 +88,11 @@ func (b *builder) limit(l *loop) {
 		return
 	}
 	l.upkeep.limits = limits.New(limits.Options{
-		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS, Factor: c.MemoryThrottlingFactor,
-		Left: b.before.left, Node: l.shares,
-		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All, Tell: b.teller(), Log: b.log,
+		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS,
+		Factor: c.MemoryThrottlingFactor,
+		Left:   b.before.left, Node: l.shares,
+		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All,
+		Tell: b.teller(), Log: b.log,
 	})
 	b.closing(l.upkeep.limits.Close)
 }

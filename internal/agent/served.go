@@ -48,8 +48,9 @@ func (b *builder) serve() error {
 		return nil
 	}
 	server, err := remote.ListenLate(remote.Options{
-		Listen: c.Listen, TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile, BearerTokenFile: c.BearerTokenFile,
-		Reads: b.endpoints,
+		Listen: c.Listen, TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile,
+		BearerTokenFile: c.BearerTokenFile,
+		Reads:           b.endpoints,
 	}, b.o.Log)
 	if err != nil {
 		return err
@@ -58,7 +59,8 @@ func (b *builder) serve() error {
 	return nil
 }
 
-// leave leaves where the agent listens for probes, whose configuration may say something else before the agent starts anew.
+// leave leaves where the agent listens for probes, whose configuration may say something else
+// before the agent starts anew.
 func (b *builder) leave() {
 	if b.keeper.Foreign() != nil { // that one has left it
 		return

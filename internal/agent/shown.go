@@ -16,8 +16,9 @@ import (
 	"jettison/internal/node/metrics"
 )
 
-// A State is published when something happened, at most every publishSoonest, and when one is asked for and the last is older than fresh.
-// Not each second: at rest that would be most of what the agent allocates. A loop that does not answer within stateWait hangs.
+// A State is published when something happened, at most every publishSoonest, and when one is asked
+// for and the last is older than fresh. Not each second: at rest that would be most of what the
+// agent allocates. A loop that does not answer within stateWait hangs.
 const (
 	publishSoonest = 20 * time.Millisecond
 	fresh          = time.Second
@@ -60,7 +61,8 @@ type conditionState struct {
 
 func newShown(o Options, endpoint string) *shown {
 	s := &shown{
-		version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
+		version: o.Version, endpoint: endpoint, dryRun: o.DryRun,
+		states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
 		began:   time.Now(),
 		outlook: newOutlook(),
 	}
@@ -69,7 +71,8 @@ func newShown(o Options, endpoint string) *shown {
 	return s
 }
 
-// forOthers is the State as of now, or nearly; nil: there is none yet, or the loop hangs. It is for any goroutine.
+// forOthers is the State as of now, or nearly; nil: there is none yet, or the loop hangs. It is for
+// any goroutine.
 func (s *shown) forOthers() any {
 	if p := s.ask(); p != nil {
 		return p.state
@@ -77,7 +80,8 @@ func (s *shown) forOthers() any {
 	return nil
 }
 
-// latest is what was published last, as of now if the loop does not hang. Its state is nil where nothing was yet.
+// latest is what was published last, as of now if the loop does not hang. Its state is nil where
+// nothing was yet.
 func (s *shown) latest() *publication {
 	if _, _, runs := s.turned(); runs {
 		if p := s.ask(); p != nil {
@@ -112,7 +116,8 @@ func (s *shown) ended() { s.beat.Store(0) }
 const notRunning = "the loop does not run: the agent waits for the container runtime's first answer, " +
 	"looks at the node for the first time, or ends"
 
-// turned is how long ago the loop turned last; false: it does not run, and why. It is for any goroutine.
+// turned is how long ago the loop turned last; false: it does not run, and why. It is for any
+// goroutine.
 func (s *shown) turned() (ago time.Duration, why string, ok bool) {
 	beat := s.beat.Load()
 	if beat == 0 {
@@ -146,22 +151,28 @@ func (s *shown) publish(l *loop) {
 
 func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 	out := &api.State{
-		Time: now, Version: s.version, Runtime: api.RuntimeState{Endpoint: s.endpoint, Lost: l.pods.Lost()}, Kubelet: l.kubelet.Found(),
-		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},
+		Time: now, Version: s.version, Runtime: api.RuntimeState{Endpoint: s.endpoint,
+			Lost: l.pods.Lost()}, Kubelet: l.kubelet.Found(),
+		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{},
+		Signals: []api.SignalState{}, Met: []api.MetState{},
 		Pods: api.PodCount{
-			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(), Refused: l.pods.Refused(),
+			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(),
+			Refused:        l.pods.Refused(),
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
 		Load:     apiconvert.Load(l.looks.Node()),
-		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
-		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),
+		Underway: l.evictions.Underway(), SetAside: []api.AsideState{},
+		Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
+		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(),
+		Headroom:   l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
 		Config: l.upkeep.reload.State(),
 	}
 	l.objects.Heard(now, &out.Pods)
 	for _, c := range eviction.Conditions {
 		is := s.states[c]
-		state := api.ConditionState{Type: api.Condition(c), Status: is.status, Reason: c.Reason(is.status)}
+		state := api.ConditionState{Type: api.Condition(c), Status: is.status,
+			Reason: c.Reason(is.status)}
 		if !is.since.IsZero() {
 			state.LastTransitionTime = &is.since
 		}
@@ -172,7 +183,8 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 	}
 	for _, m := range ready.Met {
 		out.Met = append(out.Met, api.MetState{
-			Signal: m.Threshold.Signal, Observed: m.ObservedText(), Threshold: m.LimitText(), Since: m.Since, Message: m.AttemptingToReclaim(),
+			Signal: m.Threshold.Signal, Observed: m.ObservedText(), Threshold: m.LimitText(), Since: m.Since,
+			Message: m.AttemptingToReclaim(),
 		})
 	}
 	for uid, until := range l.manager.SetAside(now) {
@@ -182,8 +194,10 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 	return out
 }
 
-// conditions logs each condition that has become true or is not any more, with the kubelet's reasons.
-func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []eviction.Condition, met []eviction.Met) {
+// conditions logs each condition that has become true or is not any more, with the kubelet's
+// reasons.
+func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []eviction.Condition,
+	met []eviction.Met) {
 	for _, c := range eviction.Conditions {
 		status := slices.Contains(held, c)
 		if status == s.states[c].status {
@@ -191,7 +205,8 @@ func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []evicti
 		}
 		s.states[c] = conditionState{status, now}
 		s.dirty = true
-		fields := []any{"condition", c, "status", status, "reason", c.Reason(status), "event", c.Event(status)}
+		fields := []any{"condition", c, "status", status, "reason", c.Reason(status), "event",
+			c.Event(status)}
 		for _, m := range met {
 			if m.Condition() == c {
 				fields = append(fields, evictions.SignalFields(m)...)

@@ -1,5 +1,5 @@
-// Package bridge is what jettison-bridge does: it ties one node's agent to the cluster's API. The agent stays as it is without it, and
-// neither waits for it.
+// Package bridge is what jettison-bridge does: it ties one node's agent to the cluster's API. The
+// agent stays as it is without it, and neither waits for it.
 //
 //	command.go  Command: jettison-bridge run
 //	bridge.go   Run: what runs, and how it ends
@@ -39,7 +39,8 @@ type Options struct {
 	Node    string // its name at the API
 	Socket  string // of the agent; empty: api.DefaultSocket
 	Version string // the bridge's
-	// EvictedStatus has pods that were evicted made Failed, and those that were chosen marked. Else there are events alone.
+	// EvictedStatus has pods that were evicted made Failed, and those that were chosen marked. Else
+	// there are events alone.
 	EvictedStatus bool
 	// LeaseNamespace is where the node's load is told; empty: nowhere.
 	LeaseNamespace string
@@ -72,7 +73,8 @@ func (o *Options) Validate() error {
 	return kube.LeaseNamespace(o.LeaseNamespace)
 }
 
-// Run ties the agent to the API until its context ends. Neither has to be there at the start, or to stay.
+// Run ties the agent to the API until its context ends. Neither has to be there at the start, or to
+// stay.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -84,17 +86,20 @@ func Run(ctx context.Context, o Options) error {
 	agent := api.New(api.Options{Socket: o.Socket})
 	var deliverer *deliver.Deliverer
 	pods := nodepods.New(nodepods.Options{
-		From: client.PodsOf(o.Node, nodepods.Cutter), Agent: agent, Changed: func() { deliverer.Changed() }, Log: o.Log,
+		From: client.PodsOf(o.Node, nodepods.Cutter), Agent: agent,
+		Changed: func() { deliverer.Changed() }, Log: o.Log,
 	})
 	server := &server{client: client, status: o.EvictedStatus, log: o.Log}
 	deliverer = deliver.New(deliver.Options{
 		Node: o.Node, Records: agent, Pods: pods, API: spare{client}, Status: server.statuses, Log: o.Log,
 	})
 	side := nodeside.New(nodeside.Options{
-		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client, Bound: server.bound,
-		Log: o.Log,
+		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client,
+		Bound: server.bound,
+		Log:   o.Log,
 	})
-	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host, "evictedStatus", o.EvictedStatus)
+	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host, "evictedStatus",
+		o.EvictedStatus)
 	var parts sync.WaitGroup
 	for _, run := range []func(context.Context){pods.Run, deliverer.Run, side.Run} {
 		parts.Go(func() { run(ctx) })
@@ -104,15 +109,16 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// spare is the API of which no more of a pod is held than the copy has, while its eviction is told: an author makes one as large as he
-// likes.
+// spare is the API of which no more of a pod is held than the copy has, while its eviction is told:
+// an author makes one as large as he likes.
 type spare struct{ *kube.Client }
 
 func (s spare) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	return kept(s.Client.Pod(ctx, namespace, name))
 }
 
-func (s spare) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
+func (s spare) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
+	error) {
 	return kept(s.Client.PatchPodStatus(ctx, namespace, name, body))
 }
 

@@ -44,8 +44,10 @@ The agent or the API may be away, at the start, too: what is to be told waits.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Node, "node-name", os.Getenv("NODE_NAME"), "the node's name at the API")
 	f.StringVar(&o.Socket, "socket", api.DefaultSocket, "the agent's socket")
-	f.StringVar(&kubeconfig, "kubeconfig", "", "file that says where the API is (default the pod's service account)")
-	f.BoolVar(&o.EvictedStatus, "evicted-status", true, "write the status of evicted pods; false: events alone")
+	f.StringVar(&kubeconfig, "kubeconfig", "",
+		"file that says where the API is (default the pod's service account)")
+	f.BoolVar(&o.EvictedStatus, "evicted-status", true,
+		"write the status of evicted pods; false: events alone")
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", kube.DefaultLeaseNamespace,
 		"where the Lease is that tells the node's load; empty: it is not told")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,

@@ -9,8 +9,9 @@ import (
 	"jettison/internal/bridge/kube"
 )
 
-// boundMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge to its node: they are stable, and
-// tokens say which node theirs is (kube_features.go, ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
+// boundMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge
+// to its node: they are stable, and tokens say which node theirs is (kube_features.go,
+// ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
 const boundMinor = 30
 
 // server is the API server, as far as its version matters.
@@ -22,7 +23,8 @@ type server struct {
 	old sync.Once // that it is too old is said
 }
 
-// bound tells whether it can hold a bridge to its node. Where it cannot nothing is written but events.
+// bound tells whether it can hold a bridge to its node. Where it cannot nothing is written but
+// events.
 func (s *server) bound(ctx context.Context) (bool, error) {
 	minor, err := s.client.Minor(ctx)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// keeps says why a pod stays that a strategy wants gone: the first rule; empty: it goes. They are those of DefaultEvictor that a node can
-// answer, and come in its order; what it asks of a cluster (priority where it is not known, budgets, claims) is in Protected or unknown.
+// keeps says why a pod stays that a strategy wants gone: the first rule; empty: it goes. They are
+// those of DefaultEvictor that a node can answer, and come in its order; what it asks of a cluster
+// (priority where it is not known, budgets, claims) is in Protected or unknown.
 func (p *plan) keeps(pod *Pod, strategy string) string {
 	stale := strategy == StaleDuplicate // another one of its name is there: nothing is lost
 	switch {

@@ -1,7 +1,8 @@
-// Package nodedeschedule finds the pods of one node that should not be there any more, by what a container runtime alone tells of them. It
-// knows five of the descheduler's questions (sigs.k8s.io/descheduler 0.36.0); the others need what only a cluster knows. Everything here
-// is pure: Policy.Plan takes the time and what was seen, and returns who should go, in order, and why all others stay. What is not known of
-// a pod keeps it.
+// Package nodedeschedule finds the pods of one node that should not be there any more, by what a
+// container runtime alone tells of them. It knows five of the descheduler's questions
+// (sigs.k8s.io/descheduler 0.36.0); the others need what only a cluster knows. Everything here is
+// pure: Policy.Plan takes the time and what was seen, and returns who should go, in order, and why
+// all others stay. What is not known of a pod keeps it.
 //
 //	nodedeschedule.go  Policy, Look, Plan
 //	strategies.go  why a pod should go
@@ -28,10 +29,11 @@ const (
 
 // Policy says who should go. What is 0 or false is not asked.
 type Policy struct {
-	StaleDuplicates  bool          // of pods of one name with ready sandboxes the newest stays
-	FailedAfter      time.Duration // since the last container of a pod has ended, and not all well
-	MaxRestarts      uint64        // of all containers of a pod together
-	IgnoreContainers []string      // whose restarts do not count: init containers, which a runtime cannot tell from others
+	StaleDuplicates bool          // of pods of one name with ready sandboxes the newest stays
+	FailedAfter     time.Duration // since the last container of a pod has ended, and not all well
+	MaxRestarts     uint64        // of all containers of a pod together
+	// whose restarts do not count: init containers, which a runtime cannot tell from others
+	IgnoreContainers []string
 	MaxAge           time.Duration // of a pod
 	ShedAbove        uint32        // percent of the node's memory in use
 
@@ -58,11 +60,13 @@ type Pod struct {
 	QOSClass     stats.QOSClass  // empty: unknown
 	Owner        string          // kind of what makes it again; empty: unknown
 	LocalStorage stats.Opt[bool] // it keeps files on the node: an emptyDir, a directory of the node's
-	Since        time.Time       // when a kubelet took it, or its oldest sandbox was made; zero: unknown
-	Made         time.Time       // when its newest ready sandbox was made; zero: it has none, or unknown
-	Ready        bool            // it has a ready sandbox
-	Containers   []Container     // the newest of each name
-	Memory       stats.Opt[uint64]
+	// when a kubelet took it, or its oldest sandbox was made; zero: unknown
+	Since time.Time
+	// when its newest ready sandbox was made; zero: it has none, or unknown
+	Made       time.Time
+	Ready      bool        // it has a ready sandbox
+	Containers []Container // the newest of each name
+	Memory     stats.Opt[uint64]
 }
 
 // Container is the newest one of its name.
@@ -109,7 +113,8 @@ func (p *Policy) Plan(look *Look, now time.Time) Result {
 	}
 	byAge := slices.Clone(look.Pods) // a strategy's order: the oldest first, unknown ones last
 	slices.SortFunc(byAge, func(a, b Pod) int {
-		return cmp.Or(unknownLast(a.Since, b.Since), a.Since.Compare(b.Since), byName(&a.PodReference, &b.PodReference))
+		return cmp.Or(unknownLast(a.Since, b.Since), a.Since.Compare(b.Since),
+			byName(&a.PodReference, &b.PodReference))
 	})
 	plan.each(byAge, FailedPods, plan.failed)
 	plan.restarting(byAge)
@@ -130,7 +135,8 @@ func unknownLast(a, b time.Time) int {
 }
 
 func byName(a, b *stats.PodReference) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		strings.Compare(a.UID, b.UID))
 }
 
 // plan is the state of one.

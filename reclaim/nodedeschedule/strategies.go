@@ -9,7 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// stale wants all pods of one name gone that have a ready sandbox, but the newest. Where it is not known which that is all stay.
+// stale wants all pods of one name gone that have a ready sandbox, but the newest. Where it is not
+// known which that is all stay.
 func (p *plan) stale() {
 	type name struct{ namespace, name string }
 	ready := map[name][]*Pod{}
@@ -30,8 +31,12 @@ func (p *plan) stale() {
 		if len(pods) < 2 {
 			continue
 		}
-		slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Or(b.Made.Compare(a.Made), byName(&a.PodReference, &b.PodReference)) })
-		unclear := slices.ContainsFunc(pods, func(pod *Pod) bool { return pod.Made.IsZero() }) || pods[0].Made.Equal(pods[1].Made)
+		slices.SortFunc(pods, func(a, b *Pod) int {
+			return cmp.Or(b.Made.Compare(a.Made),
+				byName(&a.PodReference, &b.PodReference))
+		})
+		unclear := slices.ContainsFunc(pods, func(pod *Pod) bool { return pod.Made.IsZero() }) ||
+			pods[0].Made.Equal(pods[1].Made)
 		for i, pod := range pods {
 			switch {
 			case unclear:
@@ -40,7 +45,8 @@ func (p *plan) stale() {
 					fmt.Sprintf("%d pods of its name run, and which is the newest is not known", len(pods))})
 			case i > 0:
 				by := pods[0].Made.Sub(pod.Made).Round(time.Second)
-				p.want(pod, StaleDuplicate, fmt.Sprintf("pod %s of the same name is newer, by %v", pods[0].UID, by))
+				p.want(pod, StaleDuplicate, fmt.Sprintf("pod %s of the same name is newer, by %v", pods[0].UID,
+					by))
 			}
 		}
 	}
@@ -69,7 +75,8 @@ func (p *plan) failed(pod *Pod) string {
 		}
 	}
 	if ago := p.now.Sub(last); worst != "" && ago >= p.FailedAfter {
-		return fmt.Sprintf("failed: %s, the last one %v ago >= failedAfter %v", worst, ago.Truncate(time.Second), p.FailedAfter)
+		return fmt.Sprintf("failed: %s, the last one %v ago >= failedAfter %v", worst,
+			ago.Truncate(time.Second), p.FailedAfter)
 	}
 	return ""
 }
@@ -90,7 +97,8 @@ func (p *plan) restarting(pods []Pod) {
 		return
 	}
 	pods = slices.Clone(pods)
-	slices.SortStableFunc(pods, func(a, b Pod) int { return cmp.Compare(p.restarts(&b), p.restarts(&a)) })
+	slices.SortStableFunc(pods,
+		func(a, b Pod) int { return cmp.Compare(p.restarts(&b), p.restarts(&a)) })
 	p.each(pods, TooManyRestarts, func(pod *Pod) string {
 		if n := p.restarts(pod); n >= p.MaxRestarts {
 			return fmt.Sprintf("%d restarts >= maxRestarts %d", n, p.MaxRestarts)
@@ -109,8 +117,9 @@ func (p *plan) old(pod *Pod) string {
 // rank of a class: who has promised least goes first.
 var rank = map[stats.QOSClass]int{stats.BestEffort: 0, stats.Burstable: 1, stats.Guaranteed: 2}
 
-// shed wants pods gone until so much memory is used as should be: BestEffort ones first, the largest first. Of what others take that go
-// anyway nothing is left. A pod whose class or memory is not known is not asked.
+// shed wants pods gone until so much memory is used as should be: BestEffort ones first, the
+// largest first. Of what others take that go anyway nothing is left. A pod whose class or memory is
+// not known is not asked.
 func (p *plan) shed() {
 	if p.ShedAbove == 0 {
 		return
@@ -133,7 +142,8 @@ func (p *plan) shed() {
 		}
 	}
 	slices.SortFunc(pods, func(a, b *Pod) int {
-		return cmp.Or(cmp.Compare(rank[a.QOSClass], rank[b.QOSClass]), cmp.Compare(b.Memory.V, a.Memory.V),
+		return cmp.Or(cmp.Compare(rank[a.QOSClass], rank[b.QOSClass]),
+			cmp.Compare(b.Memory.V, a.Memory.V),
 			byName(&a.PodReference, &b.PodReference))
 	})
 	for _, pod := range pods {
@@ -141,7 +151,8 @@ func (p *plan) shed() {
 		if percent <= float64(p.ShedAbove) {
 			return
 		}
-		if p.want(pod, Shed, fmt.Sprintf("%.1f%% of the node's memory is in use > shedAbove %d%%", percent, p.ShedAbove)) {
+		if p.want(pod, Shed, fmt.Sprintf("%.1f%% of the node's memory is in use > shedAbove %d%%",
+			percent, p.ShedAbove)) {
 			left -= min(left, pod.Memory.V)
 		}
 	}

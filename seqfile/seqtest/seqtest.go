@@ -1,5 +1,6 @@
-// Package seqtest makes what tests of long lines in /proc need: a directory whose path is very long, who has it mounted, and a memory
-// cgroup for the process that reads. Memory that the kernel takes for a reader is in no figure of the process itself, but in its cgroup's.
+// Package seqtest makes what tests of long lines in /proc need: a directory whose path is very
+// long, who has it mounted, and a memory cgroup for the process that reads. Memory that the kernel
+// takes for a reader is in no figure of the process itself, but in its cgroup's.
 package seqtest
 
 import (
@@ -20,12 +21,14 @@ import (
 	"jettison/internal/base/race"
 )
 
-// levels of names of 255 line ends, each of which is four characters in a line, make one of 33 MB: its buffer is of 64 MiB.
+// levels of names of 255 line ends, each of which is four characters in a line, make one of 33 MB:
+// its buffer is of 64 MiB.
 const levels = 33_000
 
 var name = strings.Repeat("\n", 255)
 
-// Deep goes down so far in memory that the path of what it leads to is 33 MB as the kernel writes it. It is all gone when the test is.
+// Deep goes down so far in memory that the path of what it leads to is 33 MB as the kernel writes
+// it. It is all gone when the test is.
 func Deep(t testing.TB) (dir int) {
 	t.Helper()
 	dir, _ = deep(t)
@@ -75,12 +78,13 @@ func deep(t testing.TB) (dir int, base string) {
 	return dir, base
 }
 
-// Mounted has a thread mount what is so far down in a namespace of its own, in which it stays as long as the test lasts. It returns the
-// thread's folder: /proc/PID/task/TID.
+// Mounted has a thread mount what is so far down in a namespace of its own, in which it stays as
+// long as the test lasts. It returns the thread's folder: /proc/PID/task/TID.
 func Mounted(t testing.TB) (thread string) {
 	t.Helper()
 	_, base := deep(t)
-	target, ready, end, ended := t.TempDir(), make(chan error), make(chan struct{}), make(chan struct{})
+	target, ready, end, ended := t.TempDir(), make(chan error), make(chan struct{}),
+		make(chan struct{})
 	onThread(func() {
 		defer close(ended)
 		err := unix.Unshare(unix.CLONE_NEWNS)
@@ -107,7 +111,8 @@ func Mounted(t testing.TB) (thread string) {
 	return thread
 }
 
-// onThread runs f on a thread that ends with it. The first one is none: what it has of its own it would keep, and be seen as the process'.
+// onThread runs f on a thread that ends with it. The first one is none: what it has of its own it
+// would keep, and be seen as the process'.
 func onThread(f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked, but for the first one
@@ -120,7 +125,8 @@ func onThread(f func()) {
 	}()
 }
 
-// mount mounts what is furthest down on a directory. It is opened here, for no other namespace's can be mounted.
+// mount mounts what is furthest down on a directory. It is opened here, for no other namespace's
+// can be mounted.
 func mount(base, on string) error {
 	dir, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for range levels {
@@ -144,7 +150,8 @@ const (
 	argumentVariable = "JETTISON_TEST_ARGUMENT"
 )
 
-// Inside reports whether this process is the one that Within began, and with which argument. From then on its memory counts.
+// Inside reports whether this process is the one that Within began, and with which argument. From
+// then on its memory counts.
 func Inside(t testing.TB) (argument string, ok bool) {
 	t.Helper()
 	group := os.Getenv(groupVariable)
@@ -157,20 +164,23 @@ func Inside(t testing.TB) (argument string, ok bool) {
 	return os.Getenv(argumentVariable), true
 }
 
-// Within runs the calling test once more, as a process in a memory cgroup of its own with a limit in bytes. It returns what that printed,
-// the most memory that its cgroup had, what the kernel took for it included, and how it ended: nil, or as signal: killed.
+// Within runs the calling test once more, as a process in a memory cgroup of its own with a limit
+// in bytes. It returns what that printed, the most memory that its cgroup had, what the kernel took
+// for it included, and how it ended: nil, or as signal: killed.
 func Within(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
 	group, most := newGroup(t, limit)
 	return within(t, group, most, argument)
 }
 
-// WithinSpared is Within for what keeps the kernel from killing it (package seqfile). That takes CAP_SYS_RESOURCE: where it is missing, the
-// cgroup is one that kills nobody, if it is of version 1. Then charges fail as they do where there is nobody to kill (v6.12
-// mm/memcontrol-v1.c memcg1_oom_prepare), but that the process is spared by its own doing is not tested.
+// WithinSpared is Within for what keeps the kernel from killing it (package seqfile). That takes
+// CAP_SYS_RESOURCE: where it is missing, the cgroup is one that kills nobody, if it is of version
+// 1. Then charges fail as they do where there is nobody to kill (v6.12 mm/memcontrol-v1.c
+// memcg1_oom_prepare), but that the process is spared by its own doing is not tested.
 func WithinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
-	// Where nobody is killed the kernel refuses, too, what Go asks of it for itself, at which Go ends: that says nothing of who read.
+	// Where nobody is killed the kernel refuses, too, what Go asks of it for itself, at which Go ends:
+	// that says nothing of who read.
 	for try := 0; ; try++ {
 		out, peak, err = withinSpared(t, limit, argument)
 		if err == nil || try == mostTries || !endedByGo(out, err) {
@@ -179,10 +189,11 @@ func WithinSpared(t testing.TB, limit int, argument string) (out string, peak in
 	}
 }
 
-// endedByGo tells that a process ended for Go itself got no memory: it says so, or a page that it has asked for was not there, or it had
-// none to say so.
+// endedByGo tells that a process ended for Go itself got no memory: it says so, or a page that it
+// has asked for was not there, or it had none to say so.
 func endedByGo(out string, err error) bool {
-	for _, text := range []string{"fatal error: runtime: out of memory", "\nSIGSEGV: segmentation violation\nPC=", "\nfatal error: fault\n"} {
+	for _, text := range []string{"fatal error: runtime: out of memory",
+		"\nSIGSEGV: segmentation violation\nPC=", "\nfatal error: fault\n"} {
 		if strings.Contains(out, text) {
 			return true
 		}
@@ -202,11 +213,14 @@ func withinSpared(t testing.TB, limit int, argument string) (out string, peak in
 	if maySpare(t) {
 		return within(t, group, most, argument)
 	}
-	if err := os.WriteFile(filepath.Join(group, "memory.oom_control"), []byte("1"), 0); err != nil { // none in version 2
+	// none in version 2
+	if err := os.WriteFile(filepath.Join(group, "memory.oom_control"), []byte("1"), 0); err != nil {
 		t.Skip("NOT TESTED: CAP_SYS_RESOURCE is missing, and there is no cgroup that kills nobody: ", err)
 	}
-	t.Log("NOT TESTED: that this process is not killed by its oom_score_adj. CAP_SYS_RESOURCE is missing; its cgroup kills nobody instead")
-	// A page fault sleeps in such a cgroup until its limit is raised: that a buffer is given back wakes nobody. There is room to raise it.
+	t.Log("NOT TESTED: that this process is not killed by its oom_score_adj. CAP_SYS_RESOURCE is " +
+		"missing; its cgroup kills nobody instead")
+	// A page fault sleeps in such a cgroup until its limit is raised: that a buffer is given back
+	// wakes nobody. There is room to raise it.
 	limit -= 8 << 20
 	set := func(to int) error {
 		return os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), []byte(strconv.Itoa(to)), 0)
@@ -278,7 +292,8 @@ func newGroup(t testing.TB, limit int) (dir, most string) {
 	}
 	dir, err := os.MkdirTemp(root, "jettison-test-")
 	if err != nil {
-		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and none can be made here: ", err)
+		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and none "+
+			"can be made here: ", err)
 	}
 	t.Cleanup(func() {
 		if err := os.Remove(dir); err != nil {
@@ -287,7 +302,8 @@ func newGroup(t testing.TB, limit int) (dir, most string) {
 	})
 	err = os.WriteFile(filepath.Join(dir, max), []byte(strconv.Itoa(limit)), 0)
 	if _, again := os.Stat(filepath.Join(dir, most)); err != nil || again != nil {
-		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and there is no controller here: ",
+		t.Skip("NOT TESTED: what the kernel takes for a reader shows in a memory cgroup only, and "+
+			"there is no controller here: ",
 			errors.Join(err, again))
 	}
 	return dir, most

@@ -8,8 +8,9 @@ import (
 	"jettison/cgroup"
 )
 
-// A container may make as many cgroups below its own as it likes, with names of 255 bytes. The loop waits for a full look, so what it goes
-// into is bounded: of a container, of a pod, and of all pods together, in number and in time.
+// A container may make as many cgroups below its own as it likes, with names of 255 bytes. The loop
+// waits for a full look, so what it goes into is bounded: of a container, of a pod, and of all pods
+// together, in number and in time.
 const (
 	maxContainers = 64   // groups in a pod's that are always looked into
 	maxCounted    = 500  // groups below a container
@@ -17,8 +18,10 @@ const (
 	maxBelowTime  = 20 * time.Millisecond
 )
 
-// errManyCgroups: a container's processes are not counted, which leaves their number absent and no other figure of the pod.
-var errManyCgroups = errors.New("more cgroups below it than are looked into: its processes are not counted")
+// errManyCgroups: a container's processes are not counted, which leaves their number absent and no
+// other figure of the pod.
+var errManyCgroups = errors.New(
+	"more cgroups below it than are looked into: its processes are not counted")
 
 // groupBudget is how much of that is left of one look.
 type groupBudget struct {
@@ -61,8 +64,8 @@ func (b *groupBudget) err() error {
 	return fmt.Errorf("cgroup %.200q: %w", "/"+b.refused, errManyCgroups)
 }
 
-// countTree counts the processes of a cgroup and of all below it. left is how many groups of the container may still be looked into; not
-// whole: there are more.
+// countTree counts the processes of a cgroup and of all below it. left is how many groups of the
+// container may still be looked into; not whole: there are more.
 func (c *Reader) countTree(path string, left *int) (n uint64, whole bool, err error) {
 	if n, err = c.countProcesses(path); err != nil {
 		return n, false, err

@@ -9,40 +9,48 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Listing a cgroup's directory takes its lock, which whoever makes or removes a cgroup in it holds while he allocates; to look a name up
-// takes that lock too, and the rwsem of the whole hierarchy, under which the kernel makes inodes (v6.12 fs/readdir.c iterate_dir,
-// fs/kernfs/dir.c kernfs_iop_lookup, kernfs_iop_mkdir). Under pressure that lasts as long as reclaim does. So the loop has a thread list
-// and open (lister), and waits for it no longer than these bounds. What the loop reads itself are files that are open: that takes no lock
-// which anybody holds while he allocates.
+// Listing a cgroup's directory takes its lock, which whoever makes or removes a cgroup in it holds
+// while he allocates; to look a name up takes that lock too, and the rwsem of the whole hierarchy,
+// under which the kernel makes inodes (v6.12 fs/readdir.c iterate_dir, fs/kernfs/dir.c
+// kernfs_iop_lookup, kernfs_iop_mkdir). Under pressure that lasts as long as reclaim does. So the
+// loop has a thread list and open (lister), and waits for it no longer than these bounds. What the
+// loop reads itself are files that are open: that takes no lock which anybody holds while he
+// allocates.
 const (
-	// brief is how long a look waits for the thread where what was listed before still counts. It answers within 1 ms where nothing holds
-	// it up, 110 pods or not. The time counts only together with leastTurns: on a node that is starved, or whose CPU was taken away by the
-	// hypervisor, 5 ms are over before the thread has run at all.
+	// brief is how long a look waits for the thread where what was listed before still counts. It
+	// answers within 1 ms where nothing holds it up, 110 pods or not. The time counts only together
+	// with leastTurns: on a node that is starved, or whose CPU was taken away by the hypervisor, 5 ms
+	// are over before the thread has run at all.
 	brief      = 5 * time.Millisecond
 	waitTurn   = time.Millisecond
 	leastTurns = 5
 
-	// newEnough is the age of a question whose answer about a pod's processes counts as new. A list counts as of when it was asked for, and is
-	// new only if the look itself has asked: one that was held up may be of any time before.
+	// newEnough is the age of a question whose answer about a pod's processes counts as new. A list
+	// counts as of when it was asked for, and is new only if the look itself has asked: one that was
+	// held up may be of any time before.
 	newEnough = 100 * time.Millisecond
 
-	// counts is how old what was listed may be to count without a longer wait: a second from tick to tick (see Refresh), and half of one for a
-	// tick that is late.
+	// counts is how old what was listed may be to count without a longer wait: a second from tick to
+	// tick (see Refresh), and half of one for a tick that is late.
 	counts = 1500 * time.Millisecond
 
-	// longWait is how long a look waits where what was listed does not count, or a pod that is there cannot be measured yet: to take another
-	// one for the victim is worse than that. At 1 GiB/s it costs a tenth of a GiB. For the list that is done once in waitsEvery, for a pod
-	// once: a lock that is never given back holds up no decision for good.
+	// longWait is how long a look waits where what was listed does not count, or a pod that is there
+	// cannot be measured yet: to take another one for the victim is worse than that. At 1 GiB/s it
+	// costs a tenth of a GiB. For the list that is done once in waitsEvery, for a pod once: a lock
+	// that is never given back holds up no decision for good.
 	longWait   = 100 * time.Millisecond
 	waitsEvery = time.Second
 )
 
 var (
-	errListLate = errors.New("list pods' cgroups: no answer yet: the pods that were listed before count (the kernel holds a lock while " +
-		"memory is short)")
-	errOpenLate = errors.New("open pods' cgroups: no answer yet: what is known of new pods counts (the kernel holds a lock while memory is " +
-		"short)")
-	// errNotOpen: a pod's cgroup is not open yet. It is not measured in this look; errOpenLate says so for all of them.
+	errListLate = errors.New(
+		"list pods' cgroups: no answer yet: the pods that were listed before count (the kernel holds a lock while " +
+			"memory is short)")
+	errOpenLate = errors.New(
+		"open pods' cgroups: no answer yet: what is known of new pods counts (the kernel holds a lock while memory is " +
+			"short)")
+	// errNotOpen: a pod's cgroup is not open yet. It is not measured in this look; errOpenLate says so
+	// for all of them.
 	errNotOpen = errors.New("its cgroup is not open yet")
 )
 
@@ -72,20 +80,22 @@ func newBeside(l *lister) *beside {
 	return b
 }
 
-// Beside gives a thread to all that looks up names, which the kernel may hold up: looks wait for it some milliseconds, see the bounds.
-// To be called once; Close ends it.
+// Beside gives a thread to all that looks up names, which the kernel may hold up: looks wait for it
+// some milliseconds, see the bounds. To be called once; Close ends it.
 func (c *Reader) Beside() { c.pods.beside.l.start() }
 
-// Refresh lists pods and opens the files of those that are new, so that little is left to do when something gets short. To be called once
-// a second where Beside was: it waits for milliseconds at most. heldUp: the kernel holds it up at the moment, so that who looks up names
-// in cgroups had better do it later.
+// Refresh lists pods and opens the files of those that are new, so that little is left to do when
+// something gets short. To be called once a second where Beside was: it waits for milliseconds at
+// most. heldUp: the kernel holds it up at the moment, so that who looks up names in cgroups had
+// better do it later.
 func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
 	_ = c.pods.find(pods, false) // a look says what is wrong
 	return c.pods.beside.under
 }
 
-// Held makes out, zero or closed, a second handle of a pod's cgroup that is open, as long as that is there, and file one of its cgroup.kill
-// (-1: that is not open). Close both. It looks up no name and allocates nothing. ok is false if the very cgroup is not open.
+// Held makes out, zero or closed, a second handle of a pod's cgroup that is open, as long as that
+// is there, and file one of its cgroup.kill (-1: that is not open). Close both. It looks up no name
+// and allocates nothing. ok is false if the very cgroup is not open.
 func (c *Reader) Held(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) {
 	for _, k := range c.pods.order {
 		if k.group == nil || k.Path != p.Cgroup || stats.CgroupID(k.group.ID()) != p.CgroupID {
@@ -107,7 +117,8 @@ func (b *beside) begin(patient bool) {
 // recent: what is listed was asked for a moment ago, by a thread.
 func (b *beside) recent() bool { return b.l.ended != nil && time.Since(b.listed) <= newEnough }
 
-// list has the roots listed, and waits for that. Where it takes too long what was listed before stays.
+// list has the roots listed, and waits for that. Where it takes too long what was listed before
+// stays.
 func (b *beside) list(s *podSet) error {
 	for {
 		if !b.under {
@@ -170,7 +181,10 @@ func (b *beside) limit(s *podSet) (limit time.Duration, wanted bool) {
 }
 
 // opens: a pod's cgroup is to be opened in this look.
-func (b *beside) opens(k *podGroup) bool { return k.group == nil && k.Path != "" && k.tried != b.look }
+func (b *beside) opens(k *podGroup) bool {
+	return k.group == nil && k.Path != "" &&
+		k.tried != b.look
+}
 
 // asks: its processes are to be asked.
 func (b *beside) asks(k *podGroup) bool { return k.wanted && k.group != nil && k.asked != b.look }
@@ -196,9 +210,10 @@ func (b *beside) hand() {
 	b.l.ask <- struct{}{}
 }
 
-// await waits for the answer until this look has waited for it so long in all, and in so many turns that the thread would have had its own.
-// It takes the answer. All waits of a look together end after longWait: where the thread gets the lock again and again, and slowly, each
-// answer is in time and their sum is not.
+// await waits for the answer until this look has waited for it so long in all, and in so many turns
+// that the thread would have had its own. It takes the answer. All waits of a look together end
+// after longWait: where the thread gets the lock again and again, and slowly, each answer is in
+// time and their sum is not.
 func (b *beside) await(s *podSet, limit time.Duration) bool {
 	for {
 		select {
@@ -230,8 +245,8 @@ func (b *beside) passed(since time.Time) {
 	b.waited += d
 }
 
-// take takes an answer. However old, a cgroup that was opened is the one that it is, and what was listed counts as of when it was asked
-// for.
+// take takes an answer. However old, a cgroup that was opened is the one that it is, and what was
+// listed counts as of when it was asked for.
 func (b *beside) take(s *podSet) {
 	b.under = false
 	q := &b.l.q
@@ -284,7 +299,8 @@ func (g *podGroup) told(j *job, look uint64) {
 	}
 }
 
-// open has a pod's cgroup opened that is not: it is new, or vanished under this look and may have been made anew.
+// open has a pod's cgroup opened that is not: it is new, or vanished under this look and may have
+// been made anew.
 func (s *podSet) open(k *podGroup) error {
 	s.beside.finish(s)
 	switch {
@@ -296,8 +312,8 @@ func (s *podSet) open(k *podGroup) error {
 	return errNotOpen
 }
 
-// critical reports whether a process of a pod has said that it is: now, or where the kernel holds that up when they were asked last. A pod
-// that is not open is spared: nothing is known of it.
+// critical reports whether a process of a pod has said that it is: now, or where the kernel holds
+// that up when they were asked last. A pod that is not open is spared: nothing is known of it.
 func (s *podSet) critical(k *podGroup) bool {
 	if k.group == nil {
 		return k.tried != s.beside.look

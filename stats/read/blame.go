@@ -14,7 +14,8 @@ type taken struct {
 	bytes    uint64
 }
 
-// remember keeps of a full look who in the pod used its memory, and what was beside the containers: sandboxes, and the pod's own.
+// remember keeps of a full look who in the pod used its memory, and what was beside the containers:
+// sandboxes, and the pod's own.
 func (g *podGroup) remember(p *stats.PodStats) {
 	g.taken, g.beside = g.taken[:0], p.Memory.WorkingSetBytes.V
 	for i := range p.Containers {
@@ -30,17 +31,22 @@ func (g *podGroup) remember(p *stats.PodStats) {
 // blameFor is how long containers are read: the loop waits for it, and may have to choose again.
 const blameFor = 5 * time.Millisecond
 
-// Blame fills in who in a pod uses its memory, where the look did not look into the pod: for the words of an eviction, which name the
-// containers that are over their requests. It is called after the kill, which does not wait for it: what a container used is the most of
-// what it still does and what it did at the last full look, and a pod's only container used what the pod did, which was measured before
-// the kill, without what is beside it. What cannot be read any more is left out.
+// Blame fills in who in a pod uses its memory, where the look did not look into the pod: for the
+// words of an eviction, which name the containers that are over their requests. It is called after
+// the kill, which does not wait for it: what a container used is the most of what it still does and
+// what it did at the last full look, and a pod's only container used what the pod did, which was
+// measured before the kill, without what is beside it. What cannot be read any more is left out.
 func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
-	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool { return k.UID == p.PodRef.UID && k.Path == p.Cgroup })
+	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool {
+		return k.UID == p.PodRef.UID &&
+			k.Path == p.Cgroup
+	})
 	if at < 0 || p.Cgroup == "" || len(p.Containers) > 0 {
 		return
 	}
 	k, known := c.pods.order[at], pods[p.PodRef.UID]
-	_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool { // most likely it is gone: then what was counts
+	// most likely it is gone: then what was counts
+	_ = c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
 		p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
 		return len(p.Containers) < maxContainers
 	})
@@ -81,7 +87,8 @@ func (c *Reader) workingSetOf(path string) (out stats.Opt[uint64]) {
 	return stats.Some(workingSet(current, c.stat.InactiveFile))
 }
 
-// recall has containers have used no less than they did at the last full look. Where all cgroups are gone by now, those of then are there.
+// recall has containers have used no less than they did at the last full look. Where all cgroups
+// are gone by now, those of then are there.
 func (g *podGroup) recall(p *stats.PodStats) {
 	gone := len(p.Containers) == 0
 	for i := range g.taken {
@@ -99,7 +106,8 @@ func (g *podGroup) recall(p *stats.PodStats) {
 	}
 }
 
-// bound has a pod's only container have used what the pod did, but for what is beside it, and none more than the pod.
+// bound has a pod's only container have used what the pod did, but for what is beside it, and none
+// more than the pod.
 func (g *podGroup) bound(p *stats.PodStats, beside uint64) {
 	whole := p.Memory.WorkingSetBytes
 	if !whole.OK {

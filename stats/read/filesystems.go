@@ -16,7 +16,8 @@ const (
 	fsEvery      = time.Second
 	fsLimit      = stats.MaxAge
 	runtimeEvery = 10 * time.Second
-	runtimeLimit = time.Minute // for how much the runtime says its store takes; where the store is, is remembered for good
+	// for how much the runtime says its store takes; where the store is, is remembered for good
+	runtimeLimit = time.Minute
 )
 
 // stores are the runtime's mount points, as it told last.
@@ -26,7 +27,8 @@ type stores struct {
 
 var errNoStore = errors.New("the runtime has not told yet where its images are")
 
-// fileSystems are the sources of the node's file systems: the kubelet's, and those of the runtime's stores.
+// fileSystems are the sources of the node's file systems: the kubelet's, and those of the runtime's
+// stores.
 type fileSystems struct {
 	runtime   *source[cri.FsInfo]
 	node      *source[stats.FsStats]
@@ -41,30 +43,35 @@ type fileSystems struct {
 // newFileSystems makes the sources. rootDir is the kubelet's.
 func newFileSystems(host *hostroot.Root, runtime FsRuntime, rootDir string) *fileSystems {
 	f := &fileSystems{learned: make(chan struct{})}
-	f.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
-		info, err := runtime.ImageFsInfo(ctx)
-		if err == nil {
-			err = f.learn(info)
-		}
-		return info, err
-	})
-	f.node = newSource("statfs "+rootDir, fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
+	f.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit,
+		func(ctx context.Context) (cri.FsInfo, error) {
+			info, err := runtime.ImageFsInfo(ctx)
+			if err == nil {
+				err = f.learn(info)
+			}
+			return info, err
+		})
+	f.node = newSource("statfs "+rootDir, fsEvery, fsLimit, func(context.Context) (stats.FsStats,
+		error) {
 		return host.StatNearest(rootDir)
 	})
-	f.image = newSource("statfs of the image store", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
-		return host.StatFs(f.known().image)
-	})
-	f.container = newSource("statfs of the container store", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
-		if path := f.known().container; path != "" {
-			return host.StatFs(path)
-		}
-		return stats.FsStats{}, nil // the runtime has one store
-	})
+	f.image = newSource("statfs of the image store", fsEvery, fsLimit,
+		func(context.Context) (stats.FsStats, error) {
+			return host.StatFs(f.known().image)
+		})
+	f.container = newSource("statfs of the container store", fsEvery, fsLimit,
+		func(context.Context) (stats.FsStats, error) {
+			if path := f.known().container; path != "" {
+				return host.StatFs(path)
+			}
+			return stats.FsStats{}, nil // the runtime has one store
+		})
 	f.image.err, f.container.err = errNoStore, errNoStore
 	return f
 }
 
-// start begins a goroutine for each source. Those of the stores wait until the runtime has said where they are.
+// start begins a goroutine for each source. Those of the stores wait until the runtime has said
+// where they are.
 func (f *fileSystems) start(ctx context.Context, all *sync.WaitGroup) {
 	for _, run := range []func(context.Context){f.runtime.run, f.node.run} {
 		all.Go(func() { run(ctx) })

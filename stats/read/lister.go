@@ -10,7 +10,8 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// question is what a Reader asks its lister, and the answer. It is the lister's from ask to told, else the Reader's.
+// question is what a Reader asks its lister, and the answer. It is the lister's from ask to told,
+// else the Reader's.
 type question struct {
 	asked time.Time
 	list  bool // the roots
@@ -35,8 +36,8 @@ type job struct {
 	err      error
 }
 
-// lister does all that looks up a name below kubepods: it lists directories, opens the files of pods, and asks their processes. It has a
-// thread of its own, or works in the caller's goroutine.
+// lister does all that looks up a name below kubepods: it lists directories, opens the files of
+// pods, and asks their processes. It has a thread of its own, or works in the caller's goroutine.
 type lister struct {
 	calls kernelCalls
 	q     question
@@ -56,7 +57,8 @@ type kernelCalls struct {
 
 func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
 	l := &lister{
-		calls: newDirs(fs, proc, roots).calls(), ask: make(chan struct{}, 1), told: make(chan struct{}, 1), done: make(chan struct{}),
+		calls: newDirs(fs, proc, roots).calls(), ask: make(chan struct{}, 1),
+		told: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	for _, path := range roots {
 		l.q.roots = append(l.q.roots, rootNames{path: path, names: make([]byte, 0, 8<<10)})
@@ -64,8 +66,9 @@ func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
 	return l
 }
 
-// start gives it a thread, which is there when start returns. The thread gets a priority above ordinary work, for a look waits for it on a
-// node that is starved; where that is refused it works all the same (the Killer's threads say so).
+// start gives it a thread, which is there when start returns. The thread gets a priority above
+// ordinary work, for a look waits for it on a node that is starved; where that is refused it works
+// all the same (the Killer's threads say so).
 func (l *lister) start() {
 	l.ended = make(chan struct{})
 	ready := make(chan struct{})
@@ -92,7 +95,8 @@ func (l *lister) run() {
 	}
 }
 
-// close ends it; the thread not longer than closePatience: a system call that never returns cannot be ended.
+// close ends it; the thread not longer than closePatience: a system call that never returns cannot
+// be ended.
 func (l *lister) close() {
 	close(l.done)
 	if l.ended == nil {
@@ -192,7 +196,8 @@ func (d *dirs) list(root int, names []byte) ([]byte, error) {
 	}
 }
 
-// open opens a pod's cgroup with the files that looks at memory read, so that those look up nothing.
+// open opens a pod's cgroup with the files that looks at memory read, so that those look up
+// nothing.
 func (d *dirs) open(path string) (*cgroup.Group, error) {
 	g, err := d.fs.Group(path)
 	if err == nil {
@@ -201,7 +206,8 @@ func (d *dirs) open(path string) (*cgroup.Group, error) {
 	return g, err
 }
 
-// asks reports whether a process of a pod has said that it is critical: an oom_score_adj of -997. (The sandbox's own process has -998.)
+// asks reports whether a process of a pod has said that it is critical: an oom_score_adj of -997.
+// (The sandbox's own process has -998.)
 func (d *dirs) asks(path string) (critical bool) {
 	processes(d.fs, path, d.buf, func(pid int) {
 		if critical {

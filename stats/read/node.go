@@ -10,8 +10,9 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk, file system and network
-// figures come from Background.Fill. A source that fails leaves its own values absent; the error names each.
+// Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk,
+// file system and network figures come from Background.Fill. A source that fails leaves its own
+// values absent; the error names each.
 func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	n := &out.Node
 	var none stats.Opt[stats.FsStats]
@@ -30,8 +31,9 @@ func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary)
 	return errors.Join(errs...)
 }
 
-// Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks and pressure. To be called once a
-// second. A source that fails leaves its own values absent; the error names it.
+// Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks
+// and pressure. To be called once a second. A source that fails leaves its own values absent; the
+// error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
 	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
 	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
@@ -73,14 +75,16 @@ func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
 	out.SwapBytes, swapErr = optional(c.top.MemorySwapCurrent(c.buf))
 	out.Tasks, tasksErr = optional(c.top.PIDsCurrent(c.buf))
 	for _, e := range []error{err, swapErr, tasksErr} {
-		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) { // the next look finds another one
+		// the next look finds another one
+		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) {
 			return e
 		}
 	}
 	return nil
 }
 
-// findTop opens the cgroup above all pods. Where both drivers' are there, one is a leftover: that in which nothing lives.
+// findTop opens the cgroup above all pods. Where both drivers' are there, one is a leftover: that
+// in which nothing lives.
 func (c *Reader) findTop() error {
 	if c.top != nil {
 		return nil
@@ -126,8 +130,9 @@ func (c *Reader) readAllocatable(out *stats.AllocatableMemoryStats) error {
 	return nil
 }
 
-// Pressure reads the node's pressure and computes the shares of time stalled from what was read before: to be called at least
-// once a second for the shares over a second. A kernel without PSI leaves it absent, without an error.
+// Pressure reads the node's pressure and computes the shares of time stalled from what was read
+// before: to be called at least once a second for the shares over a second. A kernel without PSI
+// leaves it absent, without an error.
 func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
 	var errs []error
 	for _, r := range []struct {

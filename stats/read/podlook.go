@@ -97,7 +97,8 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	if err != nil {
 		return err
 	}
-	m.UsageBytes, m.WorkingSetBytes = stats.Some(current), stats.Some(workingSet(current, c.stat.InactiveFile))
+	m.UsageBytes, m.WorkingSetBytes = stats.Some(current),
+		stats.Some(workingSet(current, c.stat.InactiveFile))
 	m.AnonBytes, m.ShmemBytes = stats.Some(c.stat.Anon), stats.Some(c.stat.Shmem)
 	p.Populated = stats.Some(events.Populated)
 	if p.Events, err = memoryEvents(g.MemoryEvents(c.buf)); err != nil {
@@ -115,8 +116,8 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	return err
 }
 
-// optional makes an absent value of a file that is not there: its controller is off, or the kernel too old, or pressure is
-// switched off.
+// optional makes an absent value of a file that is not there: its controller is off, or the kernel
+// too old, or pressure is switched off.
 func optional[T any](v T, err error) (stats.Opt[T], error) {
 	switch {
 	case err == nil:
@@ -142,10 +143,12 @@ func memoryEvents(events cgroup.MemoryEvents, err error) (stats.Opt[stats.Memory
 func (c *Reader) psiOf(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
 	err := g.Pressure(r, c.buf, &c.psi)
 	p := &c.psi
-	return optional(stats.PSIStats{Some: stats.PSIData(p.Some), Full: stats.PSIData(p.Full), HasSome: p.HasSome, HasFull: p.HasFull}, err)
+	return optional(stats.PSIStats{Some: stats.PSIData(p.Some), Full: stats.PSIData(p.Full),
+		HasSome: p.HasSome, HasFull: p.HasFull}, err)
 }
 
-// readRest reads what only the full look shows. A file that cannot be read leaves its own figures absent.
+// readRest reads what only the full look shows. A file that cannot be read leaves its own figures
+// absent.
 func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
@@ -167,7 +170,8 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 }
 
 func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
-	return stats.Opt[uint64]{V: d.PgFault, OK: d.HasPgFault}, stats.Opt[uint64]{V: d.PgMajFault, OK: d.HasPgMajFault}
+	return stats.Opt[uint64]{V: d.PgFault, OK: d.HasPgFault}, stats.Opt[uint64]{V: d.PgMajFault,
+		OK: d.HasPgMajFault}
 }
 
 // kernel is what the kernel keeps and cannot take back.
@@ -181,7 +185,8 @@ func freed(d *cgroup.MemoryDetail) stats.Range {
 	return stats.Range{Min: sure, Max: sure + d.Shmem}
 }
 
-func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (out stats.CPUStats, err error) {
+func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (out stats.CPUStats,
+	err error) {
 	usage, err := optional(g.CPUUsage(c.buf))
 	if !usage.OK || err != nil {
 		return out, err
@@ -189,8 +194,9 @@ func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (ou
 	return stats.CPUStats{Time: now, Usage: usage, NanoCores: last.rate(now, usage.V)}, nil
 }
 
-// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out, and those that are more than can be looked into:
-// the pod's own figures are of its own cgroup and lack nothing.
+// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out, and
+// those that are more than can be looked into: the pod's own figures are of its own cgroup and lack
+// nothing.
 func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.Containers = p.Containers[:0]
 	total, countErr := c.countProcesses(k.Path)
@@ -230,9 +236,9 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 	return err
 }
 
-// containerID is the runtime's id in the name of a container's cgroup: the name itself with the cgroupfs driver,
-// "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's. CRI-O's monitor beside a container has a cgroup of its own,
-// which is no container's.
+// containerID is the runtime's id in the name of a container's cgroup: the name itself with the
+// cgroupfs driver, "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's. CRI-O's monitor
+// beside a container has a cgroup of its own, which is no container's.
 func containerID(name string) string {
 	unit, isUnit := strings.CutSuffix(name, ".scope")
 	switch {
@@ -245,7 +251,8 @@ func containerID(name string) string {
 }
 
 // container reads one container. A file that cannot be read leaves its own figures absent.
-func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.ContainerStats, err error) {
+func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.ContainerStats,
+	err error) {
 	path := k.Path + "/" + name
 	g, err := c.fs.Group(path)
 	if err != nil {
@@ -266,7 +273,8 @@ func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.C
 	statErr := g.MemoryDetail(c.buf, &c.detail)
 	detail, err := optional(&c.detail, statErr)
 	if errs[2] = err; detail.OK && m.UsageBytes.OK {
-		m.WorkingSetBytes, m.AnonBytes = stats.Some(workingSet(m.UsageBytes.V, c.detail.InactiveFile)), stats.Some(c.detail.Anon)
+		m.WorkingSetBytes, m.AnonBytes = stats.Some(workingSet(m.UsageBytes.V, c.detail.InactiveFile)),
+			stats.Some(c.detail.Anon)
 		m.PageFaults, m.MajorPageFaults = faults(&c.detail)
 	}
 	m.SwapBytes, errs[3] = optional(g.MemorySwapCurrent(c.buf))
@@ -286,7 +294,8 @@ func (c *Reader) countProcesses(path string) (n uint64, err error) {
 	}
 	defer g.Close()
 	err = g.Procs(c.buf, func(int) { n++ })
-	if errors.Is(err, unix.EOPNOTSUPP) { // threaded: its processes are listed where its domain begins (cgroups(7))
+	// threaded: its processes are listed where its domain begins (cgroups(7))
+	if errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, nil
 	}
 	return n, err

@@ -14,8 +14,8 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// podSet is the pods of the hierarchy, with what is kept of each between looks. Listing them again costs no allocation while
-// they stay the same.
+// podSet is the pods of the hierarchy, with what is kept of each between looks. Listing them again
+// costs no allocation while they stay the same.
 type podSet struct {
 	fs        *cgroup.FS
 	roots     []*podRoot
@@ -45,14 +45,16 @@ type podGroup struct {
 	gone   bool          // it is in no list any more
 
 	// What the lister does for it. A look is beside's.
-	tried    uint64    // look that had it opened last
-	err      error     // of that
-	vanished bool      // it was open, and its cgroup was removed: it is hardly there under the same name again
-	wanted   bool      // its processes are to be asked
-	asked    uint64    // look that had them asked last
-	critical bool      // what they said
-	answered bool      // they have been asked
-	since    time.Time // when it began to want something that has not been done; zero: it wants nothing
+	tried uint64 // look that had it opened last
+	err   error  // of that
+	// it was open, and its cgroup was removed: it is hardly there under the same name again
+	vanished bool
+	wanted   bool   // its processes are to be asked
+	asked    uint64 // look that had them asked last
+	critical bool   // what they said
+	answered bool   // they have been asked
+	// when it began to want something that has not been done; zero: it wants nothing
+	since time.Time
 
 	usage      usageSample
 	containers map[string]usageSample // by name of the cgroup
@@ -77,7 +79,8 @@ func (s *usageSample) rate(now time.Time, used time.Duration) (out stats.Opt[uin
 
 func newPodSet(fs *cgroup.FS, proc *procfs.Proc, roots []string) *podSet {
 	s := &podSet{
-		fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{}, names: make([]byte, 32<<10),
+		fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{},
+		names:  make([]byte, 32<<10),
 		beside: newBeside(newLister(fs, proc, roots)),
 	}
 	for _, r := range roots {
@@ -195,9 +198,10 @@ func (s *podSet) drop(r *podRoot) {
 	}
 }
 
-// outside takes a pod that was not found where pods are looked for. The cgroup that the runtime names counts only if its name
-// is this very pod's: a sandbox made without a cgroup of its own lies in one that it shares with others (containerd's
-// /k8s.io, a system.slice), and killing that one would kill them all. Without a cgroup the pod is unmeasured.
+// outside takes a pod that was not found where pods are looked for. The cgroup that the runtime
+// names counts only if its name is this very pod's: a sandbox made without a cgroup of its own lies
+// in one that it shares with others (containerd's /k8s.io, a system.slice), and killing that one
+// would kill them all. Without a cgroup the pod is unmeasured.
 func (s *podSet) outside(uid string, p *podindex.Pod) {
 	g := s.elsewhere[uid]
 	if g == nil || g.parent != p.Cgroup {
@@ -228,11 +232,14 @@ func (s *podSet) sort() {
 	for _, g := range s.elsewhere {
 		s.order = append(s.order, g)
 	}
-	slices.SortFunc(s.order, func(a, b *podGroup) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(s.order, func(a, b *podGroup) int {
+		return cmp.Or(cmp.Compare(a.UID, b.UID),
+			cmp.Compare(a.Path, b.Path))
+	})
 }
 
-// reindex finds pods by UID. One found below two roots (a leftover of the other driver, or of another class) is in the order once
-// for each of its cgroups.
+// reindex finds pods by UID. One found below two roots (a leftover of the other driver, or of
+// another class) is in the order once for each of its cgroups.
 func (s *podSet) reindex() {
 	clear(s.here)
 	for _, r := range s.roots {
@@ -247,6 +254,7 @@ func (s *podSet) reindex() {
 // reset empties a pod's figures but for the memory that its lists take.
 func (g *podGroup) reset(p *stats.PodStats) {
 	containers, volumes := p.Containers[:0], p.EphemeralStorage.Volumes[:0]
-	*p = stats.PodStats{PodRef: stats.PodReference{UID: g.UID}, Cgroup: g.Path, QOSClass: g.QOSClass, Containers: containers}
+	*p = stats.PodStats{PodRef: stats.PodReference{UID: g.UID}, Cgroup: g.Path, QOSClass: g.QOSClass,
+		Containers: containers}
 	p.EphemeralStorage.Volumes = volumes
 }

@@ -11,9 +11,10 @@ import (
 	"jettison/stats/read/procfs"
 )
 
-// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between looks, so that a look
-// does not allocate while the set of pods stays the same. It asks nothing that may block: see Background for that, and Beside for what the
-// kernel may hold up. Use it from one goroutine at a time; Close it.
+// Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between
+// looks, so that a look does not allocate while the set of pods stays the same. It asks nothing
+// that may block: see Background for that, and Beside for what the kernel may hold up. Use it from
+// one goroutine at a time; Close it.
 type Reader struct {
 	fs   *cgroup.FS
 	proc *procfs.Proc
@@ -23,8 +24,9 @@ type Reader struct {
 	all  []string      // candidates for the cgroup above all pods
 	top  *cgroup.Group // that cgroup; nil: not found yet
 
-	buf    []byte              // one file's content
-	stat   cgroup.MemoryStat   // one memory.stat: here, for a local one would be allocated at each look
+	buf []byte // one file's content
+	// one memory.stat: here, for a local one would be allocated at each look
+	stat   cgroup.MemoryStat
 	detail cgroup.MemoryDetail // likewise
 	psi    cgroup.PSIStats
 	errs   []error
@@ -41,8 +43,9 @@ func NewReader(fs *cgroup.FS, proc *procfs.Proc, cgroupRoot string) (*Reader, er
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, podindex.PodRoots(cgroupRoot)), root: root,
-		all: podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameFor}, nil
+	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, podindex.PodRoots(cgroupRoot)),
+		root: root,
+		all:  podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameFor}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.
@@ -54,7 +57,8 @@ func (c *Reader) Close() {
 	c.pods.close()
 }
 
-// Node is the cheap look: the node's memory and swap. A source that fails leaves its own values absent; the error names it.
+// Node is the cheap look: the node's memory and swap. A source that fails leaves its own values
+// absent; the error names it.
 func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	m := &out.Memory
 	*m = stats.NodeMemoryStats{Time: now}
@@ -68,7 +72,8 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	}
 	statErr := c.root.MemoryStat(c.buf, stat)
 	if statErr == nil {
-		m.UsageBytes, m.RSSBytes, m.ShmemBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon), stats.Some(stat.Shmem)
+		m.UsageBytes, m.RSSBytes, m.ShmemBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon),
+			stats.Some(stat.Shmem)
 		m.WorkingSetBytes = stats.Some(workingSet(stat.Anon+stat.File, stat.InactiveFile))
 	}
 	if infoErr == nil && statErr == nil {
@@ -77,8 +82,9 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	return errors.Join(infoErr, statErr)
 }
 
-// PerCPU adds to a cheap look what MemAvailable does not count. To be called when the look says that memory is short: right
-// after a kill much of what came back is there. Without it the look stays as it is, on the safe side.
+// PerCPU adds to a cheap look what MemAvailable does not count. To be called when the look says
+// that memory is short: right after a kill much of what came back is there. Without it the look
+// stays as it is, on the safe side.
 func (c *Reader) PerCPU(out *stats.NodeStats) {
 	if free, err := c.proc.PerCPUFree(); err == nil {
 		out.Memory.PerCPUFreeBytes = stats.Some(free)
@@ -88,23 +94,26 @@ func (c *Reader) PerCPU(out *stats.NodeStats) {
 // workingSet is usage without what is cheap to drop, floor 0 (kubelet and cAdvisor).
 func workingSet(usage, inactiveFile uint64) uint64 { return usage - min(inactiveFile, usage) }
 
-// Memory is the look that an eviction for memory is decided by: the node's memory and each pod's. See MemoryView for the pods.
+// Memory is the look that an eviction for memory is decided by: the node's memory and each pod's.
+// See MemoryView for the pods.
 func (c *Reader) Memory(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.MemoryView(now, pods, out))
 }
 
-// MemoryView reads the memory, events, pressure and tasks of every pod, those that the runtime has announced and those that only
-// the hierarchy knows. Pods are sorted by UID. A pod that goes away while it is looked at is in the Summary without readings. It
-// uses the capacity of the Summary's node to make sense of requests.
+// MemoryView reads the memory, events, pressure and tasks of every pod, those that the runtime has
+// announced and those that only the hierarchy knows. Pods are sorted by UID. A pod that goes away
+// while it is looked at is in the Summary without readings. It uses the capacity of the Summary's
+// node to make sense of requests.
 func (c *Reader) MemoryView(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	return c.view(now, pods, out, memoryOnly)
 }
 
-// Quick is the part of Memory that costs little: of each pod the memory and tasks that it uses, and whether anything lives in it.
-// memory.stat, which costs ten times as much and more while others are busy (the kernel gathers it from all CPUs; v6.12
-// mm/memcontrol.c mem_cgroup_flush_stats), is left to QuickPod, for those pods of which it matters. It does not allocate.
+// Quick is the part of Memory that costs little: of each pod the memory and tasks that it uses, and
+// whether anything lives in it. memory.stat, which costs ten times as much and more while others
+// are busy (the kernel gathers it from all CPUs; v6.12 mm/memcontrol.c mem_cgroup_flush_stats), is
+// left to QuickPod, for those pods of which it matters. It does not allocate.
 func (c *Reader) Quick(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
@@ -113,7 +122,8 @@ func (c *Reader) Quick(now time.Time, pods podindex.Index, out *stats.Summary) e
 
 // QuickPod reads the rest of what Memory shows of the pod at an index of the last Quick look.
 func (c *Reader) QuickPod(now time.Time, pods podindex.Index, out *stats.Summary, i int) error {
-	if i < 0 || i >= len(out.Pods) || i >= len(c.pods.order) || out.Pods[i].PodRef.UID != c.pods.order[i].UID {
+	if i < 0 || i >= len(out.Pods) || i >= len(c.pods.order) ||
+		out.Pods[i].PodRef.UID != c.pods.order[i].UID {
 		return fmt.Errorf("pod %d of %d was not looked at before", i, len(out.Pods))
 	}
 	k, p := c.pods.order[i], &out.Pods[i]
@@ -134,7 +144,8 @@ const (
 	full
 )
 
-// view goes through all pods. What it writes into out.Pods is valid until the next look into the same Summary.
+// view goes through all pods. What it writes into out.Pods is valid until the next look into the
+// same Summary.
 func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d depth) error {
 	out.Time = now
 	c.errs, c.below = c.errs[:0], groupBudget{}
@@ -170,7 +181,8 @@ func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d 
 }
 
 // identify joins what the runtime knows of a pod, nil if nothing.
-func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats, capacity stats.Opt[uint64]) {
+func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats,
+	capacity stats.Opt[uint64]) {
 	if known != nil {
 		known.Describe(p, capacity)
 	}
@@ -178,18 +190,19 @@ func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats, c
 		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
-	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK: // by definition, whatever else is known
+	// by definition, whatever else is known
+	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK:
 		p.MemoryRequest = stats.Some(stats.Range{})
 	case p.QOSClass == stats.Guaranteed && p.Memory.LimitBytes.OK:
-		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in place. Without a kubelet
-		// it may say "max": then what the runtime told counts.
+		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in
+		// place. Without a kubelet it may say "max": then what the runtime told counts.
 		p.MemoryRequest = stats.Some(stats.Exactly(p.Memory.LimitBytes.V))
 	}
 	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
 }
 
-// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It reads no file, and lists nothing right after
-// Refresh.
+// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It
+// reads no file, and lists nothing right after Refresh.
 func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
 	if c.pods.beside.recent() {
 		c.pods.join(pods)
@@ -203,8 +216,8 @@ func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
 	}
 }
 
-// EachPod visits the pods that the last look, or Strangers, found below the roots: UID, and path of the cgroup. A UID with two cgroups,
-// one of them left behind, comes twice.
+// EachPod visits the pods that the last look, or Strangers, found below the roots: UID, and path of
+// the cgroup. A UID with two cgroups, one of them left behind, comes twice.
 func (c *Reader) EachPod(visit func(uid, path string)) {
 	for _, k := range c.pods.order {
 		if k.Path != "" {
@@ -213,7 +226,8 @@ func (c *Reader) EachPod(visit func(uid, path string)) {
 	}
 }
 
-// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class.
+// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the
+// Guaranteed class.
 func (c *Reader) nodeCritical(k *podGroup, p *stats.PodStats) bool {
 	return p.QOSClass != stats.Guaranteed && p.Cgroup != "" && c.pods.critical(k)
 }

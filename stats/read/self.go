@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// processes visits every process of a cgroup and of those one level below it, which are a pod's containers: of so many as a pod has.
+// processes visits every process of a cgroup and of those one level below it, which are a pod's
+// containers: of so many as a pod has.
 func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	paths := []string{path}
 	_ = fs.ChildrenUntil(path, buf, func(name string) bool {
@@ -23,9 +24,9 @@ func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	}
 }
 
-// FindSelf finds the cgroup of this process, so that Collect can mark its pod. First where /proc says; where a cgroup
-// namespace of our own hides that, by looking for our process id in every pod. An error means that neither told: a process
-// outside every pod is none.
+// FindSelf finds the cgroup of this process, so that Collect can mark its pod. First where /proc
+// says; where a cgroup namespace of our own hides that, by looking for our process id in every pod.
+// An error means that neither told: a process outside every pod is none.
 func (c *Reader) FindSelf() error {
 	pid := os.Getpid()
 	path, ok, err := c.proc.SelfCgroup()
@@ -61,7 +62,8 @@ func (c *Reader) FindSelf() error {
 		}
 	}
 	if c.self == "" && !ok && path != "" {
-		return fmt.Errorf("find own cgroup: /proc/self/cgroup says /%s, and no pod holds process %d", path, pid)
+		return fmt.Errorf("find own cgroup: /proc/self/cgroup says /%s, and no pod holds process %d",
+			path, pid)
 	}
 	return nil
 }

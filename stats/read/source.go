@@ -10,9 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// source asks one thing again and again on a goroutine of its own and keeps the last good answer. Where the question blocks
-// for ever (statfs of a dead network file system, a runtime that hangs) no other source waits: the answer grows old, and beyond its
-// limit counts as absent.
+// source asks one thing again and again on a goroutine of its own and keeps the last good answer.
+// Where the question blocks for ever (statfs of a dead network file system, a runtime that hangs)
+// no other source waits: the answer grows old, and beyond its limit counts as absent.
 type source[T any] struct {
 	name  string
 	every time.Duration                    // between two questions
@@ -30,8 +30,10 @@ type source[T any] struct {
 	wake  chan struct{} // one slot: ask now
 }
 
-func newSource[T any](name string, every, limit time.Duration, ask func(context.Context) (T, error)) *source[T] {
-	return &source[T]{name: name, every: every, limit: limit, ask: ask, first: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newSource[T any](name string, every, limit time.Duration,
+	ask func(context.Context) (T, error)) *source[T] {
+	return &source[T]{name: name, every: every, limit: limit, ask: ask, first: make(chan struct{}),
+		wake: make(chan struct{}, 1)}
 }
 
 // run asks until ctx ends.

@@ -6,8 +6,8 @@ import (
 	"jettison/stats"
 )
 
-// stallHistory remembers the totals of one resource, so that the share of time stalled over a window is their difference:
-// the kernel's own averages are up to 2 s old.
+// stallHistory remembers the totals of one resource, so that the share of time stalled over a
+// window is their difference: the kernel's own averages are up to 2 s old.
 type stallHistory struct {
 	samples [historySize]stallSample
 	n       int // samples ever taken
@@ -29,7 +29,8 @@ func (h *stallHistory) add(at time.Time, psi *stats.PSIStats) (some, full stats.
 	now := stallSample{at, psi.Some.Total, psi.Full.Total}
 	if h.n > 0 {
 		last := h.samples[(h.n-1)%historySize]
-		if at.Before(last.at) || now.some < last.some || now.full < last.full { // another clock, or another kernel file
+		// another clock, or another kernel file
+		if at.Before(last.at) || now.some < last.some || now.full < last.full {
 			h.n = 0
 		}
 	}
@@ -45,8 +46,8 @@ func (h *stallHistory) add(at time.Time, psi *stats.PSIStats) (some, full stats.
 	return some, full
 }
 
-// over computes the shares over a window: against the youngest sample that is at least as old. One that is more than twice as
-// old would speak of another window.
+// over computes the shares over a window: against the youngest sample that is at least as old. One
+// that is more than twice as old would speak of another window.
 func (h *stallHistory) over(now stallSample, window time.Duration) (some, full stats.Opt[float64]) {
 	for i := h.n - 1; i >= 0 && i > h.n-1-historySize; i-- {
 		s := h.samples[i%historySize]
@@ -57,7 +58,8 @@ func (h *stallHistory) over(now stallSample, window time.Duration) (some, full s
 		if span > 2*window {
 			break
 		}
-		return stats.Some(min(1, float64(now.some-s.some)/float64(span))), stats.Some(min(1, float64(now.full-s.full)/float64(span)))
+		return stats.Some(min(1, float64(now.some-s.some)/float64(span))),
+			stats.Some(min(1, float64(now.full-s.full)/float64(span)))
 	}
 	return some, full
 }

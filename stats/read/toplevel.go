@@ -11,9 +11,10 @@ import (
 // maxGroups bounds how many cgroups one call of TopLevel reads.
 const maxGroups = 200
 
-// TopLevel visits the cgroups at the top of the hierarchy that are no pods' with the memory that each uses, in bytes (memory.current):
-// the root's children, and of systemd's slices the children instead, as system.slice says less than the unit in it. For an administrator
-// who asks what else grows on the node; it opens and reads a file of each.
+// TopLevel visits the cgroups at the top of the hierarchy that are no pods' with the memory that
+// each uses, in bytes (memory.current): the root's children, and of systemd's slices the children
+// instead, as system.slice says less than the unit in it. For an administrator who asks what else
+// grows on the node; it opens and reads a file of each.
 func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 	var errs []error
 	left := maxGroups

@@ -1,4 +1,5 @@
-// Command mkimage packs a program's binaries as an OCI image: mkimage [-image jettison-bridge] -o FILE amd64=BINARY arm64=BINARY.
+// Command mkimage packs a program's binaries as an OCI image: mkimage [-image jettison-bridge] -o
+// FILE amd64=BINARY arm64=BINARY.
 package main
 
 import (
@@ -12,7 +13,8 @@ import (
 
 func main() {
 	out := flag.String("o", "", "the tar file to write")
-	name := flag.String("image", "jettison", "which program's: jettison, jettison-bridge or jettison-cluster")
+	name := flag.String("image", "jettison",
+		"which program's: jettison, jettison-bridge or jettison-cluster")
 	flag.Parse()
 	binaries := map[string]string{}
 	for _, arg := range flag.Args() {

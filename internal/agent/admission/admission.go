@@ -1,18 +1,21 @@
-// Package admission answers from memory whether the node takes a pod. The loop publishes what it knows as a Snapshot; the runtime's plugin,
-// while the runtime waits, and clients ask of that, by the rules of package admit, and never the runtime or the loop.
+// Package admission answers from memory whether the node takes a pod. The loop publishes what it
+// knows as a Snapshot; the runtime's plugin, while the runtime waits, and clients ask of that, by
+// the rules of package admit, and never the runtime or the loop.
 //
 //	admission.go  Admission: Refuse, for the runtime's plugin
 //	clients.go    Ask and Preempt, for clients
 //	snapshot.go   Snapshot: what is published; Part: the loop's, which publishes it
 //	held.go       what a pod of the runtime holds
 //	asking.go     the pod that asks: its object, its manifest, or what the runtime tells of it
-//	preempt.go    Preempting: room for critical pods, made and kept; notes.go: what the runtime is told of it
+//	preempt.go    Preempting: room for critical pods, made and kept; notes.go: what the runtime is
+//	              told of it
 //	letin.go      pods that were let in and are not in the snapshot yet
 //	node.go       what of the node does not change: its name, labels, taints
 //	count.go      what was answered, and how fast
 //
-// Without a kubelet a pod that the decision refuses is kept out. Beside one nothing is, for the kubelet has admitted it, and would try for
-// ever: the decision is counted and logged. What is not known refuses nothing: that the loop hangs is known of no pod, so each is let in.
+// Without a kubelet a pod that the decision refuses is kept out. Beside one nothing is, for the
+// kubelet has admitted it, and would try for ever: the decision is counted and logged. What is not
+// known refuses nothing: that the loop hangs is known of no pod, so each is let in.
 package admission
 
 import (
@@ -32,22 +35,25 @@ import (
 	"jettison/stats"
 )
 
-// staleAfter is how old a snapshot may be that decides. The loop looks at least once a second, and says so; one that is held up for longer
-// does not know the node any more.
+// staleAfter is how old a snapshot may be that decides. The loop looks at least once a second, and
+// says so; one that is held up for longer does not know the node any more.
 const staleAfter = 10 * time.Second
 
-// ErrUnknown: the agent has not looked at the node yet, or not for so long that it does not know it any more.
+// ErrUnknown: the agent has not looked at the node yet, or not for so long that it does not know it
+// any more.
 var ErrUnknown = errors.New("the node is not known: the agent has not looked at it for 10s")
 
 // Preemptor makes room for critical pods, by killing others. Its methods are for any goroutine.
 type Preemptor interface {
-	// LetIn is told of a critical pod that is let in where room is kept for others, of which some may be outranked. It must not block.
+	// LetIn is told of a critical pod that is let in where room is kept for others, of which some may
+	// be outranked. It must not block.
 	LetIn(p admit.PodAttributes)
-	// Want is told of a pod that was refused in the runtime for want of room alone, and whose priority is known: one that is not critical,
-	// too. It is called while the runtime waits, so it must not block. What it returns is added to the refusal.
+	// Want is told of a pod that was refused in the runtime for want of room alone, and whose priority
+	// is known: one that is not critical, too. It is called while the runtime waits, so it must not
+	// block. What it returns is added to the refusal.
 	Want(p admit.PodAttributes) (note string)
-	// Preempt decides on a pod, and makes room for it where that is what is missing: it returns when the room is there, or why it will not
-	// be. What was begun goes on when ctx ends.
+	// Preempt decides on a pod, and makes room for it where that is what is missing: it returns when
+	// the room is there, or why it will not be. What was begun goes on when ctx ends.
 	Preempt(ctx context.Context, p admit.PodAttributes) (admit.Result, error)
 }
 
@@ -68,7 +74,8 @@ type Admission struct {
 	letIn letIn
 }
 
-// New makes an Admission that knows of no node yet. policy says whose annotations count, and whose priority need not be known.
+// New makes an Admission that knows of no node yet. policy says whose annotations count, and whose
+// priority need not be known.
 func New(policy eviction.Policy) *Admission {
 	a := &Admission{began: time.Now(), told: make(chan Refusal, maxTold)}
 	a.policy.Store(&policy)
@@ -95,7 +102,8 @@ func (a *Admission) fresh(now time.Time) *Snapshot {
 	return nil
 }
 
-// State is the node as decisions have it now, with what was let in since the loop looked. It must not be changed.
+// State is the node as decisions have it now, with what was let in since the loop looked. It must
+// not be changed.
 func (a *Admission) State(now time.Time) (admit.NodeState, error) {
 	s := a.fresh(now)
 	if s == nil {
@@ -112,8 +120,8 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	return n
 }
 
-// Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is for the runtime's plugin, which asks once
-// of each sandbox.
+// Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is
+// for the runtime's plugin, which asks once of each sandbox.
 func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container string) string {
 	s := a.fresh(now)
 	if s == nil {
@@ -143,10 +151,12 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 		return ""
 	}
 	note := ""
-	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) && asking.sure(failures) {
+	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) &&
+		asking.sure(failures) {
 		note = (*by).Want(*asking.wants)
 	}
-	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s", ref.Namespace, ref.Name, failures[0].Reason,
+	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s",
+		ref.Namespace, ref.Name, failures[0].Reason,
 		failures[0].Message, note)
 }
 
@@ -171,8 +181,8 @@ func lacksRoom(failures []admit.Failure) bool {
 	return true
 }
 
-// sure reports whether all that is short is requested by the word that counts for making room, too: else others would go, and the pod would
-// be refused all the same.
+// sure reports whether all that is short is requested by the word that counts for making room, too:
+// else others would go, and the pod would be refused all the same.
 func (p *asking) sure(failures []admit.Failure) bool {
 	held := admit.HeldBy(*p.wants)
 	return !slices.ContainsFunc(failures, func(f admit.Failure) bool {

@@ -20,26 +20,30 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Annotations of the kubelet (pkg/kubelet/types/pod_update.go), which the runtime has from who starts a pod: root.
+// Annotations of the kubelet (pkg/kubelet/types/pod_update.go), which the runtime has from who
+// starts a pod: root.
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationMirror = "kubernetes.io/config.mirror"
 )
 
-// systemCriticalPriority is the lowest priority of critical pods (pkg/apis/scheduling/types.go SystemCriticalPriority).
+// systemCriticalPriority is the lowest priority of critical pods (pkg/apis/scheduling/types.go
+// SystemCriticalPriority).
 const systemCriticalPriority = 2_000_000_000
 
 // asking is a pod whose sandbox the runtime is about to run.
 type asking struct {
 	admit.PodAttributes
 	tolerates bool // its tolerations are known
-	// wants is it as room is made for it; nil: its priority is not known by the runtime's word, a manifest or an object that root put.
+	// wants is it as room is made for it; nil: its priority is not known by the runtime's word, a
+	// manifest or an object that root put.
 	wants *admit.PodAttributes
 }
 
-// asking finds out who asks: the object that the node has by the UID, the manifest that the pod is of, or what the runtime tells. An object
-// by another name is another pod's, and counts for nothing, and none counts before a manifest. The class is that of the cgroup in which
-// the pod will run, where the runtime tells it.
+// asking finds out who asks: the object that the node has by the UID, the manifest that the pod is
+// of, or what the runtime tells. An object by another name is another pod's, and counts for
+// nothing, and none counts before a manifest. The class is that of the cgroup in which the pod will
+// run, where the runtime tells it.
 func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	if sandbox.UID == "" {
 		return a.unnamed(s, sandbox)
@@ -63,13 +67,15 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	out.PodAttributes = admit.Prepared(out.PodAttributes)
 	out.weigh(sandbox, told.QOSClass, byMember)
 	out.Doubted = byMember
-	if out.wants = &out.PodAttributes; byMember { // who has nobody killed, neither by a priority nor by what it says is requested
+	// who has nobody killed, neither by a priority nor by what it says is requested
+	if out.wants = &out.PodAttributes; byMember {
 		out.wants = a.byRuntime(sandbox, &told).wants
 	}
 	return out
 }
 
-// weigh has a pod request what lies between the runtime's bounds. It writes the pod, but nothing that it shares with its object.
+// weigh has a pod request what lies between the runtime's bounds. It writes the pod, but nothing
+// that it shares with its object.
 func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass, byMember bool) {
 	held := admit.HeldBy(p.PodAttributes)
 	held.Requests = maps.Clone(held.Requests)
@@ -94,14 +100,17 @@ func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass, byMember b
 	}
 	delete(pod.Spec.Overhead, v1.ResourceCPU) // which comes on top, and is in what was weighed
 	delete(pod.Spec.Overhead, v1.ResourceMemory)
-	whole.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(held.Requests[v1.ResourceCPU], resource.DecimalSI)
-	whole.Requests[v1.ResourceMemory] = *resource.NewQuantity(held.Requests[v1.ResourceMemory], resource.BinarySI)
+	whole.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(held.Requests[v1.ResourceCPU],
+		resource.DecimalSI)
+	whole.Requests[v1.ResourceMemory] = *resource.NewQuantity(held.Requests[v1.ResourceMemory],
+		resource.BinarySI)
 	pod.Spec.Resources = &whole
 	p.PodAttributes = admit.Prepared(p.PodAttributes)
 }
 
-// ofManifest is the manifest that a pod is of which the runtime is about to run; nil: none is. A manifest has one pod: as long as another
-// one lives by it, this is not it, whatever it is called, unless it has the manifest's own UID.
+// ofManifest is the manifest that a pod is of which the runtime is about to run; nil: none is. A
+// manifest has one pod: as long as another one lives by it, this is not it, whatever it is called,
+// unless it has the manifest's own UID.
 func ofManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Pod {
 	m := manifests.Match(s.manifests, index)[ref.UID]
 	if m == nil || string(m.UID) == ref.UID {
@@ -116,9 +125,9 @@ func ofManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Pod {
 	return m
 }
 
-// between brings what an object requests of cpu and memory to where it may be by the runtime's word, and reports whether it was elsewhere.
-// Who may put an object could else take the node from all others, or hide what a pod takes. A pod in a cgroup of class BestEffort requests
-// neither.
+// between brings what an object requests of cpu and memory to where it may be by the runtime's
+// word, and reports whether it was elsewhere. Who may put an object could else take the node from
+// all others, or hide what a pod takes. A pod in a cgroup of class BestEffort requests neither.
 func between(r admit.Amounts, class stats.QOSClass, least, most admit.Amounts) (changed bool) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		v := r[name]
@@ -136,11 +145,13 @@ func between(r admit.Amounts, class stats.QOSClass, least, most admit.Amounts) (
 	return changed
 }
 
-// atMost is what a pod requests at most, by what the runtime is told of the sandbox, as far as that has bounds: where a kubelet made it,
-// its memory limit is that of all containers together, and is there only if each has one. Nobody tells of CPU in the overhead.
+// atMost is what a pod requests at most, by what the runtime is told of the sandbox, as far as that
+// has bounds: where a kubelet made it, its memory limit is that of all containers together, and is
+// there only if each has one. Nobody tells of CPU in the overhead.
 func atMost(sandbox *cri.PodSandbox) admit.Amounts {
 	out := admit.Amounts{}
-	if cpu := podindex.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 && sandbox.Overhead == nil {
+	if cpu := podindex.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 &&
+		sandbox.Overhead == nil {
 		out[v1.ResourceCPU] = clamped(cpu.V.Max)
 	}
 	if sandbox.MemoryLimit != nil && *sandbox.MemoryLimit > 0 {
@@ -153,8 +164,9 @@ func atMost(sandbox *cri.PodSandbox) admit.Amounts {
 	return out
 }
 
-// byRuntime is a pod of which only the runtime tells. Whose priority is unknown, and who would never be a victim for that, is not refused
-// for it either. A class that is not known is not the one that pressure refuses.
+// byRuntime is a pod of which only the runtime tells. Whose priority is unknown, and who would
+// never be a victim for that, is not refused for it either. A class that is not known is not the
+// one that pressure refuses.
 func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *asking {
 	priority, protected := a.policy.Load().Judge(told, nil)
 	out, sure := &asking{}, priority.OK
@@ -168,7 +180,8 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *as
 	if priority.OK {
 		pod.Spec.Priority = &priority.V
 	}
-	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requested(sandbox, told.QOSClass)}}}
+	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requested(
+		sandbox, told.QOSClass)}}}
 	pod.Status.QOSClass = v1.PodQOSClass(cmp.Or(told.QOSClass, stats.Burstable))
 	// The annotations are the runtime's word.
 	out.PodAttributes = admit.Prepared(admit.PodAttributes{Pod: pod, Manifest: true, Doubted: !sure})
@@ -178,8 +191,8 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *as
 	return out
 }
 
-// unnamed is a sandbox that was made by hand, without a UID: no object is its, and nothing else is different. The lists know pods by UID,
-// so it is given that of its cgroup until it is read.
+// unnamed is a sandbox that was made by hand, without a UID: no object is its, and nothing else is
+// different. The lists know pods by UID, so it is given that of its cgroup until it is read.
 func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	one := *sandbox
 	one.UID = "none"
@@ -200,8 +213,8 @@ func names(object *v1.Pod, runtime stats.PodReference) bool {
 	return same(object.Namespace, runtime.Namespace) && same(object.Name, runtime.Name)
 }
 
-// requested is what a pod requests at least, by what the runtime is told of the sandbox: CPU by its shares, and memory where it is the
-// limit, as of a Guaranteed pod. Its overhead comes on top.
+// requested is what a pod requests at least, by what the runtime is told of the sandbox: CPU by its
+// shares, and memory where it is the limit, as of a Guaranteed pod. Its overhead comes on top.
 func requested(sandbox *cri.PodSandbox, class stats.QOSClass) v1.ResourceList {
 	out := v1.ResourceList{}
 	if cpu := podindex.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 {

@@ -12,9 +12,10 @@ import (
 	"jettison/stats"
 )
 
-// Ask decides on a pod that a client asks about, as the runtime would be answered. It only looks. Of its annotations only the node may have
-// said where the pod is from. One that was evicted and is held off is refused, and so is one that a member asks about, and that would take
-// what is kept for another by a priority that only the member tells. The error is ErrUnknown.
+// Ask decides on a pod that a client asks about, as the runtime would be answered. It only looks.
+// Of its annotations only the node may have said where the pod is from. One that was evicted and is
+// held off is refused, and so is one that a member asks about, and that would take what is kept for
+// another by a priority that only the member tells. The error is ErrUnknown.
 func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error) {
 	now := time.Now()
 	s := a.fresh(now)
@@ -36,16 +37,20 @@ func aboutToRun(pod *v1.Pod) admit.PodAttributes {
 	return attributes(&own)
 }
 
-// vouches reports whether somebody whose word counts for that tells a pod's priority, or a higher one: a manifest, root, or where no client
-// has put its object, the runtime.
+// vouches reports whether somebody whose word counts for that tells a pod's priority, or a higher
+// one: a manifest, root, or where no client has put its object, the runtime.
 func (a *Admission) vouches(s *Snapshot, p *admit.PodAttributes) bool {
 	uid, known := string(p.Pod.UID), stats.Opt[int32]{}
 	object, running := s.objects[uid], s.runtime[uid]
-	manifest := slices.IndexFunc(s.manifests, func(m *v1.Pod) bool { return uid != "" && string(m.UID) == uid })
+	manifest := slices.IndexFunc(s.manifests, func(m *v1.Pod) bool {
+		return uid != "" &&
+			string(m.UID) == uid
+	})
 	switch {
 	case manifest >= 0: // that of a pod which the runtime has is its object
 		known = priorityOf(s.manifests[manifest])
-	case object != nil && !s.members[uid] && names(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
+	case object != nil && !s.members[uid] &&
+		names(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
 		known = priorityOf(object)
 	case object == nil && running != nil:
 		told := running.Told(s.self)

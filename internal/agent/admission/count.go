@@ -66,10 +66,12 @@ func (c *counts) fill(out *api.GateState) {
 	out.Answers = c.took.state()
 }
 
-// perDoubling is how many classes of durations there are up to one that is twice as long: 2^(1/8) is 1.09.
+// perDoubling is how many classes of durations there are up to one that is twice as long: 2^(1/8)
+// is 1.09.
 const perDoubling = 8
 
-// latency counts durations in classes, from a microsecond to 17 s. It has no lock, and allocates nothing.
+// latency counts durations in classes, from a microsecond to 17 s. It has no lock, and allocates
+// nothing.
 type latency struct {
 	classes [perDoubling * 24]atomic.Uint64
 	longest atomic.Int64
@@ -78,10 +80,12 @@ type latency struct {
 func (l *latency) add(d time.Duration) {
 	at := 0
 	if d > time.Microsecond {
-		at = min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))), len(l.classes)-1)
+		at = min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))),
+			len(l.classes)-1)
 	}
 	l.classes[at].Add(1)
-	for longest := l.longest.Load(); int64(d) > longest && !l.longest.CompareAndSwap(longest, int64(d)); {
+	for longest := l.longest.Load(); int64(d) > longest && !l.longest.CompareAndSwap(longest,
+		int64(d)); {
 		longest = l.longest.Load()
 	}
 }

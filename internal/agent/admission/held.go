@@ -22,15 +22,19 @@ type known struct {
 	held   admit.Held
 }
 
-// holds reports whether a pod of the runtime takes room: a sandbox of it is ready, or a container lives, and that has not ended since it
-// was listed.
+// holds reports whether a pod of the runtime takes room: a sandbox of it is ready, or a container
+// lives, and that has not ended since it was listed.
 func holds(pod *read.Pod, ended func(uid, sandbox string) bool) bool {
 	lives := func(sandbox string) bool { return ended == nil || !ended(pod.PodRef.UID, sandbox) }
-	return slices.ContainsFunc(pod.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready && lives(s.ID) }) ||
+	return slices.ContainsFunc(pod.Sandboxes, func(s cri.PodSandbox) bool {
+		return s.Ready &&
+			lives(s.ID)
+	}) ||
 		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return lives(c.SandboxID) })
 }
 
-// held is what a pod of the runtime holds: by its object, or without one by the runtime's word, of which the least counts.
+// held is what a pod of the runtime holds: by its object, or without one by the runtime's word, of
+// which the least counts.
 func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.Held {
 	told := pod.Told(p.o.Self())
 	if object != nil && !names(object, told.PodRef) {
@@ -47,7 +51,8 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 		}
 		between(out.Requests, told.QOSClass, least, most)
 	}
-	out.UID, out.Namespace, out.Name = types.UID(told.PodRef.UID), told.PodRef.Namespace, told.PodRef.Name
+	out.UID, out.Namespace, out.Name = types.UID(told.PodRef.UID), told.PodRef.Namespace,
+		told.PodRef.Name
 	out.Created, out.Ending = told.StartTime, false // whether the node kills it is the loop's to say
 	if told.QOSClass != "" {
 		out.QOS = told.QOSClass
@@ -65,8 +70,8 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	return out
 }
 
-// doubt has a member's object make its pod no victim, and none that is larger than what the runtime tells: preempting is root's. It may
-// keep one from being a victim.
+// doubt has a member's object make its pod no victim, and none that is larger than what the runtime
+// tells: preempting is root's. It may keep one from being a victim.
 func (p *Part) doubt(out *admit.Held, pod *read.Pod, told *stats.PodStats) {
 	priority, _ := p.a.policy.Load().Judge(told, nil)
 	if priority.OK && priority.V > out.Priority.V {
@@ -76,8 +81,8 @@ func (p *Part) doubt(out *admit.Held, pod *read.Pod, told *stats.PodStats) {
 	out.Surely = p.least(pod, told)
 }
 
-// least is what a pod requests at least, by what the runtime tells of its containers, and of its sandbox: that one was made for those, too,
-// which are still to come.
+// least is what a pod requests at least, by what the runtime tells of its containers, and of its
+// sandbox: that one was made for those, too, which are still to come.
 func (p *Part) least(pod *read.Pod, told *stats.PodStats) admit.Amounts {
 	out := admit.Amounts{}
 	raise := func(name v1.ResourceName, v int64) {
@@ -97,7 +102,8 @@ func (p *Part) least(pod *read.Pod, told *stats.PodStats) admit.Amounts {
 	return out
 }
 
-// most is what a pod requests at most, by the same words. One that was resized has containers that are larger than its sandbox says.
+// most is what a pod requests at most, by the same words. One that was resized has containers that
+// are larger than its sandbox says.
 func (p *Part) most(pod *read.Pod, told *stats.PodStats) admit.Amounts {
 	out := atMost(&pod.Sandboxes[0])
 	raise := func(name v1.ResourceName, r stats.Opt[stats.Range]) {
@@ -126,7 +132,8 @@ func (p *Part) pods(now time.Time) []admit.Held {
 		dead = p.o.Dead(now)
 	}
 	for uid, pod := range p.index {
-		if !holds(pod, p.o.Ended) || len(pod.Sandboxes) > 0 && slices.Contains(dead[uid], pod.Sandboxes[0].ID) {
+		if !holds(pod, p.o.Ended) || len(pod.Sandboxes) > 0 &&
+			slices.Contains(dead[uid], pod.Sandboxes[0].ID) {
 			continue
 		}
 		k, object := p.known[uid], p.objects[uid]

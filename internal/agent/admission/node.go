@@ -21,8 +21,8 @@ type Node struct {
 	AppArmor   stats.Opt[bool]
 }
 
-// state is a node without pods. Beside a kubelet an API server has its name, labels and taints: here they are unknown. So are labels where
-// nobody knows the host's name, which is one of them.
+// state is a node without pods. Beside a kubelet an API server has its name, labels and taints:
+// here they are unknown. So are labels where nobody knows the host's name, which is one of them.
 func (n *Node) state(kubelet bool) admit.NodeState {
 	out := admit.NodeState{Sysctls: n.Sysctls, AppArmor: n.AppArmor}
 	if kubelet {
@@ -35,8 +35,9 @@ func (n *Node) state(kubelet bool) admit.NodeState {
 	return out
 }
 
-// Hostname is the node's, in a kubelet's form (pkg/util/node GetHostname). A process in a container of its own has another one, unless it
-// shares the UTS namespace of process 1: then, and where that cannot be seen, it is empty.
+// Hostname is the node's, in a kubelet's form (pkg/util/node GetHostname). A process in a container
+// of its own has another one, unless it shares the UTS namespace of process 1: then, and where that
+// cannot be seen, it is empty.
 func Hostname(proc string) string {
 	own, err := os.Readlink(filepath.Join(proc, "self/ns/uts"))
 	first, firstErr := os.Readlink(filepath.Join(proc, "1/ns/uts"))
@@ -50,8 +51,8 @@ func Hostname(proc string) string {
 	return strings.ToLower(strings.TrimSpace(name))
 }
 
-// AppArmor reports whether the kernel enforces it, by /sys/module/apparmor/parameters/enabled, Y or N; a kernel without it has no such
-// file. Absent: it cannot be read.
+// AppArmor reports whether the kernel enforces it, by /sys/module/apparmor/parameters/enabled, Y or
+// N; a kernel without it has no such file. Absent: it cannot be read.
 func AppArmor(sys string) stats.Opt[bool] {
 	text, err := os.ReadFile(filepath.Join(sys, "module/apparmor/parameters/enabled"))
 	if err != nil && !os.IsNotExist(err) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notes are why no room could be made for pods, for the runtime to be told when it asks again. The loop writes, the plugin reads. The zero
-// value has none.
+// notes are why no room could be made for pods, for the runtime to be told when it asks again. The
+// loop writes, the plugin reads. The zero value has none.
 type notes struct {
 	mu sync.Mutex
 	by map[types.UID]note // mu guards it

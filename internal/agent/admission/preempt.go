@@ -20,11 +20,13 @@ import (
 
 // Bounds of Preempting.
 const (
-	maxMaking = 16              // critical pods for which room is made at the same time
-	maxAsks   = 16              // that wait for the loop
-	maxNotes  = 64              // pods that the runtime is told of what became of their preemption
-	noteFor   = time.Minute     // for so long: a caller's retry comes well before
-	askFor    = 5 * time.Second // a pod that the runtime was refused longer ago has been asked about again, or is not wanted any more
+	maxMaking = 16          // critical pods for which room is made at the same time
+	maxAsks   = 16          // that wait for the loop
+	maxNotes  = 64          // pods that the runtime is told of what became of their preemption
+	noteFor   = time.Minute // for so long: a caller's retry comes well before
+	// a pod that the runtime was refused longer ago has been asked about again, or is not wanted any
+	// more
+	askFor = 5 * time.Second
 )
 
 // Errors of Preempt: there is no answer.
@@ -41,13 +43,17 @@ var errKubelet = errors.New("a kubelet is on this node, and makes room for the p
 
 // PreemptOptions of NewPreempting. All functions are called by the loop's goroutine.
 type PreemptOptions struct {
-	Wanted  bool                                         // pods that the runtime is refused have others stopped, too
-	State   func(now time.Time) (admit.NodeState, error) // of the node as it is now
-	Publish func(now time.Time)                          // has what is kept count for who asks from now on
-	Kubelet func() bool                                  // one is on this node
-	CatchUp func()                                       // takes what the runtime has told by now
-	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the UIDs.
-	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
+	// pods that the runtime is refused have others stopped, too
+	Wanted bool
+	State  func(now time.Time) (admit.NodeState, error) // of the node as it is now
+	// has what is kept count for who asks from now on
+	Publish func(now time.Time)
+	Kubelet func() bool // one is on this node
+	CatchUp func()      // takes what the runtime has told by now
+	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the
+	// UIDs.
+	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life,
+		error)
 	Life func(uid string) *eviction.Life // that is not over; nil: none
 	Why  func(*eviction.Life) string     // why a victim is not dead
 	// Ended are sandboxes that have ended since the runtime listed them; nil: none has.
@@ -56,8 +62,9 @@ type PreemptOptions struct {
 	Log   *logthrottle.Logger
 }
 
-// Preempting makes room for critical pods, and keeps it until they run. It is the Preemptor: the runtime's plugin and clients hand over
-// to the loop, to which all else belongs. That decides anew on each pod by the node as it is then.
+// Preempting makes room for critical pods, and keeps it until they run. It is the Preemptor: the
+// runtime's plugin and clients hand over to the loop, to which all else belongs. That decides anew
+// on each pod by the node as it is then.
 type Preempting struct {
 	o     PreemptOptions
 	asks  chan ask
@@ -136,7 +143,8 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 	return "; room is made for it, if others may go: ask again"
 }
 
-// LetIn implements Preemptor. Where too many ask nothing comes of it, and what is kept for those that it outranks lapses by itself.
+// LetIn implements Preemptor. Where too many ask nothing comes of it, and what is kept for those
+// that it outranks lapses by itself.
 func (p *Preempting) LetIn(pod admit.PodAttributes) {
 	if held := admit.HeldBy(pod); pod.Doubted || !held.Critical() {
 		return
@@ -147,8 +155,9 @@ func (p *Preempting) LetIn(pod admit.PodAttributes) {
 	}
 }
 
-// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor, as it is for one that the runtime was refused
-// and for which there is room by the time that the loop looks.
+// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor, as it
+// is for one that the runtime was refused and for which there is room by the time that the loop
+// looks.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
 	select {
@@ -168,7 +177,8 @@ func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admi
 	}
 }
 
-// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more. What the runtime has told by now counts.
+// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more.
+// What the runtime has told by now counts.
 func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	if a.stale(now) {
 		return
@@ -199,14 +209,15 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	}
 }
 
-// under is the room that is being made for a pod; nil: none. An earlier attempt at a critical pod, under another UID, hands its room over:
-// else each attempt would cost another victim.
+// under is the room that is being made for a pod; nil: none. An earlier attempt at a critical pod,
+// under another UID, hands its room over: else each attempt would cost another victim.
 func (p *Preempting) under(now time.Time, a *ask, held *admit.Held) *making {
 	for _, m := range p.making {
 		switch {
 		case m.held.UID == held.UID:
 			return m
-		case held.UID != "" && held.Name != "" && held.Critical() && m.held.Name == held.Name && m.held.Namespace == held.Namespace:
+		case held.UID != "" && held.Name != "" && held.Critical() && m.held.Name == held.Name &&
+			m.held.Namespace == held.Namespace:
 			for _, reply := range m.waiting {
 				reply <- answer{err: errAnother}
 			}
@@ -218,7 +229,8 @@ func (p *Preempting) under(now time.Time, a *ask, held *admit.Held) *making {
 	return nil
 }
 
-// anew has a pod that is let in take over the room that is kept, or made, for an earlier attempt at it: else it would be taken twice.
+// anew has a pod that is let in take over the room that is kept, or made, for an earlier attempt at
+// it: else it would be taken twice.
 func (p *Preempting) anew(now time.Time, a *ask, held *admit.Held) {
 	if p.under(now, a, held) != nil {
 		return
@@ -231,7 +243,8 @@ func (p *Preempting) anew(now time.Time, a *ask, held *admit.Held) {
 }
 
 // begin decides, and has victims stopped. waits: the answer comes once they are gone.
-func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result admit.Result, err error, waits bool) {
+func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result admit.Result,
+	err error, waits bool) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return result, err, false
@@ -245,15 +258,18 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	case len(p.making) >= maxMaking:
 		return result, ErrBusy, false
 	}
-	m := &making{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod), plan: plan}
+	m := &making{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod),
+		plan: plan}
 	name := p.name(&m.held)
 	var uids, victims []string
 	for i := range plan.Victims {
 		v := &plan.Victims[i]
 		uids, victims = append(uids, string(v.UID)), append(victims, p.name(v))
 	}
-	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+result.Message); err != nil {
-		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "victims", victims, "error", err)
+	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+
+		result.Message); err != nil {
+		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID,
+			"victims", victims, "error", err)
 		p.notes.set(now, m.held.UID, err.Error())
 		p.failed++
 		return plan.Failed(err), nil, false
@@ -269,7 +285,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	p.notes.set(now, m.held.UID, "")
 	p.making = append(p.making, m)
 	p.keep(now, m.held) // from now on: others would take what the first victims leave
-	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID, "message", result.Message, "victims", victims,
+	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID, "message",
+		result.Message, "victims", victims,
 		"awaited", len(plan.Awaited))
 	return result, nil, true
 }
@@ -282,21 +299,24 @@ func (p *Preempting) keep(now time.Time, pod admit.Held) {
 	}
 }
 
-// outrank keeps no room any more for pods that a more critical one has been given the room of. For whom room is being made that is found
-// out when it is there.
+// outrank keeps no room any more for pods that a more critical one has been given the room of. For
+// whom room is being made that is found out when it is there.
 func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return
 	}
 	// The victims still have what is being made.
-	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool { return p.makes(h.UID) })
+	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised),
+		func(h admit.Held) bool { return p.makes(h.UID) })
 	dropped := false
 	for _, h := range admit.Outranked(pod, state) {
 		dropped = true
 		p.promises.Drop(h.UID)
-		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h), "uid", h.UID,
-			"for", p.o.Name(stats.PodReference{UID: string(pod.Pod.UID), Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}))
+		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h), "uid",
+			h.UID,
+			"for", p.o.Name(stats.PodReference{UID: string(pod.Pod.UID), Namespace: pod.Pod.Namespace,
+				Name: pod.Pod.Name}))
 	}
 	if dropped {
 		p.changed = true
@@ -304,7 +324,8 @@ func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	}
 }
 
-// Advance answers those whose victims are gone, or do not go. changed: what Promised says is something else now.
+// Advance answers those whose victims are gone, or do not go. changed: what Promised says is
+// something else now.
 func (p *Preempting) Advance(now time.Time) (changed bool) {
 	var left []*making
 	for i, m := range p.making {
@@ -341,8 +362,9 @@ func (p *Preempting) makes(uid types.UID) bool {
 // Promised is the room that is kept for pods that do not run yet.
 func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
 
-// follow has a later attempt at the same pod count in the place of one that was given up for it: where a hard threshold would not wait for
-// the end of a grace period, and the kernel refused to cut it short.
+// follow has a later attempt at the same pod count in the place of one that was given up for it:
+// where a hard threshold would not wait for the end of a grace period, and the kernel refused to
+// cut it short.
 func (m *making) follow(now time.Time, life func(uid string) *eviction.Life) {
 	for _, lives := range [][]*eviction.Life{m.victims, m.awaited} {
 		for i, l := range lives {
@@ -362,16 +384,20 @@ func (m *making) over(now time.Time) bool {
 	return !slices.ContainsFunc(m.victims, waits) && !slices.ContainsFunc(m.awaited, waits)
 }
 
-// finish decides on a pod by the node as it is now. A victim that is not dead has its room still. later are those who asked after it: they
-// wait for its victims, too, and what is kept for them is not there yet; but one that outranks it comes first. false: the node is not
-// known, so that it has to be tried again.
+// finish decides on a pod by the node as it is now. A victim that is not dead has its room still.
+// later are those who asked after it: they wait for its victims, too, and what is kept for them is
+// not there yet; but one that outranks it comes first. false: the node is not known, so that it has
+// to be tried again.
 func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	state, err := p.o.State(now)
 	if err != nil {
 		return false
 	}
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
-		return slices.ContainsFunc(later, func(l *making) bool { return l.held.UID == h.UID && !l.held.Outranks(&m.held) })
+		return slices.ContainsFunc(later, func(l *making) bool {
+			return l.held.UID == h.UID &&
+				!l.held.Outranks(&m.held)
+		})
 	})
 	var kills []admit.Kill
 	for i, l := range m.victims {
@@ -388,13 +414,15 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 		m.made = true
 		p.keep(now, m.held)
 		p.outrank(now, m.pod)
-		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)
+		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims",
+			len(kills), "keptFor", admit.PromisedFor)
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
 		p.notes.set(now, m.held.UID, result.Message)
 		p.changed = true
-		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "reason", result.Reason,
+		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "reason",
+			result.Reason,
 			"message", result.Message)
 	}
 	for _, reply := range m.waiting {
@@ -412,7 +440,8 @@ func (p *Preempting) name(h *admit.Held) string {
 func (p *Preempting) Fill(now time.Time, out *api.GateState) {
 	out.RoomMade, out.RoomFailed = p.made, p.failed
 	for _, m := range p.making {
-		s := api.MakingState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{}, Message: m.message}
+		s := api.MakingState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{},
+			Message: m.message}
 		for i := range m.plan.Victims {
 			s.Victims = append(s.Victims, reference(&m.plan.Victims[i]))
 		}

@@ -39,12 +39,14 @@ type Options struct {
 	Allocatable func(capacity v1.ResourceList) v1.ResourceList
 	// Evictions are the UIDs of pods that are being killed, and of those that were and did not die.
 	Evictions func(now time.Time) (ending, undying map[string]bool)
-	// HeldOff says why a pod is kept out that was evicted, or comes in place of one that was. It is for any goroutine.
+	// HeldOff says why a pod is kept out that was evicted, or comes in place of one that was. It is
+	// for any goroutine.
 	HeldOff func(now time.Time, pod *v1.Pod) (why string, held bool)
-	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold no room, whatever the runtime says
-	// yet. nil: there is none.
+	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold
+	// no room, whatever the runtime says yet. nil: there is none.
 	Dead func(now time.Time) map[string][]string
-	// Ended are sandboxes of pods that have ended since the runtime listed them, with all their containers: they hold no room. nil: none has.
+	// Ended are sandboxes of pods that have ended since the runtime listed them, with all their
+	// containers: they hold no room. nil: none has.
 	Ended func(uid, sandbox string) bool
 	// Promised is room that is kept for pods that do not run yet; nil: there is none.
 	Promised  func(now time.Time) []admit.Held
@@ -53,7 +55,8 @@ type Options struct {
 	Log       *logthrottle.Logger
 }
 
-// capacityFor is how long what the node has stays as it was read: a file system may grow, and huge pages are given out by hand.
+// capacityFor is how long what the node has stays as it was read: a file system may grow, and huge
+// pages are given out by hand.
 const capacityFor = 10 * time.Second
 
 // Part is the loop's. It publishes a Snapshot when something of it has changed.
@@ -96,16 +99,19 @@ func (p *Part) OnObjects(s *podstore.Snapshot) {
 	}
 }
 
-// Reconfigure takes another configuration: who counts and is spared by it, and what it says of the node. What is allocatable is asked anew.
+// Reconfigure takes another configuration: who counts and is spared by it, and what it says of the
+// node. What is allocatable is asked anew.
 func (p *Part) Reconfigure(policy eviction.Policy, node Node) {
 	p.a.policy.Store(&policy)
 	p.o.Node, p.known, p.capacity, p.changed = node, nil, nil, true
 }
 
-// Changed has a Snapshot published at the next turn of the loop: evictions or promises have changed.
+// Changed has a Snapshot published at the next turn of the loop: evictions or promises have
+// changed.
 func (p *Part) Changed() { p.changed = true }
 
-// Publish publishes a Snapshot, if something has changed. It is called each turn of the loop, and allocates only for a new one.
+// Publish publishes a Snapshot, if something has changed. It is called each turn of the loop, and
+// allocates only for a new one.
 func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet bool) {
 	p.a.seen.Store(int64(now.Sub(p.a.began)))
 	if !p.changed && kubelet == p.kubelet && slices.Equal(conditions, p.conditions) {
@@ -117,7 +123,8 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 		p.allocatable = p.o.Allocatable(p.capacity)
 	}
 	s := &Snapshot{
-		Node: p.o.Node.state(kubelet), Observe: kubelet || p.o.DryRun, self: p.o.Self(), runtime: p.index, objects: p.objects,
+		Node: p.o.Node.state(kubelet), Observe: kubelet || p.o.DryRun, self: p.o.Self(), runtime: p.index,
+		objects: p.objects,
 		members: p.members, manifests: p.manifests, heldOff: p.o.HeldOff,
 	}
 	for _, c := range conditions {
@@ -147,12 +154,14 @@ func (p *Part) OnTold(r Refusal) {
 		}
 	}
 	p.o.Log.Repeat("refused "+r.Pod.UID+" "+r.Failures[0].Reason, func() {
-		p.o.Log.Info(what, "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container", r.Container, "reason", r.Failures[0].Reason,
+		p.o.Log.Info(what, "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container", r.Container, "reason",
+			r.Failures[0].Reason,
 			"message", strings.TrimSpace(r.Failures[0].Message), "reasons", all)
 	})
 }
 
-// Refused and Observed count pods that were refused, or would have been, by the first reason of each. They are for any goroutine.
+// Refused and Observed count pods that were refused, or would have been, by the first reason of
+// each. They are for any goroutine.
 func (p *Part) Refused() map[string]uint64 { return p.a.counts.by(false) }
 
 // Observed is likewise.

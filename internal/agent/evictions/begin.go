@@ -20,8 +20,8 @@ func (v *Evictions) OnDecided(ctx context.Context, d *eviction.Decision) (begun 
 	return begun
 }
 
-// begin begins one eviction: it pins the victim, measures once more where that takes no time, and kills, or has it stopped. false:
-// nothing was done.
+// begin begins one eviction: it pins the victim, measures once more where that takes no time, and
+// kills, or has it stopped. false: nothing was done.
 func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool {
 	e := &d.Evictions[i]
 	uid := e.Pod.PodRef.UID
@@ -49,9 +49,11 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	return true
 }
 
-// complete adds the words to a decision that was made without any, by a look that did not look into the pods, either.
+// complete adds the words to a decision that was made without any, by a look that did not look into
+// the pods, either.
 func (v *Evictions) complete(d *eviction.Decision) {
-	if len(d.Evictions) == 1 && d.Evictions[0].Message == "" && len(d.Ranking) > 0 && v.o.Blame != nil {
+	if len(d.Evictions) == 1 && d.Evictions[0].Message == "" && len(d.Ranking) > 0 &&
+		v.o.Blame != nil {
 		v.o.Blame(d.Ranking[0].Pod)
 	}
 	d.Words()
@@ -59,12 +61,14 @@ func (v *Evictions) complete(d *eviction.Decision) {
 
 // wouldGo says and keeps what a dry run would have done.
 func (v *Evictions) wouldGo(d *eviction.Decision, e *eviction.Eviction) {
-	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID, func() { v.o.Log.Info("would evict", v.describe(d, e)...) })
+	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID,
+		func() { v.o.Log.Info("would evict", v.describe(d, e)...) })
 	v.recordWould(d, e)
 }
 
 // begun takes note of an eviction that was begun, and has it carried out.
-func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life, b *blow) {
+func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life,
+	b *blow) {
 	e := &d.Evictions[i]
 	if u := v.underway[old]; u != nil {
 		u.cancel() // it did not die then; this attempt cleans up too
@@ -96,7 +100,8 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 		v.o.Pods.Ask() // for its name in the log
 	}
 	if !e.Urgent() {
-		v.o.Log.Info("evicting", append(v.fields(u), "gracePeriodSeconds", e.GracePeriodSeconds, "message", e.Message)...)
+		v.o.Log.Info("evicting", append(v.fields(u), "gracePeriodSeconds", e.GracePeriodSeconds,
+			"message", e.Message)...)
 	}
 	v.carry(ctx, u)
 }
@@ -108,7 +113,8 @@ func (v *Evictions) carry(ctx context.Context, u *underway) {
 	v.beside.Go(func() { v.carrier.carryOut(ctx, job) })
 }
 
-// leftovers says what of it is removed: without a kubelet nothing else gives back what lies on disk, or in volumes in memory.
+// leftovers says what of it is removed: without a kubelet nothing else gives back what lies on
+// disk, or in volumes in memory.
 func (v *Evictions) leftovers(u *underway) {
 	disk, alone := u.life.Eviction().Disk(), !v.o.Kubelet()
 	u.remove.Store(disk && alone)
@@ -124,10 +130,12 @@ type blow struct {
 	err    error      // why it does
 }
 
-// strike pins the victim, keeps it out, and kills it if that is urgent and still needed. Where nothing is wrong it does not allocate.
+// strike pins the victim, keeps it out, and kills it if that is urgent and still needed. Where
+// nothing is wrong it does not allocate.
 func (v *Evictions) strike(d *eviction.Decision, e *eviction.Eviction) (b blow, ok bool) {
 	var err error
-	if b.victim, err = v.o.Pin(&e.Pod); err != nil { // most likely it went away since it was ranked: the next look ranks again
+	// most likely it went away since it was ranked: the next look ranks again
+	if b.victim, err = v.o.Pin(&e.Pod); err != nil {
 		v.unpinned(&e.Pod, err)
 		return b, false
 	}
@@ -154,7 +162,8 @@ func (v *Evictions) unpinned(pod *stats.PodStats, err error) {
 	v.cannotGo(time.Now(), pod)
 }
 
-// cannotGo sets a pod aside that is known by its object only, and for long perhaps: a pod that can be killed goes before it.
+// cannotGo sets a pod aside that is known by its object only, and for long perhaps: a pod that can
+// be killed goes before it.
 func (v *Evictions) cannotGo(now time.Time, pod *stats.PodStats) {
 	if pod.Cgroup == "" {
 		v.o.Manager.Aside(now, pod.PodRef.UID)
@@ -165,12 +174,13 @@ func (v *Evictions) cannotGo(now time.Time, pod *stats.PodStats) {
 func (v *Evictions) abandoned(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Manager.Unneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
-		v.o.Log.Info("eviction abandoned: enough is available again", append(SignalFields(d.Signal), "pod", v.o.Pods.Name(e.Pod.PodRef))...)
+		v.o.Log.Info("eviction abandoned: enough is available again", append(SignalFields(d.Signal),
+			"pod", v.o.Pods.Name(e.Pod.PodRef))...)
 	})
 }
 
-// hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not wait for it. false: the kernel refuses
-// that, so the eviction has to begin anew.
+// hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not
+// wait for it. false: the kernel refuses that, so the eviction has to begin anew.
 func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) bool {
 	u := v.underway[life]
 	if u == nil {
@@ -212,7 +222,8 @@ func (v *Evictions) afterSqueeze(u *underway) {
 	if e.Disk() || e.Planned() {
 		return
 	}
-	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: follower(u), Signal: e.Signal})
+	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: follower(u),
+		Signal: e.Signal})
 	if follows {
 		v.squeezed = u
 	}

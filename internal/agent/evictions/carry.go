@@ -32,7 +32,8 @@ const (
 	cleaned               // the runtime has cleaned up, or err
 )
 
-// carrier carries out evictions, each on a goroutine of its own. It cannot reach what belongs to the loop.
+// carrier carries out evictions, each on a goroutine of its own. It cannot reach what belongs to
+// the loop.
 type carrier struct {
 	client *cri.Client
 	host   *read.HostRoot // nil: nothing is removed or unmounted
@@ -44,13 +45,15 @@ type carrier struct {
 	begun   *atomic.Int64 // evictions so far
 }
 
-// left tells that a kubelet has come since the eviction began: what the pod has left is that one's to remove.
+// left tells that a kubelet has come since the eviction began: what the pod has left is that one's
+// to remove.
 func (c *carrier) left(j *job) bool {
 	if c.kubelet == nil || !c.kubelet() {
 		return false
 	}
 	pod := j.victim.Pod
-	c.log.Info("what a pod has left stays: a kubelet is there now", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+	c.log.Info("what a pod has left stays: a kubelet is there now", "pod", pod.Namespace+"/"+pod.Name,
+		"uid", pod.UID)
 	return true
 }
 
@@ -115,8 +118,8 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	report(cleaned, err)
 }
 
-// dropCache drops a dead victim's page cache, until the next eviction begins: that one's kill may have to wait for a lock that the kernel
-// holds where a cgroup is removed meanwhile.
+// dropCache drops a dead victim's page cache, until the next eviction begins: that one's kill may
+// have to wait for a lock that the kernel holds where a cgroup is removed meanwhile.
 func (c *carrier) dropCache(ctx context.Context, j *job) {
 	if !j.cache {
 		return
@@ -125,8 +128,10 @@ func (c *carrier) dropCache(ctx context.Context, j *job) {
 	j.victim.DropCache(ctx, func() bool { return c.begun.Load() != before })
 }
 
-// empty waits until no process of the victim is left, or has the runtime end it. The error says why it is not known to be dead.
-func (c *carrier) empty(ctx, cleaning context.Context, j *job, clean func(context.Context) error) (alive error) {
+// empty waits until no process of the victim is left, or has the runtime end it. The error says why
+// it is not known to be dead.
+func (c *carrier) empty(ctx, cleaning context.Context, j *job, clean func(context.Context) error) (
+	alive error) {
 	if j.urgent && j.killErr == nil {
 		if alive = j.victim.WaitEmpty(ctx, eviction.DieLimit); !errors.Is(alive, kill.ErrNotKilled) {
 			return alive

@@ -7,8 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are counted by whether there was room then;
-// those that should not be there are the log's and the records'.
+// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are
+// counted by whether there was room then; those that should not be there are the log's and the
+// records'.
 func (v *Evictions) countOutcome(now time.Time, u *underway) {
 	l := u.life
 	e := l.Eviction()
@@ -20,7 +21,8 @@ func (v *Evictions) countOutcome(now time.Time, u *underway) {
 		return
 	}
 	began := l.Killed().Time
-	if since := l.Met().Since; !began.IsZero() && !since.IsZero() && l.Met().Threshold.Hard() && !l.Resumed() {
+	if since := l.Met().Since; !began.IsZero() && !since.IsZero() && l.Met().Threshold.Hard() &&
+		!l.Resumed() {
 		v.counts.ToKill.Observe(began.Sub(since))
 	}
 	if began.IsZero() {
@@ -41,7 +43,8 @@ func (v *Evictions) countOutcome(now time.Time, u *underway) {
 // inBytes reports whether what a signal counts are bytes.
 func inBytes(s stats.Signal) bool {
 	switch s {
-	case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalSwapAvailable,
+	case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable,
+		stats.SignalSwapAvailable,
 		stats.SignalNodeFsAvailable, stats.SignalImageFsAvailable, stats.SignalContainerFsAvailable:
 		return true
 	}

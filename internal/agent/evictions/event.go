@@ -17,7 +17,8 @@ import (
 // OnEvent takes the word of an eviction's goroutine.
 func (v *Evictions) OnEvent(now time.Time, e Event) {
 	u := v.of(e.job)
-	if u == nil || v.o.Manager.Life(u.life.Eviction().Pod.PodRef.UID) != u.life || errors.Is(e.err, context.Canceled) {
+	if u == nil || v.o.Manager.Life(u.life.Eviction().Pod.PodRef.UID) != u.life ||
+		errors.Is(e.err, context.Canceled) {
 		return // a later attempt took its place, or the agent is being stopped
 	}
 	v.o.Keeper.Changed()
@@ -36,7 +37,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 		v.o.Manager.Uncached(u.life)
 	default:
 		if e.err != nil {
-			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error", e.err)
+			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error",
+				e.err)
 		}
 		v.o.Manager.Cleaned(at, u.life)
 		v.recordCleaned(u, at, e.err)
@@ -54,7 +56,8 @@ func (v *Evictions) of(j *job) *underway {
 	return nil
 }
 
-// OnReady logs each eviction once its effect is known, and forgets it when nothing more is to come. reported: one was logged.
+// OnReady logs each eviction once its effect is known, and forgets it when nothing more is to come.
+// reported: one was logged.
 func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool) {
 	for _, life := range ready.Outcomes {
 		u := v.underway[life]
@@ -85,7 +88,8 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 	return reported
 }
 
-// OnSqueezed adds what is known of the reclaim of memory to the record of the eviction that followed it.
+// OnSqueezed adds what is known of the reclaim of memory to the record of the eviction that
+// followed it.
 func (v *Evictions) OnSqueezed(f squeeze.Follower, effect *reclaim.MemoryEffect) {
 	if u := v.squeezed; effect != nil && u != nil && follower(u) == f.ID {
 		u.squeeze = squeezeRecord(effect)
@@ -105,7 +109,8 @@ func (v *Evictions) SqueezeFields(id string) []any {
 func (v *Evictions) Interrupted() {
 	for _, u := range v.underway {
 		if u.life.Outcome() == eviction.OutcomeUnknown {
-			v.o.Log.Info("stopped during an eviction", append(v.fields(u), "killedAtMonotonic", u.life.Killed().Monotonic)...)
+			v.o.Log.Info("stopped during an eviction", append(v.fields(u), "killedAtMonotonic",
+				u.life.Killed().Monotonic)...)
 		}
 	}
 }
@@ -116,7 +121,8 @@ func (v *Evictions) Underway() []api.UnderwayState {
 	for _, l := range v.o.Manager.Lives() {
 		e := l.Eviction()
 		out = append(out, api.UnderwayState{
-			Pod: e.Pod.PodRef, Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds, Message: e.Message, Began: l.Began().Time,
+			Pod: e.Pod.PodRef, Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds,
+			Message: e.Message, Began: l.Began().Time,
 			Dead: l.Dead(), Cleaned: !l.Cleaned().Time.IsZero(),
 		})
 	}

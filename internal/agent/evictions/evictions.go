@@ -1,5 +1,6 @@
-// Package evictions carries out what package eviction decides: it pins the victim, kills it or has it stopped, gives back what it leaves,
-// and tells what became of it. When an eviction is where, and how long each phase may take, is eviction's (eviction/life.go).
+// Package evictions carries out what package eviction decides: it pins the victim, kills it or has
+// it stopped, gives back what it leaves, and tells what became of it. When an eviction is where,
+// and how long each phase may take, is eviction's (eviction/life.go).
 //
 //	evictions.go  Evictions: what the loop keeps of each
 //	begin.go      from the decision to the kill
@@ -13,10 +14,11 @@
 //	count.go      what metrics say of them
 //	resume.go     going on after a restart
 //
-// Pinning opens the victim's cgroup and checks that it is the one that was measured: what is killed from then on is that cgroup, not
-// whatever has its path. Then a hard threshold of what processes take is measured again, and the eviction abandoned if enough is
-// available. The UID is held off right before the kill, so that the pod does not come back meanwhile. Until the kill no words are made,
-// and nothing is logged or allocated: there may be no memory to be had.
+// Pinning opens the victim's cgroup and checks that it is the one that was measured: what is killed
+// from then on is that cgroup, not whatever has its path. Then a hard threshold of what processes
+// take is measured again, and the eviction abandoned if enough is available. The UID is held off
+// right before the kill, so that the pod does not come back meanwhile. Until the kill no words are
+// made, and nothing is logged or allocated: there may be no memory to be had.
 package evictions
 
 import (
@@ -71,9 +73,11 @@ type Options struct {
 	Log     *logthrottle.Logger
 	DryRun  bool
 
-	Blame     func(*stats.PodStats)         // who in a pod uses its memory is filled in, as far as that is known; may be nil
-	Kubelet   func() bool                   // one takes care of files and volumes, as far as is known
-	Look      func() bool                   // likewise, by a search made now; for any goroutine. nil: none is looked for
+	// who in a pod uses its memory is filled in, as far as that is known; may be nil
+	Blame   func(*stats.PodStats)
+	Kubelet func() bool // one takes care of files and volumes, as far as is known
+	// likewise, by a search made now; for any goroutine. nil: none is looked for
+	Look      func() bool
 	StillMet  func(eviction.Threshold) bool // by a measurement made now
 	NotKilled func(uid, why string)         // a victim does not die
 	OnCleaned func(life *eviction.Life)     // the runtime has cleaned up after one
@@ -87,11 +91,15 @@ type Evictions struct {
 	history  []api.Evicted                // the last ones, oldest first
 	lastKill time.Time
 	counts   *metrics.Evictions
-	missed   bool      // the victim was gone before it could be pinned
-	squeezed *underway // that followed the last reclaim of memory: what that got is known seconds later, when this may be over
+	missed   bool // the victim was gone before it could be pinned
+	// that followed the last reclaim of memory: what that got is known seconds later, when this may be
+	// over
+	squeezed *underway
 
-	would   map[string]time.Time   // of a dry run: which pods it would have evicted for what, and when it said so last
-	returns map[string]*api.Record // pods that were evicted and may come back, by UID, with their last records
+	// of a dry run: which pods it would have evicted for what, and when it said so last
+	would map[string]time.Time
+	// pods that were evicted and may come back, by UID, with their last records
+	returns map[string]*api.Record
 
 	events chan Event
 	beside sync.WaitGroup // of carrier.carryOut, and of nothing else
@@ -101,20 +109,24 @@ type Evictions struct {
 type underway struct {
 	*job
 	life    *eviction.Life
-	reason  string       // why this pod
-	ranking []row        // the decision's, which points into a Summary that is written again
-	counts  [2]int       // candidates, and protected pods
-	record  *api.Record  // as last kept; nil: none is
-	squeeze *api.Squeeze // that came before it; nil: none, or its effect is not known yet. Never written again
-	alive   error        // why it is not known to be dead
+	reason  string      // why this pod
+	ranking []row       // the decision's, which points into a Summary that is written again
+	counts  [2]int      // candidates, and protected pods
+	record  *api.Record // as last kept; nil: none is
+	// that came before it; nil: none, or its effect is not known yet. Never written again
+	squeeze *api.Squeeze
+	alive   error // why it is not known to be dead
 }
 
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
-	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, returns: map[string]*api.Record{},
-		events: make(chan Event, 64)}
-	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...), ToRecovery: metrics.NewHistogram(metrics.Kills...)}
-	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look,
+	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{},
+		returns: map[string]*api.Record{},
+		events:  make(chan Event, 64)}
+	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...),
+		ToRecovery: metrics.NewHistogram(metrics.Kills...)}
+	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger,
+		events: v.events, kubelet: o.Look,
 		begun: new(atomic.Int64)}
 	return v
 }
@@ -128,7 +140,8 @@ func (v *Evictions) Counts() *metrics.Evictions { return v.counts }
 // Missed reports that a victim of the last decision was gone before it could be pinned.
 func (v *Evictions) Missed() bool { return v.missed }
 
-// History are the last evictions whose effect is known, oldest first. The slice must not be changed.
+// History are the last evictions whose effect is known, oldest first. The slice must not be
+// changed.
 func (v *Evictions) History() []api.Evicted { return v.history }
 
 // Wait waits for the goroutines, which have cleanGrace to end once their context is over.

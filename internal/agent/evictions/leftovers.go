@@ -10,12 +10,13 @@ import (
 	"jettison/internal/node/podfiles"
 )
 
-// sandboxShare of the time for what a pod leaves, one in so many, is at most for the runtime to delete its sandboxes: the files need the
-// rest.
+// sandboxShare of the time for what a pod leaves, one in so many, is at most for the runtime to
+// delete its sandboxes: the files need the rest.
 const sandboxShare = 3
 
-// unmountShared gives back the memory that lies in a dead pod's /dev/shm. Beside a kubelet, too: it is the runtime's, and a runtime that
-// did not kill the pod itself may keep it until the sandbox is removed.
+// unmountShared gives back the memory that lies in a dead pod's /dev/shm. Beside a kubelet, too: it
+// is the runtime's, and a runtime that did not kill the pod itself may keep it until the sandbox is
+// removed.
 func (c *carrier) unmountShared(v *kill.Victim) {
 	if c.host == nil {
 		return
@@ -24,15 +25,16 @@ func (c *carrier) unmountShared(v *kill.Victim) {
 		bytes, err := c.remove.SharedMemory(id)
 		switch {
 		case err != nil:
-			c.log.Error("a pod's shared memory could not be unmounted", append(fieldsOf(v, "bytes", bytes), "error", err)...)
+			c.log.Error("a pod's shared memory could not be unmounted", append(fieldsOf(v, "bytes", bytes),
+				"error", err)...)
 		case bytes > 0:
 			c.log.Info("unmounted a pod's shared memory", fieldsOf(v, "bytes", bytes)...)
 		}
 	}
 }
 
-// unmountVolumes gives back the memory that lies in a dead pod's volumes. Without a kubelet nothing else does, and the next pod would go
-// for it.
+// unmountVolumes gives back the memory that lies in a dead pod's volumes. Without a kubelet nothing
+// else does, and the next pod would go for it.
 func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	if c.host == nil || v.Back(ctx, c.client) != nil {
 		return
@@ -40,14 +42,16 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	bytes, err := c.remove.MemoryVolumes(ctx, v.Pod.UID)
 	switch {
 	case err != nil:
-		c.log.Error("not all volumes in memory could be unmounted", append(fieldsOf(v, "bytes", bytes), "error", err)...)
+		c.log.Error("not all volumes in memory could be unmounted", append(fieldsOf(v, "bytes", bytes),
+			"error", err)...)
 	case bytes > 0:
 		c.log.Info("unmounted a pod's volumes in memory", fieldsOf(v, "bytes", bytes)...)
 	}
 }
 
-// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same: a sandbox that
-// the runtime does not delete was stopped at least, and has its part of the time only.
+// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest
+// is gone all the same: a sandbox that the runtime does not delete was stopped at least, and has
+// its part of the time only.
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
@@ -65,7 +69,8 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	}
 	fields := fieldsOf(v, "logsAndVolumes", freed)
 	if err := errors.Join(errs...); err != nil {
-		c.log.Error("not everything that a pod left on disk could be removed", append(fields, "error", err)...)
+		c.log.Error("not everything that a pod left on disk could be removed",
+			append(fields, "error", err)...)
 		return
 	}
 	c.log.Info("removed what a pod left on disk", fields...)
@@ -73,7 +78,8 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 
 var errKubelet = errors.New("a kubelet has come, and removes what pods leave")
 
-// shared says why what is under the pod's UID, logs and volumes, is not the victim's alone any more: the pod is back, or a kubelet there.
+// shared says why what is under the pod's UID, logs and volumes, is not the victim's alone any
+// more: the pod is back, or a kubelet there.
 func (c *carrier) shared(ctx context.Context, v *kill.Victim) error {
 	if c.kubelet != nil && c.kubelet() {
 		return errKubelet
@@ -82,7 +88,8 @@ func (c *carrier) shared(ctx context.Context, v *kill.Victim) error {
 }
 
 // removeDirs removes a pod's logs and volumes; of a pod that is back only what was put aside.
-func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64, err error) {
+func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64,
+	err error) {
 	err = back()
 	if c.host == nil {
 		return 0, err

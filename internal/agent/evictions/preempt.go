@@ -15,10 +15,13 @@ var ErrDryRun = errors.New("a dry run stops no pod")
 
 var errUndying = errors.New("it was stopped a moment ago and does not die")
 
-// Preempt has pods stopped that go for a critical one, each in its own grace period, all at the same time; reason says for whom. It is all
-// or nothing: where one of them cannot be pinned none is stopped, for the others would die for nothing. Of one that is on its way out
-// already the life that there is counts. lives are in the order of the victims; each ends of itself (eviction.Life.Room).
-func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []eviction.Eviction, reason string) ([]*eviction.Life, error) {
+// Preempt has pods stopped that go for a critical one, each in its own grace period, all at the
+// same time; reason says for whom. It is all or nothing: where one of them cannot be pinned none is
+// stopped, for the others would die for nothing. Of one that is on its way out already the life
+// that there is counts. lives are in the order of the victims; each ends of itself
+// (eviction.Life.Room).
+func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []eviction.Eviction,
+	reason string) ([]*eviction.Life, error) {
 	d := eviction.Decision{Time: now, Evictions: victims, Reason: reason}
 	if v.o.DryRun {
 		for i := range victims {
@@ -60,7 +63,8 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 }
 
 // Deschedule has one pod stopped that should not be there, in its own grace period.
-func (v *Evictions) Deschedule(ctx context.Context, now time.Time, victim *eviction.Eviction) error {
+func (v *Evictions) Deschedule(ctx context.Context, now time.Time,
+	victim *eviction.Eviction) error {
 	_, err := v.Preempt(ctx, now, []eviction.Eviction{*victim}, victim.Message)
 	return err
 }

@@ -53,7 +53,8 @@ func (v *Evictions) recordCleaned(u *underway, at kill.Stamp, err error) {
 	v.recordSteps(u)
 }
 
-// recordKilled keeps that the stop of a victim was cut short, for something else than it was chosen for.
+// recordKilled keeps that the stop of a victim was cut short, for something else than it was chosen
+// for.
 func (v *Evictions) recordKilled(u *underway) {
 	if u.record == nil {
 		return
@@ -63,19 +64,25 @@ func (v *Evictions) recordKilled(u *underway) {
 	v.o.Keeper.Begin(u.record)
 }
 
-// wouldAgain is how long a dry run has not wanted to evict a pod until it would be another eviction.
+// wouldAgain is how long a dry run has not wanted to evict a pod until it would be another
+// eviction.
 const wouldAgain = time.Minute
 
-// recordWould keeps what a dry run would have done: once for as long as it would, for it asks for the same pod at every look.
+// recordWould keeps what a dry run would have done: once for as long as it would, for it asks for
+// the same pod at every look.
 func (v *Evictions) recordWould(d *eviction.Decision, e *eviction.Eviction) {
 	key := e.Pod.PodRef.UID + "/" + string(e.Signal)
 	last, again := v.would[key]
-	maps.DeleteFunc(v.would, func(_ string, said time.Time) bool { return d.Time.Sub(said) > wouldAgain })
+	maps.DeleteFunc(v.would, func(_ string, said time.Time) bool {
+		return d.Time.Sub(
+			said) > wouldAgain
+	})
 	v.would[key] = d.Time
 	if again && d.Time.Sub(last) <= wouldAgain {
 		return
 	}
-	v.counts.Outcomes.Add(1, string(e.Signal), string(api.OutcomeDryRun), string(e.Pod.QOSClass), "true")
+	v.counts.Outcomes.Add(1, string(e.Signal), string(api.OutcomeDryRun), string(e.Pod.QOSClass),
+		"true")
 	if !v.o.Keeper.Keeps() {
 		return
 	}
@@ -142,8 +149,9 @@ func (v *Evictions) recordSqueeze(u *underway) {
 // squeezeRecord is the effect of a reclaim of memory as a record has it.
 func squeezeRecord(e *reclaim.MemoryEffect) *api.Squeeze {
 	return &api.Squeeze{
-		Signal: e.Signal, Kind: e.Kind.String(), Began: e.Began.Round(0), Took: e.Took, Asked: e.Asked, Stopped: e.Stopped,
-		Freed: known(e.Freed), Refaulted: known(e.Refaulted),
+		Signal: e.Signal, Kind: e.Kind.String(), Began: e.Began.Round(0), Took: e.Took, Asked: e.Asked,
+		Stopped: e.Stopped,
+		Freed:   known(e.Freed), Refaulted: known(e.Refaulted),
 	}
 }
 

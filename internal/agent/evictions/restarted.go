@@ -15,8 +15,8 @@ const (
 	mostFollow = 64
 )
 
-// follow has a pod watched for containers that start after its end. Who tells a cluster of the eviction has to know: a pod that has
-// come back is not to be called failed.
+// follow has a pod watched for containers that start after its end. Who tells a cluster of the
+// eviction has to know: a pod that has come back is not to be called failed.
 func (v *Evictions) follow(r *api.Record) {
 	if r.DryRun {
 		return
@@ -36,7 +36,8 @@ func (v *Evictions) follow(r *api.Record) {
 // followKept goes on with those of the process before this one.
 func (v *Evictions) followKept(now time.Time) {
 	for _, kept := range v.o.Keeper.Recent() {
-		if now.Sub(kept.Began.Time) >= followFor || !kept.Restarted.IsZero() || kept.Outcome == api.OutcomeAbandoned {
+		if now.Sub(kept.Began.Time) >= followFor || !kept.Restarted.IsZero() ||
+			kept.Outcome == api.OutcomeAbandoned {
 			continue
 		}
 		r := *kept
@@ -74,7 +75,8 @@ func (v *Evictions) OnPods(now time.Time, pods read.Index) {
 	}
 }
 
-// startedAfter is when the first container of a pod was made that was made after an instant and has run; zero: there is none.
+// startedAfter is when the first container of a pod was made that was made after an instant and has
+// run; zero: there is none.
 func startedAfter(pod *read.Pod, end time.Time) (first time.Time) {
 	if pod == nil {
 		return first

@@ -33,21 +33,24 @@ func (v *Evictions) fields(u *underway) []any {
 	return v.words(u.life.Eviction(), *u.life.Met(), u.reason, u.counts)
 }
 
-func (v *Evictions) words(e *eviction.Eviction, met eviction.Met, reason string, counts [2]int) []any {
+func (v *Evictions) words(e *eviction.Eviction, met eviction.Met, reason string,
+	counts [2]int) []any {
 	p := &e.Pod
 	out := []any{"signal", e.Signal}
 	if met.Threshold.Signal != "" {
 		out = SignalFields(met)
 	}
-	return append(out, "victim", v.o.Pods.Name(p.PodRef), "uid", p.PodRef.UID, "qos", p.QOSClass, "cgroup", p.Cgroup,
+	return append(out, "victim", v.o.Pods.Name(p.PodRef), "uid", p.PodRef.UID, "qos", p.QOSClass,
+		"cgroup", p.Cgroup,
 		"reason", reason, "candidates", counts[0], "protected", counts[1])
 }
 
 // row of a ranking in the log.
 type row struct {
-	Pod        string `json:"pod"`
-	QOS        string `json:"qos"`
-	Usage      int64  `json:"usage"`                // of what is short, in its unit; of one that is protected, of memory; -1: not measured
+	Pod string `json:"pod"`
+	QOS string `json:"qos"`
+	// of what is short, in its unit; of one that is protected, of memory; -1: not measured
+	Usage      int64  `json:"usage"`
 	Request    int64  `json:"request"`              // likewise, at least; -1: unknown
 	RequestMax int64  `json:"requestMax,omitempty"` // at most, where that is more
 	DecidedBy  string `json:"decidedBy,omitempty"`
@@ -62,7 +65,8 @@ func (r row) String() string {
 	if r.RequestMax > 0 {
 		request = fmt.Sprintf("%d..%d", r.Request, r.RequestMax)
 	}
-	return fmt.Sprintf("%s(%s usage=%d request=%s %s%s)", r.Pod, r.QOS, r.Usage, request, r.DecidedBy, r.Protection)
+	return fmt.Sprintf("%s(%s usage=%d request=%s %s%s)", r.Pod, r.QOS, r.Usage, request, r.DecidedBy,
+		r.Protection)
 }
 
 // requests fills in what is known of a request.
@@ -88,7 +92,8 @@ func (v *Evictions) ranking(d *eviction.Decision) []row {
 		if len(rows) == rankingRows {
 			return rows
 		}
-		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, DecidedBy: d.Ranking[i].DecidedBy}
+		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1,
+			DecidedBy: d.Ranking[i].DecidedBy}
 		if c.Keys.Measured {
 			r.Usage = int64(min(c.Keys.Usage, math.MaxInt64))
 		}
@@ -127,7 +132,8 @@ func (v *Evictions) report(now time.Time, u *underway) {
 	if o := v.o.Manager.Observed(e.Signal); o.OK {
 		fields = append(fields, "available", o.Value)
 	}
-	fields = append(fields, "killedAtMonotonic", l.Killed().Monotonic, "message", e.Message, "ranking", v.named(u.ranking))
+	fields = append(fields, "killedAtMonotonic", l.Killed().Monotonic, "message", e.Message, "ranking",
+		v.named(u.ranking))
 	fields = append(fields, squeezeFields(u.squeeze)...)
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
@@ -135,7 +141,8 @@ func (v *Evictions) report(now time.Time, u *underway) {
 	v.o.Log.Info("evicted", fields...)
 	v.advise(now, u, back)
 	v.history = append(v.history, api.Evicted{
-		Time: l.Began().Time, Pod: e.Pod.PodRef, Signal: e.Signal, Reason: e.Reason, Message: e.Message, Explained: u.reason, Back: back,
+		Time: l.Began().Time, Pod: e.Pod.PodRef, Signal: e.Signal, Reason: e.Reason, Message: e.Message,
+		Explained: u.reason, Back: back,
 	})
 	if len(v.history) > historySize {
 		v.history = v.history[1:]
@@ -178,13 +185,15 @@ func (v *Evictions) advise(now time.Time, u *underway, back bool) {
 	killed, met := l.Killed().Time, l.Met()
 	if !killed.IsZero() && !met.Since.IsZero() {
 		// Else it had to wait, for its grace period or for another victim.
-		if own := !l.Resumed() && l.Eviction().Signal == stats.SignalMemoryAvailable && met.Threshold.Hard(); own && met.Since.After(v.lastKill) {
+		if own := !l.Resumed() && l.Eviction().Signal == stats.SignalMemoryAvailable &&
+			met.Threshold.Hard(); own && met.Since.After(v.lastKill) {
 			v.o.Advice.React(killed.Sub(met.Since))
 		}
 		v.lastKill = killed
 	}
 	// What lay in shared memory came back when it was unmounted: that is no measure of a kill.
-	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() && !l.Resumed() && !l.Shared() {
+	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() &&
+		!l.Resumed() && !l.Shared() {
 		v.o.Advice.Release(now.Sub(killed))
 	}
 }
@@ -200,20 +209,26 @@ func (v *Evictions) OnTested(r *kill.Report) {
 		}
 	}
 	if !r.Kills() {
-		v.o.Log.Error("self-test: no way to kill works here, so that only the runtime can end a pod", r.Log()...)
+		v.o.Log.Error("self-test: no way to kill works here, so that only the runtime can end a pod",
+			r.Log()...)
 		return
 	}
 	v.o.Log.Info("self-test", r.Log()...)
 }
 
-// Advise logs where a hard threshold of so many bytes for memory.available is smaller than what is safe here.
+// Advise logs where a hard threshold of so many bytes for memory.available is smaller than what is
+// safe here.
 func (v *Evictions) Advise(threshold uint64) { v.o.Advice.Advise(threshold) }
 
 // Headroom is the advice on such a threshold.
-func (v *Evictions) Headroom(threshold uint64) api.HeadroomState { return v.o.Advice.State(threshold) }
+func (v *Evictions) Headroom(threshold uint64) api.HeadroomState {
+	return v.o.Advice.State(
+		threshold)
+}
 
-// squeezeFields are what the log says of the reclaim of memory before an eviction. What is not known is left out: pods are watched for
-// seconds for what they read in again, and the line of the squeeze itself has that.
+// squeezeFields are what the log says of the reclaim of memory before an eviction. What is not
+// known is left out: pods are watched for seconds for what they read in again, and the line of the
+// squeeze itself has that.
 func squeezeFields(s *api.Squeeze) (out []any) {
 	if s == nil {
 		return nil

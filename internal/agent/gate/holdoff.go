@@ -11,20 +11,23 @@ import (
 	"jettison/stats"
 )
 
-// How long a pod that was evicted is kept out when it comes back under its UID: doubled each time, and as long as the pressure lasts.
+// How long a pod that was evicted is kept out when it comes back under its UID: doubled each time,
+// and as long as the pressure lasts.
 const (
 	holdFirst = 10 * time.Second
 	holdMax   = 5 * time.Minute
 	holdOnFor = 5 * time.Second // beyond each look at which its pressure is still there
 	forget    = time.Hour       // after its last eviction a pod starts at holdFirst again
 	mostHeld  = 1000            // pods that are remembered
-	// tearDown is how long after its eviction a pod is kept out that is marked as evicted at the API: a kubelet tears it down then, but first
-	// it goes on with what it is at, and starting the pod anew may be that (pkg/kubelet/kubelet.go SyncPod, v1.36.3: the runtime's part of
-	// it is not cancelled).
+	// tearDown is how long after its eviction a pod is kept out that is marked as evicted at the API:
+	// a kubelet tears it down then, but first it goes on with what it is at, and starting the pod anew
+	// may be that (pkg/kubelet/kubelet.go SyncPod, v1.36.3: the runtime's part of it is not
+	// cancelled).
 	tearDown = 2 * time.Minute
 )
 
-// HoldOffs are the pods that are kept out. They belong to the loop; the runtime's plugin reads what they share.
+// HoldOffs are the pods that are kept out. They belong to the loop; the runtime's plugin reads what
+// they share.
 type HoldOffs struct {
 	shared nri.HoldOffs
 	held   map[string]heldOff     // who was kept out, by UID and by Owner.key
@@ -40,9 +43,11 @@ type heldOff struct {
 	owner  Owner        // that brings it back
 }
 
-// AtOnce keeps a victim out from before it is stopped, until Evicted says how long. It does not allocate.
+// AtOnce keeps a victim out from before it is stopped, until Evicted says how long. It does not
+// allocate.
 func (h *HoldOffs) AtOnce(now time.Time, uid string) {
-	h.shared.SetAtOnce(uid, nri.Hold{Until: now.Add(holdFirst), Reason: "it is being evicted: the node is short of what it uses"})
+	h.shared.SetAtOnce(uid, nri.Hold{Until: now.Add(holdFirst),
+		Reason: "it is being evicted: the node is short of what it uses"})
 }
 
 // Evicted keeps an evicted pod out, longer each time, and what its owner makes in its place.
@@ -90,7 +95,8 @@ func (h *HoldOffs) Held(now time.Time) (n int) {
 	return n
 }
 
-// Dying keeps a pod out while its eviction is under way, and what its owner makes in its place. It is called once a second.
+// Dying keeps a pod out while its eviction is under way, and what its owner makes in its place. It
+// is called once a second.
 func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
 	owner := h.held[uid].owner
 	for key, reason := range map[string]string{uid: message, owner.key(): owner.reason(message)} {
@@ -103,15 +109,16 @@ func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
 	return changed
 }
 
-// Lasting keeps those out whose pressure lasts, by the thresholds that are met, and those that a kubelet is to tear down. It is called once
-// a second.
+// Lasting keeps those out whose pressure lasts, by the thresholds that are met, and those that a
+// kubelet is to tear down. It is called once a second.
 func (h *HoldOffs) Lasting(now time.Time, met []eviction.Met) (changed bool) {
 	for uid, hold := range h.shared.All() {
 		if !now.Before(hold.Until) || hold.Until.Sub(now) >= holdOnFor {
 			continue
 		}
 		was := h.held[uid]
-		short := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold.Signal == was.signal })
+		short := slices.ContainsFunc(met,
+			func(m eviction.Met) bool { return m.Threshold.Signal == was.signal })
 		if !short && (h.marked == nil || now.Sub(was.last) >= tearDown || !h.marked(uid)) {
 			continue
 		}

@@ -12,12 +12,14 @@ import (
 	"jettison/cri/nri"
 )
 
-// Owner is what brings a pod back to this node under another UID: its controller, as its object tells. The zero value is none.
+// Owner is what brings a pod back to this node under another UID: its controller, as its object
+// tells. The zero value is none.
 type Owner struct {
 	Kind string // DaemonSet, StatefulSet, ...
 	UID  string // of the controller
-	// Namespace and Name are the pod's: all controllers but a DaemonSet, which has one pod on a node, bring a pod back under its name if
-	// they bring it back here. A ReplicaSet's new pod has a new name and is another pod, on whatever node.
+	// Namespace and Name are the pod's: all controllers but a DaemonSet, which has one pod on a node,
+	// bring a pod back under its name if they bring it back here. A ReplicaSet's new pod has a new
+	// name and is another pod, on whatever node.
 	Namespace, Name string
 }
 
@@ -42,13 +44,15 @@ func ofOwner(key string) bool {
 
 // reason is why a pod is kept out that it has made in place of one that was evicted.
 func (o Owner) reason(message string) string {
-	return fmt.Sprintf("the pod that it takes the place of (%s/%s of the same %s) was evicted from this node: %s", o.Namespace, o.Name, o.Kind,
+	return fmt.Sprintf("the pod that it takes the place of (%s/%s of the same %s) was evicted from "+
+		"this node: %s", o.Namespace, o.Name, o.Kind,
 		message)
 }
 
-// Follow keeps out pods that a DaemonSet has made in place of one that is kept out: where a runtime hands on no labels their objects tell
-// whose they are. They are kept out by their names, which the runtime tells: who hands over objects may say anything of a UID that is to
-// come, and would keep out any pod. changed: some are kept out now that were not.
+// Follow keeps out pods that a DaemonSet has made in place of one that is kept out: where a runtime
+// hands on no labels their objects tell whose they are. They are kept out by their names, which the
+// runtime tells: who hands over objects may say anything of a UID that is to come, and would keep
+// out any pod. changed: some are kept out now that were not.
 func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 	held := map[string]nri.Hold{}
 	for key, hold := range h.shared.All() {
@@ -65,7 +69,8 @@ func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 			continue
 		}
 		key, was := nri.PodKey(owner.Namespace, owner.Name), h.held[owner.key()]
-		if own := h.shared.All()[key]; now.Before(own.Until) || was.owner.Name == owner.Name { // the one that was evicted, by its UID
+		// the one that was evicted, by its UID
+		if own := h.shared.All()[key]; now.Before(own.Until) || was.owner.Name == owner.Name {
 			continue
 		}
 		h.held[key] = was
@@ -88,7 +93,8 @@ func (h *HoldOffs) State(now time.Time) (out []api.HoldState) {
 		}
 		state := api.HoldState{UID: key, Until: hold.Until, Times: max(was.times, 1), Reason: hold.Reason}
 		if owner := was.owner; owner.UID != "" {
-			state.Owner = &api.HoldOwner{Kind: owner.Kind, UID: owner.UID, Namespace: owner.Namespace, Pod: owner.Name}
+			state.Owner = &api.HoldOwner{Kind: owner.Kind, UID: owner.UID, Namespace: owner.Namespace,
+				Pod: owner.Name}
 		}
 		if ofOwner(key) {
 			state.UID = ""

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compress makes NAME.STAMP.gz of NAME.STAMP. Until that is written to the disk in whole it has another name, and the log stays.
+// compress makes NAME.STAMP.gz of NAME.STAMP. Until that is written to the disk in whole it has
+// another name, and the log stays.
 func (l *log) compress(ctx context.Context, stamp string) error {
 	name, tmp := l.file(stamp, ""), l.file(stamp, tmpSuffix)
 	freed, err := l.pack(ctx, name, tmp)
@@ -30,9 +31,11 @@ func (l *log) compress(ctx context.Context, stamp string) error {
 	return nil
 }
 
-// pack writes a file compressed to a new one of the same mode and owner. freed is the difference of what both occupy.
+// pack writes a file compressed to a new one of the same mode and owner. freed is the difference of
+// what both occupy.
 func (l *log) pack(ctx context.Context, from, to string) (freed uint64, err error) {
-	in, st, err := open(l.dir, from, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK) // a pipe does not block it
+	// a pipe does not block it
+	in, st, err := open(l.dir, from, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return 0, err
 	}
@@ -46,7 +49,8 @@ func (l *log) pack(ctx context.Context, from, to string) (freed uint64, err erro
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	fd := int(out.Fd())
-	if err := errors.Join(unix.Fchown(fd, int(st.Uid), int(st.Gid)), unix.Fchmod(fd, st.Mode&0o777)); err != nil {
+	if err := errors.Join(unix.Fchown(fd, int(st.Uid), int(st.Gid)),
+		unix.Fchmod(fd, st.Mode&0o777)); err != nil {
 		return 0, err
 	}
 	w := gzip.NewWriter(out)

@@ -24,7 +24,8 @@ const (
 	tmpSuffix      = ".tmp"
 )
 
-// maxOld bounds how many files of one log are looked at: no runtime makes so many, and what a tenant makes up must not take memory.
+// maxOld bounds how many files of one log are looked at: no runtime makes so many, and what a
+// tenant makes up must not take memory.
 const maxOld = 1000
 
 // log is one log in its directory.
@@ -43,8 +44,9 @@ type old struct {
 
 func (l *log) file(stamp, suffix string) string { return l.name + "." + stamp + suffix }
 
-// rotate looks at the log and rotates it if it is too large. What is wrong with older files does not keep it from that, unlike the
-// kubelet's: on a disk without room to compress them a log would grow for ever.
+// rotate looks at the log and rotates it if it is too large. What is wrong with older files does
+// not keep it from that, unlike the kubelet's: on a disk without room to compress them a log would
+// grow for ever.
 func (l *log) rotate(ctx context.Context) error {
 	size, err := l.size()
 	if errors.Is(err, unix.ENOENT) { // renamed, and the agent ended before the runtime was told
@@ -57,10 +59,14 @@ func (l *log) rotate(ctx context.Context) error {
 	if err != nil || size < max(l.MaxSize, 1) || l.beside() {
 		return err
 	}
-	// A process that ended in the middle, or a call that failed, has left one of several in an older file, which is compressed now.
+	// A process that ended in the middle, or a call that failed, has left one of several in an older
+	// file, which is compressed now.
 	if len(l.ids) > 1 {
 		told, err := l.reopen(ctx)
-		if told == 0 || slices.ContainsFunc(l.ids, func(id string) bool { return l.late[id] && l.refused[id] < patience }) {
+		if told == 0 || slices.ContainsFunc(l.ids, func(id string) bool {
+			return l.late[id] &&
+				l.refused[id] < patience
+		}) {
 			return err
 		}
 	}
@@ -95,8 +101,9 @@ func lookAt(dir int, name string) (st unix.Stat_t, err error) {
 
 var errForeign = errors.New("not a plain file: it is left alone")
 
-// tidy removes leftovers and the oldest files, so that with the log and the one it is about to become there are at most MaxFiles, and
-// compresses the rest. It returns what is there then, oldest first.
+// tidy removes leftovers and the oldest files, so that with the log and the one it is about to
+// become there are at most MaxFiles, and compresses the rest. It returns what is there then, oldest
+// first.
 func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
 	olds, left, err := l.list()
 	if err != nil {
@@ -145,7 +152,8 @@ func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
 	return olds, errs
 }
 
-// list finds the older files of the log, oldest first, and what compressions of earlier attempts' logs have left.
+// list finds the older files of the log, oldest first, and what compressions of earlier attempts'
+// logs have left.
 func (l *log) list() (olds []old, left []string, err error) {
 	fd, err := unix.Openat(l.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -172,7 +180,8 @@ func (l *log) list() (olds []old, left []string, err error) {
 				o = &old{stamp: stamp}
 				byStamp[stamp] = o
 			}
-			o.plain, o.gz, o.tmp = o.plain || suffix == "", o.gz || suffix == compressSuffix, o.tmp || suffix == tmpSuffix
+			o.plain, o.gz, o.tmp = o.plain || suffix == "", o.gz || suffix == compressSuffix, o.tmp ||
+				suffix == tmpSuffix
 		}
 		if err == io.EOF {
 			break
@@ -189,8 +198,9 @@ func (l *log) list() (olds []old, left []string, err error) {
 	return olds, left, nil
 }
 
-// leftBefore reports whether a name is that of a compression that did not end, of the log of an earlier attempt at the same container. That
-// one runs no more, and has no pass of its own: it is kept until the container after it has ended, too.
+// leftBefore reports whether a name is that of a compression that did not end, of the log of an
+// earlier attempt at the same container. That one runs no more, and has no pass of its own: it is
+// kept until the container after it has ended, too.
 func (l *log) leftBefore(name string) bool {
 	own, numbered := attemptOf(l.name)
 	end := strings.Index(name, logSuffix+".")
@@ -203,7 +213,8 @@ func (l *log) leftBefore(name string) bool {
 	return ok && before < own && isOld && suffix == tmpSuffix
 }
 
-// attemptOf is the attempt at a container of which a log is, by its name (pkg/kubelet/kuberuntime/helpers.go buildContainerLogsPath).
+// attemptOf is the attempt at a container of which a log is, by its name
+// (pkg/kubelet/kuberuntime/helpers.go buildContainerLogsPath).
 func attemptOf(log string) (attempt uint64, ok bool) {
 	digits, ok := strings.CutSuffix(log, logSuffix)
 	attempt, err := strconv.ParseUint(digits, 10, 32)
@@ -217,7 +228,8 @@ func parseOld(log, name string) (stamp, suffix string, ok bool) {
 		return "", "", false
 	}
 	stamp, suffix = rest[:len(stampFormat)], rest[len(stampFormat):]
-	if _, err := time.Parse(stampFormat, stamp); err != nil || suffix != "" && suffix != compressSuffix && suffix != tmpSuffix {
+	if _, err := time.Parse(stampFormat, stamp); err != nil || suffix != "" &&
+		suffix != compressSuffix && suffix != tmpSuffix {
 		return "", "", false
 	}
 	return stamp, suffix, true
@@ -244,8 +256,8 @@ func (l *log) remove(name string) error {
 
 func allocated(st *unix.Stat_t) uint64 { return uint64(st.Blocks) * 512 }
 
-// renew renames the log and has the runtime open a new one. When that fails the old name comes back, for the runtime still writes to
-// it.
+// renew renames the log and has the runtime open a new one. When that fails the old name comes
+// back, for the runtime still writes to it.
 func (l *log) renew(ctx context.Context, olds []old) error {
 	name, err := l.moveAway(olds)
 	if err != nil {
@@ -266,8 +278,8 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 	return err
 }
 
-// reopen has the runtime open the log anew for each container that writes to it, and returns for how many it did. One that is gone by now
-// is an error only where all are.
+// reopen has the runtime open the log anew for each container that writes to it, and returns for
+// how many it did. One that is gone by now is an error only where all are.
 func (l *log) reopen(ctx context.Context) (told int, err error) {
 	var errs, gone []error
 	for _, id := range l.ids {
@@ -286,13 +298,14 @@ func (l *log) reopen(ctx context.Context) (told int, err error) {
 	return told, errors.Join(errs...)
 }
 
-// moveAway gives the log a name that sorts behind all older ones, even where a clock was set back, and that none of them has, compressed
-// or not.
+// moveAway gives the log a name that sorts behind all older ones, even where a clock was set back,
+// and that none of them has, compressed or not.
 func (l *log) moveAway(olds []old) (name string, err error) {
 	at := l.now
 	if n := len(olds); n > 0 && olds[n-1].stamp >= at.Format(stampFormat) {
 		last, err := time.ParseInLocation(stampFormat, olds[n-1].stamp, at.Location())
-		if next := last.Add(time.Second); err == nil && next.Year() <= 9999 && next.Format(stampFormat) > olds[n-1].stamp {
+		if next := last.Add(time.Second); err == nil && next.Year() <= 9999 &&
+			next.Format(stampFormat) > olds[n-1].stamp {
 			at = next
 		}
 	}

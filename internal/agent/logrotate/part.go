@@ -19,7 +19,8 @@ type Passed struct {
 	Err error
 }
 
-// Rotation is the loop's part: passes beside the loop, now and then, one at a time. Wait for it at the end.
+// Rotation is the loop's part: passes beside the loop, now and then, one at a time. Wait for it at
+// the end.
 type Rotation struct {
 	rotator Rotator // of the pass that is under way
 	log     *logthrottle.Logger
@@ -65,10 +66,12 @@ func (r *Rotation) Tick(ctx context.Context, now time.Time, pods read.Index) {
 func (r *Rotation) OnPassed(p Passed) {
 	r.running = false
 	if p.Result != (Result{}) {
-		r.log.Info("rotated logs", "rotated", p.Rotated, "compressed", p.Compressed, "removed", p.Removed, "freed", p.Freed)
+		r.log.Info("rotated logs", "rotated", p.Rotated, "compressed", p.Compressed, "removed", p.Removed,
+			"freed", p.Freed)
 	}
 	if p.Err != nil {
-		r.log.Repeat("rotate: "+p.Err.Error(), func() { r.log.Warn("some logs could not be rotated", "error", p.Err) })
+		r.log.Repeat("rotate: "+p.Err.Error(),
+			func() { r.log.Warn("some logs could not be rotated", "error", p.Err) })
 	}
 }
 

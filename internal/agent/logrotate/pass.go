@@ -1,15 +1,19 @@
-// Package logrotate keeps the logs of live containers small where no kubelet does: a log that has grown too large is renamed, the runtime
-// opens a new one, older ones are compressed, and the oldest go. Names and order are the kubelet's (v1.36.3
-// pkg/kubelet/logs/container_log_manager.go), so that either may go on where the other stopped:
+// Package logrotate keeps the logs of live containers small where no kubelet does: a log that has
+// grown too large is renamed, the runtime opens a new one, older ones are compressed, and the
+// oldest go. Names and order are the kubelet's (v1.36.3 pkg/kubelet/logs/container_log_manager.go),
+// so that either may go on where the other stopped:
 //
 //	0.log                       the runtime writes to it
-//	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is compressed the next time only
+//	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is
+//	                            compressed the next time only
 //	0.log.20260131-225959.gz    compressed
-//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed, also beside the log of a later attempt, 1.log
+//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed, also beside
+//	                            the log of a later attempt, 1.log
 //
-// The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic link is followed below that and no
-// mount crossed, and everything happens relative to the open directory of the log. Of what else lies there only names of exactly
-// these shapes are touched; the kubelet takes all that begin alike.
+// The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic
+// link is followed below that and no mount crossed, and everything happens relative to the open
+// directory of the log. Of what else lies there only names of exactly these shapes are touched; the
+// kubelet takes all that begin alike.
 //
 //	pass.go      Rotator: one pass over the logs of all containers
 //	logrotate.go    one log and its older files: when it is rotated, and how
@@ -38,20 +42,25 @@ type Runtime interface {
 	ReopenContainerLog(ctx context.Context, id string) error
 }
 
-// Rotator rotates logs. One goroutine uses it; a pass may take long, for it reads and compresses what containers have written.
+// Rotator rotates logs. One goroutine uses it; a pass may take long, for it reads and compresses
+// what containers have written.
 type Rotator struct {
-	Host       *read.HostRoot
-	Runtime    Runtime
-	PodLogsDir string // "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
-	MaxSize    int64  // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
-	MaxFiles   int    // files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+	Host    *read.HostRoot
+	Runtime Runtime
+	// "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
+	PodLogsDir string
+	MaxSize    int64 // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
+	// files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+	MaxFiles int
 	// Kubelet looks whether one is there now, right before files go: then it rotates. nil: none is.
 	Kubelet func() bool
-	refused map[string]int // in how many passes containers that run did not reopen their log when they were to, by ID
+	// in how many passes containers that run did not reopen their log when they were to, by ID
+	refused map[string]int
 }
 
-// patience is how many passes wait for a container that does not reopen its log, a minute of them: it writes to the file that it has, and
-// what is compressed and removed then is lost. Beyond, the log of the others goes before.
+// patience is how many passes wait for a container that does not reopen its log, a minute of them:
+// it writes to the file that it has, and what is compressed and removed then is lost. Beyond, the
+// log of the others goes before.
 const patience = 6
 
 // Result is what a pass has done. It is right beside an error, too.
@@ -65,9 +74,11 @@ type Result struct {
 
 const maxErrors = 8 // of one pass, in words; the rest is counted
 
-// Pass looks at the log of every container that runs and rotates what is too large. Times in names are now's, in its own location, as
-// the kubelet's are. What goes wrong with one log is named in the error, one line each, and the others go on. It ends early with ctx.
-func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result, error) {
+// Pass looks at the log of every container that runs and rotates what is too large. Times in names
+// are now's, in its own location, as the kubelet's are. What goes wrong with one log is named in
+// the error, one line each, and the others go on. It ends early with ctx.
+func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result,
+	error) {
 	p := &rotation{Rotator: r, now: now}
 	if r.MaxSize < 0 {
 		return p.result, nil
@@ -114,8 +125,8 @@ type rotation struct {
 	now     time.Time
 	result  Result
 	kubelet bool // one has come
-	// untold are the containers that run and do not tell their log, which may be any. They are asked to reopen it once a pass: what is
-	// compressed then was renamed before.
+	// untold are the containers that run and do not tell their log, which may be any. They are asked
+	// to reopen it once a pass: what is compressed then was renamed before.
 	untold []string
 	asked  bool            // they were
 	late   map[string]bool // containers that did not reopen their log in this pass
@@ -175,9 +186,10 @@ func (p *rotation) beside() bool {
 	return p.kubelet
 }
 
-// paths are the logs of the containers that run, in the order of these, and the IDs of those that write to each: without a kubelet several
-// may have the same, of one pod or of several.
-func (p *rotation) paths(ctx context.Context, containers []cri.Container, note func(id string, err error)) ([]string, map[string][]string) {
+// paths are the logs of the containers that run, in the order of these, and the IDs of those that
+// write to each: without a kubelet several may have the same, of one pod or of several.
+func (p *rotation) paths(ctx context.Context, containers []cri.Container,
+	note func(id string, err error)) ([]string, map[string][]string) {
 	paths, of := []string(nil), map[string][]string{}
 	for i := range containers {
 		c := &containers[i]
@@ -238,8 +250,8 @@ func below(dir, file string) (rel string, err error) {
 	return rel, nil
 }
 
-// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is mounted there; ELOOP: a symbolic link
-// is on the way.
+// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is
+// mounted there; ELOOP: a symbolic link is on the way.
 func openDir(base int, rel string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
@@ -247,7 +259,8 @@ func openDir(base int, rel string) (int, error) {
 	}
 	for {
 		fd, err := unix.Openat2(base, rel, &how)
-		if err == nil || err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with it (openat2(2))
+		// EAGAIN: a rename raced with it (openat2(2))
+		if err == nil || err != unix.EINTR && err != unix.EAGAIN {
 			return fd, err
 		}
 	}

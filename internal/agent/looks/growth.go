@@ -10,8 +10,8 @@ import (
 // growthEvery is the time between two looks at what the top of the hierarchy uses.
 const growthEvery = 10 * time.Second
 
-// growth remembers what the cgroups at the top of the hierarchy used before memory became short: where evictions do not help, one
-// of them is what eats it.
+// growth remembers what the cgroups at the top of the hierarchy used before memory became short:
+// where evictions do not help, one of them is what eats it.
 type growth struct {
 	before map[string]uint64
 	at     time.Time
@@ -23,7 +23,8 @@ func (g *growth) watch(now time.Time, r *read.Reader, short bool) {
 		return
 	}
 	g.at, g.before = now, map[string]uint64{}
-	_ = r.TopLevel(func(path string, bytes uint64) { g.before[path] = bytes }) // what cannot be read is not named
+	// what cannot be read is not named
+	_ = r.TopLevel(func(path string, bytes uint64) { g.before[path] = bytes })
 }
 
 // since is what each has grown by.

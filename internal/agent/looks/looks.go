@@ -1,15 +1,18 @@
-// Package looks reads the node and its pods for the loop: little of the node many times a second, more of it once a second, and pods when
-// a victim has to be chosen. What cannot be read is said once.
+// Package looks reads the node and its pods for the loop: little of the node many times a second,
+// more of it once a second, and pods when a victim has to be chosen. What cannot be read is said
+// once.
 //
 //	looks.go   Looks: the cheap look, the slow one
 //	pods.go    the dear looks, at pods
 //	growth.go  what else grows
 //
-// The cheap look reads /proc/meminfo and the root's memory.stat on descriptors that stay open. Where memory is short it reads
-// /proc/zoneinfo too: MemAvailable leaves out per-CPU lists, where most of what a killed pod gives back lies for seconds (kernel 6.12).
+// The cheap look reads /proc/meminfo and the root's memory.stat on descriptors that stay open.
+// Where memory is short it reads /proc/zoneinfo too: MemAvailable leaves out per-CPU lists, where
+// most of what a killed pod gives back lies for seconds (kernel 6.12).
 //
-// The dear look for memory and tasks reads little of all pods: what each uses at most. memory.stat costs ten times as much. It is read only
-// of the pod that would be first by that most, until one is first by the truth: the victim that a look at everything would have found.
+// The dear look for memory and tasks reads little of all pods: what each uses at most. memory.stat
+// costs ten times as much. It is read only of the pod that would be first by that most, until one
+// is first by the truth: the victim that a look at everything would have found.
 package looks
 
 import (
@@ -29,9 +32,11 @@ import (
 type Options struct {
 	Reader     *read.Reader
 	Background *read.Background // nil: neither file systems nor what pods take of them are measured
-	Tasks      bool             // some threshold is for tasks: a fork bomb is through in less than a second
-	All        bool             // every look at pods reads all of all, so that frames of it can be decided again by other rules
-	Log        *logthrottle.Logger
+	// some threshold is for tasks: a fork bomb is through in less than a second
+	Tasks bool
+	// every look at pods reads all of all, so that frames of it can be decided again by other rules
+	All bool
+	Log *logthrottle.Logger
 }
 
 // Looks is what was last read. It belongs to the loop.
@@ -50,7 +55,8 @@ type Looks struct {
 
 // New makes a Looks that has seen nothing yet.
 func New(o Options) *Looks {
-	return &Looks{o: o, blind: map[string]string{}, counts: &metrics.Looks{Delay: metrics.NewHistogram(metrics.Delays...)}}
+	return &Looks{o: o, blind: map[string]string{},
+		counts: &metrics.Looks{Delay: metrics.NewHistogram(metrics.Delays...)}}
 }
 
 // WatchTasks has tasks read in every cheap look, or not.
@@ -71,7 +77,8 @@ func (l *Looks) Summary() *stats.Summary { return &l.summary }
 // Last is when the last cheap look of the loop was made.
 func (l *Looks) Last() time.Time { return l.last }
 
-// First looks at the node before the loop does, and waits for its file systems so long. What cannot be read is logged by the loop.
+// First looks at the node before the loop does, and waits for its file systems so long. What cannot
+// be read is logged by the loop.
 func (l *Looks) First(ctx context.Context, wait time.Duration) {
 	now := time.Now()
 	_ = l.o.Reader.Node(now, &l.node)
@@ -87,7 +94,8 @@ func (l *Looks) First(ctx context.Context, wait time.Duration) {
 // Count is how many cheap looks the loop has made.
 func (l *Looks) Count() uint64 { return l.counts.Cheap.Value() }
 
-// Counts are how many of each kind, how late they were, and how their sources stand. They are for any goroutine.
+// Counts are how many of each kind, how late they were, and how their sources stand. They are for
+// any goroutine.
 func (l *Looks) Counts() *metrics.Looks { return l.counts }
 
 // Begin tells that the loop looks now.
@@ -96,7 +104,8 @@ func (l *Looks) Begin(now time.Time) {
 	l.counts.Cheap.Add(1)
 }
 
-// Due tells when the next cheap look is, if nothing asks for one before; Late, that it is made because it is due.
+// Due tells when the next cheap look is, if nothing asks for one before; Late, that it is made
+// because it is due.
 func (l *Looks) Due(at time.Time) { l.due = at }
 
 // Late counts by how much a look is too late.
@@ -106,15 +115,17 @@ func (l *Looks) Late(now time.Time) {
 	}
 }
 
-// Cheap is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks where a threshold is for them. perCPU:
-// what MemAvailable does not count is read too, which takes longer; it is asked after memory was read. It does not allocate.
+// Cheap is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks
+// where a threshold is for them. perCPU: what MemAvailable does not count is read too, which takes
+// longer; it is asked after memory was read. It does not allocate.
 func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.NodeStats {
 	l.readable("memory", &l.counts.Memory, l.o.Reader.Node(now, &l.node))
 	if perCPU(&l.node) {
 		l.o.Reader.PerCPU(&l.node)
 	}
 	if l.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
-		l.readable("pods' cgroup", &l.counts.Allocatable, l.o.Reader.Allocatable(now, &l.node.Allocatable))
+		l.readable("pods' cgroup", &l.counts.Allocatable,
+			l.o.Reader.Allocatable(now, &l.node.Allocatable))
 	}
 	if l.o.Tasks {
 		l.readable("tasks", &l.counts.Tasks, l.o.Reader.PIDs(now, &l.node.PIDs))
@@ -122,7 +133,8 @@ func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.
 	return &l.node
 }
 
-// Slow reads the signals that change slowly. hurry: a disk is short, or nearly, so that what is measured of it is measured more often.
+// Slow reads the signals that change slowly. hurry: a disk is short, or nearly, so that what is
+// measured of it is measured more often.
 func (l *Looks) Slow(now time.Time, hurry bool) {
 	l.counts.Slow.Add(1)
 	l.readable("node", &l.counts.Node, l.o.Reader.Slow(now, &l.node))
@@ -141,18 +153,20 @@ func (l *Looks) Growing() []eviction.Growth { return l.growth.since(l.o.Reader) 
 // Errors are the sources that cannot be read, with why, and the signals that are not observed.
 func (l *Looks) Errors() map[string]string { return l.blind }
 
-// Lost takes the signals that count as lost (a file system that hangs, a runtime that does not tell where its images are). It is logged
-// once that one is, and once that it is observed again.
+// Lost takes the signals that count as lost (a file system that hangs, a runtime that does not tell
+// where its images are). It is logged once that one is, and once that it is observed again.
 func (l *Looks) Lost(now []eviction.Lost) {
 	for _, lost := range now {
 		if source := signalPrefix + string(lost.Signal); l.blind[source] == "" {
 			l.blind[source] = lost.Reason
-			l.o.Log.Warn("the signal is not observed: its thresholds do nothing", "signal", lost.Signal, "reason", lost.Reason)
+			l.o.Log.Warn("the signal is not observed: its thresholds do nothing", "signal", lost.Signal,
+				"reason", lost.Reason)
 		}
 	}
 	for source := range l.blind {
 		signal, is := strings.CutPrefix(source, signalPrefix)
-		if is && !slices.ContainsFunc(now, func(lost eviction.Lost) bool { return string(lost.Signal) == signal }) {
+		if is && !slices.ContainsFunc(now,
+			func(lost eviction.Lost) bool { return string(lost.Signal) == signal }) {
 			delete(l.blind, source)
 			l.o.Log.Info("the signal is observed again", "signal", signal)
 		}

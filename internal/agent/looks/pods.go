@@ -9,7 +9,8 @@ import (
 	"jettison/stats/read"
 )
 
-// quickReads is how many pods are read one by one before all are: a pod may have a lot of page cache.
+// quickReads is how many pods are read one by one before all are: a pod may have a lot of page
+// cache.
 const quickReads = 16
 
 // Pods looks at everything of every pod.
@@ -24,9 +25,11 @@ func (l *Looks) Pods(now time.Time, pods read.Index) error {
 	return err
 }
 
-// Victims is the look that an eviction for memory is decided by: little of every pod, and all of those that may be chosen, as the
-// manager says. The node's figures that are not read anew are as they were.
-func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*eviction.Pod, m *eviction.Manager) error {
+// Victims is the look that an eviction for memory is decided by: little of every pod, and all of
+// those that may be chosen, as the manager says. The node's figures that are not read anew are as
+// they were.
+func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*eviction.Pod,
+	m *eviction.Manager) error {
 	l.counts.Victims.Add(1)
 	l.summary.Node = l.node
 	err := l.readVictims(now, pods, objects, m)
@@ -34,7 +37,8 @@ func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*evic
 	return err
 }
 
-func (l *Looks) readVictims(now time.Time, pods read.Index, objects map[string]*eviction.Pod, m *eviction.Manager) error {
+func (l *Looks) readVictims(now time.Time, pods read.Index, objects map[string]*eviction.Pod,
+	m *eviction.Manager) error {
 	if l.o.All {
 		return l.o.Reader.Memory(now, pods, &l.summary)
 	}

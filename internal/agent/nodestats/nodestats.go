@@ -1,5 +1,6 @@
-// Package nodestats tells what the node and its pods use, in the two forms that a kubelet has: its Summary API and its resource metrics
-// (pkg/kubelet/server/stats/handler.go, pkg/kubelet/metrics/collectors/resource_metrics.go, v1.36). It looks by itself, beside the loop
+// Package nodestats tells what the node and its pods use, in the two forms that a kubelet has: its
+// Summary API and its resource metrics (pkg/kubelet/server/stats/handler.go,
+// pkg/kubelet/metrics/collectors/resource_metrics.go, v1.36). It looks by itself, beside the loop
 // and only when it is asked.
 //
 //	nodestats.go  Taker: looks, at most once a second
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	fresh     = time.Second            // how old an answer may be: however many ask, there is one look in that
+	// how old an answer may be: however many ask, there is one look in that
+	fresh     = time.Second
 	apart     = 250 * time.Millisecond // between the first two looks, which make the first rates
 	idle      = 5 * time.Minute        // after which what was opened for it is closed again
 	measured  = 2 * time.Minute        // how old what pods take of disks may be, as of a kubelet
@@ -43,7 +45,8 @@ type Options struct {
 type Taker struct {
 	o    Options
 	pods atomic.Pointer[read.Index] // nil: not told yet
-	// background measures what may block; nil: neither file systems nor what pods take of them are told.
+	// background measures what may block; nil: neither file systems nor what pods take of them are
+	// told.
 	background atomic.Pointer[read.Background]
 	turn       chan struct{} // one slot: who has it looks
 
@@ -69,8 +72,9 @@ func (t *Taker) SetPods(pods read.Index) { t.pods.Store(&pods) }
 // SetBackground tells what measures file systems and what pods take of them.
 func (t *Taker) SetBackground(b *read.Background) { t.background.Store(b) }
 
-// Take is a Summary of at most a second ago, which must not be changed. What cannot be read is absent. full: what pods take of disks is
-// wanted, and measured if that is long ago; it comes with a later one then.
+// Take is a Summary of at most a second ago, which must not be changed. What cannot be read is
+// absent. full: what pods take of disks is wanted, and measured if that is long ago; it comes with
+// a later one then.
 func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) {
 	pods := t.pods.Load()
 	if pods == nil {
@@ -162,7 +166,8 @@ func (t *Taker) release() {
 	t.reader, t.closer, t.last, t.scratch = nil, nil, nil, stats.Summary{}
 }
 
-// Close gives everything back. A look that the kernel holds up is left behind, and that is the error.
+// Close gives everything back. A look that the kernel holds up is left behind, and that is the
+// error.
 func (t *Taker) Close() error {
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()

@@ -23,14 +23,19 @@ var containerFamilies = []struct {
 	resource
 	of func(*v1alpha1.ContainerStats) at
 }{
-	{resource{"container_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the container in core-seconds"},
+	{resource{"container_cpu_usage_seconds_total", "counter",
+		"[STABLE] Cumulative cpu time consumed by the container in core-seconds"},
 		func(c *v1alpha1.ContainerStats) at { return cpu(c.CPU) }},
-	{resource{"container_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the container in bytes"},
+	{resource{"container_memory_working_set_bytes", "gauge",
+		"[STABLE] Current working set of the container in bytes"},
 		func(c *v1alpha1.ContainerStats) at { return memory(c.Memory) }},
-	{resource{"container_start_time_seconds", "gauge", "[STABLE] Start time of the container since unix epoch in seconds"},
+	{resource{"container_start_time_seconds", "gauge",
+		"[STABLE] Start time of the container since unix epoch in seconds"},
 		func(c *v1alpha1.ContainerStats) at {
 			if c.StartTime.Unix() <= 0 || !cpu(c.CPU).ok && !memory(c.Memory).ok {
-				return at{} // one of which this alone is told costs its pod all figures: metrics-server v0.8 decode.go checkContainerMetrics
+				// one of which this alone is told costs its pod all figures: metrics-server v0.8 decode.go
+				// checkContainerMetrics
+				return at{}
 			}
 			return at{v: float64(c.StartTime.UnixNano()) / 1e9, ok: true}
 		}},
@@ -55,11 +60,14 @@ var nodeFamilies = []struct {
 	resource
 	of func(*v1alpha1.NodeStats) at
 }{
-	{resource{"node_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the node in core-seconds"},
+	{resource{"node_cpu_usage_seconds_total", "counter",
+		"[STABLE] Cumulative cpu time consumed by the node in core-seconds"},
 		func(n *v1alpha1.NodeStats) at { return cpu(n.CPU) }},
-	{resource{"node_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the node in bytes"},
+	{resource{"node_memory_working_set_bytes", "gauge",
+		"[STABLE] Current working set of the node in bytes"},
 		func(n *v1alpha1.NodeStats) at { return memory(n.Memory) }},
-	{resource{"node_swap_usage_bytes", "gauge", "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems"},
+	{resource{"node_swap_usage_bytes", "gauge",
+		"[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems"},
 		func(n *v1alpha1.NodeStats) at { return swap(n.Swap) }},
 }
 
@@ -67,9 +75,11 @@ var podFamilies = []struct {
 	resource
 	of func(*v1alpha1.PodStats) at
 }{
-	{resource{"pod_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds"},
+	{resource{"pod_cpu_usage_seconds_total", "counter",
+		"[STABLE] Cumulative cpu time consumed by the pod in core-seconds"},
 		func(p *v1alpha1.PodStats) at { return cpu(p.CPU) }},
-	{resource{"pod_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the pod in bytes"},
+	{resource{"pod_memory_working_set_bytes", "gauge",
+		"[STABLE] Current working set of the pod in bytes"},
 		func(p *v1alpha1.PodStats) at { return memory(p.Memory) }},
 	{resource{"pod_swap_usage_bytes", "gauge",
 		"[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems"},
@@ -104,8 +114,8 @@ func swap(s *v1alpha1.SwapStats) at {
 	return of(s.SwapUsageBytes, 1, s.Time)
 }
 
-// Resource are the resource metrics of a Summary, in the text format of Prometheus, families by name as a kubelet has them. nil: there was
-// an error, and nothing else is told.
+// Resource are the resource metrics of a Summary, in the text format of Prometheus, families by
+// name as a kubelet has them. nil: there was an error, and nothing else is told.
 func Resource(s *v1alpha1.Summary) []byte {
 	var w metrics.Writer
 	failed := 1.0
@@ -126,7 +136,8 @@ func Resource(s *v1alpha1.Summary) []byte {
 			}
 		}
 	}
-	w.Family("resource_scrape_error", "gauge", "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise")
+	w.Family("resource_scrape_error", "gauge",
+		"[STABLE] 1 if there was an error while getting container metrics, 0 otherwise")
 	w.Sample("resource_scrape_error", failed, time.Time{})
 	return w.Text()
 }
@@ -138,7 +149,8 @@ func containers(w *metrics.Writer, s *v1alpha1.Summary) {
 			p := &s.Pods[i]
 			for j := range p.Containers {
 				c := &p.Containers[j]
-				f.write(w, &begun, f.of(c), "container", c.Name, "namespace", p.PodRef.Namespace, "pod", p.PodRef.Name)
+				f.write(w, &begun, f.of(c), "container", c.Name, "namespace", p.PodRef.Namespace, "pod",
+					p.PodRef.Name)
 			}
 		}
 	}

@@ -1,5 +1,6 @@
-// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, those of static manifests, and
-// those that the kubelet tells by its local pods API. It serves the socket, too.
+// Package objects keeps what is known of pod objects: those that clients hand over on the agent's
+// socket, those of static manifests, and those that the kubelet tells by its local pods API. It
+// serves the socket, too.
 package objects
 
 import (
@@ -19,19 +20,22 @@ import (
 
 // Options of New.
 type Options struct {
-	Socket, Group string           // empty: clients have no way in
-	Manifests     string           // the directory of static manifests in this process's view; empty: there are none
-	State         func() any       // what the socket tells of the agent, for any goroutine
-	Outlook       func() any       // likewise: whom each threshold would have evicted
-	Admission     socket.Admission // nil: clients are not told whether the node takes a pod
-	Reads         socket.Reads     // nil: nothing else is told
-	OnManifests   func()           // all manifests were read; called beside the loop
-	OnDoubt       func(time.Time)
-	Kubelet       string // the socket of the kubelet's pods API in this process's view; empty: it is not asked
-	Log           *logthrottle.Logger
+	Socket, Group string // empty: clients have no way in
+	// the directory of static manifests in this process's view; empty: there are none
+	Manifests   string
+	State       func() any       // what the socket tells of the agent, for any goroutine
+	Outlook     func() any       // likewise: whom each threshold would have evicted
+	Admission   socket.Admission // nil: clients are not told whether the node takes a pod
+	Reads       socket.Reads     // nil: nothing else is told
+	OnManifests func()           // all manifests were read; called beside the loop
+	OnDoubt     func(time.Time)
+	// the socket of the kubelet's pods API in this process's view; empty: it is not asked
+	Kubelet string
+	Log     *logthrottle.Logger
 }
 
-// Objects are the loop's part. The socket and the manifests have goroutines of their own, which hand over through the store.
+// Objects are the loop's part. The socket and the manifests have goroutines of their own, which
+// hand over through the store.
 type Objects struct {
 	o       Options
 	store   *podstore.Store
@@ -48,7 +52,8 @@ func New(o Options) *Objects {
 // Store is where objects are handed over. It is safe for concurrent use.
 func (o *Objects) Store() *podstore.Store { return o.store }
 
-// Start opens the socket, reads static manifests and follows the kubelet. The returned function ends all of that.
+// Start opens the socket, reads static manifests and follows the kubelet. The returned function
+// ends all of that.
 func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
@@ -66,7 +71,8 @@ func (o *Objects) Start() (stop func(), err error) {
 	}
 	var kubelet *kubeletpods.Reader
 	if o.o.Kubelet != "" {
-		kubelet = kubeletpods.Start(kubeletpods.Options{Socket: o.o.Kubelet, Store: o.store, Log: o.o.Log.Logger})
+		kubelet = kubeletpods.Start(kubeletpods.Options{Socket: o.o.Kubelet, Store: o.store,
+			Log: o.o.Log.Logger})
 	}
 	return func() {
 		if kubelet != nil {
@@ -104,7 +110,8 @@ func (o *Objects) readManifests() *manifests.Reader {
 // Changed gets a value when OnChanged has something new to take.
 func (o *Objects) Changed() <-chan struct{} { return o.store.Changed() }
 
-// OnChanged takes what is known of pod objects now. limited are the UIDs of those that have limits on local storage.
+// OnChanged takes what is known of pod objects now. limited are the UIDs of those that have limits
+// on local storage.
 func (o *Objects) OnChanged() (limited map[string]bool) {
 	s := o.store.Snapshot()
 	o.refuse(s.Refused)
@@ -137,8 +144,10 @@ func (o *Objects) refuse(now []podstore.Refused) {
 			o.o.Log.Warn("more pod objects of clients are refused", "objects", len(fresh)-saidAtOnce)
 		}
 		if i < saidAtOnce {
-			o.o.Log.Warn("a pod object of a client is refused: the runtime has another pod by its UID", "uid", r.Runtime.UID,
-				"object", r.Object.Namespace+"/"+r.Object.Name, "runtime", r.Runtime.Namespace+"/"+r.Runtime.Name)
+			o.o.Log.Warn("a pod object of a client is refused: the runtime has another pod by its UID",
+				"uid", r.Runtime.UID,
+				"object", r.Object.Namespace+"/"+r.Object.Name, "runtime", r.Runtime.Namespace+"/"+
+					r.Runtime.Name)
 		}
 	}
 }
@@ -155,7 +164,8 @@ func (o *Objects) Limited() bool { return len(o.limited) > 0 }
 // Clients is how many of them only clients told of.
 func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
 
-// Heard fills in when kubelet and clients were heard, and how many objects of clients may be out of date for that.
+// Heard fills in when kubelet and clients were heard, and how many objects of clients may be out of
+// date for that.
 func (o *Objects) Heard(now time.Time, count *api.PodCount) {
 	count.Kubelet = o.store.Snapshot().Kubelet
 	if told := o.store.Kubelet(); !told.IsZero() {
@@ -187,7 +197,8 @@ func (o *Objects) Object(uid string) *v1.Pod {
 	return nil
 }
 
-// ManifestPath is where a kubelet's staticPodPath is seen below the node's root directory; empty: there are none.
+// ManifestPath is where a kubelet's staticPodPath is seen below the node's root directory; empty:
+// there are none.
 func ManifestPath(hostRoot, staticPodPath string) string {
 	if staticPodPath == "" {
 		return ""

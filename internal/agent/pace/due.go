@@ -10,13 +10,15 @@ import (
 // forkFloor is how many tasks a second one core can make at least.
 const forkFloor = 10_000
 
-// Times between two cheap looks while tasks stall. How soon the next is due for evictions is eviction.Ready's.
+// Times between two cheap looks while tasks stall. How soon the next is due for evictions is
+// eviction.Ready's.
 const (
 	pollPressed = 20 * time.Millisecond  // memory may be short
 	pollStalled = 200 * time.Millisecond // there is plenty, so that they stall at limits of their own
 )
 
-// StallWindow is the window of the pressure triggers: for so long after one fired, looks are made fast.
+// StallWindow is the window of the pressure triggers: for so long after one fired, looks are made
+// fast.
 const StallWindow = time.Second
 
 // Pacer says when the next cheap look is due. It belongs to the loop.
@@ -27,11 +29,13 @@ type Pacer struct {
 	fill    float64
 }
 
-// leastFill is the least that a core is taken to fill in bytes a second: a disturbed or throttled measurement, or a virtual machine whose
-// host has to find the memory first, must not make looks come late.
+// leastFill is the least that a core is taken to fill in bytes a second: a disturbed or throttled
+// measurement, or a virtual machine whose host has to find the memory first, must not make looks
+// come late.
 const leastFill = 3 << 30
 
-// New makes a Pacer for a machine whose processes take so many bytes a second together, see MeasureFill.
+// New makes a Pacer for a machine whose processes take so many bytes a second together, see
+// MeasureFill.
 func New(fill float64, cores int) *Pacer {
 	p := &Pacer{fill: fill}
 	floor := max(fill, leastFill*float64(cores))
@@ -42,7 +46,8 @@ func New(fill float64, cores int) *Pacer {
 // Fill is how many bytes a second the processes of this machine were measured to take together.
 func (p *Pacer) Fill() float64 { return p.fill }
 
-// Trend is at how much a second the i-th of eviction.Quick was lately seen to fall over half a second at least, in its unit.
+// Trend is at how much a second the i-th of eviction.Quick was lately seen to fall over half a
+// second at least, in its unit.
 func (p *Pacer) Trend(i int) float64 { return p.trends[i].perSecond() }
 
 // See takes what the manager has observed last.
@@ -76,5 +81,6 @@ func (p *Pacer) stalled(now time.Time, near bool) time.Duration {
 	return pollStalled
 }
 
-// Rest is how long a wake has to wait for its look: looks are never closer than that, however many wakes there are.
+// Rest is how long a wake has to wait for its look: looks are never closer than that, however many
+// wakes there are.
 func Rest(now, lastLook time.Time) time.Duration { return Soonest - now.Sub(lastLook) }

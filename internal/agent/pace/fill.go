@@ -21,11 +21,13 @@ const (
 	unknownFill = leastFill // of a core, where it cannot be measured
 )
 
-// MeasureFill finds out how many bytes a second the processes of this machine can take together. Up to four threads fill a huge page each,
-// or what the kernel gives instead, at the same time: together cores are slower than one times their number, for they share the memory.
-// Of more cores the rate is what four take of it, times the rest, which is rather too much. The best of a few rounds counts, for a
-// disturbance only makes one slower, but no page counts twice: the lines of one that was just given back are in the cache still, and on two
-// cores that looked like 97 GB/s. So all stays mapped until the end, and the first round, which may get such pages, does not count.
+// MeasureFill finds out how many bytes a second the processes of this machine can take together. Up
+// to four threads fill a huge page each, or what the kernel gives instead, at the same time:
+// together cores are slower than one times their number, for they share the memory. Of more cores
+// the rate is what four take of it, times the rest, which is rather too much. The best of a few
+// rounds counts, for a disturbance only makes one slower, but no page counts twice: the lines of
+// one that was just given back are in the cache still, and on two cores that looked like 97 GB/s.
+// So all stays mapped until the end, and the first round, which may get such pages, does not count.
 func MeasureFill(cores int) float64 {
 	threads := max(1, min(cores, fillThreads, runtime.NumCPU()))
 	if before := runtime.GOMAXPROCS(0); before < threads { // a limit of CPU time makes it smaller
@@ -55,18 +57,20 @@ func MeasureFill(cores int) float64 {
 
 // coldPage maps memory of the size of a huge page and placed as one, untouched.
 func coldPage() (page []byte, unmap func(), err error) {
-	memory, err := unix.Mmap(-1, 0, 2*hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	memory, err := unix.Mmap(-1, 0, 2*hugePage, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, nil, err
 	}
 	skip := -uintptr(unsafe.Pointer(&memory[0])) & (hugePage - 1)
 	page = memory[skip : skip+hugePage]
-	_ = unix.Madvise(page, unix.MADV_HUGEPAGE) // where there are none, 4 KiB pages are what others get too
+	// where there are none, 4 KiB pages are what others get too
+	_ = unix.Madvise(page, unix.MADV_HUGEPAGE)
 	return page, func() { _ = unix.Munmap(memory) }, nil
 }
 
-// fillTogether touches every page, each of the given ones in a thread of its own, and returns the sum of their rates in bytes a second;
-// 0: one is missing.
+// fillTogether touches every page, each of the given ones in a thread of its own, and returns the
+// sum of their rates in bytes a second; 0: one is missing.
 func fillTogether(pages [][]byte) float64 {
 	var ready atomic.Int64
 	var all sync.WaitGroup
@@ -94,8 +98,8 @@ func fillTogether(pages [][]byte) float64 {
 	return sum
 }
 
-// Cores of the node, whatever of them this process may use. Those that might be plugged in do not count: virtual machines have
-// room for a hundred more than they have.
+// Cores of the node, whatever of them this process may use. Those that might be plugged in do not
+// count: virtual machines have room for a hundred more than they have.
 func Cores() int {
 	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
 		if n := countCPUs(string(text)); n > 0 {

@@ -1,14 +1,14 @@
-// Package pace says when the next cheap look at the node is due: before what is left above the nearest threshold can be gone, however
-// fast it is eaten.
+// Package pace says when the next cheap look at the node is due: before what is left above the
+// nearest threshold can be gone, however fast it is eaten.
 //
 //	pace.go  one signal: its headroom and how fast that was seen to fall
 //	due.go   Pacer: all that may be gone within a second, and what makes looks faster
 //	trend.go how fast it falls for longer than that, for what takes longer than a look
 //	fill.go  how fast the processes of this machine can take memory
 //
-// The rate is the one at which this machine was measured to fill memory at the start (3 GiB/s a core at least), or the one seen lately if
-// that is greater. So a process that takes memory as fast as the machine gives it is seen in time, and a calm node is looked at once a
-// second.
+// The rate is the one at which this machine was measured to fill memory at the start (3 GiB/s a
+// core at least), or the one seen lately if that is greater. So a process that takes memory as fast
+// as the machine gives it is seen in time, and a calm node is looked at once a second.
 package pace
 
 import (
@@ -27,7 +27,8 @@ const (
 // slopeHalf is how long a slope that was seen counts for half.
 const slopeHalf = time.Second
 
-// pace says when the next cheap look is due: before what is left above the nearest threshold can be gone, however fast it is eaten.
+// pace says when the next cheap look is due: before what is left above the nearest threshold can be
+// gone, however fast it is eaten.
 type pace struct {
 	floor float64 // bytes, or tasks, a second that this machine can take, however fast it was seen to
 	slope float64 // that it was seen to take, lately
@@ -35,7 +36,8 @@ type pace struct {
 	fell  time.Time // when it was last seen to fall at more than a hundredth of the floor
 }
 
-// A signal that has not fallen for quietAfter is looked at no more often than each pollQuiet, however near its threshold is.
+// A signal that has not fallen for quietAfter is looked at no more often than each pollQuiet,
+// however near its threshold is.
 const (
 	quietAfter = 5 * time.Second
 	pollQuiet  = 10 * time.Millisecond

@@ -7,17 +7,20 @@ import (
 	"jettison/stats"
 )
 
-// trendWindow is over how long a trend is measured at least. Looks near a threshold come every few milliseconds, and a process that takes
-// 10 MiB a second in pieces of one, as an allocator does, takes a hundred a second from one of them to the next.
+// trendWindow is over how long a trend is measured at least. Looks near a threshold come every few
+// milliseconds, and a process that takes 10 MiB a second in pieces of one, as an allocator does,
+// takes a hundred a second from one of them to the next.
 const trendWindow = 500 * time.Millisecond
 
-// What falls by trendPiece within pieceWindow is no piece of who takes little: there is no half a second to wait.
+// What falls by trendPiece within pieceWindow is no piece of who takes little: there is no half a
+// second to wait.
 const (
 	trendPiece  = 16 << 20
 	pieceWindow = 50 * time.Millisecond
 )
 
-// trend is how fast a signal falls for long enough to do something about it: a slope is what it may do until the next look.
+// trend is how fast a signal falls for long enough to do something about it: a slope is what it may
+// do until the next look.
 type trend struct {
 	begin stats.Observation // of the window
 	rate  float64           // a second, until begin, and what counts still of before

@@ -9,11 +9,13 @@ import (
 	"jettison/stats/read"
 )
 
-// told is what the runtime has told its plugin of pods, as an index. Of pods that have not changed it is not made anew.
+// told is what the runtime has told its plugin of pods, as an index. Of pods that have not changed
+// it is not made anew.
 type told struct {
 	of    nri.Pods
 	index read.Index
-	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin has them. true: nothing was left of one.
+	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin
+	// has them. true: nothing was left of one.
 	stopped map[string]bool
 }
 
@@ -31,8 +33,9 @@ func (t *told) take(now nri.Pods) read.Index {
 	return next
 }
 
-// changes are the containers of pods that were told of anew: what a list knew of them may have changed, as by a resize. When the runtime
-// begins to tell, or does again, and tells of all that it has, these are the ones that are not what was listed last.
+// changes are the containers of pods that were told of anew: what a list knew of them may have
+// changed, as by a resize. When the runtime begins to tell, or does again, and tells of all that it
+// has, these are the ones that are not what was listed last.
 func (t *told) changes(now nri.Pods, listed read.Index) (ids []string) {
 	for uid, l := range now {
 		if t.of[uid] == l {
@@ -57,8 +60,8 @@ func isListed(c *cri.Container, in *read.Pod) bool {
 
 func same[V comparable](a, b *V) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// stops remembers the sandboxes that have been stopped or removed since they were told of, and reports whether there is one. all: now is
-// all that the runtime has.
+// stops remembers the sandboxes that have been stopped or removed since they were told of, and
+// reports whether there is one. all: now is all that the runtime has.
 func (t *told) stops(now nri.Pods, all bool) (some bool) {
 	for uid, was := range t.of {
 		if !all || now[uid] == was {
@@ -81,8 +84,8 @@ func (t *told) stops(now nri.Pods, all bool) (some bool) {
 	return some
 }
 
-// ready reports whether a sandbox is not stopped yet. One that never was ready, by what is told, is there: some runtimes have no process
-// for a sandbox, and tell of none.
+// ready reports whether a sandbox is not stopped yet. One that never was ready, by what is told, is
+// there: some runtimes have no process for a sandbox, and tell of none.
 func ready(now *cri.Listing, was *cri.PodSandbox) bool {
 	return now != nil && slices.ContainsFunc(now.Sandboxes, func(s cri.PodSandbox) bool {
 		return s.ID == was.ID && (s.Ready || !was.Ready)
@@ -96,8 +99,9 @@ func (t *told) stop(id string, empty bool) {
 	t.stopped[id] = t.stopped[id] || empty
 }
 
-// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may be stopped before they are dead. listed
-// counts while not every change is told, else it may be the older of the two; nil: it does not.
+// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may
+// be stopped before they are dead. listed counts while not every change is told, else it may be the
+// older of the two; nil: it does not.
 func (t *told) ended(uid, id string, listed read.Index) bool {
 	empty, stopped := t.stopped[id]
 	if !stopped {
@@ -108,7 +112,8 @@ func (t *told) ended(uid, id string, listed read.Index) bool {
 		return false
 	}
 	p := listed[uid]
-	return empty || p == nil || !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return of(c) && c.State == cri.Running })
+	return empty || p == nil || !slices.ContainsFunc(p.Containers,
+		func(c cri.Container) bool { return of(c) && c.State == cri.Running })
 }
 
 // forget forgets the sandboxes that nobody has any more.
@@ -129,10 +134,11 @@ func (t *told) forget(listed read.Index) {
 	t.stopped = kept
 }
 
-// overlay is what the runtime listed, with what its events have told since. A pod that the list names with all the sandboxes
-// and containers that the events know is taken from the list, which knows more of it: attempts, times, mounts, logs. Neither
-// argument is changed; where there is nothing to add, the list itself is returned. What ended after the list was made stays
-// until the next one: its cgroup tells meanwhile, and told what of it holds no room.
+// overlay is what the runtime listed, with what its events have told since. A pod that the list
+// names with all the sandboxes and containers that the events know is taken from the list, which
+// knows more of it: attempts, times, mounts, logs. Neither argument is changed; where there is
+// nothing to add, the list itself is returned. What ended after the list was made stays until the
+// next one: its cgroup tells meanwhile, and told what of it holds no room.
 func overlay(listed, events read.Index) read.Index {
 	out, own := listed, false
 	for uid, p := range events {

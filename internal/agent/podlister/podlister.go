@@ -1,4 +1,5 @@
-// Package podlister knows the runtime's pods: it lists them beside the loop, and joins the lists with what the runtime tells of its own.
+// Package podlister knows the runtime's pods: it lists them beside the loop, and joins the lists
+// with what the runtime tells of its own.
 //
 //	podlister.go   Lister: lists again and again, beside the loop
 //	pods.go     Pods: what is known of the runtime's pods, for the loop
@@ -15,8 +16,8 @@ import (
 	"jettison/stats/read"
 )
 
-// How often the runtime is listed, and how soon again while it does not answer, or a pod is about to get its containers. Where it tells
-// of its pods as they come and go, lists only make sure.
+// How often the runtime is listed, and how soon again while it does not answer, or a pod is about
+// to get its containers. Where it tells of its pods as they come and go, lists only make sure.
 const (
 	resync     = 10 * time.Second
 	resyncSoon = time.Second
@@ -29,8 +30,8 @@ type Update struct {
 	Err  error
 }
 
-// Lister lists the runtime's pods again and again and hands each answer to the loop. It alone waits for lists, so that a runtime that
-// hangs holds up nothing else.
+// Lister lists the runtime's pods again and again and hands each answer to the loop. It alone waits
+// for lists, so that a runtime that hangs holds up nothing else.
 type Lister struct {
 	client  *cri.Lister
 	listed  func(read.Index) // gets each answer before the loop does, and may take its time
@@ -46,7 +47,8 @@ type Lister struct {
 // New makes a Lister. listed may be nil.
 func New(c *cri.Client, listed func(read.Index)) *Lister {
 	return &Lister{
-		client: cri.NewLister(c), listed: listed, refresh: make(chan struct{}, 1), updates: make(chan Update, 1), done: make(chan struct{}),
+		client: cri.NewLister(c), listed: listed, refresh: make(chan struct{}, 1),
+		updates: make(chan Update, 1), done: make(chan struct{}),
 	}
 }
 

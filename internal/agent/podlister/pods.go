@@ -9,14 +9,16 @@ import (
 	"jettison/stats/read"
 )
 
-// asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod that is gone
-// for good.
+// asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may
+// be left behind by a pod that is gone for good.
 const asks = 5
 
-// countTold is the time between two searches of the hierarchy for pods that the runtime has not told of, where it tells of its pods.
+// countTold is the time between two searches of the hierarchy for pods that the runtime has not
+// told of, where it tells of its pods.
 const countTold = 10 * time.Second
 
-// Pods is what is known of the runtime's pods: what it listed last, and what it told its plugin since. It belongs to the loop.
+// Pods is what is known of the runtime's pods: what it listed last, and what it told its plugin
+// since. It belongs to the loop.
 type Pods struct {
 	*Lister
 	log     *logthrottle.Logger
@@ -29,11 +31,13 @@ type Pods struct {
 	lost       bool                // the runtime did not answer last time
 	refused    map[string]struct{} // UIDs of listed pods whose status is too large
 
-	asked   map[string]int // pods that only the kernel knows, by UID: how often the runtime was asked about them
-	counted time.Time      // when the hierarchy was last searched for those
+	// pods that only the kernel knows, by UID: how often the runtime was asked about them
+	asked   map[string]int
+	counted time.Time // when the hierarchy was last searched for those
 }
 
-// NewPods makes a Pods that knows of none. changed gets each new state of them, in the loop's goroutine.
+// NewPods makes a Pods that knows of none. changed gets each new state of them, in the loop's
+// goroutine.
 func NewPods(l *Lister, log *logthrottle.Logger, changed func(read.Index)) *Pods {
 	return &Pods{Lister: l, log: log, changed: changed, asked: map[string]int{}}
 }
@@ -78,14 +82,17 @@ func (p *Pods) sayRefused() {
 		}
 		now[uid] = struct{}{}
 		if _, before := p.refused[uid]; !before {
-			p.log.Warn("the runtime's status of a pod is larger than the agent takes: if its request is unknown it counts as over it; "+
-				"look at its environment and annotations, or hand over its object", "pod", pod.PodRef.Namespace+"/"+pod.PodRef.Name, "uid", uid)
+			p.log.Warn("the runtime's status of a pod is larger than the agent takes: if its request is "+
+				"unknown it counts as over it; "+
+				"look at its environment and annotations, or hand over its object", "pod", pod.PodRef.Namespace+
+				"/"+pod.PodRef.Name, "uid", uid)
 		}
 	}
 	p.refused = now
 }
 
-// OnTold takes what the runtime told its plugin; all is false while that does not tell of every change.
+// OnTold takes what the runtime told its plugin; all is false while that does not tell of every
+// change.
 func (p *Pods) OnTold(pods nri.Pods, all bool) {
 	if p.every && !all { // what only events told stays known until the next list
 		p.fromList = p.all
@@ -102,8 +109,8 @@ func (p *Pods) OnTold(pods nri.Pods, all bool) {
 	p.join()
 }
 
-// Ended reports whether a sandbox of a pod has ended since it was listed, with all its containers. It holds no room, though it is among
-// All.
+// Ended reports whether a sandbox of a pod has ended since it was listed, with all its containers.
+// It holds no room, though it is among All.
 func (p *Pods) Ended(uid, sandbox string) bool {
 	if p.every {
 		return p.fromEvents.ended(uid, sandbox, nil)
@@ -125,8 +132,8 @@ func (p *Pods) join() {
 	p.changed(p.all)
 }
 
-// KeepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near. strangers
-// searches the hierarchy for the former.
+// KeepUp has the runtime listed when there is something to learn: a pod that only the kernel knows,
+// or a shortage near. strangers searches the hierarchy for the former.
 func (p *Pods) KeepUp(now time.Time, near bool, strangers func(read.Index, func(uid string))) {
 	if p.every && !near && now.Sub(p.counted) < countTold {
 		return
@@ -146,8 +153,8 @@ func (p *Pods) KeepUp(now time.Time, near bool, strangers func(read.Index, func(
 	}
 }
 
-// Strangers reports whether a look has found pods that the runtime has not told of. One that it was asked about in vain often enough
-// holds up no kill any more.
+// Strangers reports whether a look has found pods that the runtime has not told of. One that it was
+// asked about in vain often enough holds up no kill any more.
 func (p *Pods) Strangers(s *stats.Summary) bool {
 	for i := range s.Pods {
 		pod := &s.Pods[i]
@@ -158,7 +165,8 @@ func (p *Pods) Strangers(s *stats.Summary) bool {
 	return false
 }
 
-// Ref completes a reference: where the runtime had not told of the pod yet, what it has told since counts.
+// Ref completes a reference: where the runtime had not told of the pod yet, what it has told since
+// counts.
 func (p *Pods) Ref(ref stats.PodReference) stats.PodReference {
 	if known := p.all[ref.UID]; ref.Name == "" && known != nil {
 		return known.PodRef

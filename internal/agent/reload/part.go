@@ -14,7 +14,8 @@ import (
 // closeLimit is for a Reloader to end when the agent does.
 const closeLimit = time.Second
 
-// Part is the loop's: it takes what a Reloader reads, or keeps what holds. All of it is for the loop's goroutine.
+// Part is the loop's: it takes what a Reloader reads, or keeps what holds. All of it is for the
+// loop's goroutine.
 type Part struct {
 	log      *logthrottle.Logger
 	running  *config.Loaded // what holds
@@ -24,7 +25,8 @@ type Part struct {
 
 // NewPart makes a Part by whose word running holds since then.
 func NewPart(now time.Time, running *config.Loaded, log *logthrottle.Logger) *Part {
-	return &Part{log: log, running: running, state: api.ConfigState{From: running.From, EndpointFrom: running.EndpointFrom, Read: now}}
+	return &Part{log: log, running: running, state: api.ConfigState{From: running.From,
+		EndpointFrom: running.EndpointFrom, Read: now}}
 }
 
 // Start begins to read the configuration again. The returned function ends that.
@@ -42,9 +44,10 @@ func (p *Part) Results() <-chan Result {
 	return p.reloader.Results()
 }
 
-// OnResult decides on what was read: what holds from now on, or nil where that is what held before. fits says why this node cannot have a
-// configuration, and what is odd about it here.
-func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (doubts []error, err error)) *config.Loaded {
+// OnResult decides on what was read: what holds from now on, or nil where that is what held before.
+// fits says why this node cannot have a configuration, and what is odd about it here.
+func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (doubts []error,
+	err error)) *config.Loaded {
 	if r.Err != nil {
 		p.keep(r.Err)
 		return nil
@@ -83,7 +86,8 @@ func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (doubts []error, er
 // keep keeps what holds. A kubelet that is not there is no fault: it is starting anew.
 func (p *Part) keep(err error) {
 	if errors.Is(err, config.ErrNoKubelet) {
-		p.log.Repeat("configuration: no kubelet", func() { p.log.Info("configuration not reloaded", "reason", err) })
+		p.log.Repeat("configuration: no kubelet",
+			func() { p.log.Info("configuration not reloaded", "reason", err) })
 		return
 	}
 	p.state.Failed++

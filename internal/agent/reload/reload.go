@@ -1,4 +1,5 @@
-// Package reload has the configuration read again while the agent runs: when it is told to (SIGHUP), and when a file of it has changed.
+// Package reload has the configuration read again while the agent runs: when it is told to
+// (SIGHUP), and when a file of it has changed.
 //
 //	reload.go  Reloader: reads it, beside the loop
 //	files.go   what of files has changed
@@ -20,9 +21,10 @@ import (
 	"jettison/internal/node/config"
 )
 
-// A change is read when nothing more has happened for settle: whoever writes a file writes it in parts. Where nothing tells of changes, as
-// of a folder that is made later or of a kubelet that begins anew, they are looked for every lookEvery; and every blindEvery where the
-// kernel watches no file for this process (fs.inotify.max_user_instances).
+// A change is read when nothing more has happened for settle: whoever writes a file writes it in
+// parts. Where nothing tells of changes, as of a folder that is made later or of a kubelet that
+// begins anew, they are looked for every lookEvery; and every blindEvery where the kernel watches
+// no file for this process (fs.inotify.max_user_instances).
 const (
 	settle     = 250 * time.Millisecond
 	lookEvery  = time.Minute
@@ -89,7 +91,8 @@ func (r *Reloader) Close(limit time.Duration) error {
 	return nil
 }
 
-// watch has the kernel tell of changes in the folders that the files lie in now. One that is not there is looked at later.
+// watch has the kernel tell of changes in the folders that the files lie in now. One that is not
+// there is looked at later.
 func (r *Reloader) watch() {
 	if r.watcher == nil {
 		return

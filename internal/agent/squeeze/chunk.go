@@ -9,8 +9,10 @@ import (
 	"jettison/stats"
 )
 
-// carryOut asks one pod after the other, chunk by chunk, until it is stopped or the time is over, and measures what they gave.
-func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryAsk, targets map[string]*target) {
+// carryOut asks one pod after the other, chunk by chunk, until it is stopped or the time is over,
+// and measures what they gave.
+func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryAsk,
+	targets map[string]*target) {
 	end := j.began.Add(min(j.Time, reclaim.MaxMemoryTime))
 	chunk := uint64(reclaim.FirstMemoryChunk)
 	for _, ask := range asks {
@@ -50,8 +52,10 @@ func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.Memo
 // over: a pod is killed, or soon will be.
 func over(j *job, end time.Time) bool { return j.stop.Load() || !time.Now().Before(end) }
 
-// ask asks one pod. asked is what the kernel was asked for, whatever it found. A pod that has nothing left, or is gone, is no error.
-func (s *Squeezer) ask(j *job, end time.Time, t *target, bytes uint64, chunk *uint64) (asked uint64, err error) {
+// ask asks one pod. asked is what the kernel was asked for, whatever it found. A pod that has
+// nothing left, or is gone, is no error.
+func (s *Squeezer) ask(j *job, end time.Time, t *target, bytes uint64, chunk *uint64) (asked uint64,
+	err error) {
 	r, err := t.group.OpenReclaim()
 	if gone(err) {
 		return 0, nil

@@ -15,7 +15,8 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// target is a pod's cgroup, held open from the look until the end of the watch: what was looked at is what is asked.
+// target is a pod's cgroup, held open from the look until the end of the watch: what was looked at
+// is what is asked.
 type target struct {
 	group   *cgroup.Group
 	current uint64 // before
@@ -26,17 +27,19 @@ type target struct {
 
 func (t *target) close() { t.group.Close() }
 
-// look reads what a plan needs of every pod that may be asked. targets are by path. It ends early when it is stopped: what was not
-// read is not asked. The error is what is wrong with all of them.
+// look reads what a plan needs of every pod that may be asked. targets are by path. It ends early
+// when it is stopped: what was not read is not asked. The error is what is wrong with all of them.
 func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.MemoryLook, err error) {
 	targets = map[string]*target{}
-	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree, SwapKeepBytes: j.SwapKeep,
-		Generations: generations(s.o.SysMount)}
+	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree,
+		SwapKeepBytes: j.SwapKeep,
+		Generations:   generations(s.o.SysMount)}
 	names := make([]byte, 16<<10)
 	for _, root := range podindex.PodRoots(s.o.CgroupRoot) {
 		var pods []stats.PodCgroup
 		if err := s.fs.Children(root, names, func(name string) {
-			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] && !within(j.Self, p.Path) &&
+			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] &&
+				!within(j.Self, p.Path) &&
 				(p.QOSClass == stats.BestEffort || p.QOSClass == stats.Burstable) {
 				pods = append(pods, p)
 			}
@@ -95,7 +98,8 @@ func (s *Squeezer) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err
 		return out, nil, err
 	}
 	out.CurrentBytes = stats.Some(t.current)
-	out.Lists = stats.Some(reclaim.MemoryLists{InactiveAnon: t.stat.InactiveAnon, ActiveAnon: t.stat.ActiveAnon,
+	out.Lists = stats.Some(reclaim.MemoryLists{InactiveAnon: t.stat.InactiveAnon,
+		ActiveAnon:   t.stat.ActiveAnon,
 		InactiveFile: t.stat.InactiveFile, ActiveFile: t.stat.ActiveFile})
 	out.ProtectedBytes = s.protected(g)
 	out.SwapLeftBytes = s.swapLeft(g)
@@ -130,7 +134,8 @@ func (s *Squeezer) above(path string) (out reclaim.MemoryGroup) {
 	return out
 }
 
-// protected is the larger of memory.min and memory.low, "max" the greatest number there is; absent where one of them cannot be read.
+// protected is the larger of memory.min and memory.low, "max" the greatest number there is; absent
+// where one of them cannot be read.
 func (s *Squeezer) protected(g *cgroup.Group) stats.Opt[uint64] {
 	least, err := g.MemoryMin(s.buf)
 	low, lowErr := g.MemoryLow(s.buf)
@@ -160,8 +165,8 @@ func (s *Squeezer) swapLeft(g *cgroup.Group) stats.Opt[uint64] {
 	return stats.Some(bytes(most) - min(used, bytes(most)))
 }
 
-// refaulted is what the pods that were asked read in again since the last chunk, in bytes. One that is gone reads nothing. Absent: the
-// kernel does not count it, or not one could be read.
+// refaulted is what the pods that were asked read in again since the last chunk, in bytes. One that
+// is gone reads nothing. Absent: the kernel does not count it, or not one could be read.
 func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64]) {
 	page := uint64(os.Getpagesize())
 	for _, t := range targets {
@@ -173,15 +178,16 @@ func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64])
 		case gone(err):
 			out.OK = true
 		case err == nil && now.HasRefaults && t.after.HasRefaults:
-			pages := now.RefaultAnon - min(t.after.RefaultAnon, now.RefaultAnon) + now.RefaultFile - min(t.after.RefaultFile, now.RefaultFile)
+			pages := now.RefaultAnon - min(t.after.RefaultAnon, now.RefaultAnon) +
+				now.RefaultFile - min(t.after.RefaultFile, now.RefaultFile)
 			out = stats.Some(out.V + pages*page)
 		}
 	}
 	return out
 }
 
-// generations reports whether the multi-generational LRU is on: bit 0 of its switch (Documentation/admin-guide/mm/multigen_lru.rst).
-// A kernel that does not have it has no switch.
+// generations reports whether the multi-generational LRU is on: bit 0 of its switch
+// (Documentation/admin-guide/mm/multigen_lru.rst). A kernel that does not have it has no switch.
 func generations(sysMount string) bool {
 	text, err := os.ReadFile(filepath.Join(sysMount, "kernel/mm/lru_gen/enabled"))
 	if err != nil {

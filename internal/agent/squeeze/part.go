@@ -18,15 +18,16 @@ const (
 	old        = time.Minute      // after which a squeeze has nothing to do with an eviction any more
 )
 
-// criticalScore is the oom_score_adj that a kubelet gives to the containers of critical pods (pkg/kubelet/qos/policy.go).
+// criticalScore is the oom_score_adj that a kubelet gives to the containers of critical pods
+// (pkg/kubelet/qos/policy.go).
 const criticalScore = -997
 
 // Node is what a squeeze is decided by. The functions are called in the loop's goroutine.
 type Node struct {
 	// Need is how the node stands by the i-th signal of Signals.
 	Need func(now time.Time, i int) reclaim.MemoryNeed
-	// Available is what there is of a signal in bytes, memory on per-CPU lists included: what is reclaimed lies there for seconds, and
-	// the cheap look leaves it out above the threshold.
+	// Available is what there is of a signal in bytes, memory on per-CPU lists included: what is
+	// reclaimed lies there for seconds, and the cheap look leaves it out above the threshold.
 	Available func(signal stats.Signal) stats.Opt[uint64]
 	// Swap is what is free of it, and how much of that has to stay free. In bytes.
 	Swap func() (free stats.Opt[uint64], keep uint64)
@@ -35,8 +36,8 @@ type Node struct {
 // Signals are those that memory is reclaimed for.
 var Signals = [...]stats.Signal{stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable}
 
-// Loop is the loop's part: memory that pods give back before one of them has to go. The Squeezer has a thread of its own. The methods
-// of a nil Loop do nothing.
+// Loop is the loop's part: memory that pods give back before one of them has to go. The Squeezer
+// has a thread of its own. The methods of a nil Loop do nothing.
 type Loop struct {
 	log      *logthrottle.Logger
 	node     Node
@@ -49,7 +50,8 @@ type Loop struct {
 	after stats.Opt[uint64]    // the signal after the last squeeze
 	last  reclaim.MemoryEffect // of which memory came back
 
-	tried    time.Time            // when the last one was begun; zero: none was, or it asked for nothing
+	// when the last one was begun; zero: none was, or it asked for nothing
+	tried    time.Time
 	effect   reclaim.MemoryEffect // of that; nothing asked: not known yet
 	follower Follower             // the eviction that followed it; zero: none has yet
 }
@@ -61,7 +63,8 @@ type Follower struct {
 }
 
 // StartLoop starts the thread on cgroups below a mount point. The returned function ends it.
-func StartLoop(cgroupMount, cgroupRoot string, node Node, log *logthrottle.Logger) (l *Loop, stop func()) {
+func StartLoop(cgroupMount, cgroupRoot string, node Node, log *logthrottle.Logger) (l *Loop,
+	stop func()) {
 	fs, err := cgroup.Open(cgroupMount)
 	if err != nil {
 		log.Warn("memory is not reclaimed", "error", err)
@@ -88,7 +91,8 @@ func (l *Loop) Effects() <-chan reclaim.MemoryEffect {
 	return l.squeezer.Effects()
 }
 
-// Counts are the bytes that squeezes were about. They are for any goroutine; nil: there are no squeezes.
+// Counts are the bytes that squeezes were about. They are for any goroutine; nil: there are no
+// squeezes.
 func (l *Loop) Counts() *metrics.Reclaim {
 	if l == nil {
 		return nil
@@ -103,7 +107,8 @@ func (l *Loop) Stop() {
 	}
 }
 
-// Tick begins a squeeze where a signal of memory is near its threshold and there is time. self is the cgroup of this process.
+// Tick begins a squeeze where a signal of memory is near its threshold and there is time. self is
+// the cgroup of this process.
 func (l *Loop) Tick(now time.Time, pods read.Index, self string) {
 	if l == nil || l.squeezer == nil || now.Before(l.next) {
 		return
@@ -159,10 +164,11 @@ func exempt(pods read.Index) map[string]bool {
 	return out
 }
 
-// OnEffect takes the word of the squeezer. available is the signal's after it, observed anew: it is asked for where it counts. The
-// effect belongs into the record of follower, where there is one.
+// OnEffect takes the word of the squeezer. available is the signal's after it, observed anew: it is
+// asked for where it counts. The effect belongs into the record of follower, where there is one.
 func (l *Loop) OnEffect(
-	now time.Time, e reclaim.MemoryEffect, available func(stats.Signal) stats.Opt[uint64], named func(id string) []any,
+	now time.Time, e reclaim.MemoryEffect, available func(stats.Signal) stats.Opt[uint64],
+	named func(id string) []any,
 ) (Follower, *reclaim.MemoryEffect) {
 	follower, effect := l.known(&e)
 	if !e.Final {
@@ -198,19 +204,23 @@ func (l *Loop) report(now time.Time, e *reclaim.MemoryEffect, named func(id stri
 	if !e.Stopped { // else what came back is the victim's, too
 		l.last = *e
 	}
-	fields := []any{"signal", e.Signal, "kind", e.Kind.String(), "observed", e.Before.V, "after", e.After.V, "asked", e.Asked,
-		"gain", gain, "freed", e.Freed.V, "refaulted", e.Refaulted.V, "took", e.Took, "pods", len(e.Pods), "stopped", e.Stopped,
+	fields := []any{"signal", e.Signal, "kind", e.Kind.String(), "observed", e.Before.V, "after",
+		e.After.V, "asked", e.Asked,
+		"gain", gain, "freed", e.Freed.V, "refaulted", e.Refaulted.V, "took", e.Took, "pods", len(e.Pods),
+		"stopped", e.Stopped,
 		"pays", v.Pays, "reason", v.Why}
 	if l.follower.ID != "" { // its own line may have been written before this was known
 		fields = append(fields, named(l.follower.ID)...)
 	}
 	l.log.Info("reclaimed memory", fields...)
 	if !v.Off.IsZero() {
-		l.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(), "for", v.Off.Sub(now), "reason", v.Why)
+		l.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(), "for",
+			v.Off.Sub(now), "reason", v.Why)
 	}
 }
 
-// Reclaimed is how many bytes were lately given back of a signal, for the record of an eviction that came all the same; nil: none.
+// Reclaimed is how many bytes were lately given back of a signal, for the record of an eviction
+// that came all the same; nil: none.
 func (l *Loop) Reclaimed(now time.Time, signal stats.Signal) *uint64 {
 	if l == nil {
 		return nil
@@ -223,10 +233,12 @@ func (l *Loop) Reclaimed(now time.Time, signal stats.Signal) *uint64 {
 	return &bytes
 }
 
-// Followed finds out, after a kill, which squeeze an eviction follows: the last one, if it was for the same signal, or if a crossing has
-// stopped it. follows with a nil effect: what it got is not known yet, and OnEffect tells it.
+// Followed finds out, after a kill, which squeeze an eviction follows: the last one, if it was for
+// the same signal, or if a crossing has stopped it. follows with a nil effect: what it got is not
+// known yet, and OnEffect tells it.
 func (l *Loop) Followed(began time.Time, f Follower) (effect *reclaim.MemoryEffect, follows bool) {
-	if l == nil || l.tried.IsZero() || began.Sub(l.tried) > old || l.follower.ID != "" && l.follower.ID != f.ID {
+	if l == nil || l.tried.IsZero() || began.Sub(l.tried) > old || l.follower.ID != "" &&
+		l.follower.ID != f.ID {
 		return nil, false
 	}
 	l.follower = f
@@ -254,7 +266,8 @@ func (l *Loop) known(e *reclaim.MemoryEffect) (Follower, *reclaim.MemoryEffect) 
 	return l.follower, told
 }
 
-// tell is the effect of the last squeeze, for its follower. nil: they have nothing to do with each other.
+// tell is the effect of the last squeeze, for its follower. nil: they have nothing to do with each
+// other.
 func (l *Loop) tell() *reclaim.MemoryEffect {
 	if !l.effect.Stopped && l.effect.Signal != l.follower.Signal {
 		l.follower = Follower{}

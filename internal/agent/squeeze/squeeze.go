@@ -1,14 +1,16 @@
-// Package squeeze has pods give back cold memory before one of them is evicted: it looks at their cgroups, has package reclaim plan
-// which pods to ask, writes memory.reclaim in small chunks, and tells what came of it. All of that happens on one thread of its own,
-// for each write blocks while the kernel reclaims; its caller never waits.
+// Package squeeze has pods give back cold memory before one of them is evicted: it looks at their
+// cgroups, has package reclaim plan which pods to ask, writes memory.reclaim in small chunks, and
+// tells what came of it. All of that happens on one thread of its own, for each write blocks while
+// the kernel reclaims; its caller never waits.
 //
 //	squeeze.go   Squeezer: the thread, what it is asked and what it tells
 //	look.go      what is read of pods and of the cgroups above them
 //	chunk.go     the writes
 //	part.go      Loop: when to squeeze, and what became of it, for the loop
 //
-// A chunk takes about 10 ms. Between two of them the thread looks at a flag: an eviction sets it, and does not wait. Chunks are small for
-// one more reason: while one is under way its cgroup cannot be removed (cgroup/reclaim.go). What an eviction cut short is not judged.
+// A chunk takes about 10 ms. Between two of them the thread looks at a flag: an eviction sets it,
+// and does not wait. Chunks are small for one more reason: while one is under way its cgroup cannot
+// be removed (cgroup/reclaim.go). What an eviction cut short is not judged.
 package squeeze
 
 import (
@@ -35,7 +37,8 @@ type Options struct {
 	Watch time.Duration
 }
 
-// defaultWatch: what is not read in again within it was cold, or will be paid for after the pressure.
+// defaultWatch: what is not read in again within it was cold, or will be paid for after the
+// pressure.
 const defaultWatch = 3 * time.Second
 
 // Request is one squeeze. The squeezer keeps it: its maps must not be changed any more.
@@ -51,7 +54,8 @@ type Request struct {
 	Self     string          // cgroup of this process; empty: it is in no pod
 }
 
-// Squeezer does one squeeze at a time. Its methods may be called by one goroutine; none of them waits but Close.
+// Squeezer does one squeeze at a time. Its methods may be called by one goroutine; none of them
+// waits but Close.
 type Squeezer struct {
 	o       Options
 	fs      *cgroup.FS
@@ -83,7 +87,8 @@ func Start(o Options) *Squeezer {
 	if o.Watch == 0 {
 		o.Watch = defaultWatch
 	}
-	s := &Squeezer{o: o, fs: o.FS, jobs: make(chan *job, 1), effects: make(chan reclaim.MemoryEffect, 2), quit: make(chan struct{}),
+	s := &Squeezer{o: o, fs: o.FS, jobs: make(chan *job, 1), effects: make(chan reclaim.MemoryEffect,
+		2), quit: make(chan struct{}),
 		done: make(chan struct{}), buf: make([]byte, 16<<10)}
 	go s.run()
 	return s
@@ -100,19 +105,22 @@ func (s *Squeezer) Try(r Request) bool {
 	return true
 }
 
-// Stop has the squeeze that is under way ask for no further chunk. It returns at once; the one that the kernel is at is finished.
+// Stop has the squeeze that is under way ask for no further chunk. It returns at once; the one that
+// the kernel is at is finished.
 func (s *Squeezer) Stop() {
 	if j := s.current.Load(); j != nil {
 		j.stop.Store(true)
 	}
 }
 
-// Effects are what became of squeezes, two for each: one when the last chunk is done, without After, for only the caller observes
-// signals; and, unless nothing was asked, a Final one some seconds later, with what the pods read in again. Take them soon.
+// Effects are what became of squeezes, two for each: one when the last chunk is done, without
+// After, for only the caller observes signals; and, unless nothing was asked, a Final one some
+// seconds later, with what the pods read in again. Take them soon.
 func (s *Squeezer) Effects() <-chan reclaim.MemoryEffect { return s.effects }
 
-// Close ends the thread and waits for it, not longer than limit: the kernel may be writing to a swap device that hangs.
-// os.ErrDeadlineExceeded: it is left behind, and ends when the kernel lets it.
+// Close ends the thread and waits for it, not longer than limit: the kernel may be writing to a
+// swap device that hangs. os.ErrDeadlineExceeded: it is left behind, and ends when the kernel lets
+// it.
 func (s *Squeezer) Close(limit time.Duration) error {
 	if !s.closed {
 		s.closed = true
@@ -120,7 +128,8 @@ func (s *Squeezer) Close(limit time.Duration) error {
 		close(s.quit)
 	}
 	if !retry.Await(s.done, limit) {
-		return fmt.Errorf("stop reclaiming memory: the kernel does not end it: %w", os.ErrDeadlineExceeded)
+		return fmt.Errorf("stop reclaiming memory: the kernel does not end it: %w",
+			os.ErrDeadlineExceeded)
 	}
 	return nil
 }
@@ -148,7 +157,8 @@ func (s *Squeezer) squeeze(j *job) {
 			t.close()
 		}
 	}()
-	e := reclaim.MemoryEffect{Kind: j.Kind, Signal: j.Signal, Began: j.began, Before: j.Before, Err: err}
+	e := reclaim.MemoryEffect{Kind: j.Kind, Signal: j.Signal, Began: j.began, Before: j.Before,
+		Err: err}
 	if err == nil {
 		// What the look took is gone of the time.
 		wish := j.MemoryWish
@@ -174,7 +184,8 @@ func (s *Squeezer) squeeze(j *job) {
 	s.tell(e)
 }
 
-// tell hands an effect over; after the final one the next squeeze may begin. false: the squeezer is being closed.
+// tell hands an effect over; after the final one the next squeeze may begin. false: the squeezer is
+// being closed.
 func (s *Squeezer) tell(e reclaim.MemoryEffect) bool {
 	if e.Final {
 		s.busy.Store(false)

@@ -1,5 +1,6 @@
-// Package trim gives memory that the heap does not need back to the kernel, while nothing is short. A list of the runtime's pods or a
-// pass of garbage collection takes most of it for a moment; the Go runtime by itself would keep it for minutes.
+// Package trim gives memory that the heap does not need back to the kernel, while nothing is short.
+// A list of the runtime's pods or a pass of garbage collection takes most of it for a moment; the
+// Go runtime by itself would keep it for minutes.
 package trim
 
 import (
@@ -25,7 +26,8 @@ type Trimmer struct {
 // Taken tells that a lot of memory was used for a moment.
 func (t *Trimmer) Taken() { t.taken = true }
 
-// Tick gives memory back where it is time to. It is called once a second while nothing is short and no pod is being evicted.
+// Tick gives memory back where it is time to. It is called once a second while nothing is short and
+// no pod is being evicted.
 func (t *Trimmer) Tick(now time.Time) (gave bool) {
 	since := now.Sub(t.at)
 	if since < soonest || !t.taken && since < every {

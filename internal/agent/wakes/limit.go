@@ -10,9 +10,10 @@ import (
 	"jettison/stats"
 )
 
-// A pod that is at a limit of its own stalls, is throttled, and may lose a process to the kernel's OOM killer. That is its own affair:
-// the node is short only when memory.available says so, and a threshold for pressure evicts only the pod that causes it (see
-// eviction/cause.go). What is seen here is logged and shown, so that an operator can find out which pod it was.
+// A pod that is at a limit of its own stalls, is throttled, and may lose a process to the kernel's
+// OOM killer. That is its own affair: the node is short only when memory.available says so, and a
+// threshold for pressure evicts only the pod that causes it (see eviction/cause.go). What is seen
+// here is logged and shown, so that an operator can find out which pod it was.
 
 // ownLimit is what is known of a pod's limits.
 type ownLimit struct {
@@ -55,8 +56,8 @@ func (w *Wakes) memoryEvents(path string) (cgroup.MemoryEvents, bool) {
 	return events, err == nil
 }
 
-// limitHit takes that a pod's memory.events have changed. It is not told again before the next slow look: a pod that reads files at its
-// limit hits it all the time.
+// limitHit takes that a pod's memory.events have changed. It is not told again before the next slow
+// look: a pod that reads files at its limit hits it all the time.
 func (w *Wakes) limitHit(now time.Time, uid string) {
 	l := w.limits[uid]
 	w.watcher.Remove(uid)
@@ -80,13 +81,15 @@ func (w *Wakes) rose(now time.Time, uid string, l *ownLimit, before cgroup.Memor
 		l.since = now
 	}
 	l.last = now
-	fields := []any{"pod", w.o.Name(stats.PodReference{UID: uid}), "uid", uid, "high", high, "max", max}
+	fields := []any{"pod", w.o.Name(stats.PodReference{UID: uid}), "uid", uid, "high", high, "max",
+		max}
 	if killed > 0 {
 		w.o.Log.Warn("the kernel's OOM killer has killed in a pod", append(fields, "oomKills", killed)...)
 		return
 	}
 	w.o.Log.Repeat("limit "+uid, func() {
-		w.o.Log.Info("a pod is at a memory limit of its own: that is no reason to evict another one", fields...)
+		w.o.Log.Info("a pod is at a memory limit of its own: that is no reason to evict another one",
+			fields...)
 	})
 }
 

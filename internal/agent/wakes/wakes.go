@@ -1,10 +1,11 @@
-// Package wakes has the kernel wake the loop: pressure on the node and on the cgroups above all pods, and events of pods. It says when
-// to look, and which pods are at limits of their own.
+// Package wakes has the kernel wake the loop: pressure on the node and on the cgroups above all
+// pods, and events of pods. It says when to look, and which pods are at limits of their own.
 //
 //	wakes.go  Wakes: what is watched, and what a wake means
 //	limit.go  pods at limits of their own
 //
-// What happens between two looks is one wake, and looks are 2 ms apart at least (pace.Rest), however much the kernel tells.
+// What happens between two looks is one wake, and looks are 2 ms apart at least (pace.Rest),
+// however much the kernel tells.
 package wakes
 
 import (
@@ -20,14 +21,17 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// stall of a twentieth of a second in a window starts fast looks for one: something is short that the headroom does not show. Where
-// there is plenty, tasks stall at a limit of their own, and there is no hurry.
+// stall of a twentieth of a second in a window starts fast looks for one: something is short that
+// the headroom does not show. Where there is plenty, tasks stall at a limit of their own, and there
+// is no hurry.
 const stall = 50 * time.Millisecond
 
 const (
-	// sweepEvery is how often it is checked that what is watched under a pod's UID is still the pod's cgroup: the kernel does not tell.
+	// sweepEvery is how often it is checked that what is watched under a pod's UID is still the pod's
+	// cgroup: the kernel does not tell.
 	sweepEvery = time.Minute
-	// watchEvery is how often what has come and gone is found out; pods that are not watched for the moment are watched again each second.
+	// watchEvery is how often what has come and gone is found out; pods that are not watched for the
+	// moment are watched again each second.
 	watchEvery = 5 * time.Second
 )
 
@@ -67,8 +71,8 @@ func New(o Options) *Wakes {
 	return &Wakes{o: o, limits: map[string]*ownLimit{}, wanted: map[string]bool{}}
 }
 
-// Start has the kernel wake the loop. What it cannot do is logged once; the deadline poll is there all the same. The returned function
-// ends it.
+// Start has the kernel wake the loop. What it cannot do is logged once; the deadline poll is there
+// all the same. The returned function ends it.
 func (w *Wakes) Start() (stop func()) {
 	kernel, err := cgroup.NewWatcher()
 	if err != nil {
@@ -104,7 +108,8 @@ func (w *Wakes) C() <-chan struct{} {
 	return w.watcher.Wakes()
 }
 
-// AddFile has a descriptor that can be read stand for the events of a pod, in tests of the loop: a tree of files has none.
+// AddFile has a descriptor that can be read stand for the events of a pod, in tests of the loop: a
+// tree of files has none.
 func (w *Wakes) AddFile(key string, fd int) error { return w.watcher.AddFile(key, fd) }
 
 // Woken is what a wake means.
@@ -151,7 +156,8 @@ func (w *Wakes) count(what cgroup.Happened) {
 		of   *metrics.Counter
 	}{
 		{cgroup.MemoryPressed, &w.counts.Pressure}, {cgroup.MemoryEventsChanged, &w.counts.MemoryEvents},
-		{cgroup.CgroupEventsChanged, &w.counts.CgroupEvents}, {cgroup.PIDsEventsChanged, &w.counts.PIDsEvents},
+		{cgroup.CgroupEventsChanged, &w.counts.CgroupEvents},
+		{cgroup.PIDsEventsChanged, &w.counts.PIDsEvents},
 	} {
 		if what&k.what != 0 {
 			k.of.Add(1)
@@ -162,8 +168,8 @@ func (w *Wakes) count(what cgroup.Happened) {
 // Anew has pods that are new watched at the next Tick already.
 func (w *Wakes) Anew() { w.unwatched = true }
 
-// Tick watches what has come since it was called last, and drops what is gone. It is called once a second; eachPod goes through the pods
-// of the hierarchy.
+// Tick watches what has come since it was called last, and drops what is gone. It is called once a
+// second; eachPod goes through the pods of the hierarchy.
 func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) {
 	if w.watcher == nil || !w.unwatched && now.Sub(w.watchedAt) < watchEvery {
 		return

@@ -30,9 +30,10 @@ func (e *LockedError) Error() string {
 // Is tells that it is an ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// Lock takes a lock that one process at a time has, which a file stands for that is made if there is none, and writes its PID there. To
-// close the file gives it back; the kernel does when the process ends, whatever its end (flock(2)). It does not wait: where another process
-// has it, the error is ErrLocked.
+// Lock takes a lock that one process at a time has, which a file stands for that is made if there
+// is none, and writes its PID there. To close the file gives it back; the kernel does when the
+// process ends, whatever its end (flock(2)). It does not wait: where another process has it, the
+// error is ErrLocked.
 func Lock(path string) (*os.File, error) {
 	f, err := Open(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW)
 	if err != nil {

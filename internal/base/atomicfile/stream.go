@@ -14,14 +14,15 @@ import (
 // pollEvery is how late at most a Stream hears that its context has ended.
 const pollEvery = 100 * time.Millisecond
 
-// Stream reads what may be a pipe, a terminal or a device as well as a file, and waits for what is to come only as long as its context has
-// not ended: from then on Read returns the context's cause.
+// Stream reads what may be a pipe, a terminal or a device as well as a file, and waits for what is
+// to come only as long as its context has not ended: from then on Read returns the context's cause.
 type Stream struct {
 	ctx  context.Context
 	file *os.File
 }
 
-// OpenStream opens whatever has the path, but no socket. It does not wait for a pipe's other end: Read does.
+// OpenStream opens whatever has the path, but no socket. It does not wait for a pipe's other end:
+// Read does.
 func OpenStream(ctx context.Context, path string) (*Stream, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if errors.Is(err, unix.ENXIO) { // a socket, or a device without a driver
@@ -49,8 +50,9 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return s.file.Read(b)
 }
 
-// wait returns when there is something to be read: data, an end, an error. A pipe has an end only where a writer has been there since it
-// was opened (pipe_poll of fs/pipe.c, 6.12), while read(2) takes one that has had none yet for empty.
+// wait returns when there is something to be read: data, an end, an error. A pipe has an end only
+// where a writer has been there since it was opened (pipe_poll of fs/pipe.c, 6.12), while read(2)
+// takes one that has had none yet for empty.
 func (s *Stream) wait() error {
 	conn, err := s.file.SyscallConn()
 	if err != nil {
@@ -62,7 +64,8 @@ func (s *Stream) wait() error {
 		}
 		var failed error
 		if err := conn.Control(func(fd uintptr) {
-			n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(pollEvery.Milliseconds()))
+			n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+				int(pollEvery.Milliseconds()))
 		}); err != nil {
 			return err
 		}

@@ -19,10 +19,12 @@ import (
 	"jettison/internal/base/nearest"
 )
 
-// Unknown is what is wrong with the first word of a command line that is no command, and with the second where the first has
-// commands of its own: also with --help after it, which would else get the help of another one.
+// Unknown is what is wrong with the first word of a command line that is no command, and with the
+// second where the first has commands of its own: also with --help after it, which would else get
+// the help of another one.
 func Unknown(root *cobra.Command, args []string) error {
-	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd ||
+		args[0] == cobra.ShellCompNoDescRequestCmd) {
 		return nil // a shell asks what may follow: cobra adds this command when it runs
 	}
 	root.InitDefaultHelpCmd()
@@ -43,7 +45,8 @@ func Unknown(root *cobra.Command, args []string) error {
 			continue
 		}
 		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
-		return fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word), found.CommandPath())
+		return fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word),
+			found.CommandPath())
 	}
 	return nil
 }

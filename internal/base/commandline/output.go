@@ -9,7 +9,8 @@ import (
 // Output is the flag --output: how a command prints its answer.
 type Output struct{ format string }
 
-// Add adds the flag. The text of is put before its description; empty: the flag is for the whole command.
+// Add adds the flag. The text of is put before its description; empty: the flag is for the whole
+// command.
 func (o *Output) Add(f *pflag.FlagSet, of string) {
 	f.StringVarP(&o.format, "output", "o", string(output.AsTable), of+"table, wide, json or yaml")
 }

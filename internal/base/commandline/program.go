@@ -39,7 +39,8 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Root has a program's root command print its version and help on stdout, and leave errors to whoever calls Execute.
+// Root has a program's root command print its version and help on stdout, and leave errors to
+// whoever calls Execute.
 func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SilenceErrors, root.SilenceUsage, root.Version = true, true, version
 	root.Args = cobra.ArbitraryArgs // Unknown has seen to them
@@ -47,7 +48,10 @@ func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(WrongFlag(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return Usage(WrongFlag(cmd, err))
+	})
 }
 
 // Execute runs one command line.
@@ -62,7 +66,8 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 // NoArguments is the Args of a command that takes none.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage(fmt.Errorf("%s takes no arguments, got %q: see %s --help", cmd.Name(), args[0], cmd.CommandPath()))
+		return Usage(fmt.Errorf("%s takes no arguments, got %q: see %s --help", cmd.Name(), args[0],
+			cmd.CommandPath()))
 	}
 	return nil
 }
@@ -70,7 +75,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 // Version is the command that prints a program's version.
 func Version(program, version string, stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  " + program + " version", Args: NoArguments,
+		Use: "version", Short: "Print the version", Example: "  " + program + " version",
+		Args: NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(stdout, version)
 			return err

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Write writes a file, whose folder it makes if it is missing, and returns its path. The test ends where it cannot.
+// Write writes a file, whose folder it makes if it is missing, and returns its path. The test ends
+// where it cannot.
 func Write(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

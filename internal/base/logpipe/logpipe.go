@@ -1,5 +1,6 @@
-// Package logpipe keeps logging from blocking the agent. In a container stderr is a pipe that the runtime empties; a runtime
-// that hangs stops doing so, and the write that finds the pipe full would hang its caller, the loop above all.
+// Package logpipe keeps logging from blocking the agent. In a container stderr is a pipe that the
+// runtime empties; a runtime that hangs stops doing so, and the write that finds the pipe full
+// would hang its caller, the loop above all.
 package logpipe
 
 import (
@@ -12,11 +13,12 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// lines that wait to be written. At a line of a KiB that is 256 KiB, and the agent logs a few lines an eviction.
+// lines that wait to be written. At a line of a KiB that is 256 KiB, and the agent logs a few lines
+// an eviction.
 const lines = 256
 
-// Writer hands each Write to a goroutine that writes it on. It never blocks: what does not fit is dropped, and how much was
-// is said in a line of its own as soon as there is room. Close it.
+// Writer hands each Write to a goroutine that writes it on. It never blocks: what does not fit is
+// dropped, and how much was is said in a line of its own as soon as there is room. Close it.
 type Writer struct {
 	out   io.Writer
 	say   func(text string) []byte // a line of the Writer's own
@@ -50,7 +52,8 @@ func (w *Writer) Write(line []byte) (int, error) {
 	}
 	if w.dropped > 0 {
 		select {
-		case w.queue <- w.say(fmt.Sprintf("%d log lines were dropped: the reader of the log was too slow", w.dropped)):
+		case w.queue <- w.say(fmt.Sprintf("%d log lines were dropped: the reader of the log was too slow",
+			w.dropped)):
 			w.dropped = 0
 		default:
 		}
@@ -67,8 +70,8 @@ func (w *Writer) Write(line []byte) (int, error) {
 // Dropped is how many lines were since the start.
 func (w *Writer) Dropped() uint64 { return w.lost.Load() }
 
-// Close waits until everything that was queued is written, but no longer than limit: a reader that hangs must not keep the
-// process from ending.
+// Close waits until everything that was queued is written, but no longer than limit: a reader that
+// hangs must not keep the process from ending.
 func (w *Writer) Close(limit time.Duration) {
 	w.mu.Lock()
 	if !w.closed {

@@ -36,7 +36,8 @@ func ParseFormat(text string) (Format, error) {
 // Data reports whether programs read it.
 func (f Format) Data() bool { return f == AsJSON || f == AsYAML }
 
-// Encode writes a value as data: in JSON on one line; in YAML as a document, which begins with --- where several may follow each other.
+// Encode writes a value as data: in JSON on one line; in YAML as a document, which begins with ---
+// where several may follow each other.
 func (f Format) Encode(to io.Writer, v any, several bool) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -59,7 +60,8 @@ func (f Format) Encode(to io.Writer, v any, several bool) error {
 	return err
 }
 
-// escaped is JSON with escapes for what a YAML document may not hold as it is. It stands in strings alone, where they mean the same.
+// escaped is JSON with escapes for what a YAML document may not hold as it is. It stands in strings
+// alone, where they mean the same.
 func escaped(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -1,5 +1,5 @@
-// Package output formats what commands print: amounts and times with their units, text on one line, and values as JSON or YAML. It
-// knows nothing of the rest of the module.
+// Package output formats what commands print: amounts and times with their units, text on one line,
+// and values as JSON or YAML. It knows nothing of the rest of the module.
 //
 //	output.go  text for one line or one cell of a table
 //	format.go  Format: table, wide, JSON or YAML

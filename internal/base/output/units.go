@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Bytes is so many in the largest unit of which there is one, with a digit after the point below a hundred.
+// Bytes is so many in the largest unit of which there is one, with a digit after the point below a
+// hundred.
 func Bytes(v uint64) string {
 	if v < 1<<10 {
 		return fmt.Sprint(v)

@@ -8,9 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Asking decodes a pod that asks whether a node takes it. Unlike Pod it does not refuse a field that it does not know, for one of a newer
-// API is nothing that the node can be short of; the first hundred of these are named in unknown. What a pod must have may be missing: see
-// Complete. What comes back is not trimmed.
+// Asking decodes a pod that asks whether a node takes it. Unlike Pod it does not refuse a field
+// that it does not know, for one of a newer API is nothing that the node can be short of; the first
+// hundred of these are named in unknown. What a pod must have may be missing: see Complete. What
+// comes back is not trimmed.
 func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
 	p, doubts, err := decode(raw, bounds{memory: MaxAsking, once: true})
 	if err != nil {
@@ -32,8 +33,9 @@ func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
 // unknownField begins what sigs.k8s.io/json says of one.
 const unknownField = "unknown field "
 
-// Complete refuses a pod that asks and is not Named, or has no container: of such a text most was not understood, and a pod that asks
-// for nothing would be admitted. unknown are fields of it, as Asking has them.
+// Complete refuses a pod that asks and is not Named, or has no container: of such a text most was
+// not understood, and a pod that asks for nothing would be admitted. unknown are fields of it, as
+// Asking has them.
 func Complete(p *v1.Pod, unknown []string) error {
 	if err := Named(p); err != nil {
 		return err

@@ -12,9 +12,10 @@ import (
 // maxContainers bounds a pod's containers of all kinds together.
 const maxContainers = 200
 
-// most is how much a client's pod may have of what decisions walk through, while the runtime waits for one and lets every pod in after two
-// seconds. Together they keep it to milliseconds. Hardly a pod that runs anywhere comes near. drop takes from a trimmed pod what is too
-// much: what is unknown refuses nothing.
+// most is how much a client's pod may have of what decisions walk through, while the runtime waits
+// for one and lets every pod in after two seconds. Together they keep it to milliseconds. Hardly a
+// pod that runs anywhere comes near. drop takes from a trimmed pod what is too much: what is
+// unknown refuses nothing.
 var most = []struct {
 	field string
 	n     int
@@ -27,7 +28,8 @@ var most = []struct {
 		s := &p.Spec
 		s.EphemeralContainers = nil
 		s.Containers = slices.Clone(s.Containers[:min(len(s.Containers), maxContainers)])
-		s.InitContainers = slices.Clone(s.InitContainers[:min(len(s.InitContainers), maxContainers-len(s.Containers))])
+		s.InitContainers = slices.Clone(
+			s.InitContainers[:min(len(s.InitContainers), maxContainers-len(s.Containers))])
 	}},
 	{"kinds of resources", 50, resources, dropResources},
 	{"host ports", 1000, hostPorts, func(p *v1.Pod) {
@@ -44,12 +46,15 @@ var most = []struct {
 		return len(p.Spec.SecurityContext.Sysctls)
 	}, func(p *v1.Pod) { p.Spec.SecurityContext.Sysctls = nil }},
 	{"tolerations", 500, func(p *v1.Pod) int { return len(p.Spec.Tolerations) }, func(p *v1.Pod) {
-		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} // of everything: one of those might be
+		// of everything: one of those might be
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 	}},
-	{"terms, keys and values of node selector and affinity, of 64 characters each", 1000, selector, func(p *v1.Pod) {
-		p.Spec.NodeSelector, p.Spec.Affinity = nil, nil
-	}},
-	{"annotations of AppArmor", 1000, func(p *v1.Pod) (n int) { // the others that decide are looked up by name
+	{"terms, keys and values of node selector and affinity, of 64 characters each", 1000, selector,
+		func(p *v1.Pod) {
+			p.Spec.NodeSelector, p.Spec.Affinity = nil, nil
+		}},
+	// the others that decide are looked up by name
+	{"annotations of AppArmor", 1000, func(p *v1.Pod) (n int) {
 		for key := range p.Annotations {
 			if appArmors(key) {
 				n++
@@ -72,8 +77,8 @@ func bearable(p *v1.Pod) error {
 	return nil
 }
 
-// lighten takes from a trimmed pod what it has too much of. To refuse it would cost all others that are put with it their objects, and an
-// API server takes it from any tenant.
+// lighten takes from a trimmed pod what it has too much of. To refuse it would cost all others that
+// are put with it their objects, and an API server takes it from any tenant.
 func lighten(p *v1.Pod) {
 	for _, m := range most {
 		if m.count(p) > m.n {
@@ -87,7 +92,8 @@ func dropResources(p *v1.Pod) {
 	cut := func(all ...v1.ResourceList) {
 		for _, list := range all {
 			maps.DeleteFunc(list, func(name v1.ResourceName, _ resource.Quantity) bool {
-				return name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage
+				return name != v1.ResourceCPU && name != v1.ResourceMemory &&
+					name != v1.ResourceEphemeralStorage
 			})
 		}
 	}
@@ -123,7 +129,8 @@ func resources(p *v1.Pod) int {
 			add(list[i].Resources.Requests, list[i].Resources.Limits)
 		}
 	}
-	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses,
+		p.Status.ContainerStatuses} {
 		for i := range list {
 			add(list[i].AllocatedResources)
 			if r := list[i].Resources; r != nil {
@@ -158,7 +165,8 @@ func selector(p *v1.Pod) (n int) {
 		add(key, value)
 	}
 	a := p.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if a == nil || a.NodeAffinity == nil ||
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return n
 	}
 	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {

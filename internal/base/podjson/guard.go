@@ -17,19 +17,21 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters of text, {}, make a container of
-// 700 bytes.
+// maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters
+// of text, {}, make a container of 700 bytes.
 const maxDecoded = 4 << 20
 
 // MaxAsking is maxDecoded of a pod that only asks: podstore has as much room however many it knows.
 const MaxAsking = 2 << 20
 
-// maxDepth is how deep values may lie within each other. The walk calls itself for each, and what a goroutine's stack has grown to stays;
-// a pod's own fields are a dozen deep, and what an API server notes of who manages them some more.
+// maxDepth is how deep values may lie within each other. The walk calls itself for each, and what a
+// goroutine's stack has grown to stays; a pod's own fields are a dozen deep, and what an API server
+// notes of who manages them some more.
 const maxDepth = 100
 
-// guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses values of other types, quantities
-// that would be slow to parse, and text that would take too much memory, lies too deep, or has a field that is not known where none may be.
+// guard walks a pod's text along the types that it would be decoded into, without decoding it. It
+// refuses values of other types, quantities that would be slow to parse, and text that would take
+// too much memory, lies too deep, or has a field that is not known where none may be.
 func guard(raw []byte, may bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -47,7 +49,8 @@ func guard(raw []byte, may bounds) error {
 type bounds struct {
 	memory int  // bytes, when it is decoded
 	strict bool // a field that is not known is refused
-	// once: a field that is there twice is refused. The decoder tells of a hundred odd fields, and it may be beyond those.
+	// once: a field that is there twice is refused. The decoder tells of a hundred odd fields, and it
+	// may be beyond those.
 	once bool
 }
 
@@ -63,7 +66,8 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// value walks one value that is decoded into t; nil: it is skipped, or decoded by a type's own code.
+// value walks one value that is decoded into t; nil: it is skipped, or decoded by a type's own
+// code.
 func (g *guarding) value(t reflect.Type) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -131,7 +135,8 @@ func (g *guarding) object(t reflect.Type) error {
 				return fmt.Errorf("unknown field %q", g.at())
 			}
 		} else if elem != nil {
-			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil { // a map is about half empty
+			// a map is about half empty
+			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil {
 				return err
 			}
 		}
@@ -173,7 +178,8 @@ func (g *guarding) text(t reflect.Type, text string) error {
 	if t != quantity {
 		return g.pay(len(text))
 	}
-	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
+	// trimmed, as its own decoder does
+	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil {
 		return g.wrong(err)
 	}
 	return nil
@@ -191,7 +197,8 @@ func (g *guarding) pay(bytes int) error {
 	return nil
 }
 
-// fields are the JSON fields of struct types, as the decoder sees them. Types do not change: they are looked at once.
+// fields are the JSON fields of struct types, as the decoder sees them. Types do not change: they
+// are looked at once.
 var fields sync.Map // reflect.Type: map[string]reflect.Type
 
 func fieldsOf(t reflect.Type) map[string]reflect.Type {

@@ -1,5 +1,5 @@
-// Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time, one pod after another. Of each
-// it keeps what decisions and records need.
+// Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time,
+// one pod after another. Of each it keeps what decisions and records need.
 //
 //	list.go      List: the pods of a list, one by one
 //	pod.go       Pod, Manifest: one pod
@@ -25,17 +25,19 @@ import (
 // MaxPod is the most bytes that one pod may have as JSON. etcd takes no object above 1.5 MiB.
 const MaxPod = 1 << 20
 
-// MaxHeld is the most bytes of text that List holds at a time: one pod, with what was read beyond it.
+// MaxHeld is the most bytes of text that List holds at a time: one pod, with what was read beyond
+// it.
 const MaxHeld = MaxPod + 64<<10
 
 // ErrTooLarge is wrapped by errors that say that a pod is larger than the agent takes.
 var ErrTooLarge = errors.New("too large")
 
-// List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each item to take as it stands in
-// the text. No more than one item is held at a time, with what was read beyond it: held is told whenever that is more than it was, in
-// bytes of text; in memory it is up to three times as much, the decoder's buffer and the item. nil: it is not told.
-// Whatever is none of these three ends it with an error that names the item
-// ("pods[3]"); errors of r, held and take are wrapped.
+// List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each
+// item to take as it stands in the text. No more than one item is held at a time, with what was
+// read beyond it: held is told whenever that is more than it was, in bytes of text; in memory it is
+// up to three times as much, the decoder's buffer and the item. nil: it is not told. Whatever is
+// none of these three ends it with an error that names the item ("pods[3]"); errors of r, held and
+// take are wrapped.
 func List(r io.Reader, held func(bytes int) error, take func(i int, raw []byte) error) error {
 	b := &bounded{r: r, held: held}
 	dec := json.NewDecoder(b)
@@ -179,10 +181,11 @@ func syntax(err error) error {
 
 // bounded keeps the decoder, which reads a value until it ends, from reading more than a pod ahead.
 type bounded struct {
-	r                io.Reader
-	held             func(bytes int) error // may be nil
-	read, upTo, from int64                 // bytes from the start; what is before from is not in memory any more
-	most             int64                 // that was held
+	r    io.Reader
+	held func(bytes int) error // may be nil
+	// bytes from the start; what is before from is not in memory any more
+	read, upTo, from int64
+	most             int64 // that was held
 }
 
 // allow another pod from an offset on, and some space around it.

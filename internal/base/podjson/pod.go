@@ -13,8 +13,9 @@ import (
 // maxUID bounds a pod's UID in characters; a UUID has 36.
 const maxUID = 128
 
-// Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid, namespace or name are errors
-// that name the field. What comes back is trimmed, see Trim, and without what it has too much of.
+// Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid,
+// namespace or name are errors that name the field. What comes back is trimmed, see Trim, and
+// without what it has too much of.
 func Pod(raw []byte) (*v1.Pod, error) {
 	p, doubts, err := decode(raw, bounds{memory: maxDecoded, strict: true})
 	if err != nil {
@@ -31,8 +32,8 @@ func Pod(raw []byte) (*v1.Pod, error) {
 	return p, nil
 }
 
-// Protobuf decodes one pod as k8s.io/api marshals it, of who may say what a client may not: that a pod is static. Errors name the field.
-// What comes back is as of Pod.
+// Protobuf decodes one pod as k8s.io/api marshals it, of who may say what a client may not: that a
+// pod is static. Errors name the field. What comes back is as of Pod.
 func Protobuf(raw []byte) (*v1.Pod, error) {
 	if n := decoded(raw); n > maxDecoded {
 		return nil, fmt.Errorf("%w: decoded it takes about %d MiB of memory", ErrTooLarge, n>>20)
@@ -49,8 +50,9 @@ func Protobuf(raw []byte) (*v1.Pod, error) {
 	return p, nil
 }
 
-// Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does, it takes it in spite of
-// unknown and duplicate fields, which are returned as doubts. What comes back is not trimmed.
+// Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does,
+// it takes it in spite of unknown and duplicate fields, which are returned as doubts. What comes
+// back is not trimmed.
 func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
 	if p, doubts, err = decode(raw, bounds{memory: maxDecoded}); err != nil {
 		return nil, nil, err
@@ -93,13 +95,15 @@ func decode(raw []byte, may bounds) (p *v1.Pod, doubts []error, err error) {
 	return p, doubts, nil
 }
 
-// anotherKind says of a text that is no pod what it is, if it says so itself: that is why it has fields of other types. Else err stands.
+// anotherKind says of a text that is no pod what it is, if it says so itself: that is why it has
+// fields of other types. Else err stands.
 func anotherKind(raw []byte, err error) error {
 	var of struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if errors.Is(err, ErrTooLarge) || json.UnmarshalCaseSensitivePreserveInts(raw, &of) != nil || isPod(of.APIVersion, of.Kind) {
+	if errors.Is(err, ErrTooLarge) || json.UnmarshalCaseSensitivePreserveInts(raw, &of) != nil ||
+		isPod(of.APIVersion, of.Kind) {
 		return err
 	}
 	return errKind(of.APIVersion, of.Kind)
@@ -147,7 +151,8 @@ func checkNames(p *v1.Pod) error {
 	return nil
 }
 
-// clipLong keeps a decoder's message, which may quote what it was given, to one line of bearable length.
+// clipLong keeps a decoder's message, which may quote what it was given, to one line of bearable
+// length.
 func clipLong(s string) string {
 	const most = 400
 	s = strings.Map(func(r rune) rune {

@@ -2,8 +2,9 @@ package podjson
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// What each element of a list takes when it is decoded, at least as much as the largest of them: v1.Container, v1.ContainerStatus;
-// v1.Volume with its source; what else there are lists of. Lists within these take about so many times their text.
+// What each element of a list takes when it is decoded, at least as much as the largest of them:
+// v1.Container, v1.ContainerStatus; v1.Volume with its source; what else there are lists of. Lists
+// within these take about so many times their text.
 const (
 	ofContainer = 1300
 	ofVolume    = 400
@@ -11,8 +12,9 @@ const (
 	perByte     = 8
 )
 
-// Numbers of fields (k8s.io/api/core/v1 generated.proto, v0.37): of a Pod, of its spec, of an ephemeral container what it has in common
-// with the others, and of these the arguments, up to which there are texts alone, and the environment.
+// Numbers of fields (k8s.io/api/core/v1 generated.proto, v0.37): of a Pod, of its spec, of an
+// ephemeral container what it has in common with the others, and of these the arguments, up to
+// which there are texts alone, and the environment.
 const (
 	podMeta, podSpec, podStatus                                    = 1, 2, 3
 	specVolumes, specContainers, specInitContainers, specEphemeral = 1, 2, 20, 34
@@ -20,8 +22,8 @@ const (
 	containerArgs, containerEnv                                    = 4, 7
 )
 
-// decoded is about how much memory a pod takes when it is decoded, in bytes: a hundred thousand volumes are a megabyte of text, and 40 of
-// memory. What is malformed is for the decoder to say.
+// decoded is about how much memory a pod takes when it is decoded, in bytes: a hundred thousand
+// volumes are a megabyte of text, and 40 of memory. What is malformed is for the decoder to say.
 func decoded(raw []byte) (bytes int) {
 	bytes = 2 * len(raw)
 	parts(raw, func(of protowire.Number, part []byte) {

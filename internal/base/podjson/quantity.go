@@ -12,14 +12,16 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
-// asks for (1e-99990000 keeps it busy for minutes), and the decoder of v1.Pod calls it before the object can be looked at.
+// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes
+// with as many digits as an exponent asks for (1e-99990000 keeps it busy for minutes), and the
+// decoder of v1.Pod calls it before the object can be looked at.
 const (
 	maxQuantityText     = 100
 	maxQuantityExponent = 1000
 )
 
-// ParseQuantity reads a quantity of a pod. It refuses what no pod has and a parser or a sum would suffer from.
+// ParseQuantity reads a quantity of a pod. It refuses what no pod has and a parser or a sum would
+// suffer from.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	none := resource.Quantity{}
 	if len(text) > maxQuantityText {
@@ -27,8 +29,10 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	}
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
-			return none, fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
+		if errors.Is(err, strconv.ErrRange) || err == nil &&
+			(n > maxQuantityExponent || n < -maxQuantityExponent) {
+			return none, fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text,
+				maxQuantityExponent, maxQuantityExponent)
 		}
 	}
 	q, err := resource.ParseQuantity(text)

@@ -11,20 +11,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps,
-// and of AppArmor), priority, resources, volumes that lie on the node's disks, where it may run, what of a node it needs (host ports,
-// sysctls, AppArmor), phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and pointers with p,
-// but none of what is added up.
+// Trim is a new object with what decisions and records need of a pod: its names and UID, labels,
+// owners, annotations that decide (Keeps, and of AppArmor), priority, resources, volumes that lie
+// on the node's disks, where it may run, what of a node it needs (host ports, sysctls, AppArmor),
+// phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and
+// pointers with p, but none of what is added up.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
-			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, OwnerReferences: p.OwnerReferences,
+			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
+			OwnerReferences: p.OwnerReferences,
 		},
 		Spec: v1.PodSpec{
-			NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, OS: p.Spec.OS,
-			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, RestartPolicy: p.Spec.RestartPolicy, RuntimeClassName: p.Spec.RuntimeClassName,
-			PriorityClassName: p.Spec.PriorityClassName, Priority: p.Spec.Priority, PreemptionPolicy: p.Spec.PreemptionPolicy,
+			NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
+			OS:          p.Spec.OS,
+			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, RestartPolicy: p.Spec.RestartPolicy,
+			RuntimeClassName:  p.Spec.RuntimeClassName,
+			PriorityClassName: p.Spec.PriorityClassName, Priority: p.Spec.Priority,
+			PreemptionPolicy:              p.Spec.PreemptionPolicy,
 			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds, Overhead: p.Spec.Overhead,
 			Resources:           p.Spec.Resources.DeepCopy(), // libraries add to its quantities
 			Containers:          trimContainers(p.Spec.Containers, p.Spec.HostNetwork),
@@ -37,9 +42,11 @@ func Trim(p *v1.Pod) *v1.Pod {
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		out.Spec.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}
 	}
-	if c := p.Spec.SecurityContext; c != nil && (len(c.Sysctls) > 0 || c.AppArmorProfile != nil || c.SupplementalGroupsPolicy != nil) {
+	if c := p.Spec.SecurityContext; c != nil && (len(c.Sysctls) > 0 || c.AppArmorProfile != nil ||
+		c.SupplementalGroupsPolicy != nil) {
 		out.Spec.SecurityContext = &v1.PodSecurityContext{
-			Sysctls: c.Sysctls, AppArmorProfile: c.AppArmorProfile, SupplementalGroupsPolicy: c.SupplementalGroupsPolicy,
+			Sysctls: c.Sysctls, AppArmorProfile: c.AppArmorProfile,
+			SupplementalGroupsPolicy: c.SupplementalGroupsPolicy,
 		}
 	}
 	if a := keptAnnotations(p.Annotations); len(a) > 0 {
@@ -67,7 +74,8 @@ func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
 		c := &all[i]
 		resources := v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
 		kept := v1.Container{
-			Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy, SecurityContext: trimSecurity(c.SecurityContext),
+			Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy,
+			SecurityContext: trimSecurity(c.SecurityContext),
 		}
 		for _, port := range c.Ports {
 			if port.HostPort != 0 || hostNetwork {
@@ -94,13 +102,15 @@ func trimSecurity(c *v1.SecurityContext) *v1.SecurityContext {
 func trimEphemeral(all []v1.EphemeralContainer) (out []v1.EphemeralContainer) {
 	for i := range all {
 		if c := trimSecurity(all[i].SecurityContext); c != nil {
-			out = append(out, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: all[i].Name, SecurityContext: c}})
+			common := v1.EphemeralContainerCommon{Name: all[i].Name, SecurityContext: c}
+			out = append(out, v1.EphemeralContainer{EphemeralContainerCommon: common})
 		}
 	}
 	return slices.Clip(out)
 }
 
-// trimVolumes keeps the volumes that lie on the node's disks or in its memory, of most no more than that they are there.
+// trimVolumes keeps the volumes that lie on the node's disks or in its memory, of most no more than
+// that they are there.
 func trimVolumes(all []v1.Volume) []v1.Volume {
 	var out []v1.Volume
 	for i := range all {
@@ -109,7 +119,8 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 		switch {
 		case v.EmptyDir != nil:
 			kept.EmptyDir = v.EmptyDir
-			_ = v.EmptyDir.SizeLimit.String() // which writes what it returns into the quantity: now, before others read it
+			// which writes what it returns into the quantity: now, before others read it
+			_ = v.EmptyDir.SizeLimit.String()
 		case v.HostPath != nil:
 			kept.HostPath = v.HostPath
 		case v.ConfigMap != nil:
@@ -126,7 +137,8 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 
 // Keeps reports whether an annotation is one that decides.
 func Keeps(annotation string) bool {
-	return strings.HasPrefix(annotation, "jettison/") || strings.HasPrefix(annotation, "kubernetes.io/config.")
+	return strings.HasPrefix(annotation, "jettison/") ||
+		strings.HasPrefix(annotation, "kubernetes.io/config.")
 }
 
 // location is shared by all times.

@@ -34,7 +34,8 @@ func (g *guarding) wrong(cause error) error {
 	return &misplaced{FieldError: field, path: slices.Clone(g.path), end: g.dec.InputOffset()}
 }
 
-// Line is where in a text, JSON or YAML, the field is that an error of Asking is about, from 1; 0: it is about none, or that is not known.
+// Line is where in a text, JSON or YAML, the field is that an error of Asking is about, from 1; 0:
+// it is about none, or that is not known.
 func Line(text []byte, err error) int {
 	var e *misplaced
 	if !errors.As(err, &e) {
@@ -71,7 +72,8 @@ func Line(text []byte, err error) int {
 	return line
 }
 
-// special are types with code of their own, which is asked about text and numbers, and what it takes.
+// special are types with code of their own, which is asked about text and numbers, and what it
+// takes.
 var special = map[reflect.Type]string{
 	quantity:                            "a quantity",
 	reflect.TypeFor[metav1.Time]():      "a time, as 2006-01-02T15:04:05Z",
@@ -80,7 +82,8 @@ var special = map[reflect.Type]string{
 		strict.Wanted(reflect.TypeFor[int32]())),
 }
 
-// fits refuses a token with which no value of a type begins. The decoder would, too, in words about Go.
+// fits refuses a token with which no value of a type begins. The decoder would, too, in words about
+// Go.
 func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	if t == nil || tok == nil {
 		return nil
@@ -112,7 +115,8 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 func begins(t reflect.Type, tok json.Token) bool {
 	switch tok := tok.(type) {
 	case json.Delim:
-		return tok == '{' && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map) || tok == '[' && t.Kind() == reflect.Slice
+		return tok == '{' && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map) || tok == '[' &&
+			t.Kind() == reflect.Slice
 	case string:
 		return t.Kind() == reflect.String || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
 	case bool:

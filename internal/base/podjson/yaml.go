@@ -11,37 +11,43 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Bounds of YAML. A parser makes a node of a few hundred bytes of two characters of text, and a decoder of JSON none: an ordinary pod has
-// some hundred nodes, and one with all that an API server adds some thousand.
+// Bounds of YAML. A parser makes a node of a few hundred bytes of two characters of text, and a
+// decoder of JSON none: an ordinary pod has some hundred nodes, and one with all that an API server
+// adds some thousand.
 const (
 	MaxYAML    = 256 << 10 // bytes
 	maxYAMLs   = 10_000    // characters that may begin a node
 	startsNode = ",:-?[{\n"
 )
 
-// YAML makes JSON of the YAML of one pod, as kubectl does. It refuses what is not one document with content, a key that is there twice, and
-// aliases: a few of these stand for more text than there is memory. Errors have the line.
+// YAML makes JSON of the YAML of one pod, as kubectl does. It refuses what is not one document with
+// content, a key that is there twice, and aliases: a few of these stand for more text than there is
+// memory. Errors have the line.
 func YAML(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {
-		return nil, fmt.Errorf("%w: a pod may have %d bytes of YAML: send it as JSON (kubectl ... -o json)", ErrTooLarge, MaxYAML)
+		return nil, fmt.Errorf("%w: a pod may have %d bytes of YAML: send it as JSON (kubectl ... -o "+
+			"json)", ErrTooLarge, MaxYAML)
 	}
 	starts := 0
 	for _, c := range []byte(startsNode) {
 		starts += bytes.Count(text, []byte{c})
 	}
 	if starts > maxYAMLs {
-		return nil, fmt.Errorf("%w: a pod may have about %d values in YAML: send it as JSON (kubectl ... -o json)", ErrTooLarge, maxYAMLs)
+		return nil, fmt.Errorf("%w: a pod may have about %d values in YAML: send it as JSON (kubectl "+
+			"... -o json)", ErrTooLarge, maxYAMLs)
 	}
 	pod, before, err := document(text)
 	if err != nil {
 		return nil, err
 	}
 	if a := alias(pod); a != nil {
-		return nil, fmt.Errorf("line %d: an alias, *%s: write out what it stands for", a.Line, clip(a.Value))
+		return nil, fmt.Errorf("line %d: an alias, *%s: write out what it stands for", a.Line,
+			clip(a.Value))
 	}
 	if before {
 		if text = from(text, pod.Line); text == nil {
-			return nil, fmt.Errorf("line %d: a document that does not begin with ---: want one pod", pod.Line)
+			return nil, fmt.Errorf("line %d: a document that does not begin with ---: want one pod",
+				pod.Line)
 		}
 	}
 	raw, err := sigsyaml.YAMLToJSONStrict(text)
@@ -51,8 +57,8 @@ func YAML(text []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// document is the one document of a text that has content. Tools leave some without: a --- at the end, or with a comment in front (Helm).
-// before: there are some before it.
+// document is the one document of a text that has content. Tools leave some without: a --- at the
+// end, or with a comment in front (Helm). before: there are some before it.
 func document(text []byte) (pod *yaml.Node, before bool, err error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -65,7 +71,8 @@ func document(text []byte) (pod *yaml.Node, before bool, err error) {
 		case err != nil:
 			return nil, false, notYAML(err)
 		}
-		empty := len(next.Content) == 1 && next.Content[0].ShortTag() == "!!null" && next.Content[0].Value == ""
+		empty := len(next.Content) == 1 && next.Content[0].ShortTag() == "!!null" &&
+			next.Content[0].Value == ""
 		switch {
 		case !empty && pod != nil:
 			return nil, false, fmt.Errorf("line %d: a second document: want one pod", next.Line)
@@ -77,8 +84,9 @@ func document(text []byte) (pod *yaml.Node, before bool, err error) {
 	}
 }
 
-// from is a text from the document on that begins on a line; the lines have the same numbers. nil: it does not begin there with ---, or
-// YAML counts the lines in another way, by the breaks of Unicode.
+// from is a text from the document on that begins on a line; the lines have the same numbers. nil:
+// it does not begin there with ---, or YAML counts the lines in another way, by the breaks of
+// Unicode.
 func from(text []byte, line int) []byte {
 	at := 0
 	for range line - 1 {

@@ -1,5 +1,6 @@
-// Package printable makes text from outside safe to print. Names of cgroups are a tenant's, who may make some below his container's; so
-// may be errors that hold them. A terminal obeys control characters: they move its cursor, hide lines and set its title.
+// Package printable makes text from outside safe to print. Names of cgroups are a tenant's, who may
+// make some below his container's; so may be errors that hold them. A terminal obeys control
+// characters: they move its cursor, hide lines and set its title.
 package printable
 
 import (
@@ -10,9 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a text with what a terminal would obey, and not just print, as an escape of JSON's: \u001b. That is all controls, those of
-// Unicode too (U+009B begins a sequence as ESC [ does), line ends, tabs, and the marks that turn the direction of writing. A byte that
-// is no UTF-8 is \x9b. What is all right comes back as it is.
+// Text is a text with what a terminal would obey, and not just print, as an escape of JSON's:
+// \u001b. That is all controls, those of Unicode too (U+009B begins a sequence as ESC [ does), line
+// ends, tabs, and the marks that turn the direction of writing. A byte that is no UTF-8 is \x9b.
+// What is all right comes back as it is.
 func Text(text string) string {
 	if !strings.ContainsFunc(text, obeyed) {
 		return text
@@ -22,7 +24,8 @@ func Text(text string) string {
 
 // obeyed reports whether a rune is not just printed.
 func obeyed(r rune) bool {
-	return r < ' ' || r == utf8.RuneError || r > '~' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
+	return r < ' ' || r == utf8.RuneError || r > '~' &&
+		(unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
 }
 
 // inOutput is obeyed, but for the two that an output is laid out with.
@@ -47,8 +50,9 @@ func appendEscaped(b []byte, text string, escape func(rune) bool) []byte {
 	return b
 }
 
-// Writer escapes what is written through it as Text does, but for line ends and tabs. JSON stays the JSON that it was: there such
-// characters are in strings only, where the escape means the same. A rune must not be cut over two calls of Write.
+// Writer escapes what is written through it as Text does, but for line ends and tabs. JSON stays
+// the JSON that it was: there such characters are in strings only, where the escape means the same.
+// A rune must not be cut over two calls of Write.
 func Writer(to io.Writer) io.Writer { return writer{to} }
 
 type writer struct{ to io.Writer }

@@ -23,11 +23,13 @@ type Checker struct {
 	Lines  Lines         // of all values, with the separator "."
 	Errors []*FieldError // each has a line
 
-	// Special checks types that are written in their own way, and reports whether the type is one. nil: there are none.
+	// Special checks types that are written in their own way, and reports whether the type is one.
+	// nil: there are none.
 	Special func(n *yaml.Node, t reflect.Type, path []string) bool
 	// Known returns the fields of a struct by their names. nil: Fields.
 	Known func(t reflect.Type) map[string]reflect.Type
-	// Member checks a field that Known has not, of the struct n, and reports whether it knows it. nil: it knows none.
+	// Member checks a field that Known has not, of the struct n, and reports whether it knows it. nil:
+	// it knows none.
 	Member func(n, key, value *yaml.Node, t reflect.Type, path []string) bool
 
 	nodes int
@@ -101,7 +103,8 @@ func (c *Checker) structure(n *yaml.Node, t reflect.Type, path []string) {
 }
 
 // mapping calls do for each entry. Merged mappings are refused.
-func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.Node, path []string)) {
+func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.Node,
+	path []string)) {
 	if n.Kind != yaml.MappingNode {
 		c.Add(n, path, "want fields")
 		return
@@ -128,7 +131,8 @@ func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.
 }
 
 // words that YAML 1.1, by which the descheduler's policies are read, has for true and false.
-var words = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+var words = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false",
+	"off": "false", "n": "false"}
 
 // scalar checks a plain value. It turns a truth of YAML 1.1 into one of YAML 1.2.
 func (c *Checker) scalar(n *yaml.Node, kind reflect.Kind, path []string) {

@@ -16,10 +16,12 @@ import (
 // separator stands between the names of a Decoder's paths.
 const separator = ": "
 
-// Decoder decodes a YAML mapping into a struct whose fields have yaml tags. Its errors are *FieldErrors with a line.
+// Decoder decodes a YAML mapping into a struct whose fields have yaml tags. Its errors are
+// *FieldErrors with a line.
 type Decoder struct {
-	Lines     Lines // of the keys that it has seen, with the separator ": "
-	PlainKeys bool  // merge keys, and keys that are no scalar, are refused as such, not as unknown fields
+	Lines Lines // of the keys that it has seen, with the separator ": "
+	// merge keys, and keys that are no scalar, are refused as such, not as unknown fields
+	PlainKeys bool
 
 	// Describe returns what a node of another type than wanted is called.
 	Describe func(*yaml.Node) string
@@ -47,7 +49,8 @@ func Index(t reflect.Type) map[string]int {
 }
 
 // Mapping visits the pairs of a mapping and notes the lines of its keys.
-func (d *Decoder) Mapping(n *yaml.Node, path []string, visit func(key, value *yaml.Node) error) error {
+func (d *Decoder) Mapping(n *yaml.Node, path []string,
+	visit func(key, value *yaml.Node) error) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if d.PlainKeys && (key.Kind != yaml.ScalarNode || key.Tag == "!!merge") {
@@ -76,11 +79,13 @@ func (d *Decoder) twice(field string, line, before int) error {
 
 // SetTwice returns the error of a field that is set a second time.
 func SetTwice(field string, line, before int) *FieldError {
-	return &FieldError{Line: line, Err: fmt.Errorf("%s is set a second time, first on line %d", field, before)}
+	return &FieldError{Line: line, Err: fmt.Errorf("%s is set a second time, first on line %d", field,
+		before)}
 }
 
 // Member decodes one pair of a mapping into the field of a struct that known has for its key.
-func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[string]int, path []string) error {
+func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[string]int,
+	path []string) error {
 	at := below(path, key.Value)
 	index, ok := known[key.Value]
 	switch {
@@ -89,7 +94,8 @@ func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[st
 	case d.PassOver != nil && d.PassOver(at):
 		return nil
 	}
-	return &FieldError{Line: key.Line, Field: strings.Join(path, separator), Err: unknownField(key.Value, known)}
+	return &FieldError{Line: key.Line, Field: strings.Join(path, separator),
+		Err: unknownField(key.Value, known)}
 }
 
 // unknownField returns the error of a name that is not among the known ones.

@@ -13,7 +13,8 @@ import (
 type Document struct {
 	APIVersion, Kind string // what errors name as wanted
 	SecondOnly       bool   // of further documents only the second is looked at
-	AtContent        bool   // the line of a further document is that of its content, not that of its "---"
+	// the line of a further document is that of its content, not that of its "---"
+	AtContent bool
 }
 
 // SyntaxError reports a text that is not YAML.
@@ -37,7 +38,8 @@ func (f *Document) Root(text []byte) (*yaml.Node, error) {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, &FieldError{Line: root.Line, Err: fmt.Errorf("want fields, as in \"kind: %s\"", f.Kind)}
+		return nil, &FieldError{Line: root.Line, Err: fmt.Errorf("want fields, as in \"kind: %s\"",
+			f.Kind)}
 	}
 	return root, f.further(d)
 }

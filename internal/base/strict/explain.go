@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Explain says which field of a line the library stumbled on, and why; read is the type that was read. cut: the line is the file's last and
-// has no end.
+// Explain says which field of a line the library stumbled on, and why; read is the type that was
+// read. cut: the line is the file's last and has no end.
 func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -26,7 +26,8 @@ func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return field, "the line ends in the middle of a frame: want one JSON object a line"
 		}
-		return field, fmt.Sprintf("not JSON: %v, at byte %d of the line", syntactic.Err, syntactic.ByteOffset)
+		return field, fmt.Sprintf("not JSON: %v, at byte %d of the line", syntactic.Err,
+			syntactic.ByteOffset)
 	case errors.As(err, &semantic):
 		return Field(semantic.JSONPointer), Unfit(semantic, read)
 	}

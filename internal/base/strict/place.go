@@ -11,7 +11,8 @@ import (
 // MaxKey is how much of a key is shown: it comes from outside.
 const MaxKey = 64
 
-// Field is a JSON pointer as in summary.pods[3].memory.rssBytes. A key that is long, or not plain, is cut and quoted.
+// Field is a JSON pointer as in summary.pods[3].memory.rssBytes. A key that is long, or not plain,
+// is cut and quoted.
 func Field(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
@@ -22,7 +23,10 @@ func Field(p jsontext.Pointer) string {
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		if len(token) > MaxKey || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '"' || r == '.' || r > '~' }) {
+		if len(token) > MaxKey || strings.ContainsFunc(token, func(r rune) bool {
+			return r <= ' ' ||
+				r == '"' || r == '.' || r > '~'
+		}) {
 			token = fmt.Sprintf("%.*q", MaxKey, token)
 		}
 		b.WriteString(token)

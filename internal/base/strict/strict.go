@@ -29,7 +29,10 @@ type FieldError struct {
 }
 
 // Fault returns the FieldError of a field and a text.
-func Fault(field, what string) *FieldError { return &FieldError{Field: field, Err: errors.New(what)} }
+func Fault(field, what string) *FieldError {
+	return &FieldError{Field: field,
+		Err: errors.New(what)}
+}
 
 // Error returns "FILE: line N: field: what", without the parts that are not set.
 func (e *FieldError) Error() string {

@@ -18,7 +18,8 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 	var inner *json.SemanticError
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
-		return "unknown field" + nearest.Question(e.JSONPointer.LastToken(), maps.Keys(siblings(e.JSONPointer, read)))
+		return "unknown field" + nearest.Question(e.JSONPointer.LastToken(),
+			maps.Keys(siblings(e.JSONPointer, read)))
 	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that reads itself
 		return inner.Err.Error()
 	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
@@ -53,7 +54,8 @@ func Wanted(t reflect.Type) string {
 	return "an object"
 }
 
-// siblings are the fields that a type knows in the object in which a pointer's last token stands; none if that is no struct.
+// siblings are the fields that a type knows in the object in which a pointer's last token stands;
+// none if that is no struct.
 func siblings(p jsontext.Pointer, t reflect.Type) map[string]reflect.Type {
 	for token := range p.Parent().Tokens() {
 		switch t = pointed(t); t.Kind() {

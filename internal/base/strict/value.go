@@ -81,7 +81,10 @@ func (d *Decoder) structure(n *yaml.Node, into reflect.Value, path []string) err
 		return d.mistyped(n, path, "a mapping")
 	}
 	known := Index(into.Type())
-	return d.Mapping(n, path, func(key, value *yaml.Node) error { return d.Member(key, value, into, known, path) })
+	return d.Mapping(n, path, func(key, value *yaml.Node) error {
+		return d.Member(key, value, into,
+			known, path)
+	})
 }
 
 // scalar decodes a plain value. The library rounds fractions to whole numbers and writes truths as

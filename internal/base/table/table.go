@@ -27,7 +27,8 @@ type Table struct {
 	Rows    [][]terminal.Span
 }
 
-// gap between two columns, and the least that is left of one that is cut, and of one that is folded.
+// gap between two columns, and the least that is left of one that is cut, and of one that is
+// folded.
 const (
 	gap       = 2
 	leastCut  = 12
@@ -43,7 +44,8 @@ func (t *Table) Add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Lines lays the table out. width 0: as wide as it is. wide: with the columns that only then are there.
+// Lines lays the table out. width 0: as wide as it is. wide: with the columns that only then are
+// there.
 func (t *Table) Lines(width int, wide bool) []terminal.Line {
 	cells := t.cells()
 	shown := t.fit(cells, width, wide)
@@ -76,7 +78,8 @@ func (t *Table) cells() [][]terminal.Span {
 		for j := range out[i] {
 			text := "-"
 			if j < len(row) && row[j].Text != "" {
-				text, out[i][j].Style = printable.Text(strings.Join(strings.Fields(row[j].Text), " ")), row[j].Style
+				text, out[i][j].Style = printable.Text(strings.Join(strings.Fields(row[j].Text), " ")),
+					row[j].Style
 			}
 			out[i][j].Text = text
 		}
@@ -129,7 +132,8 @@ func (t *Table) fit(cells [][]terminal.Span, width int, wide bool) (shown []int)
 	return shown
 }
 
-// widths of the columns that are shown: what is too much is taken from the widest that may be cut or folded.
+// widths of the columns that are shown: what is too much is taken from the widest that may be cut
+// or folded.
 func (t *Table) widths(cells [][]terminal.Span, shown []int, width int) []int {
 	out := make([]int, len(shown))
 	total := -gap
@@ -154,7 +158,8 @@ func (t *Table) widths(cells [][]terminal.Span, shown []int, width int) []int {
 }
 
 // row adds a row's lines: more than one where a cell is folded.
-func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown, widths []int) []terminal.Line {
+func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown,
+	widths []int) []terminal.Line {
 	texts := make([][]string, len(shown))
 	height := 1
 	for at, i := range shown {
@@ -181,7 +186,8 @@ func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown, widths []
 			if at < len(shown)-1 {
 				after += strings.Repeat(" ", gap)
 			}
-			line = append(line, terminal.Span{Text: before}, terminal.Span{Text: text, Style: cells[i].Style}, terminal.Span{Text: after})
+			line = append(line, terminal.Span{Text: before},
+				terminal.Span{Text: text, Style: cells[i].Style}, terminal.Span{Text: after})
 		}
 		out = append(out, trimmed(line))
 	}

@@ -18,8 +18,9 @@ const (
 // arrows by the last byte of what a terminal sends for them.
 var arrows = map[byte]string{'A': "up", 'B': "down", 'C': KeyRight, 'D': KeyLeft}
 
-// Keys reads what is typed on a terminal, key by key and without showing it. It owns a goroutine, which ends with the input, or with the
-// process where nothing more is typed: a terminal cannot be waited for otherwise.
+// Keys reads what is typed on a terminal, key by key and without showing it. It owns a goroutine,
+// which ends with the input, or with the process where nothing more is typed: a terminal cannot be
+// waited for otherwise.
 type Keys struct {
 	C    <-chan string // closed at the end of the input
 	file *os.File

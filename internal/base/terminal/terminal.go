@@ -1,5 +1,6 @@
-// Package terminal is what a command writes its answer to: a terminal, which has a width and colours, or a file, which has neither.
-// Whatever is written is made safe for terminals on the way (internal/base/printable); colours are put around it after that.
+// Package terminal is what a command writes its answer to: a terminal, which has a width and
+// colours, or a file, which has neither. Whatever is written is made safe for terminals on the way
+// (internal/base/printable); colours are put around it after that.
 //
 //	terminal.go  Screen
 //	keys.go      Keys: what is typed, key by key

@@ -1,6 +1,7 @@
-// Package cleanup takes away what bridges have written to a cluster: the conditions of nodes, and the Leases that tell their load. It is
-// for an operator who takes jettison away, with rights that no bridge has. Statuses of pods that were evicted stay, for they are true, and
-// events go by themselves.
+// Package cleanup takes away what bridges have written to a cluster: the conditions of nodes, and
+// the Leases that tell their load. It is for an operator who takes jettison away, with rights that
+// no bridge has. Statuses of pods that were evicted stay, for they are true, and events go by
+// themselves.
 package cleanup
 
 import (
@@ -27,7 +28,8 @@ type API interface {
 	DeleteLease(ctx context.Context, namespace, name string) error
 }
 
-// Run takes everything away, and writes a line for each node. What fails is said at the end, and the rest is done all the same.
+// Run takes everything away, and writes a line for each node. What fails is said at the end, and
+// the rest is done all the same.
 func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	var failed []error
 	nodes, leases := 0, 0
@@ -58,7 +60,8 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		if _, ours := l.Annotations[api.LoadAnnotation]; !ours {
 			continue
 		}
-		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil && kube.Means(err) != kube.NotFound {
+		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil &&
+			kube.Means(err) != kube.NotFound {
 			failed = append(failed, err)
 			continue
 		}
@@ -86,7 +89,8 @@ func conditions(ctx context.Context, c API, n *v1.Node) (gone []string, err erro
 	if len(remove) == 0 {
 		return nil, nil
 	}
-	body, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": remove}}) // of strings alone
+	// of strings alone
+	body, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": remove}})
 	_, err = c.PatchNodeStatus(ctx, n.Name, body)
 	return gone, err
 }

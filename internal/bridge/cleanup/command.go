@@ -34,7 +34,9 @@ first, or they write them again. It needs an operator's rights: to list nodes an
 			return Run(cmd.Context(), client, namespace, stdout)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file that says where the API is (default the pod's service account)")
-	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace, "where the Leases are that tell the nodes' load")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"file that says where the API is (default the pod's service account)")
+	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
+		"where the Leases are that tell the nodes' load")
 	return cmd
 }

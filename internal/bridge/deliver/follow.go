@@ -49,7 +49,8 @@ func (f *follower) run(ctx context.Context) {
 		})
 		renewed := stream.Err() != nil && received
 		cancel()
-		if time.Since(began) > maxBackoff { // else an agent that closes streams at once is asked all the time
+		// else an agent that closes streams at once is asked all the time
+		if time.Since(began) > maxBackoff {
 			delay = 0
 		}
 		switch {

@@ -29,9 +29,10 @@ const listLag = 5 * time.Minute
 
 // statusQueue holds an entry for each record whose pod's status or events are not finished.
 //
-// It is not a client-go workqueue, which was tried: each change of the node's pods makes all entries
-// ready, the order depends on rejections, delays on the kind of failure, and AddAfter cannot postpone
-// an item for Retry-After. So the entries would keep these times and the order beside the workqueue.
+// It is not a client-go workqueue, which was tried: each change of the node's pods makes all
+// entries ready, the order depends on rejections, delays on the kind of failure, and AddAfter
+// cannot postpone an item for Retry-After. So the entries would keep these times and the order
+// beside the workqueue.
 type statusQueue struct {
 	log      *slog.Logger
 	entries  []*entry            // by record ID, oldest first
@@ -57,7 +58,8 @@ func (q *statusQueue) add(r *api.Record) {
 	e.pod.unsure = !q.synced && time.Since(r.Began.Time) < listLag
 	q.entries = slices.Insert(q.entries, at, e)
 	if len(q.entries) > maxEntries {
-		q.log.Error("too many evictions wait for the API: the oldest is given up", "record", q.entries[0].record.ID)
+		q.log.Error("too many evictions wait for the API: the oldest is given up", "record",
+			q.entries[0].record.ID)
 		q.entries = slices.Delete(q.entries, 0, 1)
 	}
 }
@@ -80,14 +82,18 @@ func (q *statusQueue) writing(e *entry) bool {
 func (q *statusQueue) inOrder() []*entry {
 	all := slices.Clone(q.entries)
 	slices.SortStableFunc(all, func(a, b *entry) int {
-		return cmp.Or(a.write.rejectedAt.Compare(b.write.rejectedAt), a.write.retryAt.Compare(b.write.retryAt))
+		return cmp.Or(a.write.rejectedAt.Compare(b.write.rejectedAt),
+			a.write.retryAt.Compare(b.write.retryAt))
 	})
 	return all
 }
 
 // firstReady returns the oldest ready entry whose pod can be read; nil: none.
 func (q *statusQueue) firstReady(now time.Time) *entry {
-	at := slices.IndexFunc(q.entries, func(e *entry) bool { return q.ready(e, now) && e.record.Pod.Name != "" })
+	at := slices.IndexFunc(q.entries, func(e *entry) bool {
+		return q.ready(e, now) &&
+			e.record.Pod.Name != ""
+	})
 	if at < 0 {
 		return nil
 	}

@@ -43,7 +43,8 @@ func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 
 // process takes the response to a write. again: the entry may need another step. An error: the
 // server may be unreachable.
-func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response) (again bool, err error) {
+func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response) (again bool,
+	err error) {
 	e, act := s.entry, s.verdict.Act.String()
 	means := kube.Means(got.err)
 	d.breaker.answered = d.breaker.answered || means != kube.Away
@@ -74,7 +75,8 @@ func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response)
 	}
 	if e.write.slow && kube.Unanswered(got.err) {
 		e.write.fail(time.Now(), maxRefusedBackoff, 0)
-		d.report(e, slog.LevelWarn, "the API takes too long for a pod's status: it is told again", act, got.err)
+		d.report(e, slog.LevelWarn, "the API takes too long for a pod's status: it is told again", act,
+			got.err)
 		return false, nil
 	}
 	return false, got.err
@@ -114,13 +116,15 @@ func (d *Deliverer) written(e *entry, v verdict.Verdict) {
 	switch v.Act {
 	case verdict.Mend:
 		mends := e.mends.phase + e.mends.reason
-		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", mends)...)
+		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends",
+			mends)...)
 		if e.mends.failedAt = time.Now(); mends > 1 { // do not fight who changes it back
 			e.write.retryAt = e.mends.failedAt.Add(jittered(minBackoff << min(mends, 5)))
 		}
 	case verdict.Fail:
 		e.mends.failedAt = time.Now()
-		d.o.Log.Info("the pod is failed", append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
+		d.o.Log.Info("the pod is failed",
+			append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Yield:
 		d.o.Log.Info("the pod's kubelet is let have its word", append(d.fields(e), "reason", v.Why)...)
 	case verdict.Mark:
@@ -153,7 +157,8 @@ func (d *Deliverer) report(e *entry, level slog.Level, message, what string, err
 		level = slog.LevelDebug
 	}
 	e.write.reported = message + what
-	d.o.Log.Log(context.Background(), level, message, append(d.fields(e), "what", what, "error", err)...)
+	d.o.Log.Log(context.Background(), level, message, append(d.fields(e), "what", what, "error",
+		err)...)
 }
 
 // fields returns the keys of each log line about an entry.

@@ -51,7 +51,8 @@ func (d *Deliverer) findMode(ctx context.Context) error {
 	if d.modeKnown {
 		return nil
 	}
-	if _, synced := d.o.Pods.Synced(); !synced && len(d.queue.entries) == 0 && len(d.gaps.events) == 0 {
+	if _, synced := d.o.Pods.Synced(); !synced && len(d.queue.entries) == 0 &&
+		len(d.gaps.events) == 0 {
 		return nil
 	}
 	write, err := d.o.Status(ctx)
@@ -132,7 +133,8 @@ func (d *Deliverer) reject(e *entry, err error) error {
 		e.write.retryAt = e.write.retryAfter
 	}
 	d.report(e, slog.LevelWarn,
-		"the API answers, and does not take a pod's status: it is told again, after those of others", "write", err)
+		"the API answers, and does not take a pod's status: it is told again, after those of others",
+		"write", err)
 	return rejection{err}
 }
 
@@ -176,7 +178,8 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		return false, nil
 	}
 	if !d.writeStatus { // nor is it finished if an earlier bridge has begun it
-		e.settled = v.Act != verdict.Mark || e.final() // the events of a chosen pod depend on what becomes of it
+		// the events of a chosen pod depend on what becomes of it
+		e.settled = v.Act != verdict.Mark || e.final()
 		return false, nil
 	}
 	s := &statusRequest{entry: e, verdict: v, response: make(chan response, 1)}
@@ -197,7 +200,8 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 	if watched == nil || p.last == nil {
 		return cmp.Or(watched, p.last)
 	}
-	order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, p.last.ResourceVersion)
+	order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion,
+		p.last.ResourceVersion)
 	if err == nil && order < 0 {
 		return p.last
 	}
@@ -221,7 +225,8 @@ type response struct {
 }
 
 // write sends a patch and processes the response.
-func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (again bool, err error) {
+func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (again bool,
+	err error) {
 	victim := s.entry.record.Pod
 	request, cancel := context.WithCancel(ctx)
 	s.entry.settled, s.cancel = false, cancel // also if it was settled, and was changed back since

@@ -19,9 +19,12 @@ const (
 	None     Failure = iota
 	Changed          // the object is another by now: get it, and judge anew
 	NotFound         // there is none, none can have its name, or its namespace is being deleted
-	Refused          // by a role, a policy or a rule of the API; by a server that has just started, for it knows no roles yet
-	Failing          // the API server has a defect, or what it asks has: only this request may be concerned
-	Away             // nobody answers, or asks for time: no request will do better
+	// by a role, a policy or a rule of the API; by a server that has just started, for it knows no
+	// roles yet
+	Refused
+	// the API server has a defect, or what it asks has: only this request may be concerned
+	Failing
+	Away // nobody answers, or asks for time: no request will do better
 )
 
 // Means says what an error of a Client means.
@@ -37,8 +40,11 @@ func Means(err error) Failure {
 		return Away // no answer, or none that can be read
 	}
 	code := status.Status().Code
-	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !waits(code) && code != http.StatusUnauthorized {
-		return Failing // by what stands before an API server, and knows nothing of its objects: that one says there is no pod means nothing
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !waits(code) &&
+		code != http.StatusUnauthorized {
+		// by what stands before an API server, and knows nothing of its objects: that one says there is
+		// no pod means nothing
+		return Failing
 	}
 	switch {
 	case code == http.StatusConflict:
@@ -53,7 +59,8 @@ func Means(err error) Failure {
 	return Refused
 }
 
-// Unanswered tells that an error is that there was no answer in time. It may be this request alone that something holds up.
+// Unanswered tells that an error is that there was no answer in time. It may be this request alone
+// that something holds up.
 func Unanswered(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // waits tells that an answer asks for time.
@@ -61,7 +68,8 @@ func waits(code int32) bool {
 	return code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
 }
 
-// longestWait is how long an API server is waited for that asks for more: what stands before it may ask for a day.
+// longestWait is how long an API server is waited for that asks for more: what stands before it may
+// ask for a day.
 const longestWait = 5 * time.Minute
 
 // AskAgain is when an API server asks to be asked again, from now on. !ok: it does not say.

@@ -1,6 +1,6 @@
-// Package kube is the bridge's client of a cluster's API: the few requests that it makes, each bounded in time and made once, for whoever
-// asks knows when to ask again. It links the types of two groups of the API and no more: a clientset of all would be most of the bridge's
-// memory.
+// Package kube is the bridge's client of a cluster's API: the few requests that it makes, each
+// bounded in time and made once, for whoever asks knows when to ask again. It links the types of
+// two groups of the API and no more: a clientset of all would be most of the bridge's memory.
 //
 //	kube.go    Client, and where the API is
 //	request.go one request: a pod, its status, an event
@@ -27,18 +27,21 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Rates of requests, watches not counted. They keep a bridge that has a defect from being a cluster's.
+// Rates of requests, watches not counted. They keep a bridge that has a defect from being a
+// cluster's.
 const (
 	perSecond = 20
 	burst     = 60
 )
 
-// Config is how the API is reached: by a kubeconfig's current context, or, without one, by the token and the addresses that a pod is given.
+// Config is how the API is reached: by a kubeconfig's current context, or, without one, by the
+// token and the addresses that a pod is given.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		c, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig", err)
+			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig",
+				err)
 		}
 		return c, nil
 	}
@@ -55,8 +58,9 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// TokenNode is the node that a configuration's token is bound to, by its own claim, which the API server has signed and checks; empty: it
-// names none, or there is no token (pkg/serviceaccount/claims.go, v1.36.3).
+// TokenNode is the node that a configuration's token is bound to, by its own claim, which the API
+// server has signed and checks; empty: it names none, or there is no token
+// (pkg/serviceaccount/claims.go, v1.36.3).
 func TokenNode(c *rest.Config) string {
 	token := c.BearerToken
 	if c.BearerTokenFile != "" {
@@ -102,7 +106,8 @@ func New(c *rest.Config, version string) (*Client, error) {
 		own.UserAgent = "jettison-bridge/" + version
 		own.QPS, own.Burst, own.Timeout = perSecond, burst, 0
 		if own.ContentType == "" {
-			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
+				runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 		}
 		return own
 	}
@@ -111,10 +116,12 @@ func New(c *rest.Config, version string) (*Client, error) {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
 	out := Client{limit: cmp.Or(c.Timeout, requestLimit)}
-	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"), shared); err != nil {
+	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"),
+		shared); err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
-	out.coordination, err = rest.RESTClientForConfigAndClient(of(coordinationv1.SchemeGroupVersion, "/apis"), shared)
+	out.coordination, err = rest.RESTClientForConfigAndClient(of(coordinationv1.SchemeGroupVersion,
+		"/apis"), shared)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}

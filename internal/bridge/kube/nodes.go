@@ -19,13 +19,15 @@ const page = 500
 // Node gets a node.
 func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 	var out v1.Node
-	if err := c.do(ctx, "get nodes "+name, c.core.Get().Resource("nodes").Name(name), &out); err != nil {
+	if err := c.do(ctx, "get nodes "+name, c.core.Get().Resource("nodes").Name(name),
+		&out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
-// PatchNodeStatus applies a strategic merge patch to a node's status, and returns the node as it is then.
+// PatchNodeStatus applies a strategic merge patch to a node's status, and returns the node as it is
+// then.
 func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error) {
 	var out v1.Node
 	o := object{resource: "nodes", name: name, part: "status"}
@@ -35,12 +37,13 @@ func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) 
 	return &out, nil
 }
 
-// EachNode hands each node of the cluster to a function, page by page, until one fails. It is for an operator's command: no bridge may list
-// nodes.
+// EachNode hands each node of the cluster to a function, page by page, until one fails. It is for
+// an operator's command: no bridge may list nodes.
 func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error {
 	return pages(func(o *metav1.ListOptions) (more string, err error) {
 		var list v1.NodeList
-		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(o, metav1.ParameterCodec), &list); err != nil {
+		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(o,
+			metav1.ParameterCodec), &list); err != nil {
 			return "", err
 		}
 		for i := range list.Items {
@@ -52,8 +55,8 @@ func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error 
 	})
 }
 
-// pages lists page by page, each of which a function asks for. A server forgets within minutes where a list was: then it goes on from where
-// the server says.
+// pages lists page by page, each of which a function asks for. A server forgets within minutes
+// where a list was: then it goes on from where the server says.
 func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 	next := metav1.ListOptions{Limit: page}
 	for again := false; ; {
@@ -62,7 +65,8 @@ func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 		switch {
 		case err == nil:
 			again = false
-		case apierrors.IsResourceExpired(err) && next.Continue != "" && !again && errors.As(err, &status) && status.Status().Continue != "":
+		case apierrors.IsResourceExpired(err) && next.Continue != "" && !again &&
+			errors.As(err, &status) && status.Status().Continue != "":
 			more, again = status.Status().Continue, true
 		default:
 			return err
@@ -86,19 +90,23 @@ func LeaseNamespace(name string) error {
 
 // PatchLease applies a merge patch to a Lease.
 func (c *Client) PatchLease(ctx context.Context, namespace, name string, body []byte) error {
-	return c.patch(ctx, c.coordination, types.MergePatchType, object{resource: "leases", namespace: namespace, name: name}, body, nil)
+	return c.patch(ctx, c.coordination, types.MergePatchType,
+		object{resource: "leases", namespace: namespace, name: name}, body, nil)
 }
 
 // CreateLease makes a Lease.
 func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error {
-	return c.do(ctx, "create leases "+l.Namespace+"/"+l.Name, c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
+	return c.do(ctx, "create leases "+l.Namespace+"/"+l.Name,
+		c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
 }
 
 // Leases lists those of a namespace. It is for an operator's command.
-func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinationv1.Lease, err error) {
+func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinationv1.Lease,
+	err error) {
 	err = pages(func(o *metav1.ListOptions) (more string, err error) {
 		var list coordinationv1.LeaseList
-		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(o, metav1.ParameterCodec)
+		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(o,
+			metav1.ParameterCodec)
 		if err := c.do(ctx, "list leases of "+namespace, request, &list); err != nil {
 			return "", err
 		}
@@ -110,5 +118,6 @@ func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinati
 
 // DeleteLease deletes one. It is for an operator's command.
 func (c *Client) DeleteLease(ctx context.Context, namespace, name string) error {
-	return c.do(ctx, "delete leases "+namespace+"/"+name, c.coordination.Delete().Namespace(namespace).Resource("leases").Name(name), nil)
+	return c.do(ctx, "delete leases "+namespace+"/"+name,
+		c.coordination.Delete().Namespace(namespace).Resource("leases").Name(name), nil)
 }

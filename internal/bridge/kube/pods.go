@@ -17,8 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of each pod is what cutter's function leaves
-// of it; a list has one of its own, however many pages it comes in.
+// PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of
+// each pod is what cutter's function leaves of it; a list has one of its own, however many pages it
+// comes in.
 func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
 	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	selects := func(o *metav1.ListOptions) { o.FieldSelector = of }
@@ -34,19 +35,21 @@ func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.
 		if o.Continue == "" || cut == nil {
 			cut = cutter()
 		}
-		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec), cut)
+		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec),
+			cut)
 	}
 	return out
 }
 
-// listLimit is for one list, its answer included, whoever stands before the API server and keeps the connection open: a slow line may take
-// minutes for some MiB.
+// listLimit is for one list, its answer included, whoever stands before the API server and keeps
+// the connection open: a slow line may take minutes for some MiB.
 const listLimit = 5 * time.Minute
 
-// listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a watch has no bound for its answer where
-// it answers from memory, and authors make pods as large as they like: what is kept of all would fit, and all do not. As JSON a list can be
-// read pod by pod.
-func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
+// listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a
+// watch has no bound for its answer where it answers from memory, and authors make pods as large as
+// they like: what is kept of all would fit, and all do not. As JSON a list can be read pod by pod.
+func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	body, err := request.SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
@@ -61,8 +64,8 @@ func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.
 	return list, nil
 }
 
-// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer with whatever it likes, and a list of no
-// pods has the agent believe that all are gone.
+// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer
+// with whatever it likes, and a list of no pods has the agent believe that all are gone.
 func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	d := json.NewDecoder(from)
 	if err := begin(d, '{'); err != nil {

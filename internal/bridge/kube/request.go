@@ -23,7 +23,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	if namespace == "" { // which the request finds out only when it is made
 		return nil, fmt.Errorf("get %v: %w", o, errNoName)
 	}
-	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
+	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(
+		name), &out)
 	switch {
 	case apierrors.IsNotFound(err) && Means(err) == NotFound:
 		return nil, nil
@@ -35,18 +36,22 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 
 // PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is
 // then. It waits as long as webhooks may take.
-func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
+func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
+	error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := c.patch(Patiently(ctx), c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
+	if err := c.patch(Patiently(ctx), c.core, types.StrategicMergePatchType, o, body,
+		&out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
-// CreateEvent makes an event. One that is there already by its name was made before, so that is no error.
+// CreateEvent makes an event. One that is there already by its name was made before, so that is no
+// error.
 func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
-	err := c.do(ctx, "create events "+e.Namespace+"/"+e.Name, c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
+	err := c.do(ctx, "create events "+e.Namespace+"/"+e.Name,
+		c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
 	if apierrors.IsAlreadyExists(err) && Means(err) == Changed { // the API server says so itself
 		return nil
 	}
@@ -65,7 +70,8 @@ func (c *Client) Minor(ctx context.Context) (int, error) {
 	if err := json.Unmarshal(text, &said); err != nil {
 		return 0, fmt.Errorf("get the API server's version: %w", err)
 	}
-	minor, err := strconv.Atoi(strings.TrimRight(said.Minor, "+")) // some clouds' versions end in a plus
+	// some clouds' versions end in a plus
+	minor, err := strconv.Atoi(strings.TrimRight(said.Minor, "+"))
 	if err != nil || said.Major != "1" {
 		return 0, fmt.Errorf("get the API server's version: it says %q.%q", said.Major, said.Minor)
 	}
@@ -79,19 +85,25 @@ const patientLimit = 40 * time.Second
 type patiently struct{}
 
 // Patiently has requests be waited for as long as webhooks may take.
-func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, patiently{}, true) }
+func Patiently(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patiently{},
+		true)
+}
 
 // Patient tells that requests are.
 func Patient(ctx context.Context) bool { return ctx.Value(patiently{}) != nil }
 
-// requestLimit is for one request, its answer included, where the configuration names no other timeout. A watch has none.
+// requestLimit is for one request, its answer included, where the configuration names no other
+// timeout. A watch has none.
 const requestLimit = 10 * time.Second
 
-// errNoName is wrapped by the error of a request that cannot be made, for no object can have such a name.
+// errNoName is wrapped by the error of a request that cannot be made, for no object can have such a
+// name.
 var errNoName = errors.New("no object has such a name")
 
 // do makes one request, once, and reads its answer into an object; nil: it is not read.
-func (c *Client) do(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
+func (c *Client) do(ctx context.Context, what string, request *rest.Request,
+	into runtime.Object) error {
 	if err := request.Error(); err != nil {
 		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
 	}
@@ -114,9 +126,11 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request, int
 
 // patch makes one PATCH of an object or of a part of it.
 func (c *Client) patch(
-	ctx context.Context, group *rest.RESTClient, kind types.PatchType, o object, body []byte, into runtime.Object,
+	ctx context.Context, group *rest.RESTClient, kind types.PatchType, o object, body []byte,
+	into runtime.Object,
 ) error {
-	request := group.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(o.resource).Name(o.name).Body(body)
+	request := group.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(
+		o.resource).Name(o.name).Body(body)
 	if o.part != "" {
 		request = request.SubResource(o.part)
 	}

@@ -12,18 +12,21 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those that have ended stay at the API by the
-// thousand, which no quota of pods counts; the bridge has 128 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
+// Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those
+// that have ended stay at the API by the thousand, which no quota of pods counts; the bridge has
+// 128 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
 const (
 	maxPods  = 3000     // beyond it none that has ended is kept
 	maxBytes = 12 << 20 // of podjson.Size; beyond it the largest are the least
-	// maxOrdinary is of one pod that is gathered beyond maxBytes and has not ended: ordinary ones are not cut for what others are.
+	// maxOrdinary is of one pod that is gathered beyond maxBytes and has not ended: ordinary ones are
+	// not cut for what others are.
 	maxOrdinary = 16 << 10
 	maxValue    = 256 // of an annotation of the least
 )
 
-// Keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too
-// large it is the least: a node has many, and the bridge little memory.
+// Keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is
+// judged. Of one that its author made too large it is the least: a node has many, and the bridge
+// little memory.
 func Keep(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
 
 // least is what is kept of a pod at least.
@@ -36,7 +39,8 @@ func hasEnded(p *v1.Pod) bool {
 
 func withStatus(out, p *v1.Pod) *v1.Pod {
 	out.ResourceVersion = p.ResourceVersion
-	for _, key := range []string{api.AnnotationEvicted, v1.MirrorPodAnnotationKey} { // which an author can crowd out of the least
+	// which an author can crowd out of the least
+	for _, key := range []string{api.AnnotationEvicted, v1.MirrorPodAnnotationKey} {
 		if value := p.Annotations[key]; value != "" && out.Annotations[key] == "" {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
 		}
@@ -51,15 +55,17 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 	s.Message, s.Conditions = p.Status.Message, nil
 	for _, c := range p.Status.Conditions {
 		s.Conditions = append(s.Conditions, v1.PodCondition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, ObservedGeneration: c.ObservedGeneration,
+			Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			ObservedGeneration: c.ObservedGeneration,
 		})
 	}
-	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses), keepStates(p.Status.ContainerStatuses)
+	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses),
+		keepStates(p.Status.ContainerStatuses)
 	return out
 }
 
-// keepStates keeps the container that started last, and the one by which it is said how all have ended: of an author's thousand nobody asks
-// more than that, and whether one has started since.
+// keepStates keeps the container that started last, and the one by which it is said how all have
+// ended: of an author's thousand nobody asks more than that, and whether one has started since.
 func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	newest, ended := 0, 0
 	var at time.Time
@@ -76,7 +82,8 @@ func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	for i := range all {
 		if i == newest || i == ended && verdict.EndOf(&all[i]) > verdict.EndOf(&all[newest]) {
 			c := &all[i]
-			out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State), LastTerminationState: keepState(c.LastTerminationState)})
+			out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State),
+				LastTerminationState: keepState(c.LastTerminationState)})
 		}
 	}
 	return out
@@ -98,7 +105,8 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 		out.Running = &v1.ContainerStateRunning{StartedAt: s.Running.StartedAt}
 	}
 	if s.Terminated != nil {
-		out.Terminated = &v1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt, ExitCode: s.Terminated.ExitCode}
+		out.Terminated = &v1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt,
+			ExitCode: s.Terminated.ExitCode}
 	}
 	return out
 }
@@ -107,12 +115,17 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 func forAgent(p *v1.Pod) *v1.Pod {
 	out := *p
 	out.ResourceVersion, out.Spec.ResourceClaims = "", nil
-	out.Status = v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, QOSClass: p.Status.QOSClass}
+	out.Status = v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason,
+		QOSClass: p.Status.QOSClass}
 	return &out
 }
 
 // sameForAgent tells that the agent would be told nothing new.
-func sameForAgent(a, b *v1.Pod) bool { return equality.Semantic.DeepEqual(forAgent(a), forAgent(b)) }
+func sameForAgent(a, b *v1.Pod) bool {
+	return equality.Semantic.DeepEqual(forAgent(a),
+		forAgent(b))
+}
 
-// told tells that the agent has a use for a pod. The one that the API has for a static pod has another UID than that, so it has none.
+// told tells that the agent has a use for a pod. The one that the API has for a static pod has
+// another UID than that, so it has none.
 func told(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }

@@ -1,8 +1,9 @@
-// Package nodepods keeps the agent's pod objects exact: it watches this node's pods at the cluster's API, and no others, and hands to the
-// agent what that uses of them. It keeps a copy for who writes their status.
+// Package nodepods keeps the agent's pod objects exact: it watches this node's pods at the
+// cluster's API, and no others, and hands to the agent what that uses of them. It keeps a copy for
+// who writes their status.
 //
-// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken away only where the API has said that
-// it is gone.
+// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken
+// away only where the API has said that it is gone.
 //
 //	nodepods.go  Pods: the watch and the telling, and when they run
 //	noted.go     what is said of the watch
@@ -38,9 +39,10 @@ type Agent interface {
 
 // Options of New.
 type Options struct {
-	From    cache.ListerWatcher // the node's pods at the API
-	Agent   Agent
-	Changed func() // the copy is another; called beside whoever watches, and returns at once. nil: nobody asks
+	From  cache.ListerWatcher // the node's pods at the API
+	Agent Agent
+	// the copy is another; called beside whoever watches, and returns at once. nil: nobody asks
+	Changed func()
 	Log     *slog.Logger
 }
 
@@ -70,15 +72,18 @@ const lasted = 2 * time.Minute
 
 // watch fills the copy.
 func (p *Pods) watch(ctx context.Context) {
-	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From), from: p.o.From, log: p.o.Log}
+	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From),
+		from: p.o.From, log: p.o.Log}
 	silent := logr.Discard() // what it says of a watch is said by noted
 	quiet := klog.NewContext(ctx, silent)
 	kubefeed.Run(quiet, kubefeed.Options{
 		From: from, Kind: &v1.Pod{}, Into: p.store,
 		Reflector: cache.ReflectorOptions{
 			Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
-			// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and none is late by a minute.
-			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2, Jitter: 1},
+			// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and
+			// none is late by a minute.
+			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2,
+				Jitter: 1},
 		},
 		First: firstPause, Last: lastPause, Steady: lasted,
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {

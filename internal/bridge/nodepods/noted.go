@@ -17,7 +17,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// noted is where the pods come from, and says whether they do: a reflector tries some failures again without a word.
+// noted is where the pods come from, and says whether they do: a reflector tries some failures
+// again without a word.
 type noted struct {
 	cache.ListerWatcherWithContext
 	from cache.ListerWatcher
@@ -32,7 +33,8 @@ type noted struct {
 // sayEvery bounds how often it is said that a watch fails, each time for another reason.
 const sayEvery = time.Minute
 
-// brokeOff says that what was answered has ended with an error. Where it was not answered that is said already.
+// brokeOff says that what was answered has ended with an error. Where it was not answered that is
+// said already.
 func (n *noted) brokeOff(ctx context.Context, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +61,8 @@ func (n *noted) say(ctx context.Context, err error) {
 		}
 	case n.failed != cause(err) && time.Since(n.at) >= sayEvery:
 		n.failed, n.at = cause(err), time.Now()
-		n.log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
+		n.log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays",
+			"error", err)
 	}
 }
 
@@ -71,7 +74,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// notUnderstood tells that a server does not know a list as a watch: the reflector lists then, at once, and that is told.
+// notUnderstood tells that a server does not know a list as a watch: the reflector lists then, at
+// once, and that is told.
 func notUnderstood(o metav1.ListOptions, err error) bool {
 	return o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
 }
@@ -92,7 +96,8 @@ func (n *noted) List(o metav1.ListOptions) (runtime.Object, error) {
 }
 
 // WatchWithContext watches them.
-func (n *noted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (n *noted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface,
+	error) {
 	out, err := n.ListerWatcherWithContext.WatchWithContext(ctx, o)
 	if !notUnderstood(o, err) {
 		n.note(ctx, err)
@@ -105,19 +110,21 @@ func (n *noted) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return n.WatchWithContext(context.Background(), o)
 }
 
-// IsWatchListSemanticsUnSupported tells whether all of them can come as a watch, as where they come from has it.
+// IsWatchListSemanticsUnSupported tells whether all of them can come as a watch, as where they come
+// from has it.
 func (n *noted) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(n.from)
 }
 
-// endingClock is one whose waits end with a context: a reflector's pause of up to half a minute knows none (client-go
-// tools/cache/reflector.go watchList, v0.37.2).
+// endingClock is one whose waits end with a context: a reflector's pause of up to half a minute
+// knows none (client-go tools/cache/reflector.go watchList, v0.37.2).
 type endingClock struct {
 	clock.RealClock
 	ctx context.Context
 }
 
-// After sends once a time has passed, or the context has ended. Nothing of it is left with the context then.
+// After sends once a time has passed, or the context has ended. Nothing of it is left with the
+// context then.
 func (c endingClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	ctx, cancel := context.WithTimeout(c.ctx, d)

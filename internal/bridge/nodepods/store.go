@@ -15,7 +15,8 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// store is the copy of the node's pods, and what of it the agent has not been told. It is what a reflector fills.
+// store is the copy of the node's pods, and what of it the agent has not been told. It is what a
+// reflector fills.
 type store struct {
 	kubefeed.Feed[*v1.Pod]
 	changed func()
@@ -52,7 +53,8 @@ func newStore(changed func()) *store {
 	}
 	s.Feed = kubefeed.Feed[*v1.Pod]{
 		Texts: kubefeed.Texts{
-			Put: "take a pod of this node: the watch gives a", Drop: "take away a pod of this node: the watch gives a",
+			Put:  "take a pod of this node: the watch gives a",
+			Drop: "take away a pod of this node: the watch gives a",
 			List: "take the pods of this node: the list has a",
 		},
 		Put: s.put, Drop: s.drop, List: s.list, Heard: s.hear, Cut: Cutter,
@@ -60,8 +62,8 @@ func newStore(changed func()) *store {
 	return s
 }
 
-// Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the least of large ones where all are too
-// much.
+// Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the
+// least of large ones where all are too much.
 func Cutter() func(*v1.Pod) *v1.Pod {
 	gathered := 0 // bytes
 	return func(p *v1.Pod) *v1.Pod {
@@ -154,8 +156,8 @@ func (s *store) set(k key, p *v1.Pod) {
 	s.bytes += size
 }
 
-// fit has the largest pods be the least where all are too much, first those that have ended, until a quarter is free: so it is seldom done.
-// The lock is held.
+// fit has the largest pods be the least where all are too much, first those that have ended, until
+// a quarter is free: so it is seldom done. The lock is held.
 func (s *store) fit() {
 	if s.bytes <= maxBytes {
 		return

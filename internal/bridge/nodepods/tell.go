@@ -16,15 +16,18 @@ import (
 
 // Times of the telling.
 const (
-	// together is how long what changes is gathered: a pod that starts changes several times within a second.
+	// together is how long what changes is gathered: a pod that starts changes several times within a
+	// second.
 	together = 100 * time.Millisecond
-	// apart is that where each change has everything told anew: an author of large pods, who may change them all the time, is not to keep the
-	// agent busy.
+	// apart is that where each change has everything told anew: an author of large pods, who may
+	// change them all the time, is not to keep the agent busy.
 	apart = 5 * time.Second
-	// anew is the time between two times that everything is told, for what the agent may have lost without saying so.
+	// anew is the time between two times that everything is told, for what the agent may have lost
+	// without saying so.
 	anew = time.Minute
-	// fresh is how long after the watch was last heard what is known is told anew. A server sends a bookmark each minute; without one the
-	// agent is to see that nobody vouches for what it was told (api.StaleAfter).
+	// fresh is how long after the watch was last heard what is known is told anew. A server sends a
+	// bookmark each minute; without one the agent is to see that nobody vouches for what it was told
+	// (api.StaleAfter).
 	fresh = 3 * time.Minute
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = time.Second, 30 * time.Second
@@ -130,7 +133,8 @@ func (t *teller) cut(did podjson.Fitted) {
 	t.fitted = did
 	switch {
 	case did.Less > was.Less || did.Left > was.Left:
-		t.log.Warn("this node's pods are more than the agent has room for: of the largest it is told who they are, and of some nothing",
+		t.log.Warn("this node's pods are more than the agent has room for: of the largest it is told "+
+			"who they are, and of some nothing",
 			"pods", did.Less, "left", did.Left)
 	case did == (podjson.Fitted{}) && did != was:
 		t.log.Info("the agent has room for this node's pods again")
@@ -140,14 +144,16 @@ func (t *teller) cut(did podjson.Fitted) {
 // unknown tells that the agent does not have the pod, or that it is not the bridge's to take away.
 func unknown(err error) bool {
 	var status *api.StatusError
-	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusForbidden)
+	return errors.As(err, &status) && (status.Status == http.StatusNotFound ||
+		status.Status == http.StatusForbidden)
 }
 
 // complain says once that the agent cannot be told, until it can.
 func (t *teller) complain(err error) {
 	if !t.said && !errors.Is(err, context.Canceled) {
 		t.said = true
-		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows", "error", err)
+		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows", "error",
+			err)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package nodeside tells a cluster's API how the agent finds the node: conditions of the node, its load on a Lease, and events of what no
-// record of an eviction has.
+// Package nodeside tells a cluster's API how the agent finds the node: conditions of the node, its
+// load on a Lease, and events of what no record of an eviction has.
 //
 //	nodeside.go  Side: the loop
 //	write.go     what is written, and when
@@ -42,7 +42,8 @@ type Options struct {
 	Period    time.Duration // see verdict.NodeOptions
 	Agent     Agent
 	API       API
-	// Bound tells whether the API server can hold a bridge to its node. Where it cannot there are events alone.
+	// Bound tells whether the API server can hold a bridge to its node. Where it cannot there are
+	// events alone.
 	Bound func(context.Context) (bool, error)
 	Log   *slog.Logger
 }
@@ -50,7 +51,8 @@ type Options struct {
 // Times of the loop.
 const (
 	lookEvery = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
-	// renewEvery is how long one stream of events is followed: an agent that hangs keeps its own open though another has taken its place.
+	// renewEvery is how long one stream of events is followed: an agent that hangs keeps its own open
+	// though another has taken its place.
 	renewEvery = 10 * time.Minute
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = time.Second, time.Minute
@@ -76,7 +78,8 @@ type Side struct {
 
 // New makes a Side.
 func New(o Options) *Side {
-	s := &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event), sent: map[string]time.Time{}}
+	s := &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event),
+		sent: map[string]time.Time{}}
 	s.told = s.parts()
 	return s
 }
@@ -155,7 +158,8 @@ func (s *Side) greet(version string) {
 	s.agent = version
 	switch minor := s.o.Agent.AgentMinor(); {
 	case minor > api.Minor+1 || minor < api.Minor-1:
-		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one", "version", version, "minor", minor)
+		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one", "version",
+			version, "minor", minor)
 	default:
 		s.o.Log.Info("the agent answers", "version", version, "minor", minor)
 	}

@@ -28,10 +28,12 @@ type part struct {
 
 // parts are those that there are, in their order.
 func (s *Side) parts() []part {
-	return []part{{what: "conditions", tell: s.conditions}, {what: "load", tell: s.tellLoad}, {what: "events", tell: s.events}}
+	return []part{{what: "conditions", tell: s.conditions}, {what: "load", tell: s.tellLoad},
+		{what: "events", tell: s.events}}
 }
 
-// tell writes what is due. What fails is told again after a pause that doubles, and holds up the rest if nobody answers.
+// tell writes what is due. What fails is told again after a pause that doubles, and holds up the
+// rest if nobody answers.
 func (s *Side) tell(ctx context.Context) {
 	now := time.Now()
 	for i := range s.told {
@@ -55,7 +57,8 @@ func (s *Side) tell(ctx context.Context) {
 		}
 		if !p.said {
 			p.said = true
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what, "error", err)
+			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what, "error",
+				err)
 		}
 		asked, _ := kube.AskAgain(err)
 		p.pause = retry.Backoff(p.pause, firstPause, lastPause)
@@ -65,7 +68,8 @@ func (s *Side) tell(ctx context.Context) {
 	}
 }
 
-// mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is written of it but events. It is asked once.
+// mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is
+// written of it but events. It is asked once.
 func (s *Side) mayWrite(ctx context.Context) (bool, error) {
 	if s.bound == nil {
 		bound, err := s.o.Bound(ctx)
@@ -91,11 +95,13 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 			return err
 		}
 	}
-	due := verdict.NodeConditions(now, s.state, s.heard, s.node.Status.Conditions, verdict.NodeOptions{Period: s.o.Period})
+	due := verdict.NodeConditions(now, s.state, s.heard, s.node.Status.Conditions,
+		verdict.NodeOptions{Period: s.o.Period})
 	if due == nil {
 		return nil
 	}
-	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node, body("status", map[string]any{"conditions": due}))
+	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
+		body("status", map[string]any{"conditions": due}))
 	if err != nil {
 		s.node = nil // it may be another by now
 		return err
@@ -110,7 +116,8 @@ func (s *Side) logChanged(now []v1.NodeCondition) {
 	for _, c := range now {
 		for _, was := range s.node.Status.Conditions {
 			if was.Type == c.Type && was.Status != c.Status {
-				s.o.Log.Info("the node's condition is told", "condition", string(c.Type), "status", string(c.Status), "reason", c.Reason)
+				s.o.Log.Info("the node's condition is told", "condition", string(c.Type), "status",
+					string(c.Status), "reason", c.Reason)
 			}
 		}
 	}
@@ -118,7 +125,8 @@ func (s *Side) logChanged(now []v1.NodeCondition) {
 
 // tellLoad writes the node's load.
 func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
-	if s.o.Namespace == "" || s.state == nil || now.Sub(s.heard) > verdict.SilentFor { // a load that is old is told by its time
+	// a load that is old is told by its time
+	if s.o.Namespace == "" || s.state == nil || now.Sub(s.heard) > verdict.SilentFor {
 		return nil
 	}
 	load, ok := verdict.LoadOf(s.state)
@@ -135,13 +143,15 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also where it was made before that was known.
-// Where only who may delete an object may give it an owner (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a
-// bridge may not, and the Lease has one from the start, or none.
+// writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also
+// where it was made before that was known. Where only who may delete an object may give it an owner
+// (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a bridge may not,
+// and the Lease has one from the start, or none.
 func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {
-		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name,
+			UID: s.node.UID}}
 	}
 	meta := map[string]any{"annotations": annotations}
 	if owners != nil {

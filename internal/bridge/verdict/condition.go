@@ -11,17 +11,20 @@ import (
 	"jettison/stats"
 )
 
-// ConditionPrefix begins the type of each condition that bridges write. The kubelet owns those without it, and would write them back.
+// ConditionPrefix begins the type of each condition that bridges write. The kubelet owns those
+// without it, and would write them back.
 const ConditionPrefix = "Jettison"
 
 // Conditions of a node, those of the kubelet's that have signals.
-var conditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure, v1.NodePIDPressure}
+var conditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
+	v1.NodePIDPressure}
 
-// HeartbeatEvery is the time between two writes of conditions that say nothing new: the kubelet's for its own status
-// (nodeStatusReportFrequency of its configuration, v1.36.3).
+// HeartbeatEvery is the time between two writes of conditions that say nothing new: the kubelet's
+// for its own status (nodeStatusReportFrequency of its configuration, v1.36.3).
 const HeartbeatEvery = 5 * time.Minute
 
-// SilentFor is how long an agent may say nothing until its conditions are Unknown: as long as a cluster waits for a kubelet by default.
+// SilentFor is how long an agent may say nothing until its conditions are Unknown: as long as a
+// cluster waits for a kubelet by default.
 const SilentFor = 40 * time.Second
 
 // Reasons of conditions. The kubelet's own say what is the kubelet's, so these differ.
@@ -34,14 +37,17 @@ const (
 
 // NodeOptions of NodeConditions.
 type NodeOptions struct {
-	// Period is how long a condition stays true after the last eviction for it: evictionPressureTransitionPeriod.
+	// Period is how long a condition stays true after the last eviction for it:
+	// evictionPressureTransitionPeriod.
 	Period time.Duration
 }
 
-// NodeConditions are those that the node's status should have by now and does not: nil where nothing is to be written. was are those that
-// it has, s what the agent has said last and heard when; a nil s: nothing, since then. Where there is no kubelet nothing is written:
-// conditions that are fresh beside a node that nobody vouches for would pretend that it is looked after.
-func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition, o NodeOptions) []v1.NodeCondition {
+// NodeConditions are those that the node's status should have by now and does not: nil where
+// nothing is to be written. was are those that it has, s what the agent has said last and heard
+// when; a nil s: nothing, since then. Where there is no kubelet nothing is written: conditions that
+// are fresh beside a node that nobody vouches for would pretend that it is looked after.
+func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition,
+	o NodeOptions) []v1.NodeCondition {
 	switch {
 	case s == nil:
 		return forsaken(now, heard, was)
@@ -51,7 +57,8 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	var out []v1.NodeCondition
 	due := false
 	for _, kind := range conditions {
-		c := v1.NodeCondition{Type: ConditionPrefix + kind, LastHeartbeatTime: metav1.NewTime(now.Truncate(time.Second))}
+		c := v1.NodeCondition{Type: ConditionPrefix + kind,
+			LastHeartbeatTime: metav1.NewTime(now.Truncate(time.Second))}
 		c.Status, c.Reason, c.Message = judgeCondition(now, s, heard, kind, o)
 		c.LastTransitionTime = c.LastHeartbeatTime
 		before := conditionOf(was, c.Type)
@@ -61,7 +68,8 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 		default:
 			c.LastTransitionTime = before.LastTransitionTime
 			since := now.Sub(before.LastHeartbeatTime.Time)
-			due = due || before.Reason != c.Reason || since >= HeartbeatEvery || since < 0 // the clock was set back
+			// the clock was set back
+			due = due || before.Reason != c.Reason || since >= HeartbeatEvery || since < 0
 		}
 		out = append(out, c)
 	}
@@ -71,8 +79,9 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	return out
 }
 
-// forsaken are conditions of a bridge before this one, to which the agent has said nothing yet: they are taken back once, for what they
-// say may be over for long. It is not known whether there is a kubelet, so no other is written.
+// forsaken are conditions of a bridge before this one, to which the agent has said nothing yet:
+// they are taken back once, for what they say may be over for long. It is not known whether there
+// is a kubelet, so no other is written.
 func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
 	if now.Sub(heard) <= SilentFor {
 		return nil
@@ -84,7 +93,8 @@ func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondit
 		}
 		at := metav1.NewTime(now.Truncate(time.Second))
 		out = append(out, v1.NodeCondition{
-			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silent(heard), LastHeartbeatTime: at, LastTransitionTime: at,
+			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silent(heard),
+			LastHeartbeatTime: at, LastTransitionTime: at,
 		})
 	}
 	return out
@@ -108,8 +118,11 @@ func judgeCondition(
 		}
 	}
 	for _, e := range s.Evicted {
-		if since := now.Sub(e.Time); conditionFor(e.Signal) == kind && since < o.Period && since > -o.Period { // else the clock was set back
-			return v1.ConditionTrue, reasonEvicted, "jettison has evicted a pod of this node for " + string(e.Signal)
+		// else the clock was set back
+		if since := now.Sub(e.Time); conditionFor(e.Signal) == kind && since < o.Period &&
+			since > -o.Period {
+			return v1.ConditionTrue, reasonEvicted, "jettison has evicted a pod of this node for " +
+				string(e.Signal)
 		}
 	}
 	return v1.ConditionFalse, reasonEnough, "jettison finds no " + string(kind) + " on this node"
@@ -119,9 +132,11 @@ func judgeCondition(
 func conditionFor(s stats.Signal) v1.NodeConditionType {
 	name := string(s)
 	switch {
-	case strings.HasPrefix(name, "memory."), strings.HasPrefix(name, "allocatableMemory."), strings.HasPrefix(name, "swap."):
+	case strings.HasPrefix(name, "memory."), strings.HasPrefix(name, "allocatableMemory."),
+		strings.HasPrefix(name, "swap."):
 		return v1.NodeMemoryPressure
-	case strings.HasPrefix(name, "nodefs."), strings.HasPrefix(name, "imagefs."), strings.HasPrefix(name, "containerfs."):
+	case strings.HasPrefix(name, "nodefs."), strings.HasPrefix(name, "imagefs."),
+		strings.HasPrefix(name, "containerfs."):
 		return v1.NodeDiskPressure
 	case strings.HasPrefix(name, "pid."):
 		return v1.NodePIDPressure

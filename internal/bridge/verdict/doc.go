@@ -1,5 +1,6 @@
-// Package verdict decides what a cluster's API has to be told: of an eviction by its record and its pod, of the node and of its load by the
-// agent's state. Records, pods and states go in, and patches and events come out. It is pure.
+// Package verdict decides what a cluster's API has to be told: of an eviction by its record and its
+// pod, of the node and of its load by the agent's state. Records, pods and states go in, and
+// patches and events come out. It is pure.
 //
 //	eviction.go   Judge: what is due for a record, by what the API says of its pod
 //	terminal.go   what is due for a pod that has ended

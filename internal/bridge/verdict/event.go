@@ -18,7 +18,8 @@ import (
 // Component is who says it, in an event.
 const Component = "jettison"
 
-// EventsFor is how long after it happened an event is still worth sending: an API server keeps events for an hour by default.
+// EventsFor is how long after it happened an event is still worth sending: an API server keeps
+// events for an hour by default.
 const EventsFor = time.Hour
 
 // Reasons of events. Evicted and EvictionThresholdMet are the kubelet's.
@@ -50,15 +51,18 @@ func (a about) event(reason, message string, parts ...string) *v1.Event {
 	return &v1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(a.object.Name, parts...)},
 		InvolvedObject: a.object, Reason: reason, Message: cut(message), Type: kind,
-		Source: v1.EventSource{Component: Component, Host: a.node}, ReportingController: Component, ReportingInstance: a.node,
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Source: v1.EventSource{Component: Component, Host: a.node}, ReportingController: Component,
+		ReportingInstance: a.node,
+		FirstTimestamp:    at, LastTimestamp: at, Count: 1,
 	}
 }
 
-// maxMessage is how long an event's message may be in bytes (pkg/apis/core/validation/events.go NoteLengthLimit, v1.36.3).
+// maxMessage is how long an event's message may be in bytes (pkg/apis/core/validation/events.go
+// NoteLengthLimit, v1.36.3).
 const maxMessage = 1024
 
-// cut has a message no longer than that, and of one line that a terminal may be shown: names of cgroups are a tenant's.
+// cut has a message no longer than that, and of one line that a terminal may be shown: names of
+// cgroups are a tenant's.
 func cut(message string) string {
 	message = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) { // which knows one space, U+0020
@@ -69,8 +73,8 @@ func cut(message string) string {
 	return shorten(message, maxMessage)
 }
 
-// Bounds of what policies jettison-bridge-pods and jettison-bridge-events take. A message and annotations name every container that is
-// blamed, of which an author has as many as he likes.
+// Bounds of what policies jettison-bridge-pods and jettison-bridge-events take. A message and
+// annotations name every container that is blamed, of which an author has as many as he likes.
 const (
 	maxStatusMessage = 4096
 	maxAnnotation    = 2048
@@ -85,20 +89,23 @@ func shortened(all map[string]string) map[string]string {
 	return out
 }
 
-// nodeObject is how events name a node: by its name in place of its UID, as the kubelet's do, so that kubectl describe finds them.
+// nodeObject is how events name a node: by its name in place of its UID, as the kubelet's do, so
+// that kubectl describe finds them.
 func nodeObject(node string) v1.ObjectReference {
 	return v1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)}
 }
 
-// Events are those that are due for a record by now, of the pod and of the node. v is its verdict; alone: nothing but events is written, so
-// that the pod comes back by itself.
+// Events are those that are due for a record by now, of the pod and of the node. v is its verdict;
+// alone: nothing but events is written, so that the pod comes back by itself.
 func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []*v1.Event {
 	at := r.EndBegan().Time
-	if at.IsZero() || now.Sub(at) > EventsFor || r.DryRun || r.Outcome == api.OutcomeDryRun || r.Pod.Name == "" {
+	if at.IsZero() || now.Sub(at) > EventsFor || r.DryRun || r.Outcome == api.OutcomeDryRun ||
+		r.Pod.Name == "" {
 		return nil
 	}
 	pod := about{node: node, time: at, warning: true, object: v1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: types.UID(r.Pod.UID),
+		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name,
+		UID: types.UID(r.Pod.UID),
 	}}
 	if Abandoned(r) {
 		text := "The pod was chosen for eviction, and lives: " + r.Outcome.String() + ". " + r.Message
@@ -115,17 +122,20 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starved(r.Signal), r.ID))
 	}
 	if v.Outlived != "" {
-		out = append(out, pod.event(reasonOutlived, fmt.Sprintf("The pod was killed at %s, and its container %s has started since: it lives. %s",
-			at.UTC().Format(time.RFC3339), v.Outlived, r.Message), r.ID, "outlived"))
+		out = append(out, pod.event(reasonOutlived,
+			fmt.Sprintf("The pod was killed at %s, and its container %s has started since: it lives. %s",
+				at.UTC().Format(time.RFC3339), v.Outlived, r.Message), r.ID, "outlived"))
 	}
 	if until := r.HoldOffUntil; until.After(now) && (alone || v.Outlived != "") {
 		held := about{node: node, time: at, object: pod.object}
-		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
+		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+
+			until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
 	}
 	return out
 }
 
-// Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil: that was too long ago.
+// Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil:
+// that was too long ago.
 func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 	at, ok := BeganAt(gap.Until)
 	if !ok {
@@ -142,7 +152,8 @@ func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 	return a.event(reasonLost, "Records of evictions are lost: "+gap.Reason, upTo, "lost")
 }
 
-// starved is what is short, in the kubelet's words (pkg/kubelet/eviction/helpers.go signalToResource, v1.36.3); else the signal's own name.
+// starved is what is short, in the kubelet's words (pkg/kubelet/eviction/helpers.go
+// signalToResource, v1.36.3); else the signal's own name.
 func starved(s stats.Signal) string {
 	name := string(s)
 	switch {
@@ -150,7 +161,8 @@ func starved(s stats.Signal) string {
 		return "inodes"
 	case strings.HasPrefix(name, "memory.available"), strings.HasPrefix(name, "allocatableMemory."):
 		return string(v1.ResourceMemory)
-	case strings.HasPrefix(name, "nodefs."), strings.HasPrefix(name, "imagefs."), strings.HasPrefix(name, "containerfs."),
+	case strings.HasPrefix(name, "nodefs."), strings.HasPrefix(name, "imagefs."),
+		strings.HasPrefix(name, "containerfs."),
 		strings.HasPrefix(name, "ephemeral"), strings.HasPrefix(name, "emptydir"):
 		return string(v1.ResourceEphemeralStorage)
 	case strings.HasPrefix(name, "pid."):

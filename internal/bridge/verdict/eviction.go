@@ -10,29 +10,35 @@ import (
 	"jettison/api"
 )
 
-// Annotation of a pod that names the record of its eviction. It makes the kubelet take the patch for an update of the pod and not of its
-// status alone: then its pod worker tears the pod down and never starts it again (pkg/kubelet/kubelet.go HandlePodReconcile,
-// pkg/kubelet/pod_workers.go UpdatePod, v1.36.3). A status alone it would overwrite.
+// Annotation of a pod that names the record of its eviction. It makes the kubelet take the patch
+// for an update of the pod and not of its status alone: then its pod worker tears the pod down and
+// never starts it again (pkg/kubelet/kubelet.go HandlePodReconcile, pkg/kubelet/pod_workers.go
+// UpdatePod, v1.36.3). A status alone it would overwrite.
 const Annotation = api.AnnotationEvicted
 
-// Words of a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason, v1.36.3).
+// Words of a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason,
+// v1.36.3).
 const (
 	ReasonEvicted = "Evicted"
 	ReasonTarget  = "EvictionByJettison" // of the condition DisruptionTarget
-	reasonFailed  = "PodFailed"          // of Ready and ContainersReady, the kubelet's for a pod that has failed
+	// of Ready and ContainersReady, the kubelet's for a pod that has failed
+	reasonFailed = "PodFailed"
 )
 
-// mirror is the annotation of the pod that the API has for a static one: whatever its status is, the kubelet writes it anew.
+// mirror is the annotation of the pod that the API has for a static one: whatever its status is,
+// the kubelet writes it anew.
 const mirror = v1.MirrorPodAnnotationKey
 
-// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its sandbox to go before it is made Failed
-// all the same: a runtime that hangs must not keep its owner from making another. Until then the scheduler would hand those out twice.
+// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its
+// sandbox to go before it is made Failed all the same: a runtime that hangs must not keep its owner
+// from making another. Until then the scheduler would hand those out twice.
 const UncleanFor = time.Minute
 
-// TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any more is left to its kubelet. That has
-// seen the change and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory
-// (pkg/kubelet/status status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the pod's owner make one
-// pod after another.
+// TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any
+// more is left to its kubelet. That has seen the change and tears the pod down as soon as what it
+// is about with it has ended; until then it writes what it has in memory (pkg/kubelet/status
+// status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the
+// pod's owner make one pod after another.
 const TakenBackFor = time.Minute
 
 // Act is what is due for a record.
@@ -47,7 +53,8 @@ const (
 	Unmark            // that condition is False: it was not killed, or lives
 	Fail              // phase Failed
 	Mend              // the same again: somebody has taken it back
-	Yield             // the reason may be taken away: its kubelet may have none, and be refused what it says
+	// the reason may be taken away: its kubelet may have none, and be refused what it says
+	Yield
 )
 
 var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend", "yield"}
@@ -65,8 +72,8 @@ type Verdict struct {
 	At time.Time
 }
 
-// Judge says what is due for a record. pod is what the API has by its namespace and name; nil: nothing. wrote is when it was last made
-// Failed for the record; zero: it was not, or nobody knows.
+// Judge says what is due for a record. pod is what the API has by its namespace and name; nil:
+// nothing. wrote is when it was last made Failed for the record; zero: it was not, or nobody knows.
 func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	if why := closed(r, pod); why != "" {
 		return Verdict{Act: Over, Why: why}
@@ -88,7 +95,8 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	}
 	done, at := gone(now, r, pod)
 	if done && !ours && claims(pod) {
-		return Verdict{Act: Over, Why: "it has devices by claims, which its kubelet has to put away before it has failed"}
+		return Verdict{Act: Over,
+			Why: "it has devices by claims, which its kubelet has to put away before it has failed"}
 	}
 	switch {
 	case done && ours:
@@ -121,7 +129,8 @@ func closed(r *api.Record, pod *v1.Pod) string {
 // taken is of a pod that lives: its condition is taken back where it is the bridge's.
 func taken(pod *v1.Pod, v Verdict) Verdict {
 	v.Act = Over
-	if c := condition(pod, v1.DisruptionTarget); c != nil && c.Status == v1.ConditionTrue && c.Reason == ReasonTarget {
+	if c := condition(pod, v1.DisruptionTarget); c != nil && c.Status == v1.ConditionTrue &&
+		c.Reason == ReasonTarget {
 		v.Act = Unmark
 	}
 	return v
@@ -140,17 +149,18 @@ func Abandoned(r *api.Record) bool {
 
 // dead tells that no process of the victim is left.
 func dead(r *api.Record) bool {
-	return r.Emptied.Known() || r.Cleaned.Known() || r.Outcome == api.OutcomeBack || r.Outcome == api.OutcomeNotBack
+	return r.Emptied.Known() || r.Cleaned.Known() || r.Outcome == api.OutcomeBack ||
+		r.Outcome == api.OutcomeNotBack
 }
 
-// Final tells that the agent will say nothing more of an eviction that matters here. An old record that an agent before this one left as
-// it was is final, too.
+// Final tells that the agent will say nothing more of an eviction that matters here. An old record
+// that an agent before this one left as it was is final, too.
 func Final(now time.Time, r *api.Record) bool {
 	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventsFor
 }
 
-// gone tells that nothing of the victim is left on the node that its next pod could be in want of, or that it is waited for no longer. at
-// is when that will be so; zero: nobody knows.
+// gone tells that nothing of the victim is left on the node that its next pod could be in want of,
+// or that it is waited for no longer. at is when that will be so; zero: nobody knows.
 func gone(now time.Time, r *api.Record, pod *v1.Pod) (gone bool, at time.Time) {
 	switch {
 	case r.Cleaned.Known(), r.Emptied.Known() && !needsSandbox(pod):
@@ -166,7 +176,8 @@ func gone(now time.Time, r *api.Record, pod *v1.Pod) (gone bool, at time.Time) {
 	return passed(now, at, UncleanFor), at
 }
 
-// passed tells that an instant has, which was to come within a while when it was set: a clock that was set back since does not put it off.
+// passed tells that an instant has, which was to come within a while when it was set: a clock that
+// was set back since does not put it off.
 func passed(now, at time.Time, within time.Duration) bool {
 	return !now.Before(at) || at.Sub(now) > within
 }
@@ -189,7 +200,8 @@ func record(pod *v1.Pod) string {
 // someContainer stands for one whose name nobody knows.
 const someContainer = "(unknown)"
 
-// outlived names a container of the pod that has started after the end of all that ran, as the agent or its status tells; empty: none has.
+// outlived names a container of the pod that has started after the end of all that ran, as the
+// agent or its status tells; empty: none has.
 func outlived(r *api.Record, pod *v1.Pod) string {
 	at := end(r)
 	name := startedAfter(pod, at)
@@ -199,8 +211,9 @@ func outlived(r *api.Record, pod *v1.Pod) string {
 	return name
 }
 
-// end is when nothing of the victim was left; until that is known, when its end began: zero where nobody knows that either. A container
-// that its kubelet starts anew while others of the pod are still being stopped ends with these.
+// end is when nothing of the victim was left; until that is known, when its end began: zero where
+// nobody knows that either. A container that its kubelet starts anew while others of the pod are
+// still being stopped ends with these.
 func end(r *api.Record) time.Time {
 	if r.Emptied.Known() {
 		return r.Emptied.Time
@@ -208,17 +221,19 @@ func end(r *api.Record) time.Time {
 	return r.EndBegan().Time
 }
 
-// startedAfter names a container of the pod that has started after an instant; empty: none has, as far as its status tells. A status has
-// whole seconds: what started within the second of the kill counts as killed, for the one that is evicted most often starts anew and
-// leaks at once.
+// startedAfter names a container of the pod that has started after an instant; empty: none has, as
+// far as its status tells. A status has whole seconds: what started within the second of the kill
+// counts as killed, for the one that is evicted most often starts anew and leaks at once.
 func startedAfter(pod *v1.Pod, at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
 	after := func(s *v1.ContainerState) bool {
-		return s.Running != nil && s.Running.StartedAt.Unix() > at.Unix() || s.Terminated != nil && s.Terminated.StartedAt.Unix() > at.Unix()
+		return s.Running != nil && s.Running.StartedAt.Unix() > at.Unix() || s.Terminated != nil &&
+			s.Terminated.StartedAt.Unix() > at.Unix()
 	}
-	for _, list := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range list {
 			if c := &list[i]; after(&c.State) || after(&c.LastTerminationState) {
 				return c.Name
@@ -228,30 +243,33 @@ func startedAfter(pod *v1.Pod, at time.Time) string {
 	return ""
 }
 
-// needsSandbox tells that a pod has something of its node until its sandbox has ended, which a scheduler would hand out twice if the pod
-// was Failed before: ports of the host, which the network of a sandbox forwards, or devices. Memory, processor time and what processes
-// listen on are free once no process is left. Of a pod whose containers were not kept nobody knows.
+// needsSandbox tells that a pod has something of its node until its sandbox has ended, which a
+// scheduler would hand out twice if the pod was Failed before: ports of the host, which the network
+// of a sandbox forwards, or devices. Memory, processor time and what processes listen on are free
+// once no process is left. Of a pod whose containers were not kept nobody knows.
 func needsSandbox(pod *v1.Pod) bool {
 	s := &pod.Spec
 	if len(s.Containers) == 0 {
 		return true
 	}
 	needs := func(c v1.Container) bool {
-		return !s.HostNetwork && slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool { return p.HostPort != 0 }) ||
+		return !s.HostNetwork && slices.ContainsFunc(c.Ports,
+			func(p v1.ContainerPort) bool { return p.HostPort != 0 }) ||
 			devices(c.Resources.Requests) || devices(c.Resources.Limits)
 	}
 	return slices.ContainsFunc(s.Containers, needs) || slices.ContainsFunc(s.InitContainers, needs)
 }
 
-// claims tells that a pod has devices by resource claims. Of one that has failed they are given to another pod at once
-// (pkg/controller/resourceclaim/controller.go syncClaim), and so its kubelet says that only when it has put them away
-// (pkg/kubelet/kubelet_pods.go PodMightNeedToUnprepareResources, v1.36.3): nobody else may say it.
+// claims tells that a pod has devices by resource claims. Of one that has failed they are given to
+// another pod at once (pkg/controller/resourceclaim/controller.go syncClaim), and so its kubelet
+// says that only when it has put them away (pkg/kubelet/kubelet_pods.go
+// PodMightNeedToUnprepareResources, v1.36.3): nobody else may say it.
 func claims(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 }
 
-// devices tells that there is something among resources that is no share of the machine's own: what a device plugin or a driver gives out
-// has a name with a domain.
+// devices tells that there is something among resources that is no share of the machine's own: what
+// a device plugin or a driver gives out has a name with a domain.
 func devices(l v1.ResourceList) bool {
 	for name := range l {
 		if strings.Contains(string(name), "/") {

@@ -12,24 +12,28 @@ import (
 	"jettison/api"
 )
 
-// FindingsEvery is the time within which one event of a kind is sent of an object, however often the bridge starts meanwhile.
+// FindingsEvery is the time within which one event of a kind is sent of an object, however often
+// the bridge starts meanwhile.
 const FindingsEvery = 10 * time.Minute
 
-// MaxFindings bounds the findings of one state: a node of a thousand pods at their limits makes no thousand events.
+// MaxFindings bounds the findings of one state: a node of a thousand pods at their limits makes no
+// thousand events.
 const MaxFindings = 16
 
-// Findings are events of what a state tells and no record does: a breaker that opened, a headroom that is too small, pods at limits of
-// their own. They are the same within FindingsEvery.
+// Findings are events of what a state tells and no record does: a breaker that opened, a headroom
+// that is too small, pods at limits of their own. They are the same within FindingsEvery.
 func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
 	at, when := s.Time, bucket(s.Time)
 	of := about{node: node, time: at, warning: true, object: nodeObject(node)}
 	if s.Stopped != "" {
-		out = append(out, of.event("EvictionsStopped", "Evictions are stopped, for they did not help: "+s.Stopped, "stopped", when))
+		out = append(out, of.event("EvictionsStopped", "Evictions are stopped, for they did not help: "+
+			s.Stopped, "stopped", when))
 	}
 	if h := &s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
 		out = append(out, of.event("EvictionHeadroomTooSmall", fmt.Sprintf(
-			"The hard threshold of memory.available is %s, and processes on this node can use that up before one is killed: %s is safe",
+			"The hard threshold of memory.available is %s, and processes on this node can use that up "+
+				"before one is killed: %s is safe",
 			mebi(h.ThresholdBytes), mebi(h.NeededBytes)), "headroom", when))
 	}
 	for i := range s.AtOwnLimit {
@@ -41,7 +45,8 @@ func Findings(s *api.State, node string) []*v1.Event {
 			continue
 		}
 		pod := about{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name, UID: types.UID(l.Pod.UID),
+			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name,
+			UID: types.UID(l.Pod.UID),
 		}}
 		const text = "The pod is at a memory limit of its own: this is not the node's pressure"
 		out = append(out, pod.event("MemoryLimitHit", text, "ownlimit", when))
@@ -49,7 +54,8 @@ func Findings(s *api.State, node string) []*v1.Event {
 	return out
 }
 
-// Garbage is the event of an agent's event that says that garbage collection fails; nil: it is none.
+// Garbage is the event of an agent's event that says that garbage collection fails; nil: it is
+// none.
 func Garbage(e *api.Event, node string) *v1.Event {
 	if e.Kind != api.EventGarbage || e.Message != api.MessageGarbageFails {
 		return nil

@@ -22,7 +22,8 @@ func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 	if n == nil {
 		return l, false
 	}
-	l = api.NodeLoad{Time: n.Time, MemoryCapacityBytes: n.Memory.CapacityBytes, WorkingSetBytes: n.Memory.WorkingSetBytes}
+	l = api.NodeLoad{Time: n.Time, MemoryCapacityBytes: n.Memory.CapacityBytes,
+		WorkingSetBytes: n.Memory.WorkingSetBytes}
 	if l.MemoryCapacityBytes != nil && *l.MemoryCapacityBytes > 0 {
 		whole := *l.MemoryCapacityBytes
 		if l.WorkingSetBytes != nil {
@@ -32,7 +33,8 @@ func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 		setHeadroom(&l, s.Signals, whole)
 	}
 	l.Pressure = map[string]float64{}
-	for name, p := range map[string]*api.PressureState{"cpu": n.Pressure.CPU, "memory": n.Pressure.Memory, "io": n.Pressure.IO} {
+	for name, p := range map[string]*api.PressureState{"cpu": n.Pressure.CPU,
+		"memory": n.Pressure.Memory, "io": n.Pressure.IO} {
 		if p == nil {
 			continue
 		}
@@ -62,7 +64,8 @@ func percent(part float64, whole uint64) float64 { return round(100 * part / flo
 
 func round(v float64) float64 { return math.Round(10*v) / 10 }
 
-// LoadDue tells that a load is to be written. was is what was written last, and at when; a nil one: nothing was.
+// LoadDue tells that a load is to be written. was is what was written last, and at when; a nil one:
+// nothing was.
 func LoadDue(now time.Time, l, was *api.NodeLoad, at time.Time) bool {
 	switch since := now.Sub(at); {
 	case was == nil, since >= LoadLatest:
@@ -70,7 +73,8 @@ func LoadDue(now time.Time, l, was *api.NodeLoad, at time.Time) bool {
 	case since < LoadSoonest:
 		return false
 	}
-	if moved(l.WorkingSetPercent, was.WorkingSetPercent) || moved(l.HeadroomPercent, was.HeadroomPercent) {
+	if moved(l.WorkingSetPercent, was.WorkingSetPercent) ||
+		moved(l.HeadroomPercent, was.HeadroomPercent) {
 		return true
 	}
 	for name, share := range l.Pressure {

@@ -13,7 +13,8 @@ import (
 	"jettison/api"
 )
 
-// podPatch is a strategic merge patch of pods/status. The UID and the version make it fail where the pod is another one, or has changed.
+// podPatch is a strategic merge patch of pods/status. The UID and the version make it fail where
+// the pod is another one, or has changed.
 type podPatch struct {
 	Metadata struct {
 		UID             string            `json:"uid"`
@@ -28,8 +29,8 @@ type podPatch struct {
 	} `json:"status"`
 }
 
-// podCondition is one that takes the place of what the pod has by its type. v1.PodCondition leaves out an empty message, and so would leave
-// the one that was there.
+// podCondition is one that takes the place of what the pod has by its type. v1.PodCondition leaves
+// out an empty message, and so would leave the one that was there.
 type podCondition struct {
 	Type               v1.PodConditionType `json:"type"`
 	Status             v1.ConditionStatus  `json:"status"`
@@ -39,8 +40,8 @@ type podCondition struct {
 	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
 }
 
-// Patch is what does a verdict's act to the pod that it was reached by: the body of a PATCH of pods/status of type
-// application/strategic-merge-patch+json. nil: the act needs none.
+// Patch is what does a verdict's act to the pod that it was reached by: the body of a PATCH of
+// pods/status of type application/strategic-merge-patch+json. nil: the act needs none.
 func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	var p podPatch
 	p.Metadata.UID, p.Metadata.ResourceVersion = string(pod.UID), pod.ResourceVersion
@@ -50,15 +51,18 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 		if c := condition(pod, kind); c != nil && c.Status == status {
 			since = c.LastTransitionTime
 		}
-		p.Status.Conditions = append(p.Status.Conditions, podCondition{kind, status, reason, message, since, generation(pod, kind)})
+		p.Status.Conditions = append(p.Status.Conditions, podCondition{kind, status, reason, message,
+			since, generation(pod, kind)})
 	}
 	target := func(status v1.ConditionStatus, message string) {
-		if c := condition(pod, v1.DisruptionTarget); c == nil || c.Status != status { // whoever said so before has its own reason
+		// whoever said so before has its own reason
+		if c := condition(pod, v1.DisruptionTarget); c == nil || c.Status != status {
 			add(v1.DisruptionTarget, status, ReasonTarget, message)
 		}
 	}
 	unready := func(kind v1.PodConditionType) {
-		if c := condition(pod, kind); c == nil || c.Status != v1.ConditionFalse || c.Reason != reasonFailed {
+		if c := condition(pod, kind); c == nil || c.Status != v1.ConditionFalse ||
+			c.Reason != reasonFailed {
 			add(kind, v1.ConditionFalse, reasonFailed, "")
 		}
 	}
@@ -85,8 +89,9 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	return body
 }
 
-// annotation is the record, and beside it how often the status was mended, or given up: the kubelet takes the change for an update of the
-// pod only where the annotation is another one, and policy jettison-evicted lets a reason go from then on.
+// annotation is the record, and beside it how often the status was mended, or given up: the kubelet
+// takes the change for an update of the pod only where the annotation is another one, and policy
+// jettison-evicted lets a reason go from then on.
 func annotation(r *api.Record, pod *v1.Pod) string {
 	if record(pod) != r.ID {
 		return r.ID
@@ -99,7 +104,8 @@ func annotation(r *api.Record, pod *v1.Pod) string {
 // mends stands between the record and how often its status was mended.
 const mends = "#"
 
-// generation is that which the condition was observed by: the bridge does not say more than the kubelet did.
+// generation is that which the condition was observed by: the bridge does not say more than the
+// kubelet did.
 func generation(pod *v1.Pod, kind v1.PodConditionType) int64 {
 	if c := condition(pod, kind); c != nil {
 		return c.ObservedGeneration

@@ -10,7 +10,8 @@ import (
 	"jettison/api"
 )
 
-// judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it is.
+// judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it
+// is.
 func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote time.Time) Verdict {
 	s := &pod.Status
 	switch {
@@ -23,27 +24,30 @@ func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote t
 	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "" && r.Message != "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
 	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && mayBeRefused(pod):
-		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has succeeded. One that ends it now has the
-		// API's word in its next one; one that had ended it by then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
+		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has
+		// succeeded. One that ends it now has the API's word in its next one; one that had ended it by
+		// then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
 		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
 			return Verdict{Act: Held, At: at}
 		}
 		return Verdict{Act: Yield, Why: "its kubelet may have ended it before, and be refused to say so"}
 	}
-	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
+	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and
+	// goes by that.
 	return Verdict{Act: Held}
 }
 
-// mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the eviction, and so have no reason for it in its
-// last word, or that it has succeeded: it has not told how the containers ended, or that all ended well; or it has told, as it does two
-// seconds before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3), and the pod is one that ends by
-// itself.
+// mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the
+// eviction, and so have no reason for it in its last word, or that it has succeeded: it has not
+// told how the containers ended, or that all ended well; or it has told, as it does two seconds
+// before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3),
+// and the pod is one that ends by itself.
 func mayBeRefused(pod *v1.Pod) bool {
 	return endOf(pod) != Badly || EndsByItself(pod)
 }
 
-// EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its kubelet says then that it has ended.
-// Nobody knows of one whose containers were not kept.
+// EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its
+// kubelet says then that it has ended. Nobody knows of one whose containers were not kept.
 func EndsByItself(pod *v1.Pod) bool {
 	rules := func(c v1.Container) bool {
 		return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
@@ -53,12 +57,14 @@ func EndsByItself(pod *v1.Pod) bool {
 		slices.ContainsFunc(spec.Containers, rules) || slices.ContainsFunc(spec.InitContainers, rules)
 }
 
-// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten seconds over whoever gives it a reason:
-// all containers ended well, as after a gentle stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one
-// before, and none runs: those that wait never start where what was to run before them failed.
+// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten
+// seconds over whoever gives it a reason: all containers ended well, as after a gentle stop
+// (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one before, and none
+// runs: those that wait never start where what was to run before them failed.
 func lastWord(pod *v1.Pod) bool {
 	end := endOf(pod)
-	return end == Well || (end == Badly || end == Waits) && strings.Contains(pod.Annotations[Annotation], mends)
+	return end == Well || (end == Badly || end == Waits) &&
+		strings.Contains(pod.Annotations[Annotation], mends)
 }
 
 // End is how a container, or a pod, has ended.

@@ -36,7 +36,8 @@ type options struct {
 	format  output.Format
 }
 
-// run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not know is named on stderr.
+// run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not
+// know is named on stderr.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	p, err := o.read(ctx)
 	if err != nil {
@@ -56,14 +57,16 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, field := range answer.Unknown {
-		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.file, field)
+		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.file,
+			field)
 	}
 	if o.format.Data() {
 		err = o.format.Encode(stdout, answer, false)
 	} else if answer.Admit {
 		_, err = fmt.Fprintf(stdout, "%s is admitted\n", p.name)
 	} else {
-		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason, output.OneLine(answer.Message))
+		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason,
+			output.OneLine(answer.Message))
 	}
 	if err == nil && !answer.Admit {
 		err = ErrRefused
@@ -77,8 +80,8 @@ type asking struct {
 	name string // with its namespace
 }
 
-// read reads the file, and fills in what a person leaves out who writes one by hand. A UID that nobody else has makes it a new pod, which
-// asks for room beside all that are there.
+// read reads the file, and fills in what a person leaves out who writes one by hand. A UID that
+// nobody else has makes it a new pod, which asks for room beside all that are there.
 func (o *options) read(ctx context.Context) (*asking, error) {
 	text, err := o.text(ctx)
 	if err != nil {
@@ -103,7 +106,8 @@ func (o *options) read(ctx context.Context) (*asking, error) {
 	fill := map[string]string{}
 	if p.UID == "" {
 		if o.preempt {
-			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime or a static manifest has the pod")
+			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime " +
+				"or a static manifest has the pod")
 		}
 		p.UID = types.UID("asked-" + rand.Text())
 		fill["uid"] = string(p.UID)
@@ -137,7 +141,8 @@ func (o *options) text(ctx context.Context) ([]byte, error) {
 	return atomicfile.ReadAll(file, podjson.MaxPod)
 }
 
-// filled is the text of a pod that has a name, with fields added to its metadata. No field of it is there twice.
+// filled is the text of a pod that has a name, with fields added to its metadata. No field of it is
+// there twice.
 func filled(text []byte, fill map[string]string) ([]byte, error) {
 	whole := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &whole); err != nil {

@@ -41,7 +41,8 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 				return err
 			}
 			if len(files) != 1 || files[0] == "" {
-				return commandline.Usage(errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help"))
+				return commandline.Usage(
+					errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help"))
 			}
 			o.file = files[0]
 			if o.socket, err = socket.Find(cmd, stderr); err != nil {
@@ -52,7 +53,8 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
-	f.BoolVar(&o.preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
+	f.BoolVar(&o.preempt, "preempt", false,
+		"have others killed, where the pod is critical and there is no room for it")
 	output.Add(f, "")
 	socket.Add(f)
 	return cmd

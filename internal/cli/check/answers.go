@@ -21,9 +21,10 @@ func (r *Result) source(name string, err error, detail string) {
 	r.Sources = append(r.Sources, Source{Name: name, OK: err == nil, Detail: detail})
 }
 
-// askSources takes how each answered; from is why the socket of the runtime is that one. The error is that of one that the agent cannot do
-// without.
-func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Look, from string) error {
+// askSources takes how each answered; from is why the socket of the runtime is that one. The error
+// is that of one that the agent cannot do without.
+func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Look,
+	from string) error {
 	line := r.source
 	controllers, err := s.FS.Controllers()
 	line("cgroup v2 "+s.FS.Mount(), err, "controllers "+strings.Join(controllers, " "))
@@ -31,14 +32,16 @@ func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Loo
 	if s.Reader.Self() != "" {
 		where = "this process is in /" + s.Reader.Self()
 	}
-	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods), where))
+	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods),
+		where))
 	if from != "" {
 		line("socket of the runtime", nil, from)
 	}
 	runtime := look.Runtime
-	line("runtime "+runtime.Endpoint, runtime.Err, fmt.Sprintf("%s %s, %d pods listed in %v, cgroup driver %s",
-		runtime.Version.Name, runtime.Version.Version,
-		len(runtime.Pods), runtime.Listed.Round(time.Millisecond), cmp.Or(runtime.Driver, "unknown")))
+	line("runtime "+runtime.Endpoint, runtime.Err,
+		fmt.Sprintf("%s %s, %d pods listed in %v, cgroup driver %s",
+			runtime.Version.Name, runtime.Version.Version,
+			len(runtime.Pods), runtime.Listed.Round(time.Millisecond), cmp.Or(runtime.Driver, "unknown")))
 	for _, c := range runtime.Conditions {
 		if !c.Status {
 			line("runtime condition "+c.Type, fmt.Errorf("%s %s", c.Reason, c.Message), "")

@@ -1,5 +1,5 @@
-// Package check says what a node can do, which sources answer, and how every signal stands, for a person who wants to know whether the
-// agent will work there.
+// Package check says what a node can do, which sources answer, and how every signal stands, for a
+// person who wants to know whether the agent will work there.
 //
 //	command.go     Command: jettison check
 //	check.go       run: the tables, and what the kernel can do
@@ -24,10 +24,11 @@ import (
 	"jettison/stats"
 )
 
-// run prints what was found, whatever fails. The error is what the agent would fail with, or the rung of the kill ladder that does not
-// work.
+// run prints what was found, whatever fails. The error is what the agent would fail with, or the
+// rung of the kill ladder that does not work.
 func run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as output.Format) error {
-	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Rung{}, Signals: []Signal{}, Rivals: []oomkillers.Rival{}, Notes: []string{}}
+	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Rung{}, Signals: []Signal{},
+		Rivals: []oomkillers.Rival{}, Notes: []string{}}
 	failed := r.look(ctx, o)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -54,7 +55,8 @@ func (r *Result) look(ctx context.Context, o observe.Options) error {
 	}
 	defer s.Close()
 	for _, f := range cgroup.NewFeatures(s.FS, o.ProcMount, o.SysMount()).Probe() {
-		r.Probes = append(r.Probes, Probe{Name: f.Name, Answer: fmt.Sprint(f.Answer), Detail: f.Detail, WhatFor: purpose[f.Name]})
+		r.Probes = append(r.Probes, Probe{Name: f.Name, Answer: fmt.Sprint(f.Answer), Detail: f.Detail,
+			WhatFor: purpose[f.Name]})
 	}
 	look := observe.Once(ctx, s, o)
 	if ctx.Err() != nil {
@@ -66,7 +68,8 @@ func (r *Result) look(ctx context.Context, o observe.Options) error {
 	r.addPressure(look.Time, &look.Summary.Node.Pressure, o)
 	r.countUnknown(ctx, look, s.Reader.Self(), o)
 	if n := statusRefused(look.Summary.Pods); n > 0 {
-		r.note("the runtime's status of %d of %d pods is larger than the agent takes: those of unknown request count as over it",
+		r.note("the runtime's status of %d of %d pods is larger than the agent takes: those of unknown "+
+			"request count as over it",
 			n, len(look.Summary.Pods))
 	}
 	if failed != nil {

@@ -17,9 +17,11 @@ import (
 // agentLimit is for the answer of an agent that runs here.
 const agentLimit = 2 * time.Second
 
-// countUnknown notes how many pods are of unknown priority, and what to do about it. An agent that runs here knows objects of clients,
-// which this command does not: its count is printed, where it answers.
-func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self string, o observe.Options) {
+// countUnknown notes how many pods are of unknown priority, and what to do about it. An agent that
+// runs here knows objects of clients, which this command does not: its count is printed, where it
+// answers.
+func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self string,
+	o observe.Options) {
 	if look.Runtime.Err != nil {
 		r.note("pods of unknown priority: not known, for the runtime has not told its pods")
 		return
@@ -27,7 +29,8 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 	by := "by the agent that runs here"
 	n, from, err := askAgent(ctx, o.Config.Socket)
 	if err != nil {
-		by = "by annotations and static manifests alone: no agent tells of objects: " + output.OneLine(err.Error())
+		by = "by annotations and static manifests alone: no agent tells of objects: " +
+			output.OneLine(err.Error())
 		policy := o.Config.Eviction().Policy
 		count := priorities.Count(&policy, look.Runtime.Pods, staticPods(ctx, look, o), self)
 		n = &count
@@ -37,8 +40,10 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 		r.note("priorities come from %s", from)
 	}
 	if n.Unprotected > 0 {
-		r.note("a critical one among those is evicted like any other. What protects: namespaces %v, an oom_score_adj of -997 "+
-			"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s", o.Config.ProtectedNamespaces, priorities.Ways)
+		r.note("a critical one among those is evicted like any other. What protects: namespaces %v, an "+
+			"oom_score_adj of -997 "+
+			"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s",
+			o.Config.ProtectedNamespaces, priorities.Ways)
 	}
 }
 
@@ -57,8 +62,10 @@ func askAgent(ctx context.Context, socket string) (n *api.UnknownPriority, from 
 	return s.Pods.UnknownPriority, priorities.Origins(&s.Pods), nil
 }
 
-// staticPods are the objects of static manifests. What cannot be read of them is as if it were not there, which counts too many pods.
-func staticPods(ctx context.Context, look *observe.Look, o observe.Options) map[string]*eviction.Pod {
+// staticPods are the objects of static manifests. What cannot be read of them is as if it were not
+// there, which counts too many pods.
+func staticPods(ctx context.Context, look *observe.Look,
+	o observe.Options) map[string]*eviction.Pod {
 	if o.Config.StaticPodPath == "" {
 		return nil
 	}

@@ -107,15 +107,18 @@ func answer(text string) terminal.Span {
 }
 
 func (r *Result) probes() *table.Table {
-	t := &table.Table{Columns: []table.Column{{Name: "PROBE"}, {Name: "ANSWER"}, {Name: "DETAIL", Fold: true}, {Name: "WHAT FOR", Fold: true}}}
+	t := &table.Table{Columns: []table.Column{{Name: "PROBE"}, {Name: "ANSWER"},
+		{Name: "DETAIL", Fold: true}, {Name: "WHAT FOR", Fold: true}}}
 	for _, p := range r.Probes {
-		t.Rows = append(t.Rows, []terminal.Span{{Text: p.Name}, answer(p.Answer), {Text: p.Detail}, {Text: p.WhatFor}})
+		t.Rows = append(t.Rows, []terminal.Span{{Text: p.Name}, answer(p.Answer), {Text: p.Detail},
+			{Text: p.WhatFor}})
 	}
 	return t
 }
 
 func (r *Result) sources() *table.Table {
-	t := &table.Table{Columns: []table.Column{{Name: "SOURCE", Fold: true}, {Name: "STATE"}, {Name: "DETAIL", Fold: true}}}
+	t := &table.Table{Columns: []table.Column{{Name: "SOURCE", Fold: true}, {Name: "STATE"},
+		{Name: "DETAIL", Fold: true}}}
 	for _, s := range r.Sources {
 		state := "ok"
 		if !s.OK {
@@ -128,17 +131,20 @@ func (r *Result) sources() *table.Table {
 
 func (r *Result) rungs() *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "RUNG"}, {Name: "ANSWER"}, {Name: "TIME", Right: true}, {Name: "DETAIL", Fold: true}, {Name: "WHAT FOR", Fold: true},
+		{Name: "RUNG"}, {Name: "ANSWER"}, {Name: "TIME", Right: true}, {Name: "DETAIL", Fold: true},
+		{Name: "WHAT FOR", Fold: true},
 	}}
 	for _, g := range r.Rungs {
-		t.Rows = append(t.Rows, []terminal.Span{{Text: g.Name}, answer(g.Answer), {Text: g.Took}, {Text: g.Detail}, {Text: g.WhatFor}})
+		t.Rows = append(t.Rows, []terminal.Span{{Text: g.Name}, answer(g.Answer), {Text: g.Took},
+			{Text: g.Detail}, {Text: g.WhatFor}})
 	}
 	return t
 }
 
 func (r *Result) signals() *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true}, {Name: "SHARE", Right: true},
+		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true},
+		{Name: "SHARE", Right: true},
 		{Name: "THRESHOLD", Fold: true}, {Name: "AGE", Right: true}, {Name: "REASON", Fold: true},
 	}}
 	for _, s := range r.Signals {
@@ -149,7 +155,8 @@ func (r *Result) signals() *table.Table {
 
 func (r *Result) others() *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "OTHER KILLER"}, {Name: "PID", Right: true}, {Name: "WHY IT MATTERS", Fold: true}, {Name: "WHAT TO DO", Fold: true},
+		{Name: "OTHER KILLER"}, {Name: "PID", Right: true}, {Name: "WHY IT MATTERS", Fold: true},
+		{Name: "WHAT TO DO", Fold: true},
 	}}
 	for _, o := range r.Rivals {
 		name := o.Name

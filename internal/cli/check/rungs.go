@@ -21,11 +21,13 @@ var ladderPurpose = map[string]string{
 	"mrelease":    "frees its memory from threads of the agent's",
 }
 
-// tryLadder runs the self-test, where this process may write to cgroups. The error names the rungs that are refused.
+// tryLadder runs the self-test, where this process may write to cgroups. The error names the rungs
+// that are refused.
 func (r *Result) tryLadder(ctx context.Context, s *sources.Sources) error {
 	if s.FS.ReadOnly() || os.Geteuid() != 0 {
 		r.Rungs = append(r.Rungs, Rung{
-			Name: "all", Answer: string(kill.Untested), Detail: "needs root and a writable cgroup v2 hierarchy (docs/use/privileges.md)",
+			Name: "all", Answer: string(kill.Untested),
+			Detail: "needs root and a writable cgroup v2 hierarchy (docs/use/privileges.md)",
 		})
 		return nil
 	}

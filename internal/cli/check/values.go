@@ -16,7 +16,8 @@ func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) 
 		threshold := thresholds(o, signal)
 		v := s.Observe(now, signal, o.Config.MemoryAvailable)
 		if !v.OK {
-			r.Signals = append(r.Signals, Signal{Name: string(signal), Available: "absent", Threshold: threshold, Reason: v.Reason})
+			r.Signals = append(r.Signals, Signal{Name: string(signal), Available: "absent",
+				Threshold: threshold, Reason: v.Reason})
 			continue
 		}
 		note := ""
@@ -25,7 +26,8 @@ func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) 
 				by(s, stats.MemoryAvailableWorkingSet), by(s, stats.MemoryAvailableKernel))
 		}
 		r.Signals = append(r.Signals, Signal{
-			Name: string(signal), Available: show.Amount(signal, v.Value), Of: show.Amount(signal, v.Capacity), Share: show.Percent(v),
+			Name: string(signal), Available: show.Amount(signal, v.Value),
+			Of: show.Amount(signal, v.Capacity), Share: show.Percent(v),
 			Threshold: threshold, Age: now.Sub(v.Time).Round(time.Millisecond).String(), Reason: note,
 		})
 	}
@@ -60,8 +62,10 @@ func (r *Result) addPressure(now time.Time, p *stats.NodePressure, o observe.Opt
 	}{{"memory", &p.Memory}, {"io", &p.IO}, {"cpu", &p.CPU}} {
 		of := k.of
 		some, full := of.Stats.V.Some.Avg10, of.Stats.V.Full.Avg10
-		r.addStalls(now, stats.Signal(k.name+".pressure.some"), of, stalls{of.Some, some, of.Stats.OK && of.Stats.V.HasSome}, o)
-		r.addStalls(now, stats.Signal(k.name+".pressure.full"), of, stalls{of.Full, full, of.Stats.OK && of.Stats.V.HasFull}, o)
+		r.addStalls(now, stats.Signal(k.name+".pressure.some"), of, stalls{of.Some, some, of.Stats.OK &&
+			of.Stats.V.HasSome}, o)
+		r.addStalls(now, stats.Signal(k.name+".pressure.full"), of, stalls{of.Full, full, of.Stats.OK &&
+			of.Stats.V.HasFull}, o)
 	}
 }
 
@@ -72,7 +76,8 @@ type stalls struct {
 	known bool
 }
 
-func (r *Result) addStalls(now time.Time, signal stats.Signal, of *stats.Pressure, s stalls, o observe.Options) {
+func (r *Result) addStalls(now time.Time, signal stats.Signal, of *stats.Pressure, s stalls,
+	o observe.Options) {
 	if !s.known {
 		r.Signals = append(r.Signals, Signal{
 			Name: string(signal), Available: "absent", Threshold: thresholds(o, signal),
@@ -81,9 +86,11 @@ func (r *Result) addStalls(now time.Time, signal stats.Signal, of *stats.Pressur
 		return
 	}
 	note := fmt.Sprintf("stalled: 1s %s, 10s %s, kernel's avg10 %.2f%%",
-		share(s.share.Over1s, o.Watch, time.Second), share(s.share.Over10s, o.Watch, 10*time.Second), s.avg10)
+		share(s.share.Over1s, o.Watch, time.Second), share(s.share.Over10s, o.Watch, 10*time.Second),
+		s.avg10)
 	r.Signals = append(r.Signals, Signal{
-		Name: string(signal), Threshold: thresholds(o, signal), Age: now.Sub(of.Time).Round(time.Millisecond).String(), Reason: note,
+		Name: string(signal), Threshold: thresholds(o, signal),
+		Age: now.Sub(of.Time).Round(time.Millisecond).String(), Reason: note,
 	})
 }
 

@@ -37,7 +37,9 @@ Exit code 2: it is wrong; the line on stderr says file, line, field, and what.`,
 		Example: "  jettison config check /etc/jettison/config.yaml\n  jettison config check - < config.yaml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return commandline.Usage(fmt.Errorf("config check takes one file, or - for standard input: see %s --help", cmd.CommandPath()))
+				return commandline.Usage(
+					fmt.Errorf("config check takes one file, or - for standard input: see %s --help",
+						cmd.CommandPath()))
 			}
 			return nil
 		},

@@ -1,5 +1,5 @@
-// Package config shows people a configuration: what holds and where each value comes from, whether a file is right, and a file to begin
-// with.
+// Package config shows people a configuration: what holds and where each value comes from, whether
+// a file is right, and a file to begin with.
 package config
 
 import (
@@ -18,8 +18,8 @@ import (
 // formats are what printSettings can print.
 var formats = []string{"table", "json", "yaml"}
 
-// printSettings prints every value that holds, with where it comes from, and what a person should know. As YAML it is a file of
-// our own that comes to the same, with the origins as comments.
+// printSettings prints every value that holds, with where it comes from, and what a person should
+// know. As YAML it is a file of our own that comes to the same, with the origins as comments.
 func printSettings(l *config.Loaded, format string, w io.Writer) error {
 	switch format {
 	case "json":
@@ -44,7 +44,8 @@ func printSettings(l *config.Loaded, format string, w io.Writer) error {
 
 // printNotes prints where all of it comes from, and warnings.
 func printNotes(l *config.Loaded, w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "\nconfiguration: %s\ncontainerRuntimeEndpoint: %s\n", l.From, l.EndpointFrom); err != nil {
+	if _, err := fmt.Fprintf(w, "\nconfiguration: %s\ncontainerRuntimeEndpoint: %s\n", l.From,
+		l.EndpointFrom); err != nil {
 		return err
 	}
 	return warnings(l, w)
@@ -83,7 +84,8 @@ type setting struct {
 }
 
 func printJSON(l *config.Loaded, w io.Writer) error {
-	out := printed{From: l.From, EndpointFrom: l.EndpointFrom, Warnings: append([]string{}, l.Warnings...)}
+	out := printed{From: l.From, EndpointFrom: l.EndpointFrom,
+		Warnings: append([]string{}, l.Warnings...)}
 	for _, s := range l.Settings() {
 		out.Settings = append(out.Settings, setting{s.Field, s.Value, s.Origin})
 	}
@@ -94,7 +96,8 @@ func printJSON(l *config.Loaded, w io.Writer) error {
 
 func printYAML(l *config.Loaded, w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
-	for _, head := range [][2]string{{"apiVersion", config.APIVersionAgent}, {"kind", config.KindAgent}} {
+	for _, head := range [][2]string{{"apiVersion", config.APIVersionAgent},
+		{"kind", config.KindAgent}} {
 		root.Content = append(root.Content, word(head[0]), word(head[1]))
 	}
 	below := map[string]*yaml.Node{}
@@ -127,8 +130,9 @@ func printYAML(l *config.Loaded, w io.Writer) error {
 
 func word(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// check reads a file and says that it is right; "-" is standard input. The error is what is wrong with it: the file, the line, the field.
-// What only a node can tell, as whether a threshold is below what it has, is not looked at.
+// check reads a file and says that it is right; "-" is standard input. The error is what is wrong
+// with it: the file, the line, the field. What only a node can tell, as whether a threshold is
+// below what it has, is not looked at.
 func check(ctx context.Context, path string, stdin *os.File, w io.Writer) error {
 	l, err := config.Check(ctx, path, stdin)
 	if err != nil {

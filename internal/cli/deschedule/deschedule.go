@@ -89,7 +89,8 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 	}
 	if state, err := api.New(api.Options{Socket: c.Socket, Limit: askLimit}).State(ctx); err == nil &&
 		state.Pods.Clients > 0 {
-		note(stderr, "the agent knows objects of %d pods from clients, which this command does not: what they tell it may decide otherwise",
+		note(stderr, "the agent knows objects of %d pods from clients, which this command does not: "+
+			"what they tell it may decide otherwise",
 			state.Pods.Clients)
 	}
 	policy, of := c.Descheduling.Policy(), seen.Look()

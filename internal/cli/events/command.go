@@ -28,8 +28,9 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 keeps them (the last 512). -f goes on with those that come; an agent that starts anew is asked again from where it was.
 
 -o json prints them as the socket has them, a JSON object a line: docs/reference/socket.md. docs/reference/logs.md lists the keys.`,
-		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison events --since 10m -o json | jq .message",
-		Args:    commandline.NoArguments,
+		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison " +
+			"events --since 10m -o json | jq .message",
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.format, err = output.Format(); err != nil {
@@ -40,7 +41,8 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 			}
 			for _, kind := range o.kinds {
 				if !slices.Contains(kinds, kind) {
-					return commandline.Usage(fmt.Errorf("--kind %.40q: want some of %s%s", kind, strings.Join(kinds, ", "),
+					return commandline.Usage(fmt.Errorf("--kind %.40q: want some of %s%s", kind,
+						strings.Join(kinds, ", "),
 						nearest.Question(kind, slices.Values(kinds))))
 				}
 			}

@@ -1,4 +1,5 @@
-// Package events is jettison events: what the agent on this node found, decided and did, as it says on its socket.
+// Package events is jettison events: what the agent on this node found, decided and did, as it says
+// on its socket.
 package events
 
 import (
@@ -28,30 +29,35 @@ type options struct {
 
 // kinds are those that there are.
 var kinds = []string{
-	string(api.EventAgent), string(api.EventCondition), string(api.EventEviction), string(api.EventGate), string(api.EventGarbage),
-	string(api.EventMemory), string(api.EventPod), string(api.EventRuntime), string(api.EventSource), string(api.EventLost),
+	string(api.EventAgent), string(api.EventCondition), string(api.EventEviction),
+	string(api.EventGate), string(api.EventGarbage),
+	string(api.EventMemory), string(api.EventPod), string(api.EventRuntime), string(api.EventSource),
+	string(api.EventLost),
 }
 
-// again is the time between two attempts to go on, once an agent has answered: it may be starting anew.
+// again is the time between two attempts to go on, once an agent has answered: it may be starting
+// anew.
 const again = time.Second
 
-// run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew, is asked again from where it was.
+// run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew,
+// is asked again from where it was.
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	client := api.New(api.Options{Socket: o.socket})
 	var last uint64
 	answered := false
 	for {
-		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.follow}, func(e api.Event) error {
-			answered = true
-			last = max(last, e.Seq)
-			if !o.wants(&e) {
+		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.follow},
+			func(e api.Event) error {
+				answered = true
+				last = max(last, e.Seq)
+				if !o.wants(&e) {
+					return nil
+				}
+				if err := o.print(&e, out); err != nil {
+					return written{err}
+				}
 				return nil
-			}
-			if err := o.print(&e, out); err != nil {
-				return written{err}
-			}
-			return nil
-		})
+			})
 		var failed written
 		switch {
 		case errors.As(err, &failed):
@@ -86,7 +92,8 @@ func (o *options) print(e *api.Event, out *terminal.Screen) error {
 	}
 	line := terminal.Line{
 		{Text: output.Time(e.Time), Style: terminal.Dim}, {Text: fmt.Sprintf("  %-9s  ", e.Kind)},
-		{Text: e.Message, Style: styles[e.Level]}, {Text: fieldsText(e.Fields, o.format == output.AsWide)},
+		{Text: e.Message, Style: styles[e.Level]},
+		{Text: fieldsText(e.Fields, o.format == output.AsWide)},
 	}
 	return out.Print(line)
 }

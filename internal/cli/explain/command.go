@@ -32,7 +32,8 @@ Where no agent answers, the pods are ranked by a look of this command's own, whi
 			"  jettison explain memory.available -o json | jq -r '.thresholds[0].ranking[0].pod'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return commandline.Usage(fmt.Errorf("explain takes at most one signal, got %d: see %s --help", len(args), cmd.CommandPath()))
+				return commandline.Usage(fmt.Errorf("explain takes at most one signal, got %d: see %s --help",
+					len(args), cmd.CommandPath()))
 			}
 			return nil
 		},

@@ -1,5 +1,5 @@
-// Package explain is jettison explain: whom the agent would evict next, why this pod, and who is protected by what. The agent ranks, by the
-// code that it decides by.
+// Package explain is jettison explain: whom the agent would evict next, why this pod, and who is
+// protected by what. The agent ranks, by the code that it decides by.
 //
 //	command.go  Command: jettison explain
 //	explain.go  run: what is asked, and of whom
@@ -39,7 +39,8 @@ type options struct {
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	answer, err := o.ask(ctx)
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "jettison: explain: no agent answers (%s): this is by a look of the command's own, which knows no objects of "+
+		fmt.Fprintf(stderr, "jettison: explain: no agent answers (%s): this is by a look of the "+
+			"command's own, which knows no objects of "+
 			"clients, no eviction under way and no breaker\n", output.OneLine(err.Error()))
 		answer, err = o.own(ctx)
 	}
@@ -69,10 +70,12 @@ func narrow(answer *api.Outlook, signal string) error {
 		}
 	}
 	if !slices.Contains(known, signal) {
-		return fmt.Errorf("explain: %.60q: %w%s (there is one for %s)", signal, errUnknownSignal, nearest.Question(signal, slices.Values(known)),
+		return fmt.Errorf("explain: %.60q: %w%s (there is one for %s)", signal, errUnknownSignal,
+			nearest.Question(signal, slices.Values(known)),
 			strings.Join(known, ", "))
 	}
-	answer.Thresholds = slices.DeleteFunc(answer.Thresholds, func(t api.ThresholdOutlook) bool { return string(t.Signal) != signal })
+	answer.Thresholds = slices.DeleteFunc(answer.Thresholds,
+		func(t api.ThresholdOutlook) bool { return string(t.Signal) != signal })
 	return nil
 }
 

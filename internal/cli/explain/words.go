@@ -17,7 +17,8 @@ import (
 // summary is a line for each threshold, and who is protected.
 func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "THRESHOLD"}, {Name: "AVAILABLE", Right: true}, {Name: "MET"}, {Name: "FIRST TO GO", Cut: true}, {Name: "WHY", Fold: true},
+		{Name: "THRESHOLD"}, {Name: "AVAILABLE", Right: true}, {Name: "MET"},
+		{Name: "FIRST TO GO", Cut: true}, {Name: "WHY", Fold: true},
 	}}
 	for i := range o.Thresholds {
 		x := &o.Thresholds[i]
@@ -26,7 +27,8 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 		if x.Met {
 			met = terminal.Span{Text: "yes", Style: terminal.Bad}
 		}
-		t.Rows = append(t.Rows, []terminal.Span{{Text: x.Threshold}, {Text: observed(x)}, met, {Text: first, Style: terminal.Bold}, {Text: why}})
+		t.Rows = append(t.Rows, []terminal.Span{{Text: x.Threshold}, {Text: observed(x)}, met,
+			{Text: first, Style: terminal.Bold}, {Text: why}})
 	}
 	if err := t.Print(out, wide); err != nil || len(o.Thresholds) == 0 {
 		return err
@@ -82,7 +84,8 @@ func besides(o *api.Outlook, out *terminal.Screen, wide bool) error {
 		return err
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "KEPT OUT", Cut: true}, {Name: "UNTIL", Drop: 1}, {Name: "TIMES", Right: true, Drop: 2}, {Name: "WHY", Fold: true},
+		{Name: "KEPT OUT", Cut: true}, {Name: "UNTIL", Drop: 1}, {Name: "TIMES", Right: true, Drop: 2},
+		{Name: "WHY", Fold: true},
 	}}
 	for i := range o.HeldOff {
 		h := &o.HeldOff[i]
@@ -97,7 +100,8 @@ func keptOut(h *api.HoldState) string {
 	case h.Owner == nil:
 		return h.UID
 	case h.UID == "":
-		return fmt.Sprintf("what %s makes in place of %s/%s", h.Owner.Kind, h.Owner.Namespace, h.Owner.Pod)
+		return fmt.Sprintf("what %s makes in place of %s/%s", h.Owner.Kind, h.Owner.Namespace,
+			h.Owner.Pod)
 	}
 	return h.Owner.Namespace + "/" + h.Owner.Pod
 }
@@ -117,8 +121,10 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 		return err
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "RANK", Right: true}, {Name: "POD", Cut: true}, {Name: "QOS", Drop: 1}, {Name: "PRIORITY", Right: true, Drop: 2},
-		{Name: "RETURNS", Right: true}, {Name: "BEHIND BY", Fold: true}, {Name: "WHY", Fold: true}, {Name: "UID", Wide: true},
+		{Name: "RANK", Right: true}, {Name: "POD", Cut: true}, {Name: "QOS", Drop: 1},
+		{Name: "PRIORITY", Right: true, Drop: 2},
+		{Name: "RETURNS", Right: true}, {Name: "BEHIND BY", Fold: true}, {Name: "WHY", Fold: true},
+		{Name: "UID", Wide: true},
 	}}
 	for i := range x.Ranking {
 		r := &x.Ranking[i]
@@ -129,7 +135,8 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 		if r.Releases != nil {
 			returns = output.Bytes(*r.Releases)
 		}
-		t.Add(strconv.Itoa(i+1), r.Pod, cmp.Or(string(r.QOSClass), "-"), priority, returns, r.DecidedBy, r.Keys, r.UID)
+		t.Add(strconv.Itoa(i+1), r.Pod, cmp.Or(string(r.QOSClass), "-"), priority, returns, r.DecidedBy,
+			r.Keys, r.UID)
 	}
 	if err := t.Print(out, wide); err != nil || x.More == 0 {
 		return err
@@ -145,7 +152,8 @@ func protected(x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
 	if err := out.Print(nil); err != nil {
 		return err
 	}
-	t := &table.Table{Columns: []table.Column{{Name: "PROTECTED BY", Fold: true}, {Name: "PODS", Fold: true}}}
+	t := &table.Table{Columns: []table.Column{{Name: "PROTECTED BY", Fold: true},
+		{Name: "PODS", Fold: true}}}
 	for _, p := range x.Protected {
 		pods := strings.Join(p.Pods, ", ")
 		if p.More > 0 {

@@ -1,4 +1,5 @@
-// Package flags holds the flags that several commands of jettison share, and reads the configuration that they name.
+// Package flags holds the flags that several commands of jettison share, and reads the
+// configuration that they name.
 //
 //	look.go      Look: flags of a command that looks at the node
 //	socket.go    Socket: flags of a command that only asks the agent
@@ -26,8 +27,8 @@ import (
 // maxDuration bounds --watch and --wait.
 const maxDuration = 10 * time.Minute
 
-// Look holds the flags of a command that looks at the node, and the options of that look. Load, Find, FindOrWarn and FindOrSalvage set
-// Options.Config.
+// Look holds the flags of a command that looks at the node, and the options of that look. Load,
+// Find, FindOrWarn and FindOrSalvage set Options.Config.
 type Look struct {
 	Options observe.Options
 
@@ -38,8 +39,10 @@ type Look struct {
 // Add adds the flags of AddPlaces, --watch and --wait.
 func (l *Look) Add(f *pflag.FlagSet) {
 	l.AddPlaces(f)
-	f.DurationVar(&l.Options.Watch, "watch", time.Second, "how long to watch before the figures that are rates")
-	f.DurationVar(&l.Options.Wait, "wait", 5*time.Second, "longest wait for the runtime, file systems and directories")
+	f.DurationVar(&l.Options.Watch, "watch", time.Second,
+		"how long to watch before the figures that are rates")
+	f.DurationVar(&l.Options.Wait, "wait", 5*time.Second,
+		"longest wait for the runtime, file systems and directories")
 }
 
 // AddPlaces adds the flags of the configuration's files and of the node's mounts.
@@ -58,7 +61,8 @@ func (l *Look) Load(cmd *cobra.Command, stderr io.Writer) error {
 		value time.Duration
 	}{{"watch", l.Options.Watch}, {"wait", l.Options.Wait}} {
 		if f.value <= 0 || f.value > maxDuration {
-			return commandline.Usage(fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, maxDuration))
+			return commandline.Usage(fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value,
+				maxDuration))
 		}
 	}
 	return l.FindOrWarn(cmd, stderr)
@@ -75,14 +79,16 @@ func (l *Look) Find(ctx context.Context) error {
 	return nil
 }
 
-// FindOrWarn is FindOrSalvage for a command that reports a wrong configuration in one line on stderr.
+// FindOrWarn is FindOrSalvage for a command that reports a wrong configuration in one line on
+// stderr.
 func (l *Look) FindOrWarn(cmd *cobra.Command, stderr io.Writer) error {
 	wrong, err := l.FindOrSalvage(cmd.Context())
 	warn(cmd, stderr, wrong)
 	return err
 }
 
-// FindOrSalvage reads the configuration, or what can be read of a wrong one: wrong says what is wrong with it.
+// FindOrSalvage reads the configuration, or what can be read of a wrong one: wrong says what is
+// wrong with it.
 func (l *Look) FindOrSalvage(ctx context.Context) (wrong, err error) {
 	if wrong = l.Find(ctx); wrong == nil {
 		return nil, nil
@@ -101,7 +107,8 @@ func (l *Look) use(c *config.Loaded) {
 	c.Socket = cmp.Or(l.socket, listenSocket(c.Config))
 }
 
-// NodeName returns the node's name: the one of its configuration, of the DaemonSet, or of the machine.
+// NodeName returns the node's name: the one of its configuration, of the DaemonSet, or of the
+// machine.
 func (l *Look) NodeName() string {
 	host, _ := os.Hostname()
 	return cmp.Or(l.Options.Config.HostnameOverride, os.Getenv("NODE_NAME"), host)

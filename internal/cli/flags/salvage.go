@@ -12,8 +12,8 @@ import (
 	"jettison/internal/node/config"
 )
 
-// LoadOrWarn reads the configuration file of a command that needs only a path of it. Of a wrong configuration it returns what can be read,
-// and reports what is wrong in one line on stderr.
+// LoadOrWarn reads the configuration file of a command that needs only a path of it. Of a wrong
+// configuration it returns what can be read, and reports what is wrong in one line on stderr.
 func LoadOrWarn(cmd *cobra.Command, stderr io.Writer, path string) (*config.Loaded, error) {
 	c, wrong, err := loadOrSalvage(cmd.Context(), path)
 	if err != nil {
@@ -23,7 +23,8 @@ func LoadOrWarn(cmd *cobra.Command, stderr io.Writer, path string) (*config.Load
 	return c, nil
 }
 
-// loadOrSalvage reads a configuration file, or what can be read of a wrong one: wrong says what is wrong with it.
+// loadOrSalvage reads a configuration file, or what can be read of a wrong one: wrong says what is
+// wrong with it.
 func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, wrong, err error) {
 	if c, err = config.Load(ctx, path); err == nil {
 		return c, nil, nil
@@ -36,7 +37,8 @@ func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, wrong, e
 	return c, wrong, nil
 }
 
-// warn reports what is wrong with a configuration of which a command uses what could be read; nil: nothing.
+// warn reports what is wrong with a configuration of which a command uses what could be read; nil:
+// nothing.
 func warn(cmd *cobra.Command, stderr io.Writer, wrong error) {
 	if wrong != nil {
 		fmt.Fprintf(stderr, "jettison: %s: the configuration is wrong, and what can be read of it is gone by: %s\n",

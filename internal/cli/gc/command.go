@@ -18,7 +18,8 @@ import (
 )
 
 // triggers are what a pass can be for.
-var triggers = map[string]reclaim.Trigger{"periodic": reclaim.Periodic, "diskPressure": reclaim.DiskPressure}
+var triggers = map[string]reclaim.Trigger{"periodic": reclaim.Periodic,
+	"diskPressure": reclaim.DiskPressure}
 
 // Command returns the command jettison gc.
 func Command(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
@@ -41,8 +42,9 @@ removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "
 print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/reference/formats.md has the format.
 
 A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
-		Example: "  jettison gc --dry-run\n  jettison gc\n  jettison gc --yes -o json\n  jettison gc --dry-run --from node1 -o json",
-		Args:    commandline.NoArguments,
+		Example: "  jettison gc --dry-run\n  jettison gc\n  jettison gc --yes -o json\n  jettison gc " +
+			"--dry-run --from node1 -o json",
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.format, err = output.Format(); err != nil {
@@ -76,18 +78,21 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&from, "from", "", "directory of files to plan from; nothing else is looked at, and nothing removed")
+	f.StringVar(&from, "from", "",
+		"directory of files to plan from; nothing else is looked at, and nothing removed")
 	f.BoolVar(&o.dryRun, "dry-run", false, "plan only")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask before anything is removed")
 	output.Add(f, "")
-	f.StringVar(&trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
-	f.StringVar(&o.stateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
+	f.StringVar(&trigger, "trigger", "periodic",
+		"periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
+	f.StringVar(&o.stateDir, "state-dir", "",
+		"where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
 	places.AddPlaces(f)
 	return cmd
 }
 
-// findForGC is the configuration of a pass. A plan is made by what can be read of a wrong one, and nothing is removed by it: what could not
-// be read may be what is to stay.
+// findForGC is the configuration of a pass. A plan is made by what can be read of a wrong one, and
+// nothing is removed by it: what could not be read may be what is to stay.
 func findForGC(cmd *cobra.Command, stderr io.Writer, places *flags.Look, dryRun bool) error {
 	if dryRun {
 		return places.FindOrWarn(cmd, stderr)
@@ -95,13 +100,15 @@ func findForGC(cmd *cobra.Command, stderr io.Writer, places *flags.Look, dryRun 
 	return places.Find(cmd.Context())
 }
 
-// confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to say so.
+// confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to
+// say so.
 func confirm(stdin *os.File, stderr io.Writer) error {
 	if !terminal.Is(stdin) {
 		return commandline.Usage(
 			errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on"))
 	}
-	_, _ = fmt.Fprint(stderr, "Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
+	_, _ = fmt.Fprint(stderr,
+		"Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
 	answer, _ := bufio.NewReader(stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

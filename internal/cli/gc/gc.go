@@ -1,5 +1,5 @@
-// Package gc is one pass of garbage collection that a person asks for: on this node, beside an agent or without one, or planned from
-// files. It prints what it does.
+// Package gc is one pass of garbage collection that a person asks for: on this node, beside an
+// agent or without one, or planned from files. It prints what it does.
 //
 //	command.go Command: jettison gc
 //	gc.go  run: one pass on this node
@@ -58,7 +58,8 @@ func (p *pass) note(format string, args ...any) {
 // run makes one pass and prints it. The error says why it was not all that it was to be.
 func run(ctx context.Context, o options, stdout *terminal.Screen) error {
 	if os.Geteuid() != 0 && !o.dryRun {
-		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run", os.Geteuid())
+		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run",
+			os.Geteuid())
 	}
 	p := &pass{o: o}
 	r, err := p.make(ctx)
@@ -85,14 +86,16 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 	}
 	defer host.Close()
 	known := p.known(ctx, read.NewIndex(listing))
-	places := kubeletdetect.PresenceOptions{ProcMount: p.o.procMount, StateDir: p.o.stateDir, ReadOnly: p.o.dryRun}
+	places := kubeletdetect.PresenceOptions{ProcMount: p.o.procMount, StateDir: p.o.stateDir,
+		ReadOnly: p.o.dryRun}
 	presence, err := kubeletdetect.OpenPresence(places)
 	if err != nil {
 		p.note("%v", err)
 	}
 	defer presence.Keep()
 	c, err := garbage.New(garbage.Options{
-		Collect: p.o.config.Collect(), Runtime: p.o.runtime, Kubelet: presence.Look, Known: func() garbage.Known { return known },
+		Collect: p.o.config.Collect(), Runtime: p.o.runtime, Kubelet: presence.Look,
+		Known:     func() garbage.Known { return known },
 		ProcMount: p.o.procMount, Host: host, CgroupMount: p.cgroupMount(), StateDir: p.o.stateDir,
 		Once: true,
 	})
@@ -107,7 +110,8 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 		r = c.Pass(ctx, garbage.Everything, p.o.trigger)
 	}
 	if n, at := c.Waiting(); n > 0 {
-		p.note("%d pods that no client or manifest names have nothing alive in them, and are gone from podGoneAfter (%v) on: the first at %s",
+		p.note("%d pods that no client or manifest names have nothing alive in them, and are gone from "+
+			"podGoneAfter (%v) on: the first at %s",
 			n, p.o.config.PodGoneAfter, at.UTC().Format(time.RFC3339))
 	}
 	return r, nil
@@ -128,7 +132,8 @@ func (p *pass) cgroupMount() string {
 func failure(r *garbage.Result) error {
 	switch {
 	case r.Err != nil && r.Count(garbage.Removed) > 0:
-		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(garbage.Removed), len(r.Plan.Steps), r.Err)
+		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(garbage.Removed),
+			len(r.Plan.Steps), r.Err)
 	case r.Err != nil:
 		return fmt.Errorf("gc: %w", r.Err)
 	case r.PutOff != "":
@@ -153,10 +158,12 @@ func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err 
 		listing, err = cri.NewLister(c).List(ctx)
 	}
 	if errors.Is(err, cri.ErrNotCRI) {
-		return listing, fmt.Errorf("gc: %w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
+		return listing, fmt.Errorf("gc: %w: set containerRuntimeEndpoint to the runtime's CRI socket",
+			err)
 	}
 	if err != nil {
-		return listing, fmt.Errorf("gc: container runtime %s: %s", c.Endpoint(), sources.Diagnose(c.Endpoint(), err))
+		return listing, fmt.Errorf("gc: container runtime %s: %s", c.Endpoint(),
+			sources.Diagnose(c.Endpoint(), err))
 	}
 	return listing, nil
 }

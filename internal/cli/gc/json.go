@@ -71,17 +71,21 @@ type change struct {
 // printData prints the plan and what became of it.
 func (p *pass) printData(w io.Writer, r *garbage.Result) error {
 	out := documentOf(&r.Plan)
-	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink), r.Plan.IDs(reclaim.RemoveCgroup)
+	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink),
+		r.Plan.IDs(reclaim.RemoveCgroup)
 	out.RemoveVolumes = r.Plan.IDs(reclaim.RemoveVolumes)
 	out.Errors = append(append(append([]string{}, p.notes...), r.Odd...), out.Errors...)
 	did := &result{
-		Observed: r.Observed, PutOff: r.PutOff, Error: errorText(r.Err), Steps: []stepResult{}, Filesystems: []change{},
-		PredictedBytes: r.Predicted(), FreedBytes: pointer(r.Freed()), LookedSeconds: r.Looked.Seconds(), TookSeconds: r.Took.Seconds(),
+		Observed: r.Observed, PutOff: r.PutOff, Error: errorText(r.Err), Steps: []stepResult{},
+		Filesystems:    []change{},
+		PredictedBytes: r.Predicted(), FreedBytes: pointer(r.Freed()), LookedSeconds: r.Looked.Seconds(),
+		TookSeconds: r.Took.Seconds(),
 	}
 	for i := range r.Done {
 		d := &r.Done[i]
 		did.Steps = append(did.Steps, stepResult{
-			Action: d.Action.String(), ID: d.ID, Outcome: d.Outcome.String(), Reason: string(d.Reason), Why: d.Why, Error: errorText(d.Err),
+			Action: d.Action.String(), ID: d.ID, Outcome: d.Outcome.String(), Reason: string(d.Reason),
+			Why: d.Why, Error: errorText(d.Err),
 			PredictedBytes: pointer(d.Bytes), FreedBytes: pointer(d.Freed), Seconds: d.Took.Seconds(),
 		})
 	}

@@ -33,16 +33,19 @@ func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 	return out
 }
 
-// askAgent asks an agent that runs here how many pods its clients name: this command knows nothing of those, and then no pod counts as gone
-// here. The agent's own passes take those. Only where no process listens there is none; one that does not answer may know anything.
+// askAgent asks an agent that runs here how many pods its clients name: this command knows nothing
+// of those, and then no pod counts as gone here. The agent's own passes take those. Only where no
+// process listens there is none; one that does not answer may know anything.
 func (p *pass) askAgent(ctx context.Context, locked bool, known *garbage.Known) {
 	clients, err := agentClients(ctx, p.o.config.Socket)
-	none := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+	none := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) ||
+		errors.Is(err, syscall.ECONNREFUSED)
 	switch {
 	case err != nil && none && !locked: // none runs
 	case err != nil && locked:
 		known.Synced = false
-		p.note("no pod counts as gone: %s is kept by another process, and which pods it knows is not known: %v", p.o.stateDir, err)
+		p.note("no pod counts as gone: %s is kept by another process, and which pods it knows is not "+
+			"known: %v", p.o.stateDir, err)
 	case err != nil:
 		known.Synced = false
 		p.note("no pod counts as gone: an agent may run, and which pods it knows is not known: %v", err)

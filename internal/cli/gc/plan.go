@@ -9,8 +9,8 @@ import (
 	"jettison/internal/cli/gc/gcfiles"
 )
 
-// fromFiles plans from the files of a directory and prints the plan. The error may be about the policy: then the plan without that part is
-// printed.
+// fromFiles plans from the files of a directory and prints the plan. The error may be about the
+// policy: then the plan without that part is printed.
 func fromFiles(dir string, as output.Format, stdout *terminal.Screen) error {
 	node, err := gcfiles.Read(dir)
 	if err != nil {
@@ -27,7 +27,8 @@ func fromFiles(dir string, as output.Format, stdout *terminal.Screen) error {
 		err  error
 	}{{"container", node.Policy.Container.Validate()}, {"image", node.Policy.Image.Validate()}} {
 		if wrong.err != nil {
-			err = errors.Join(err, fmt.Errorf("gc: %s: policy.%s: %w", dir+"/"+gcfiles.GCFile, wrong.part, wrong.err))
+			err = errors.Join(err, fmt.Errorf("gc: %s: policy.%s: %w", dir+"/"+gcfiles.GCFile, wrong.part,
+				wrong.err))
 		}
 	}
 	return err

@@ -19,7 +19,8 @@ import (
 // printPlan prints a plan as a table, in the order in which it would be carried out.
 func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true}, {Name: "AGE", Right: true, Drop: 1},
+		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true},
+		{Name: "AGE", Right: true, Drop: 1},
 		{Name: "FREES", Right: true}, {Name: "WHY", Fold: true},
 	}}
 	for i := range p.Steps {
@@ -28,7 +29,8 @@ func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 		if !s.Since.IsZero() {
 			age = output.Span(p.Time.Sub(s.Since))
 		}
-		t.Add(strconv.Itoa(i+1), s.Action.String(), shortID(s, wide), s.Name, age, show.Size(s.Bytes), s.Why)
+		t.Add(strconv.Itoa(i+1), s.Action.String(), shortID(s, wide), s.Name, age, show.Size(s.Bytes),
+			s.Why)
 	}
 	if len(t.Rows) > 0 {
 		if err := t.Print(stdout, wide); err != nil {
@@ -76,7 +78,8 @@ func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 		fmt.Fprintln(stdout, "note:", output.OneLine(text))
 	}
 	if r.Observed != "" && len(r.Done) > 0 { // what an eviction had begun to remove
-		fmt.Fprintf(stdout, "volumes that were put aside: %s; nothing else was removed: %s\n", outcomes(r), r.Observed)
+		fmt.Fprintf(stdout, "volumes that were put aside: %s; nothing else was removed: %s\n",
+			outcomes(r), r.Observed)
 	} else if r.Observed != "" && !p.o.dryRun {
 		fmt.Fprintln(stdout, "nothing was removed:", r.Observed)
 	}
@@ -86,8 +89,10 @@ func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 // printDone prints what became of each step, as a table.
 func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true}, {Name: "FREES", Right: true, Drop: 1},
-		{Name: "FREED", Right: true}, {Name: "TOOK", Right: true, Drop: 2}, {Name: "OUTCOME"}, {Name: "WHY", Fold: true},
+		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true},
+		{Name: "FREES", Right: true, Drop: 1},
+		{Name: "FREED", Right: true}, {Name: "TOOK", Right: true, Drop: 2}, {Name: "OUTCOME"},
+		{Name: "WHY", Fold: true},
 	}}
 	for i := range r.Done {
 		d := &r.Done[i]
@@ -98,7 +103,8 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 		if d.Err != nil {
 			why = output.OneLine(d.Err.Error())
 		}
-		t.Add(strconv.Itoa(i+1), d.Action.String(), shortID(d.Step, wide), d.Name, show.Size(d.Bytes), show.Size(d.Freed),
+		t.Add(strconv.Itoa(i+1), d.Action.String(), shortID(d.Step, wide), d.Name, show.Size(d.Bytes),
+			show.Size(d.Freed),
 			d.Took.Round(time.Millisecond).String(), d.Outcome.String(), why)
 	}
 	if len(t.Rows) > 0 {
@@ -110,7 +116,8 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 		fmt.Fprintln(stdout, "nothing to remove")
 	} else {
 		fmt.Fprintf(stdout, "\n%s; predicted %s, measured %s, in %v\n",
-			outcomes(r), show.Size(stats.Some(r.Predicted())), show.Size(r.Freed()), r.Took.Round(time.Millisecond))
+			outcomes(r), show.Size(stats.Some(r.Predicted())), show.Size(r.Freed()),
+			r.Took.Round(time.Millisecond))
 	}
 	printRest(stdout, &r.Plan)
 	return nil
@@ -119,7 +126,8 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 // outcomes counts the steps by what became of them.
 func outcomes(r *garbage.Result) string {
 	var parts []string
-	for _, o := range []garbage.Outcome{garbage.Removed, garbage.WasGone, garbage.Skipped, garbage.Failed} {
+	for _, o := range []garbage.Outcome{garbage.Removed, garbage.WasGone, garbage.Skipped,
+		garbage.Failed} {
 		if n := r.Count(o); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, o))
 		}

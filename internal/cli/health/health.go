@@ -1,4 +1,5 @@
-// Package health is jettison health: it asks the agent on this node whether it is alive, for probes.
+// Package health is jettison health: it asks the agent on this node whether it is alive, for
+// probes.
 package health
 
 import (
@@ -58,8 +59,10 @@ Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does n
 	return cmd
 }
 
-// anyAlive asks at each of some sockets, "" for none, until one answers, within a limit for all. The error is of the first.
-func anyAlive(ctx context.Context, sockets []string, limit time.Duration, ready bool) (first error) {
+// anyAlive asks at each of some sockets, "" for none, until one answers, within a limit for all.
+// The error is of the first.
+func anyAlive(ctx context.Context, sockets []string, limit time.Duration, ready bool) (
+	first error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for i, at := range sockets {
@@ -86,7 +89,8 @@ func alive(ctx context.Context, c *api.Client, ready bool) error {
 		ask = c.Ready
 	}
 	err := ask(ctx)
-	if status := (*api.StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusNotFound {
+	if status := (*api.StatusError)(nil); errors.As(err, &status) &&
+		status.Status == http.StatusNotFound {
 		_, err = c.State(ctx)
 	}
 	return err

@@ -38,7 +38,8 @@ line is a record end it with exit code 1.`,
 			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return commandline.Usage(fmt.Errorf("records takes at most one ID, got %d: see %s --help", len(args), cmd.CommandPath()))
+				return commandline.Usage(fmt.Errorf("records takes at most one ID, got %d: see %s --help",
+					len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -57,7 +58,8 @@ line is a record end it with exit code 1.`,
 				p.id = args[0]
 			}
 			if p.id != "" && (p.follow || p.pod != "" || since != "") {
-				return commandline.Usage(errors.New("records: an ID names one, so that --since, --pod and -f have nothing to choose"))
+				return commandline.Usage(
+					errors.New("records: an ID names one, so that --since, --pod and -f have nothing to choose"))
 			}
 			if p.named = p.file != ""; !p.named {
 				c, err := flags.LoadOrWarn(cmd, stderr, path)
@@ -65,7 +67,8 @@ line is a record end it with exit code 1.`,
 					return err
 				}
 				if c.StateDir == "" {
-					return errors.New("records: stateDir is empty in the configuration, so nothing is recorded: name a file with --file")
+					return errors.New("records: stateDir is empty in the configuration, so nothing is recorded: " +
+						"name a file with --file")
 				}
 				p.file = records.Path(c.StateDir)
 			}
@@ -73,7 +76,8 @@ line is a record end it with exit code 1.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.file, "file", "", "file of records (default "+records.File+" in stateDir of the configuration)")
+	f.StringVar(&p.file, "file", "", "file of records (default "+records.File+
+		" in stateDir of the configuration)")
 	flags.AddConfigFile(f, &path)
 	f.IntVar(&p.last, "last", 0, "only so many, the newest (0: all)")
 	f.StringVar(&since, "since", "", "only those that began since: a time with zone, or how long ago")

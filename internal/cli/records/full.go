@@ -33,7 +33,8 @@ func inFull(stdout io.Writer, r *api.Record) error {
 // lines are those of one eviction, each with a name.
 type lines struct{ w io.Writer }
 
-// add adds one. A text of several lines, as of errors that were joined, has one for each, without the name: none begins as another's does.
+// add adds one. A text of several lines, as of errors that were joined, has one for each, without
+// the name: none begins as another's does.
 func (l lines) add(name, format string, args ...any) {
 	for text := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
 		fmt.Fprintf(l.w, "%s\t%s\n", name, printable.Text(text))
@@ -86,7 +87,8 @@ func (l lines) when(r *api.Record) {
 
 // what it returned, and why this pod.
 func (l lines) what(r *api.Record) {
-	l.add("returns", "predicted %s, returned %s", amountOf(r.Signal, r.Predicted), amountOf(r.Signal, r.Released))
+	l.add("returns", "predicted %s, returned %s", amountOf(r.Signal, r.Predicted),
+		amountOf(r.Signal, r.Released))
 	if r.Reclaimed != nil {
 		l.add("reclaimed", "%s before", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
 	}
@@ -104,7 +106,8 @@ func (l lines) what(r *api.Record) {
 func squeezed(s *api.Squeeze) string {
 	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
 	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms",
-		bytes(&s.Asked), output.OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted), float64(s.Took)/float64(time.Millisecond))
+		bytes(&s.Asked), output.OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted),
+		float64(s.Took)/float64(time.Millisecond))
 	if s.Stopped {
 		text += ", stopped for the eviction"
 	}
@@ -122,7 +125,8 @@ func steps(stdout io.Writer, r *api.Record, zero api.Stamp) error {
 		if s.N != 0 {
 			n = fmt.Sprint(s.N)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, cell(s.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}),
+			n, cell(s.Error))
 	}
 	return w.Flush()
 }
@@ -134,7 +138,8 @@ func ranking(stdout io.Writer, k *api.Ranking) error {
 	}
 	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tAFTER THE ONE BEFORE BY\tKEYS")
 	for i, row := range k.Rows {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, cell(row.Pod), cell(string(row.QOSClass)), cell(row.DecidedBy), cell(row.Keys))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, cell(row.Pod), cell(string(row.QOSClass)),
+			cell(row.DecidedBy), cell(row.Keys))
 	}
 	if err := w.Flush(); err != nil {
 		return err

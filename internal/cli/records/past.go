@@ -91,7 +91,8 @@ func (q *past) read() (*records.List, error) {
 // wants reports whether a record is one of those that were asked for.
 func (q *past) wants(r *api.Record) bool {
 	pod := &r.Pod
-	return !r.Began.Time.Before(q.since) && (q.pod == "" || q.pod == pod.UID || q.pod == pod.Name || q.pod == pod.Title())
+	return !r.Began.Time.Before(q.since) && (q.pod == "" || q.pod == pod.UID || q.pod == pod.Name ||
+		q.pod == pod.Title())
 }
 
 // nothing says why none of so many records is listed.
@@ -193,8 +194,10 @@ func pick(all []api.Record, id string) (*api.Record, error) {
 // rows are a line for each.
 func rows(all []api.Record) *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "ID", Cut: true}, {Name: "TIME", Drop: 1}, {Name: "POD", Cut: true}, {Name: "SIGNAL"}, {Name: "TO KILL", Right: true, Drop: 3},
-		{Name: "TO BACK", Right: true, Drop: 2}, {Name: "OUTCOME", Cut: true}, {Name: "RETURNED", Wide: true, Right: true},
+		{Name: "ID", Cut: true}, {Name: "TIME", Drop: 1}, {Name: "POD", Cut: true}, {Name: "SIGNAL"},
+		{Name: "TO KILL", Right: true, Drop: 3},
+		{Name: "TO BACK", Right: true, Drop: 2}, {Name: "OUTCOME", Cut: true},
+		{Name: "RETURNED", Wide: true, Right: true},
 		{Name: "UID", Wide: true}, {Name: "WHY", Wide: true},
 	}}
 	for i := range all {
@@ -206,7 +209,8 @@ func rows(all []api.Record) *table.Table {
 		if r.After != nil && r.Outcome == api.OutcomeBack {
 			back = took(r.EndBegan(), r.After.Stamp)
 		}
-		t.Add(r.ID, output.Time(r.Began.Time), r.Pod.Title(), string(r.Signal), crossed, back, r.Outcome.String(), amountOf(r.Signal, r.Released),
+		t.Add(r.ID, output.Time(r.Began.Time), r.Pod.Title(), string(r.Signal), crossed, back,
+			r.Outcome.String(), amountOf(r.Signal, r.Released),
 			r.Pod.UID, r.Reason)
 	}
 	return t

@@ -31,7 +31,8 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 			"  jettison run --record /var/lib/jettison/frames.jsonl.gz",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				err := fmt.Errorf("replay takes one file of frames, or - for standard input, got %d: see %s --help", len(args), cmd.CommandPath())
+				err := fmt.Errorf("replay takes one file of frames, or - for standard input, got %d: see %s "+
+					"--help", len(args), cmd.CommandPath())
 				return commandline.Usage(err)
 			}
 			return nil

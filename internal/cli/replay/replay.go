@@ -1,4 +1,5 @@
-// Package replay decides again on frames that were recorded or written: by one policy, or by two, to see where they differ.
+// Package replay decides again on frames that were recorded or written: by one policy, or by two,
+// to see where they differ.
 package replay
 
 import (
@@ -36,7 +37,8 @@ func load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, e
 	return c, nil
 }
 
-// run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
+// run plays all frames and prints what is decided on them, a JSON object a line. How many decisions
+// differ goes to stderr.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
@@ -58,7 +60,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	return err
 }
 
-// open opens a file of frames, or a pipe: until ctx ends it is waited for who writes to it, as for who writes to standard input.
+// open opens a file of frames, or a pipe: until ctx ends it is waited for who writes to it, as for
+// who writes to standard input.
 func open(ctx context.Context, o options) (r *frames.Reader, done func(), err error) {
 	if o.path == "-" {
 		in := o.stdin

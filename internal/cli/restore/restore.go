@@ -1,6 +1,7 @@
-// Package restore puts back what an agent that has ended for good has left on a node's cgroups: limits and protection of pods, memory.min,
-// CPU limits of a victim, processes that it froze, and the notes of them all. An agent that ends by itself puts back most of it, and one
-// that starts anew the rest; this is for a node that it leaves.
+// Package restore puts back what an agent that has ended for good has left on a node's cgroups:
+// limits and protection of pods, memory.min, CPU limits of a victim, processes that it froze, and
+// the notes of them all. An agent that ends by itself puts back most of it, and one that starts
+// anew the rest; this is for a node that it leaves.
 package restore
 
 import (
@@ -25,10 +26,11 @@ import (
 // options of run.
 type options struct {
 	fs         *cgroup.FS
-	cgroupRoot string        // the kubelet's: pods are below it
-	stateDir   string        // of the agent, whose lock says that none runs; empty, or not there: that is not known
-	kubelet    func() bool   // looks for one now
-	tell       limits.Teller // nil: systemd is not told
+	cgroupRoot string // the kubelet's: pods are below it
+	// of the agent, whose lock says that none runs; empty, or not there: that is not known
+	stateDir string
+	kubelet  func() bool   // looks for one now
+	tell     limits.Teller // nil: systemd is not told
 }
 
 const (
@@ -41,8 +43,8 @@ const (
 // errRuns: an agent runs here.
 var errRuns = errors.New("an agent runs here, and would write it all again: stop it first")
 
-// run puts everything back and prints a line for each cgroup in which there was something to do. The error names what is left, and why.
-// It may be run again.
+// run puts everything back and prints a line for each cgroup in which there was something to do.
+// The error names what is left, and why. It may be run again.
 func run(ctx context.Context, o options, w io.Writer) error {
 	unlock, err := alone(o.stateDir)
 	if err != nil {
@@ -61,7 +63,8 @@ func run(ctx context.Context, o options, w io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%d limits of pods put back, %d of %d cgroups had something else of the agent's\n", s.files, len(s.said), s.groups)
+	_, err = fmt.Fprintf(w, "%d limits of pods put back, %d of %d cgroups had something else of the "+
+		"agent's\n", s.files, len(s.said), s.groups)
 	if err != nil {
 		return err
 	}
@@ -84,8 +87,8 @@ func alone(stateDir string) (unlock func(), err error) {
 }
 
 const (
-	// formerFrozen is the note of a frozen cgroup that older agents, or whoever owns the cgroup's directory, may have left. None goes by it
-	// (cgroup.ProcKiller).
+	// formerFrozen is the note of a frozen cgroup that older agents, or whoever owns the cgroup's
+	// directory, may have left. None goes by it (cgroup.ProcKiller).
 	formerFrozen = "cgroup.freeze"
 	// limitNotes begins those of package noted.
 	limitNotes = cgroup.Trusted + "before."
@@ -116,7 +119,8 @@ func (s *sweep) below(ctx context.Context, name string, depth int) error {
 	}
 	s.group(name)
 	var names []string
-	if err := s.Children(name, s.buf, func(child string) { names = append(names, child) }); err != nil {
+	if err := s.Children(name, s.buf,
+		func(child string) { names = append(names, child) }); err != nil {
 		if errors.Is(err, cgroup.ErrVanished) {
 			return nil
 		}
@@ -202,8 +206,9 @@ func (s *sweep) unprotect(g *cgroup.Group, name string) (did []string) {
 	return did
 }
 
-// anothers reports whether somebody other than root owns a cgroup's directory, or may write to it, as that of a user's own services or of a
-// container in a user namespace: whatever is not cgroup.Trusted there he may have noted, with a value of his choice to be "put back".
+// anothers reports whether somebody other than root owns a cgroup's directory, or may write to it,
+// as that of a user's own services or of a container in a user namespace: whatever is not
+// cgroup.Trusted there he may have noted, with a value of his choice to be "put back".
 func (s *sweep) anothers(name string) bool {
 	info, err := os.Stat(filepath.Join(s.Mount(), name))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package show formats the figures of package stats as people read them: amounts in the unit of their signal, and a dash for what is
-// unknown.
+// Package show formats the figures of package stats as people read them: amounts in the unit of
+// their signal, and a dash for what is unknown.
 package show
 
 import (

@@ -26,18 +26,21 @@ its errors.txt and on stderr.
 
 It has names of pods. It has no environment, no file or log of a pod, and of the configuration no value that may be a secret. FILE must not
 be there yet, and only its owner may read it; - is standard output.`,
-		Example: "  jettison snapshot node1.tar.gz\n  kubectl exec -n kube-system ds/jettison -- /jettison snapshot - > node1.tar.gz\n" +
+		Example: "  jettison snapshot node1.tar.gz\n  kubectl exec -n kube-system ds/jettison -- " +
+			"/jettison snapshot - > node1.tar.gz\n" +
 			"  tar -xzOf node1.tar.gz jettison/state.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return commandline.Usage(
-					fmt.Errorf("snapshot takes one file, or - for standard output, got %d: see %s --help", len(args), cmd.CommandPath()))
+					fmt.Errorf("snapshot takes one file, or - for standard output, got %d: see %s --help",
+						len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if args[0] == "-" && stdout.Terminal() {
-				return commandline.Usage(errors.New("snapshot: standard output is a terminal, and the archive no text: name a file"))
+				return commandline.Usage(
+					errors.New("snapshot: standard output is a terminal, and the archive no text: name a file"))
 			}
 			wrong, err := look.FindOrSalvage(cmd.Context())
 			if err != nil {

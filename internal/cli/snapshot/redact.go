@@ -9,7 +9,8 @@ import (
 	"jettison/internal/node/config"
 )
 
-// secret is the name of a field that may hold one. What ends with File, Path or Dir says where one is.
+// secret is the name of a field that may hold one. What ends with File, Path or Dir says where one
+// is.
 var secret = regexp.MustCompile(`(?i)token|password|passwd|secret|credential|privatekey|apikey`)
 
 const hidden = "(redacted)"
@@ -34,7 +35,8 @@ func hide(n *yaml.Node, all bool) {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			name := n.Content[i].Value
-			where := strings.HasSuffix(name, "File") || strings.HasSuffix(name, "Path") || strings.HasSuffix(name, "Dir")
+			where := strings.HasSuffix(name, "File") || strings.HasSuffix(name, "Path") ||
+				strings.HasSuffix(name, "Dir")
 			hide(n.Content[i+1], all || secret.MatchString(name) && !where)
 		}
 	case yaml.ScalarNode:

@@ -1,5 +1,6 @@
-// Package snapshot is jettison snapshot: what somebody needs who is to find out from afar what a node does, in one archive. It has names of
-// pods, as records and state do, and no secret: no environment, no file of a pod, and of the configuration no value that is one.
+// Package snapshot is jettison snapshot: what somebody needs who is to find out from afar what a
+// node does, in one archive. It has names of pods, as records and state do, and no secret: no
+// environment, no file of a pod, and of the configuration no value that is one.
 //
 //	command.go Command: jettison snapshot
 //	snapshot.go  write: the archive
@@ -45,7 +46,8 @@ type part struct {
 	make func(context.Context) ([]byte, error)
 }
 
-// write writes the archive, a compressed tar. What cannot be had is left out, and said in errors.txt; missing are those lines.
+// write writes the archive, a compressed tar. What cannot be had is left out, and said in
+// errors.txt; missing are those lines.
 func write(ctx context.Context, o options, to io.Writer) (missing []string, err error) {
 	zip := gzip.NewWriter(to)
 	a := archive{Writer: tar.NewWriter(zip), now: time.Now()}
@@ -121,14 +123,16 @@ func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) ([]
 // happened are the events that the agent keeps, as far as it tells them.
 func happened(ctx context.Context, client *api.Client) ([]byte, error) {
 	var out bytes.Buffer
-	err := client.Events(ctx, api.EventOptions{}, func(e api.Event) error { return output.AsJSON.Encode(&out, e, true) })
+	err := client.Events(ctx, api.EventOptions{},
+		func(e api.Event) error { return output.AsJSON.Encode(&out, e, true) })
 	return out.Bytes(), err
 }
 
 // versions are those of what there is on the node.
 func (o options) versions(ctx context.Context) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", output.Time(time.Now()), o.node, o.version,
+	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", output.Time(time.Now()), o.node,
+		o.version,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -171,8 +175,8 @@ func (o options) records(context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tree adds what the agent reads of the kernel: numbers and ids. A file of it at a time is in memory: this runs in the agent's container,
-// whose memory it would take.
+// tree adds what the agent reads of the kernel: numbers and ids. A file of it at a time is in
+// memory: this runs in the agent's container, whose memory it would take.
 func (o options) tree(ctx context.Context, a *archive) error {
 	fs, err := sources.OpenCgroups(o.look.Options)
 	if err != nil {
@@ -180,7 +184,8 @@ func (o options) tree(ctx context.Context, a *archive) error {
 	}
 	defer fs.Close()
 	return nodefiles.Walk(nodefiles.Options{
-		Cgroups: fs, CgroupRoot: o.look.Config.CgroupRoot, ProcMount: o.look.ProcMount, SysMount: o.look.SysMount(),
+		Cgroups: fs, CgroupRoot: o.look.Config.CgroupRoot, ProcMount: o.look.ProcMount,
+		SysMount: o.look.SysMount(),
 	}, func(name string, content []byte) error {
 		a.add("tree/"+name, content)
 		return cmp.Or(a.err, ctx.Err())

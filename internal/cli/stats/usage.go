@@ -18,9 +18,11 @@ import (
 	"jettison/stats"
 )
 
-// printLook prints what a look at a node has found, as tables or as one Summary of the kubelet's (stats/v1alpha1). by is how
-// memory.available is computed in the table. What could not be seen is named on stderr.
-func printLook(look *observe.Look, by stats.MemoryAvailable, as output.Format, stdout *terminal.Screen, stderr io.Writer) error {
+// printLook prints what a look at a node has found, as tables or as one Summary of the kubelet's
+// (stats/v1alpha1). by is how memory.available is computed in the table. What could not be seen is
+// named on stderr.
+func printLook(look *observe.Look, by stats.MemoryAvailable, as output.Format,
+	stdout *terminal.Screen, stderr io.Writer) error {
 	for _, err := range []error{look.Runtime.Err, look.HostErr, look.Err, look.Summary.Err()} {
 		for _, line := range errorLines(err) {
 			fmt.Fprintln(stderr, "jettison: stats:", line)
@@ -36,20 +38,25 @@ func printLook(look *observe.Look, by stats.MemoryAvailable, as output.Format, s
 // usage prints a table of the signals and one of the pods.
 func usage(stdout *terminal.Screen, look *observe.Look, by stats.MemoryAvailable, wide bool) error {
 	signals := &table.Table{Columns: []table.Column{
-		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true}, {Name: "SHARE", Right: true},
+		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true},
+		{Name: "SHARE", Right: true},
 	}}
 	for _, signal := range stats.Signals {
 		if o := look.Summary.Observe(look.Time, signal, by); o.OK {
-			signals.Add(string(signal), show.Amount(signal, o.Value), show.Amount(signal, o.Capacity), show.Percent(o))
+			signals.Add(string(signal), show.Amount(signal, o.Value), show.Amount(signal, o.Capacity),
+				show.Percent(o))
 		}
 	}
 	if err := signals.Print(stdout, wide); err != nil {
 		return err
 	}
 	pods := &table.Table{Columns: []table.Column{
-		{Name: "POD", Cut: true}, {Name: "QOS"}, {Name: "WORKING SET", Right: true}, {Name: "REQUEST", Right: true, Drop: 6},
-		{Name: "FREED BY KILL", Right: true, Drop: 7}, {Name: "THREADS", Right: true, Drop: 3}, {Name: "CPU", Right: true, Drop: 5},
-		{Name: "DISK", Right: true, Drop: 4}, {Name: "OOM KILLS", Right: true, Drop: 1}, {Name: "RESTARTS", Right: true, Drop: 2},
+		{Name: "POD", Cut: true}, {Name: "QOS"}, {Name: "WORKING SET", Right: true},
+		{Name: "REQUEST", Right: true, Drop: 6},
+		{Name: "FREED BY KILL", Right: true, Drop: 7}, {Name: "THREADS", Right: true, Drop: 3},
+		{Name: "CPU", Right: true, Drop: 5},
+		{Name: "DISK", Right: true, Drop: 4}, {Name: "OOM KILLS", Right: true, Drop: 1},
+		{Name: "RESTARTS", Right: true, Drop: 2},
 		{Name: "UID", Wide: true}, {Name: "CGROUP", Wide: true},
 	}}
 	for i := range look.Summary.Pods {
@@ -59,8 +66,10 @@ func usage(stdout *terminal.Screen, look *observe.Look, by stats.MemoryAvailable
 			name = "uid:" + p.PodRef.UID
 		}
 		oom := stats.Opt[uint64]{V: p.Events.V.OOMKill, OK: p.Events.OK}
-		pods.Add(name, string(p.QOSClass), show.Size(p.Memory.WorkingSetBytes), show.Between(p.MemoryRequest), show.Between(p.Memory.FreedBytes),
-			show.Count(p.Threads), show.Cores(p.CPU.NanoCores), show.Size(p.EphemeralStorage.UsedBytes), show.Count(oom), show.Count(p.Restarts),
+		pods.Add(name, string(p.QOSClass), show.Size(p.Memory.WorkingSetBytes),
+			show.Between(p.MemoryRequest), show.Between(p.Memory.FreedBytes),
+			show.Count(p.Threads), show.Cores(p.CPU.NanoCores), show.Size(p.EphemeralStorage.UsedBytes),
+			show.Count(oom), show.Count(p.Restarts),
 			p.PodRef.UID, p.Cgroup)
 	}
 	if err := stdout.Print(nil); err != nil {
@@ -69,8 +78,9 @@ func usage(stdout *terminal.Screen, look *observe.Look, by stats.MemoryAvailable
 	return pods.Print(stdout, wide)
 }
 
-// errorLines are a line for each of the errors that were joined in one; nil has none. A line end within an error's own text is a part of a
-// name in it, as a cgroup's which a tenant has made: escaped, it begins no line of the tenant's own.
+// errorLines are a line for each of the errors that were joined in one; nil has none. A line end
+// within an error's own text is a part of a name in it, as a cgroup's which a tenant has made:
+// escaped, it begins no line of the tenant's own.
 func errorLines(err error) (lines []string) {
 	if err == nil {
 		return nil

@@ -29,21 +29,26 @@ func (o options) own(ctx context.Context) (*api.State, error) {
 	m := eviction.NewManager(o.look.Config.Eviction())
 	ready := m.Observe(look.Time, &look.Summary.Node, eviction.Situation{ObserveDisks: true})
 	out := &api.State{
-		Time: look.Time, Runtime: api.RuntimeState{Endpoint: look.Runtime.Endpoint, Lost: look.Runtime.Err != nil},
-		Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{}, Errors: map[string]string{},
-		Pods: api.PodCount{Runtime: len(look.Runtime.Pods)}, Underway: []api.UnderwayState{}, SetAside: []api.AsideState{},
-		Evicted: []api.Evicted{}, AtOwnLimit: []api.LimitState{},
+		Time: look.Time, Runtime: api.RuntimeState{Endpoint: look.Runtime.Endpoint,
+			Lost: look.Runtime.Err != nil},
+		Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},
+		Errors: map[string]string{},
+		Pods:   api.PodCount{Runtime: len(look.Runtime.Pods)}, Underway: []api.UnderwayState{},
+		SetAside: []api.AsideState{},
+		Evicted:  []api.Evicted{}, AtOwnLimit: []api.LimitState{},
 	}
 	for _, signal := range m.Signals() {
 		out.Signals = append(out.Signals, apiconvert.Signal(&signal))
 	}
 	for _, met := range ready.Met {
 		out.Met = append(out.Met, api.MetState{
-			Signal: met.Threshold.Signal, Observed: met.ObservedText(), Threshold: met.LimitText(), Since: met.Since,
+			Signal: met.Threshold.Signal, Observed: met.ObservedText(), Threshold: met.LimitText(),
+			Since:   met.Since,
 			Message: met.AttemptingToReclaim(),
 		})
 	}
-	for source, err := range map[string]error{"cgroups of pods": look.Err, "the host's root directory": look.HostErr} {
+	for source, err := range map[string]error{"cgroups of pods": look.Err,
+		"the host's root directory": look.HostErr} {
 		if err != nil {
 			out.Errors[source] = err.Error()
 		}

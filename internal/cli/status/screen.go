@@ -56,7 +56,8 @@ func (r *Report) head(width int) []terminal.Line {
 	if r.Agent != "" {
 		agent = "jettison " + r.Agent
 	}
-	out := []terminal.Line{{{Text: "node " + r.Node + ": ", Style: terminal.Bold}, health, {Text: ", " + agent}}}
+	out := []terminal.Line{{{Text: "node " + r.Node + ": ", Style: terminal.Bold}, health,
+		{Text: ", " + agent}}}
 	s := r.State
 	if s == nil {
 		return out
@@ -87,7 +88,8 @@ func (r *Report) head(width int) []terminal.Line {
 }
 
 func conditions(s *api.State) *table.Table {
-	t := &table.Table{Columns: []table.Column{{Name: "CONDITION"}, {Name: "STATUS"}, {Name: "SINCE"}, {Name: "REASON", Cut: true}}}
+	t := &table.Table{Columns: []table.Column{{Name: "CONDITION"}, {Name: "STATUS"}, {Name: "SINCE"},
+		{Name: "REASON", Cut: true}}}
 	for _, c := range s.Conditions {
 		status, style, since := "False", terminal.Good, "-"
 		if c.Status {
@@ -96,22 +98,26 @@ func conditions(s *api.State) *table.Table {
 		if c.LastTransitionTime != nil {
 			since = output.Time(*c.LastTransitionTime)
 		}
-		t.Rows = append(t.Rows, []terminal.Span{{Text: string(c.Type)}, {Text: status, Style: style}, {Text: since}, {Text: c.Reason}})
+		t.Rows = append(t.Rows, []terminal.Span{{Text: string(c.Type)}, {Text: status, Style: style},
+			{Text: since}, {Text: c.Reason}})
 	}
 	return t
 }
 
-// signals are those that have a threshold, each with a bar: what there is of it, and where its nearest threshold lies.
+// signals are those that have a threshold, each with a bar: what there is of it, and where its
+// nearest threshold lies.
 func (r *Report) signals() *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true}, {Name: "THRESHOLD", Right: true}, {Name: "BAR", Drop: 1},
+		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true},
+		{Name: "THRESHOLD", Right: true}, {Name: "BAR", Drop: 1},
 		{Name: "TIME TO IT", Cut: true}, {Name: "THRESHOLDS", Wide: true}, {Name: "WHY NOT", Wide: true},
 	}}
 	for i := range r.State.Signals {
 		s := &r.State.Signals[i]
 		all := strings.Join(s.Threshold, ", ")
 		if !s.Observed {
-			t.Add(string(s.Signal), "absent", "", cmp.Or(limitWord(s), "-"), "", cmp.Or(s.Reason, "-"), all, s.Reason)
+			t.Add(string(s.Signal), "absent", "", cmp.Or(limitWord(s), "-"), "", cmp.Or(s.Reason, "-"), all,
+				s.Reason)
 			continue
 		}
 		limit, style := "-", terminal.Good
@@ -127,7 +133,8 @@ func (r *Report) signals() *table.Table {
 		}
 		of := show.Amount(s.Signal, s.Capacity)
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: string(s.Signal)}, {Text: show.Amount(s.Signal, s.Available), Style: style}, {Text: of}, {Text: limit},
+			{Text: string(s.Signal)}, {Text: show.Amount(s.Signal, s.Available), Style: style}, {Text: of},
+			{Text: limit},
 			{Text: bar(s), Style: style}, when, {Text: all}, {},
 		})
 	}
@@ -142,12 +149,16 @@ func limitWord(s *api.SignalState) string {
 	return strings.TrimLeft(strings.TrimPrefix(s.Threshold[0], string(s.Signal)), "<>")
 }
 
-// bar is how much there is, of all of it, with a mark where the threshold lies. Of a pressure it is the share of time stalled.
+// bar is how much there is, of all of it, with a mark where the threshold lies. Of a pressure it is
+// the share of time stalled.
 func bar(s *api.SignalState) string {
 	if s.Capacity == 0 {
 		return "-"
 	}
-	at := func(v uint64) int { return int(float64(min(v, s.Capacity)) / float64(s.Capacity) * barWidth) }
+	at := func(v uint64) int {
+		return int(float64(min(v, s.Capacity)) / float64(
+			s.Capacity) * barWidth)
+	}
 	cells := slices.Repeat([]rune{'.'}, barWidth)
 	for i := range at(s.Available) {
 		cells[i] = '#'
@@ -177,7 +188,8 @@ func (r *Report) time(s *api.SignalState) terminal.Span {
 		if show.Pressure(s.Signal) {
 			sign = "+"
 		}
-		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", output.Span(left), sign, rate), Style: style}
+		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", output.Span(left), sign, rate),
+			Style: style}
 	}
 	return terminal.Span{Text: "-"}
 }
@@ -185,7 +197,8 @@ func (r *Report) time(s *api.SignalState) terminal.Span {
 // decided are the last decisions; nil: there is none.
 func decided(s *api.State) *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "EVICTED"}, {Name: "POD", Cut: true}, {Name: "FOR"}, {Name: "OUTCOME", Cut: true}, {Name: "WHY", Wide: true},
+		{Name: "EVICTED"}, {Name: "POD", Cut: true}, {Name: "FOR"}, {Name: "OUTCOME", Cut: true},
+		{Name: "WHY", Wide: true},
 	}}
 	for _, e := range s.Evicted[max(0, len(s.Evicted)-decisions):] {
 		outcome := terminal.Span{Text: "enough is back", Style: terminal.Good}
@@ -193,7 +206,8 @@ func decided(s *api.State) *table.Table {
 			outcome = terminal.Span{Text: "not back", Style: terminal.Bad}
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome, {Text: e.Explained},
+			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome,
+			{Text: e.Explained},
 		})
 	}
 	for _, u := range s.Underway {
@@ -202,7 +216,8 @@ func decided(s *api.State) *table.Table {
 			outcome = "dead, not cleaned up yet"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)}, {Text: outcome, Style: terminal.Doubt},
+			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)},
+			{Text: outcome, Style: terminal.Doubt},
 			{Text: u.Message},
 		})
 	}
@@ -222,7 +237,8 @@ func (r *Report) problems(width int) (out []terminal.Line) {
 		out = append(out, nil)
 		for i, line := range table.Fold(word+output.OneLine(p.What), width-2) {
 			if i == 0 {
-				out = append(out, terminal.Line{{Text: word, Style: style}, {Text: strings.TrimPrefix(line, word)}})
+				out = append(out, terminal.Line{{Text: word, Style: style},
+					{Text: strings.TrimPrefix(line, word)}})
 				continue
 			}
 			out = append(out, terminal.Text(terminal.Plain, "  %s", line))

@@ -1,4 +1,5 @@
-// Package status is jettison status: how a node stands, on one screen, as its agent says or, where there is none, as its kernel does.
+// Package status is jettison status: how a node stands, on one screen, as its agent says or, where
+// there is none, as its kernel does.
 //
 //	command.go   Command: jettison status
 //	status.go    run: what is asked, and the report that comes of it
@@ -39,19 +40,21 @@ type options struct {
 
 // Report is how a node stands.
 type Report struct {
-	Node     string     `json:"node"`
-	Healthy  bool       `json:"healthy"`
-	Agent    string     `json:"agent"` // its version; empty: it does not answer
-	Problems []Problem  `json:"problems"`
-	Slopes   []Slope    `json:"slopes"`
-	State    *api.State `json:"state"` // the agent's, or what the command has seen itself; null: neither is known
+	Node     string    `json:"node"`
+	Healthy  bool      `json:"healthy"`
+	Agent    string    `json:"agent"` // its version; empty: it does not answer
+	Problems []Problem `json:"problems"`
+	Slopes   []Slope   `json:"slopes"`
+	// the agent's, or what the command has seen itself; null: neither is known
+	State *api.State `json:"state"`
 }
 
 // Slope is how a signal changes.
 type Slope struct {
 	Signal    stats.Signal `json:"signal"`
 	PerSecond float64      `json:"perSecond"` // in the signal's unit
-	// Seconds until its nearest threshold is crossed if it goes on like this; nil: it does not come nearer, or is beyond it.
+	// Seconds until its nearest threshold is crossed if it goes on like this; nil: it does not come
+	// nearer, or is beyond it.
 	Seconds *float64 `json:"secondsToThreshold,omitempty"`
 }
 
@@ -134,7 +137,8 @@ func slopeOf(was, is *api.SignalState) (Slope, bool) {
 	if was.Time == nil || is.Time == nil || !is.Time.After(*was.Time) {
 		return Slope{}, false
 	}
-	out := Slope{Signal: is.Signal, PerSecond: (float64(is.Available) - float64(was.Available)) / is.Time.Sub(*was.Time).Seconds()}
+	out := Slope{Signal: is.Signal,
+		PerSecond: (float64(is.Available) - float64(was.Available)) / is.Time.Sub(*was.Time).Seconds()}
 	limit, ok := nearest(is)
 	left, towards := float64(is.Available)-float64(limit), -out.PerSecond
 	if show.Pressure(is.Signal) {

@@ -42,7 +42,8 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 			case o.every < 100*time.Millisecond || o.every > time.Hour:
 				return commandline.Usage(fmt.Errorf("--every %v: want 100ms to 1h", o.every))
 			case !slices.Contains(sortNames(), o.sort):
-				return commandline.Usage(fmt.Errorf("--sort %.40q: want one of %s", o.sort, strings.Join(sortNames(), ", ")))
+				return commandline.Usage(fmt.Errorf("--sort %.40q: want one of %s", o.sort,
+					strings.Join(sortNames(), ", ")))
 			}
 			if err := look.FindOrWarn(cmd, stderr); err != nil {
 				return err
@@ -53,9 +54,11 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 	}
 	look.AddPlaces(cmd.Flags())
 	f := cmd.Flags()
-	f.IntVarP(&o.times, "times", "n", 0, "how often (0: on a terminal until it is ended, elsewhere once)")
+	f.IntVarP(&o.times, "times", "n", 0,
+		"how often (0: on a terminal until it is ended, elsewhere once)")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks")
-	f.StringVar(&o.sort, "sort", sortNames()[0], "what pods are sorted by: "+strings.Join(sortNames(), ", "))
+	f.StringVar(&o.sort, "sort", sortNames()[0], "what pods are sorted by: "+
+		strings.Join(sortNames(), ", "))
 	output.Add(f, "")
 	return cmd
 }

@@ -56,6 +56,7 @@ func sortBy(name string) int {
 // order sorts rows; among equals by name.
 func order(rows []row, way by) {
 	slices.SortStableFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(way.of(&b), way.of(&a)), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(way.of(&b), way.of(&a)), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.UID, b.UID))
 	})
 }

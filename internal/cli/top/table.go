@@ -14,17 +14,18 @@ import (
 
 // row is a pod.
 type row struct {
-	Pod            string         `json:"pod"`
-	UID            string         `json:"uid"`
-	QOSClass       stats.QOSClass `json:"qos,omitempty"`
-	Frees          *uint64        `json:"freesBytes"` // for sure, if it is killed; null: not known, as of all that follows
-	WorkingSet     *uint64        `json:"workingSetBytes"`
-	GrowsPerSecond *float64       `json:"growsBytesPerSecond"`  // of the working set
-	MemoryStalled  *float64       `json:"memoryStalledPercent"` // some of its tasks, over 10 s
-	IOStalled      *float64       `json:"ioStalledPercent"`     // likewise
-	CPUStalled     *float64       `json:"cpuStalledPercent"`    // likewise
-	NanoCores      *uint64        `json:"nanoCores"`            // billionths of a core
-	Threads        *uint64        `json:"threads"`
+	Pod      string         `json:"pod"`
+	UID      string         `json:"uid"`
+	QOSClass stats.QOSClass `json:"qos,omitempty"`
+	// for sure, if it is killed; null: not known, as of all that follows
+	Frees          *uint64  `json:"freesBytes"`
+	WorkingSet     *uint64  `json:"workingSetBytes"`
+	GrowsPerSecond *float64 `json:"growsBytesPerSecond"`  // of the working set
+	MemoryStalled  *float64 `json:"memoryStalledPercent"` // some of its tasks, over 10 s
+	IOStalled      *float64 `json:"ioStalledPercent"`     // likewise
+	CPUStalled     *float64 `json:"cpuStalledPercent"`    // likewise
+	NanoCores      *uint64  `json:"nanoCores"`            // billionths of a core
+	Threads        *uint64  `json:"threads"`
 }
 
 // rows are the pods as of the last look, sorted.
@@ -33,9 +34,11 @@ func (v *view) rows() []row {
 	for i := range v.summary.Pods {
 		p := &v.summary.Pods[i]
 		r := row{
-			Pod: api.Title(p.PodRef), UID: p.PodRef.UID, QOSClass: p.QOSClass, WorkingSet: pointer(p.Memory.WorkingSetBytes),
-			MemoryStalled: some(p.MemoryPressure), IOStalled: some(p.IOPressure), CPUStalled: some(p.CPUPressure),
-			NanoCores: pointer(p.CPU.NanoCores), Threads: pointer(p.Threads),
+			Pod: api.Title(p.PodRef), UID: p.PodRef.UID, QOSClass: p.QOSClass,
+			WorkingSet:    pointer(p.Memory.WorkingSetBytes),
+			MemoryStalled: some(p.MemoryPressure), IOStalled: some(p.IOPressure),
+			CPUStalled: some(p.CPUPressure),
+			NanoCores:  pointer(p.CPU.NanoCores), Threads: pointer(p.Threads),
 		}
 		if freed := p.Memory.FreedBytes; freed.OK {
 			r.Frees = &freed.V.Min
@@ -78,21 +81,27 @@ func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 	}
 	lines := layout(rows, sorts[v.sort].column).Lines(width, wide)
 	if v.trouble != "" {
-		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s", table.Cut(output.OneLine(v.trouble), cmp.Or(width, 200)))}, lines...)
+		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s",
+			table.Cut(output.OneLine(v.trouble), cmp.Or(width, 200)))}, lines...)
 	}
 	if !live {
 		return out.Print(lines...)
 	}
-	head := fmt.Sprintf("%s  %d pods by %s  q: quit, s or arrows: sort", output.Time(v.summary.Time), len(rows), sorts[v.sort].name)
-	return out.Repaint(append([]terminal.Line{terminal.Text(terminal.Dim, "%s", table.Cut(head, width))}, lines...))
+	head := fmt.Sprintf("%s  %d pods by %s  q: quit, s or arrows: sort", output.Time(v.summary.Time),
+		len(rows), sorts[v.sort].name)
+	return out.Repaint(append(
+		[]terminal.Line{terminal.Text(terminal.Dim, "%s", table.Cut(head, width))}, lines...))
 }
 
 // layout is the table; the column that it is sorted by is marked.
 func layout(rows []row, sorted string) *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "POD", Cut: true}, {Name: "QOS", Drop: 1}, {Name: "FREED BY KILL", Right: true}, {Name: "WORKING SET", Right: true},
-		{Name: "GROWTH", Right: true}, {Name: "STALLED", Right: true}, {Name: "IO", Right: true, Wide: true},
-		{Name: "CPU STALLED", Right: true, Wide: true}, {Name: "CPU", Right: true}, {Name: "THREADS", Right: true, Drop: 2},
+		{Name: "POD", Cut: true}, {Name: "QOS", Drop: 1}, {Name: "FREED BY KILL", Right: true},
+		{Name: "WORKING SET", Right: true},
+		{Name: "GROWTH", Right: true}, {Name: "STALLED", Right: true},
+		{Name: "IO", Right: true, Wide: true},
+		{Name: "CPU STALLED", Right: true, Wide: true}, {Name: "CPU", Right: true},
+		{Name: "THREADS", Right: true, Drop: 2},
 		{Name: "UID", Wide: true},
 	}}
 	for i := range t.Columns {
@@ -107,7 +116,8 @@ func layout(rows []row, sorted string) *table.Table {
 			growth = growing(*r.GrowsPerSecond)
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: r.Pod}, {Text: string(r.QOSClass)}, {Text: size(r.Frees)}, {Text: size(r.WorkingSet)}, growth,
+			{Text: r.Pod}, {Text: string(r.QOSClass)}, {Text: size(r.Frees)}, {Text: size(r.WorkingSet)},
+			growth,
 			{Text: percent(r.MemoryStalled)}, {Text: percent(r.IOStalled)}, {Text: percent(r.CPUStalled)},
 			{Text: show.Cores(opt(r.NanoCores))}, {Text: show.Count(opt(r.Threads))}, {Text: r.UID},
 		})

@@ -1,4 +1,5 @@
-// Package top is jettison top: the pods of a node by what killing each would free, as the kernel has it, again and again.
+// Package top is jettison top: the pods of a node by what killing each would free, as the kernel
+// has it, again and again.
 //
 //	command.go Command: jettison top
 //	top.go     run: looks, one after the other, and keys
@@ -54,7 +55,8 @@ type held struct {
 	set uint64
 }
 
-// run looks until it is ended. What pods grow by is the difference of two looks, so that the first one is made twice.
+// run looks until it is ended. What pods grow by is the difference of two looks, so that the first
+// one is made twice.
 func run(ctx context.Context, o options, out *terminal.Screen) error {
 	s, err := sources.Open(o.sources)
 	if err != nil {
@@ -86,8 +88,10 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 	}
 }
 
-// wait lets time pass until the next look. Keys change what is shown at once; more is false where it is to end.
-func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Screen) (more bool, err error) {
+// wait lets time pass until the next look. Keys change what is shown at once; more is false where
+// it is to end.
+func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Screen) (more bool,
+	err error) {
 	timer := time.NewTimer(v.o.every)
 	defer timer.Stop()
 	for {
@@ -132,7 +136,8 @@ func (v *view) list(ctx context.Context) {
 	defer cancel()
 	listing, err := cri.NewLister(v.s.Client).List(ctx)
 	if v.trouble = ""; err != nil {
-		v.trouble = fmt.Sprintf("pods have no names: the runtime does not answer: %s", sources.Diagnose(v.s.Client.Endpoint(), err))
+		v.trouble = fmt.Sprintf("pods have no names: the runtime does not answer: %s",
+			sources.Diagnose(v.s.Client.Endpoint(), err))
 		return
 	}
 	v.pods = read.NewIndex(listing)

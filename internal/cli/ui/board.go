@@ -29,7 +29,8 @@ const (
 	partEvents    = "events"    // of the gate, of garbage, and the last of all kinds
 )
 
-// board is what is known of the agent, as JSON. It is safe for concurrent use, and no browser holds up who writes.
+// board is what is known of the agent, as JSON. It is safe for concurrent use, and no browser holds
+// up who writes.
 type board struct {
 	mu      sync.Mutex
 	parts   map[string]piece
@@ -144,7 +145,8 @@ func (b *board) recorded(records []*api.Record) {
 	for _, r := range slices.Concat(b.records, records) {
 		byID[r.ID] = r
 	}
-	b.records = slices.SortedFunc(maps.Values(byID), func(x, y *api.Record) int { return strings.Compare(x.ID, y.ID) })
+	b.records = slices.SortedFunc(maps.Values(byID),
+		func(x, y *api.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.records = b.records[max(0, len(b.records)-maxRecords):]
 	b.set(partEvictions, api.RecordsAnswer{Records: b.records})
 }
@@ -153,7 +155,8 @@ func (b *board) recorded(records []*api.Record) {
 func (b *board) running() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.records, func(r *api.Record) bool { return r.Outcome == api.OutcomeRunning })
+	return slices.ContainsFunc(b.records,
+		func(r *api.Record) bool { return r.Outcome == api.OutcomeRunning })
 }
 
 // happened takes events.

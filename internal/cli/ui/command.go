@@ -37,7 +37,8 @@ The address has a key, for everybody on the machine can connect to loopback. Fro
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", DefaultListen, "where the page is: loopback and a port, 0 for any that is free")
+	f.StringVar(&o.Listen, "listen", DefaultListen,
+		"where the page is: loopback and a port, 0 for any that is free")
 	socket.Add(f)
 	return cmd
 }

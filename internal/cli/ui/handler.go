@@ -20,12 +20,15 @@ var page embed.FS
 
 // types of the page's files by how their names end.
 var types = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// headers are those of every answer. Nothing comes from elsewhere, nothing is sent elsewhere, and nobody frames the page.
+// headers are those of every answer. Nothing comes from elsewhere, nothing is sent elsewhere, and
+// nobody frames the page.
 var headers = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
+		"'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options":       "nosniff",
 	"Referrer-Policy":              "no-referrer",
@@ -34,8 +37,8 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// handler answers browsers. Everybody on the machine can connect to loopback, so that what is known of the node is for those who have the
-// key that Run has printed.
+// handler answers browsers. Everybody on the machine can connect to loopback, so that what is known
+// of the node is for those who have the key that Run has printed.
 type handler struct {
 	board    *board
 	key      string
@@ -51,8 +54,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !h.hosts(r.Host):
-		h.fail(w, http.StatusForbidden, fmt.Sprintf("this is http://127.0.0.1:%s/ and not %.100q: forward the port by the same number",
-			h.port, r.Host))
+		h.fail(w, http.StatusForbidden,
+			fmt.Sprintf("this is http://127.0.0.1:%s/ and not %.100q: forward the port by the same number",
+				h.port, r.Host))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		h.fail(w, http.StatusMethodNotAllowed, "this page only reads")
@@ -63,7 +67,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hosts reports whether a request names this place. A name that another site has made to mean loopback is none (DNS rebinding).
+// hosts reports whether a request names this place. A name that another site has made to mean
+// loopback is none (DNS rebinding).
 func (h *handler) hosts(host string) bool {
 	name, number, err := net.SplitHostPort(host)
 	if err != nil { // a browser leaves out port 80
@@ -72,7 +77,8 @@ func (h *handler) hosts(host string) bool {
 	return number == h.port && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, name)
 }
 
-// knows reports whether what was given is the key, in a time that does not tell how much of it is right.
+// knows reports whether what was given is the key, in a time that does not tell how much of it is
+// right.
 func (h *handler) knows(given []string) bool {
 	if len(given) != 1 {
 		return false

@@ -16,11 +16,12 @@ const (
 	maxSignals = 32
 )
 
-// backwards is how far the agent's clock may seem to go back; beyond it the clock was set, and what was before cannot be drawn with what
-// comes.
+// backwards is how far the agent's clock may seem to go back; beyond it the clock was set, and what
+// was before cannot be drawn with what comes.
 const backwards = 5 * time.Second
 
-// history is what signals were, by the agent's clock. A sample that has no value is a gap: the agent was away, or could not read it.
+// history is what signals were, by the agent's clock. A sample that has no value is a gap: the
+// agent was away, or could not read it.
 type history struct {
 	signals []stats.Signal // the order of values; it only grows
 	samples []sample       // oldest first
@@ -43,7 +44,8 @@ func (h *history) add(s *api.State) {
 		}
 		h.samples, h.dropped, h.epoch = nil, 0, h.epoch+1
 	}
-	one := sample{at: at, values: make([]stats.Opt[uint64], len(h.signals), len(h.signals)+len(s.Signals))}
+	one := sample{at: at, values: make([]stats.Opt[uint64], len(h.signals), len(h.signals)+
+		len(s.Signals))}
 	for i := range s.Signals {
 		signal := &s.Signals[i]
 		if !signal.Observed {
@@ -80,8 +82,8 @@ func (h *history) push(s sample) {
 // next is the number of the sample that comes next.
 func (h *history) next() uint64 { return h.dropped + uint64(len(h.samples)) }
 
-// after is what came from a sample on, as JSON: the signals, and of each sample its time and their values, null for what is not known. More
-// signals than before may stand in it, never others.
+// after is what came from a sample on, as JSON: the signals, and of each sample its time and their
+// values, null for what is not known. More signals than before may stand in it, never others.
 func (h *history) after(from uint64) []byte {
 	names, _ := json.Marshal(h.signals) // cannot fail
 	out := append([]byte(`{"most":`), strconv.Itoa(maxSamples)...)

@@ -10,8 +10,8 @@ import (
 // DefaultListen is where the page is if nothing else is said.
 const DefaultListen = "127.0.0.1:5388"
 
-// ParseListen checks an address: 127.0.0.1 or ::1 and a port, 0 for any that is free. No other address is taken: these are the names that
-// requests may have.
+// ParseListen checks an address: 127.0.0.1 or ::1 and a port, 0 for any that is free. No other
+// address is taken: these are the names that requests may have.
 func ParseListen(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {
@@ -24,8 +24,10 @@ func ParseListen(address string) (string, error) {
 		host = "127.0.0.1"
 	}
 	ip, err := netip.ParseAddr(host)
-	if ip = ip.Unmap(); err != nil || ip != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && ip != netip.IPv6Loopback() {
-		return "", fmt.Errorf("--listen %.60q: the page is on loopback only (127.0.0.1, [::1]): to see it from another machine, "+
+	if ip = ip.Unmap(); err != nil || ip != netip.AddrFrom4([4]byte{127, 0, 0, 1}) &&
+		ip != netip.IPv6Loopback() {
+		return "", fmt.Errorf("--listen %.60q: the page is on loopback only (127.0.0.1, [::1]): to see "+
+			"it from another machine, "+
 			"leave it there and forward the port: ssh -L %s:127.0.0.1:%s NODE", address, number, number)
 	}
 	return net.JoinHostPort(ip.String(), number), nil

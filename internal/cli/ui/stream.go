@@ -9,7 +9,8 @@ import (
 
 const (
 	maxStreams = 16
-	// quiet is how long a stream may say nothing: so that what lies between notices a browser that is gone.
+	// quiet is how long a stream may say nothing: so that what lies between notices a browser that is
+	// gone.
 	quiet = 15 * time.Second
 	// apart is the shortest time between two sendings, so that a burst of events is one.
 	apart = 50 * time.Millisecond
@@ -23,8 +24,9 @@ type cursor struct {
 	begun   bool
 }
 
-// frames are what a browser has not been sent yet, as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html);
-// more is closed when there is something newer. A browser that is slow gets what is newest, and misses what was between.
+// frames are what a browser has not been sent yet, as server-sent events
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html); more is closed when there is
+// something newer. A browser that is slow gets what is newest, and misses what was between.
 func (b *board) frames(c *cursor) (out []byte, more <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +50,8 @@ func (b *board) frames(c *cursor) (out []byte, more <-chan struct{}) {
 
 // frame adds one event. JSON has no line ends.
 func frame(to []byte, event string, data []byte) []byte {
-	return append(append(append(append(append(to, "event: "...), event...), "\ndata: "...), data...), "\n\n"...)
+	return append(append(append(append(append(to, "event: "...), event...), "\ndata: "...), data...),
+		"\n\n"...)
 }
 
 // stream is GET /stream: what is known, and then what changes, until the browser goes.

@@ -1,5 +1,6 @@
-// Package ui is jettison ui: a page for a browser on this machine, of what the agent on this node sees, decides and does. It is a process
-// of the user's own that reads the agent's socket. The agent serves no page and knows of none.
+// Package ui is jettison ui: a page for a browser on this machine, of what the agent on this node
+// sees, decides and does. It is a process of the user's own that reads the agent's socket. The
+// agent serves no page and knows of none.
 //
 //	command.go  Command: jettison ui
 //	ui.go       Run: what it is made of, and how it ends
@@ -35,7 +36,8 @@ const (
 	maxHeader      = 8 << 10 // bytes
 	headerLimit    = 5 * time.Second
 	idleLimit      = 30 * time.Second
-	// patience is how long a browser may take for what it is sent at once. One that is cut off comes again by itself.
+	// patience is how long a browser may take for what it is sent at once. One that is cut off comes
+	// again by itself.
 	patience   = 10 * time.Second
 	closeLimit = 2 * time.Second
 )
@@ -48,7 +50,8 @@ type Options struct {
 	Node    string // its name; empty: the machine's
 }
 
-// Run serves the page until ctx ends. It prints the page's address on stdout, and how to see it from another machine on stderr.
+// Run serves the page until ctx ends. It prints the page's address on stdout, and how to see it
+// from another machine on stderr.
 func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	at, err := ParseListen(o.Listen)
 	if err != nil {
@@ -65,7 +68,8 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	defer cancel()
 	b := newBoard(o)
 	h := &handler{board: b, key: rand.Text(), port: port(l), patience: patience}
-	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: askLimit}), board: b, poked: make(chan struct{}, 1)}
+	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: askLimit}), board: b,
+		poked: make(chan struct{}, 1)}
 	var beside sync.WaitGroup
 	beside.Go(func() { w.run(ctx) })
 	beside.Go(func() { w.keep(ctx) })
@@ -84,7 +88,8 @@ func say(stdout, stderr io.Writer, l net.Listener, h *handler, node string) erro
 	if _, err := fmt.Fprintf(stdout, "http://%s/?key=%s\n", l.Addr(), h.key); err != nil {
 		return fmt.Errorf("ui: print the address: %w", err)
 	}
-	fmt.Fprintf(stderr, "jettison: ui: from another machine: ssh -L %s:%s %s, and open the same address there; Ctrl-C ends the page\n",
+	fmt.Fprintf(stderr, "jettison: ui: from another machine: ssh -L %s:%s %s, and open the same "+
+		"address there; Ctrl-C ends the page\n",
 		h.port, l.Addr(), node)
 	return nil
 }
@@ -92,7 +97,8 @@ func say(stdout, stderr io.Writer, l net.Listener, h *handler, node string) erro
 // serve answers until ctx ends.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := httpserver.Start(ctx, l, httpserver.Options{ // streams end with ctx
-		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: patience, IdleTimeout: idleLimit,
+		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: patience,
+		IdleTimeout:    idleLimit,
 		MaxHeaderBytes: maxHeader, MaxConnections: maxConnections,
 	})
 	select {

@@ -14,7 +14,8 @@ const (
 	every = time.Second // between two questions for the State
 	// askLimit is for an answer of the agent's. It says within 2 s that it is too busy.
 	askLimit = 3 * time.Second
-	// outlookEvery is how often the agent is asked who would go, while somebody looks: it looks at every pod for that.
+	// outlookEvery is how often the agent is asked who would go, while somebody looks: it looks at
+	// every pod for that.
 	outlookEvery = 5 * time.Second
 	// recordsEvery is how often it is asked for its records though no event tells of an eviction.
 	recordsEvery = 10 * time.Second
@@ -48,8 +49,9 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// keep asks for records when an event tells of an eviction, while one is under way, and now and then. It is not run's: an agent that looks
-// at each of its pods for the outlook would hold up what shows that one is gone.
+// keep asks for records when an event tells of an eviction, while one is under way, and now and
+// then. It is not run's: an agent that looks at each of its pods for the outlook would hold up what
+// shows that one is gone.
 func (w *watch) keep(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -114,7 +116,8 @@ func unknown(err error) bool {
 func (w *watch) follow(ctx context.Context) {
 	var last uint64
 	for {
-		_ = w.client.Events(ctx, api.EventOptions{Since: last, Follow: true}, func(e api.Event) error { // run says that it is away
+		// run says that it is away
+		_ = w.client.Events(ctx, api.EventOptions{Since: last, Follow: true}, func(e api.Event) error {
 			last = max(last, e.Seq)
 			w.board.happened(e)
 			if e.Kind == api.EventEviction {

@@ -1,4 +1,5 @@
-// Package config is the configuration of jettison-cluster: one YAML file, and flags that go before it.
+// Package config is the configuration of jettison-cluster: one YAML file, and flags that go before
+// it.
 //
 //	config.go  Cluster, its defaults, what is wrong with it
 //	load.go    reads a file: each error with its line
@@ -27,12 +28,14 @@ const (
 	Kind       = "ClusterConfiguration"
 )
 
-// Cluster is the configuration. Names and defaults of what kube-controller-manager has flags for are its (1.36.3:
-// cmd/kube-controller-manager, pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
+// Cluster is the configuration. Names and defaults of what kube-controller-manager has flags for
+// are its (1.36.3: cmd/kube-controller-manager,
+// pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 type Cluster struct {
-	NodeMonitorGracePeriod    time.Duration `yaml:"nodeMonitorGracePeriod"`
-	NodeStartupGracePeriod    time.Duration `yaml:"nodeStartupGracePeriod"`
-	NodeMonitorPeriod         time.Duration `yaml:"nodeMonitorPeriod"` // replay: a frame is a pass, whatever this is
+	NodeMonitorGracePeriod time.Duration `yaml:"nodeMonitorGracePeriod"`
+	NodeStartupGracePeriod time.Duration `yaml:"nodeStartupGracePeriod"`
+	// replay: a frame is a pass, whatever this is
+	NodeMonitorPeriod         time.Duration `yaml:"nodeMonitorPeriod"`
 	NodeEvictionRate          float64       `yaml:"nodeEvictionRate"`
 	SecondaryNodeEvictionRate float64       `yaml:"secondaryNodeEvictionRate"`
 	LargeClusterSizeThreshold int32         `yaml:"largeClusterSizeThreshold"`
@@ -46,14 +49,16 @@ type Cluster struct {
 
 	// What follows does not matter to a replay.
 
-	Mode         string        `yaml:"mode"`         // observe, fence or replace
-	ReplaceQuiet time.Duration `yaml:"replaceQuiet"` // replace begins once no other controller wrote taints for so long
+	Mode string `yaml:"mode"` // observe, fence or replace
+	// replace begins once no other controller wrote taints for so long
+	ReplaceQuiet time.Duration `yaml:"replaceQuiet"`
 	RespectPDB   bool          `yaml:"respectPDB"`
 	PDBTimeout   time.Duration `yaml:"pdbTimeout"` // after a pod's deadline it is deleted all the same
 
-	FenceCommand []string      `yaml:"fenceCommand"` // with {node}, {providerID} and {address} filled in
-	FenceURL     string        `yaml:"fenceURL"`     // likewise
-	FenceAfter   time.Duration `yaml:"fenceAfter"`   // so long after a node became Unknown
+	// with {node}, {providerID} and {address} filled in
+	FenceCommand []string      `yaml:"fenceCommand"`
+	FenceURL     string        `yaml:"fenceURL"`   // likewise
+	FenceAfter   time.Duration `yaml:"fenceAfter"` // so long after a node became Unknown
 	FenceEvery   time.Duration `yaml:"fenceEvery"`
 	FenceTimeout time.Duration `yaml:"fenceTimeout"`
 
@@ -66,7 +71,8 @@ type Cluster struct {
 
 	KubeAPIQPS   float32 `yaml:"kubeAPIQPS"`
 	KubeAPIBurst int32   `yaml:"kubeAPIBurst"`
-	Address      string  `yaml:"address"` // where health, metrics and the status are served; empty: nowhere
+	// where health, metrics and the status are served; empty: nowhere
+	Address string `yaml:"address"`
 }
 
 // DefaultAddress is where the status is served, and asked for.
@@ -82,13 +88,18 @@ const (
 // Default is what holds where nothing else is said.
 func Default() *Cluster {
 	return &Cluster{
-		NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute, NodeMonitorPeriod: 5 * time.Second,
-		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
-		Doubt: true, PressureTaint: string(lifecycle.PressurePrefer), ExcludedNodes: "taint", ControlPlaneNodes: "count",
-		Mode: Replace, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
+		NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute,
+		NodeMonitorPeriod: 5 * time.Second,
+		NodeEvictionRate:  0.1, SecondaryNodeEvictionRate: 0.01, LargeClusterSizeThreshold: 50,
+		UnhealthyZoneThreshold: 0.55,
+		Doubt:                  true, PressureTaint: string(lifecycle.PressurePrefer),
+		ExcludedNodes:     "taint",
+		ControlPlaneNodes: "count",
+		Mode:              Replace, ReplaceQuiet: 5 * time.Minute, PDBTimeout: 5 * time.Minute,
 		FenceAfter: time.Minute, FenceEvery: 30 * time.Second, FenceTimeout: 10 * time.Second,
-		LeaderElect: true, LeaderElectLeaseDuration: 15 * time.Second, LeaderElectRenewDeadline: 10 * time.Second,
-		LeaderElectRetryPeriod: 2 * time.Second, LeaderElectResourceName: "jettison-cluster-nodes",
+		LeaderElect: true, LeaderElectLeaseDuration: 15 * time.Second,
+		LeaderElectRenewDeadline: 10 * time.Second,
+		LeaderElectRetryPeriod:   2 * time.Second, LeaderElectResourceName: "jettison-cluster-nodes",
 		LeaderElectResourceNamespace: metav1.NamespaceSystem,
 		KubeAPIQPS:                   100, KubeAPIBurst: 200, Address: DefaultAddress,
 	}
@@ -100,8 +111,10 @@ func (c *Cluster) check() *strict.FieldError {
 		field string
 		value time.Duration
 	}{
-		{"nodeMonitorGracePeriod", c.NodeMonitorGracePeriod}, {"nodeStartupGracePeriod", c.NodeStartupGracePeriod},
-		{"nodeMonitorPeriod", c.NodeMonitorPeriod}, {"replaceQuiet", c.ReplaceQuiet}, {"pdbTimeout", c.PDBTimeout},
+		{"nodeMonitorGracePeriod", c.NodeMonitorGracePeriod},
+		{"nodeStartupGracePeriod", c.NodeStartupGracePeriod},
+		{"nodeMonitorPeriod", c.NodeMonitorPeriod}, {"replaceQuiet", c.ReplaceQuiet},
+		{"pdbTimeout", c.PDBTimeout},
 		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery}, {"fenceTimeout", c.FenceTimeout},
 	} {
 		if d.value <= 0 {
@@ -112,7 +125,8 @@ func (c *Cluster) check() *strict.FieldError {
 		field string
 		value float64
 	}{
-		{"nodeEvictionRate", c.NodeEvictionRate}, {"secondaryNodeEvictionRate", c.SecondaryNodeEvictionRate},
+		{"nodeEvictionRate", c.NodeEvictionRate},
+		{"secondaryNodeEvictionRate", c.SecondaryNodeEvictionRate},
 		{"podEvictionRate", c.PodEvictionRate},
 	} {
 		if !(r.value >= 0 && r.value <= 1e9) {
@@ -124,17 +138,21 @@ func (c *Cluster) check() *strict.FieldError {
 		return strict.Fault("largeClusterSizeThreshold", what)
 	}
 	if !(c.UnhealthyZoneThreshold >= 0 && c.UnhealthyZoneThreshold <= 1) {
-		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is no share: want 0 to 1", c.UnhealthyZoneThreshold))
+		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is no share: want 0 to 1",
+			c.UnhealthyZoneThreshold))
 	}
 	for _, w := range []struct {
 		field, value string
 		of           [3]string
 	}{
-		{"pressureTaint", c.PressureTaint, [3]string{"prefer", "hard", "off"}}, {"excludedNodes", c.ExcludedNodes, [3]string{"taint", "leave"}},
-		{"controlPlaneNodes", c.ControlPlaneNodes, [3]string{"count", "exclude"}}, {"mode", c.Mode, [3]string{Observe, Fence, Replace}},
+		{"pressureTaint", c.PressureTaint, [3]string{"prefer", "hard", "off"}},
+		{"excludedNodes", c.ExcludedNodes, [3]string{"taint", "leave"}},
+		{"controlPlaneNodes", c.ControlPlaneNodes, [3]string{"count", "exclude"}},
+		{"mode", c.Mode, [3]string{Observe, Fence, Replace}},
 	} {
 		if w.value == "" || w.value != w.of[0] && w.value != w.of[1] && w.value != w.of[2] {
-			return strict.Fault(w.field, fmt.Sprintf("%.64q is none of its values: want %s", w.value, anyOf(w.of)))
+			return strict.Fault(w.field, fmt.Sprintf("%.64q is none of its values: want %s", w.value,
+				anyOf(w.of)))
 		}
 	}
 	return c.checkProgram()
@@ -151,14 +169,18 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 		return strict.Fault("leaderElectLeaseDuration", err.Error())
 	case len(c.FenceCommand) > 0 && c.FenceURL != "":
 		return strict.Fault("fenceURL", "fenceCommand is set, too: want one of them")
-	case c.FenceURL != "" && (wrongURL != nil || where.Scheme != "http" && where.Scheme != "https" || where.Host == ""):
-		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...", c.FenceURL))
+	case c.FenceURL != "" && (wrongURL != nil || where.Scheme != "http" && where.Scheme != "https" ||
+		where.Host == ""):
+		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...",
+			c.FenceURL))
 	case len(c.FenceCommand) > 0 && !filepath.IsAbs(c.FenceCommand[0]):
-		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the program's whole path", c.FenceCommand[0]))
+		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the program's whole path",
+			c.FenceCommand[0]))
 	case c.Mode == Fence && !fenced:
 		return strict.Fault("mode", "fence needs a check: set fenceCommand or fenceURL")
 	case !(c.KubeAPIQPS > 0 && c.KubeAPIQPS <= 1e6):
-		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is no rate: want more than 0, a second", c.KubeAPIQPS))
+		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is no rate: want more than 0, a second",
+			c.KubeAPIQPS))
 	case c.KubeAPIBurst < 1:
 		return strict.Fault("kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst))
 	}
@@ -166,7 +188,8 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(c.Address); err != nil || port == "" {
-		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, as %s", c.Address, DefaultAddress))
+		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, as %s", c.Address,
+			DefaultAddress))
 	}
 	return nil
 }
@@ -174,14 +197,16 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 // Election is by what it is decided which replica acts.
 func (c *Cluster) Election() kubeclient.Election {
 	return kubeclient.Election{
-		Namespace: c.LeaderElectResourceNamespace, Name: c.LeaderElectResourceName, LeaseDuration: c.LeaderElectLeaseDuration,
+		Namespace: c.LeaderElectResourceNamespace, Name: c.LeaderElectResourceName,
+		LeaseDuration: c.LeaderElectLeaseDuration,
 		RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 	}
 }
 
 // Fence is what nodes are taken out of service by; !ok: nothing is.
 func (c *Cluster) Fence() (f fence.Config, ok bool) {
-	return fence.Config{After: c.FenceAfter, Every: c.FenceEvery}, len(c.FenceCommand) > 0 || c.FenceURL != ""
+	return fence.Config{After: c.FenceAfter, Every: c.FenceEvery}, len(c.FenceCommand) > 0 ||
+		c.FenceURL != ""
 }
 
 // Budget is how long disruption budgets are asked after a pod's deadline; 0: they are not.
@@ -202,10 +227,13 @@ func anyOf(words [3]string) string {
 // Lifecycle is what the nodes are judged by.
 func (c *Cluster) Lifecycle() lifecycle.Config {
 	return lifecycle.Config{
-		NodeMonitorGracePeriod: c.NodeMonitorGracePeriod, NodeStartupGracePeriod: c.NodeStartupGracePeriod,
-		NodeEvictionRate: c.NodeEvictionRate, SecondaryNodeEvictionRate: c.SecondaryNodeEvictionRate,
-		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold, UnhealthyZoneThreshold: c.UnhealthyZoneThreshold,
-		Doubt: c.Doubt, PressureTaint: lifecycle.PressureTaint(c.PressureTaint),
+		NodeMonitorGracePeriod:    c.NodeMonitorGracePeriod,
+		NodeStartupGracePeriod:    c.NodeStartupGracePeriod,
+		NodeEvictionRate:          c.NodeEvictionRate,
+		SecondaryNodeEvictionRate: c.SecondaryNodeEvictionRate,
+		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold,
+		UnhealthyZoneThreshold:    c.UnhealthyZoneThreshold,
+		Doubt:                     c.Doubt, PressureTaint: lifecycle.PressureTaint(c.PressureTaint),
 		LeaveExcluded: c.ExcludedNodes == "leave", ExcludeControlPlane: c.ControlPlaneNodes == "exclude",
 	}
 }

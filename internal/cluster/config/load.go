@@ -16,7 +16,8 @@ import (
 // maxSize of a file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads the file at path over the defaults; an empty path is none. Errors are one line: the file, the line, the field, what is wrong.
+// Load reads the file at path over the defaults; an empty path is none. Errors are one line: the
+// file, the line, the field, what is wrong.
 func Load(ctx context.Context, path string) (*Cluster, error) {
 	c := Default()
 	if path == "" {
@@ -32,7 +33,8 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file",
+			path, maxSize)
 	}
 	if c, err = Parse(text); err != nil {
 		return nil, fmt.Errorf("config %s: %w", path, err)
@@ -75,7 +77,8 @@ func (c *Cluster) fields(root *yaml.Node) error {
 	}
 	if is["apiVersion"] != APIVersion || is["kind"] != Kind {
 		return &strict.FieldError{Line: max(d.Lines["kind"], 1),
-			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion, Kind)}
+			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion,
+				Kind)}
 	}
 	if wrong := c.check(); wrong != nil {
 		wrong.Line = max(d.Lines[wrong.Field], 1)

@@ -1,6 +1,6 @@
-// Package fencing asks whether a silent node is dead: a program, or an HTTP server, that knows from outside of the cluster, as a machine's
-// management controller or a cloud's API does. Only the word "dead" confirms it; whatever else comes is no answer, or the answer that it is
-// not.
+// Package fencing asks whether a silent node is dead: a program, or an HTTP server, that knows from
+// outside of the cluster, as a machine's management controller or a cloud's API does. Only the word
+// "dead" confirms it; whatever else comes is no answer, or the answer that it is not.
 package fencing
 
 import (
@@ -38,7 +38,10 @@ func New(command []string, where string, timeout time.Duration) Check {
 	case len(command) > 0:
 		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return run(ctx, command, n) }
 	case where != "":
-		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client := &http.Client{CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
 		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return get(ctx, client, where, n) }
 	default:
 		return nil
@@ -56,7 +59,8 @@ func New(command []string, where string, timeout time.Duration) Check {
 		case wordAlive:
 			return false, nil
 		default:
-			return false, fmt.Errorf("ask whether node %s is dead: the answer begins with %.40q: want dead or alive", n.Name, word)
+			return false, fmt.Errorf(
+				"ask whether node %s is dead: the answer begins with %.40q: want dead or alive", n.Name, word)
 		}
 	}
 }
@@ -78,17 +82,19 @@ func fill(text string, n *v1.Node, escape func(string) string) string {
 			break
 		}
 	}
-	return strings.NewReplacer("{node}", escape(n.Name), "{providerID}", escape(n.Spec.ProviderID), "{address}", escape(address)).Replace(text)
+	return strings.NewReplacer("{node}", escape(n.Name), "{providerID}", escape(n.Spec.ProviderID),
+		"{address}", escape(address)).Replace(text)
 }
 
-// run runs a program. It has no shell and no environment but what it was given; it has to end with exit code 0. What a node says of itself
-// must not become an option of it.
+// run runs a program. It has no shell and no environment but what it was given; it has to end with
+// exit code 0. What a node says of itself must not become an option of it.
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {
 		is := fill(a, n, func(s string) string { return s })
 		if strings.HasPrefix(is, "-") && !strings.HasPrefix(a, "-") {
-			return nil, fmt.Errorf("%s: argument %q becomes %.64q, which it may take for an option: it is not asked", command[0], a, is)
+			return nil, fmt.Errorf("%s: argument %q becomes %.64q, which it may take for an option: it is "+
+				"not asked", command[0], a, is)
 		}
 		args = append(args, is)
 	}
@@ -112,7 +118,8 @@ func (h *head) Write(b []byte) (int, error) {
 
 // get asks a server, which has to answer 200.
 func get(ctx context.Context, client *http.Client, where string, n *v1.Node) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fill(where, n, url.QueryEscape), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fill(where, n, url.QueryEscape),
+		nil)
 	if err != nil {
 		return nil, err
 	}

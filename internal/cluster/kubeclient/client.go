@@ -1,4 +1,5 @@
-// Package kubeclient is how what a cluster has once reaches the cluster's API, and who of its replicas may act.
+// Package kubeclient is how what a cluster has once reaches the cluster's API, and who of its
+// replicas may act.
 //
 //	client.go  where the API is, and clients of it
 //	gather.go  connections that are read seldom
@@ -24,7 +25,8 @@ type Options struct {
 	Kubeconfig string  // empty: the token and the addresses that a pod is given
 	QPS        float32 // requests a second, watches not counted; below 0: no limit
 	Burst      int
-	// UserAgent is "PROGRAM/VERSION". The API server's managedFields name the program by what is before the slash.
+	// UserAgent is "PROGRAM/VERSION". The API server's managedFields name the program by what is
+	// before the slash.
 	UserAgent string
 }
 
@@ -35,7 +37,8 @@ func Config(o Options) (*rest.Config, error) {
 	switch o.Kubeconfig {
 	case "":
 		if c, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig", err)
+			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig",
+				err)
 		}
 	default:
 		if c, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
@@ -46,14 +49,16 @@ func Config(o Options) (*rest.Config, error) {
 	return c, nil
 }
 
-// New makes a client with a limit of requests of its own: what is told by one client never waits for what another has to tell. part is
-// added to the user agent. Protobuf is spoken where the configuration names nothing else. timeout bounds each request; 0: whoever asks
-// does.
+// New makes a client with a limit of requests of its own: what is told by one client never waits
+// for what another has to tell. part is added to the user agent. Protobuf is spoken where the
+// configuration names nothing else. timeout bounds each request; 0: whoever asks does.
 func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Clientset, error) {
 	own := rest.CopyConfig(c)
-	own.Timeout, own.UserAgent = timeout, c.UserAgent+" "+part // rest.AddUserAgent would take the program's place
+	// rest.AddUserAgent would take the program's place
+	own.Timeout, own.UserAgent = timeout, c.UserAgent+" "+part
 	if own.ContentType == "" {
-		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
+			runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	}
 	client, err := kubernetes.NewForConfig(own)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Dates is by how much the API server's clock is before ours, or behind, as its last answer said. It may be asked by any goroutine.
+// Dates is by how much the API server's clock is before ours, or behind, as its last answer said.
+// It may be asked by any goroutine.
 type Dates struct {
 	mu       sync.Mutex
 	said, at time.Time // its time, and ours then; zero: it has not said it
@@ -21,10 +22,12 @@ func (d *Dates) Dated(c *rest.Config) *rest.Config {
 	return own
 }
 
-// agree is up to what difference two clocks are as one: what is said has whole seconds, and comes late.
+// agree is up to what difference two clocks are as one: what is said has whole seconds, and comes
+// late.
 const agree = 2 * time.Second
 
-// Ahead is by how much the API server's clock is before one of ours, which says what it had at a time; below 0: it is behind.
+// Ahead is by how much the API server's clock is before one of ours, which says what it had at a
+// time; below 0: it is behind.
 func (d *Dates) Ahead(ours func(time.Time) time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,16 +11,19 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// gatherRead is how many bytes are read at once. Whoever has read half of that reads on without a pause: more is there.
+// gatherRead is how many bytes are read at once. Whoever has read half of that reads on without a
+// pause: more is there.
 const gatherRead = 64 << 10
 
-// Gathered is a configuration whose clients read what has come at most once in a gap. A watch of 5,000 Leases says something 500 times a
-// second, and what each costs is the waking of whoever reads it, decrypts it and takes it apart: ten at once cost little more than one.
+// Gathered is a configuration whose clients read what has come at most once in a gap. A watch of
+// 5,000 Leases says something 500 times a second, and what each costs is the waking of whoever
+// reads it, decrypts it and takes it apart: ten at once cost little more than one.
 func Gathered(c *rest.Config, gap time.Duration) *rest.Config {
 	own := rest.CopyConfig(c)
 	dial := own.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as client-go's own
+		// as client-go's own
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
 	own.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -32,7 +35,8 @@ func Gathered(c *rest.Config, gap time.Duration) *rest.Config {
 	return own
 }
 
-// gathered is a connection that is read from at most once in a gap. As any connection of net/http's it has one reader.
+// gathered is a connection that is read from at most once in a gap. As any connection of net/http's
+// it has one reader.
 type gathered struct {
 	net.Conn
 	gap    time.Duration

@@ -18,13 +18,15 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Election says by which Lease it is decided who acts, and how fast. The times and their defaults are those of kube-controller-manager
-// (k8s.io/component-base/config/v1alpha1/defaults.go, 0.36: 15 s, 10 s, 2 s).
+// Election says by which Lease it is decided who acts, and how fast. The times and their defaults
+// are those of kube-controller-manager (k8s.io/component-base/config/v1alpha1/defaults.go, 0.36: 15
+// s, 10 s, 2 s).
 type Election struct {
 	Namespace, Name string
-	LeaseDuration   time.Duration // without a renewal for so long another replica takes over; whole seconds
-	RenewDeadline   time.Duration // without one for so long this one has stopped
-	RetryPeriod     time.Duration // between two tries at most
+	// without a renewal for so long another replica takes over; whole seconds
+	LeaseDuration time.Duration
+	RenewDeadline time.Duration // without one for so long this one has stopped
+	RetryPeriod   time.Duration // between two tries at most
 }
 
 // Check finds what is wrong with it.
@@ -35,24 +37,29 @@ func (e *Election) Check() error {
 	case e.LeaseDuration < time.Second || e.LeaseDuration%time.Second != 0:
 		return fmt.Errorf("lease duration %v: want whole seconds, at least one", e.LeaseDuration)
 	case e.RenewDeadline <= 0 || e.RenewDeadline >= e.LeaseDuration:
-		return fmt.Errorf("renew deadline %v: want more than 0 and less than the lease duration, %v", e.RenewDeadline, e.LeaseDuration)
+		return fmt.Errorf("renew deadline %v: want more than 0 and less than the lease duration, %v",
+			e.RenewDeadline, e.LeaseDuration)
 	case e.RetryPeriod <= 0 || e.RetryPeriod*2 > e.RenewDeadline:
-		return fmt.Errorf("retry period %v: want more than 0 and at most half of the renew deadline, %v", e.RetryPeriod, e.RenewDeadline)
+		return fmt.Errorf("retry period %v: want more than 0 and at most half of the renew deadline, %v",
+			e.RetryPeriod, e.RenewDeadline)
 	}
 	return nil
 }
 
-// tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long (leaderelection.JitterFactor), and a follower sees a
-// renewal up to one pause late and a Lease that has run out up to another: both together are to take no longer than RetryPeriod.
+// tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long
+// (leaderelection.JitterFactor), and a follower sees a renewal up to one pause late and a Lease
+// that has run out up to another: both together are to take no longer than RetryPeriod.
 func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
 
-// renewAfter is how old a renewal is at least when the next one is made: the one that leads tries as often as the others, and its tries
-// would else be most of what is asked of the API at rest. Most of the deadline is left for renewals that fail.
+// renewAfter is how old a renewal is at least when the next one is made: the one that leads tries
+// as often as the others, and its tries would else be most of what is asked of the API at rest.
+// Most of the deadline is left for renewals that fail.
 func (e *Election) renewAfter() time.Duration {
 	return min(e.RetryPeriod-e.tryEvery(), e.RenewDeadline/4)
 }
 
-// RequestTimeout is what a request of the election may take, so that one that hangs costs no leadership.
+// RequestTimeout is what a request of the election may take, so that one that hangs costs no
+// leadership.
 func (e *Election) RequestTimeout() time.Duration { return max(time.Second, e.RenewDeadline/2) }
 
 // Leader stands for election. It may be asked by any goroutine.
@@ -67,7 +74,8 @@ type Leader struct {
 	holder string
 }
 
-// NewLeader makes a Leader that stands for nothing yet. Its client has to have its own limit of requests, and RequestTimeout.
+// NewLeader makes a Leader that stands for nothing yet. Its client has to have its own limit of
+// requests, and RequestTimeout.
 func NewLeader(leases coordination.LeasesGetter, e Election, log *slog.Logger) (*Leader, error) {
 	if err := e.Check(); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -76,10 +84,12 @@ func NewLeader(leases coordination.LeasesGetter, e Election, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("leader election: the host's name: %w", err)
 	}
-	return &Leader{election: e, leases: leases, identity: host + "_" + uuid.NewString(), log: log, hold: newHold()}, nil
+	return &Leader{election: e, leases: leases, identity: host + "_" + uuid.NewString(), log: log,
+		hold: newHold()}, nil
 }
 
-// Identity is this replica's name in the Lease: the host's, which is the pod's, and what tells two of a host apart.
+// Identity is this replica's name in the Lease: the host's, which is the pod's, and what tells two
+// of a host apart.
 func (l *Leader) Identity() string { return l.identity }
 
 // Holds reports whether this replica leads, so that no other can.
@@ -101,9 +111,10 @@ func (l *Leader) leads(holder string) {
 	l.holder = holder
 }
 
-// Run stands for election until its context ends, and has work done whenever this replica leads. The context of the work ends when it leads
-// no more; work then has to return at once, and at most until LeaseDuration-RenewDeadline later no request of it may be under way. When Run
-// returns the work has ended, and then the Lease is given back.
+// Run stands for election until its context ends, and has work done whenever this replica leads.
+// The context of the work ends when it leads no more; work then has to return at once, and at most
+// until LeaseDuration-RenewDeadline later no request of it may be under way. When Run returns the
+// work has ended, and then the Lease is given back.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	for ctx.Err() == nil {
 		if err := l.stand(ctx, work); err != nil {
@@ -121,13 +132,15 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 	t := &term{leader: l, work: work, resign: cancel}
 	defer t.end()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(), stop: t.end,
+		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(),
+			stop: t.end,
 			Interface: &resourcelock.LeaseLock{
 				LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
 				Client:     l.leases,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
 			}},
-		LeaseDuration: l.election.LeaseDuration, RenewDeadline: l.election.RenewDeadline, RetryPeriod: l.election.tryEvery(),
+		LeaseDuration: l.election.LeaseDuration, RenewDeadline: l.election.RenewDeadline,
+		RetryPeriod: l.election.tryEvery(),
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.leads,
 		},
@@ -141,7 +154,8 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 	return nil
 }
 
-// term is one time of leading. It may begin late, since nobody waits for client-go's goroutine: after its end it does not.
+// term is one time of leading. It may begin late, since nobody waits for client-go's goroutine:
+// after its end it does not.
 type term struct {
 	leader *Leader
 	work   func(context.Context)
@@ -177,7 +191,8 @@ func (t *term) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		left := t.leader.hold.left()
 		if left <= 0 {
-			t.leader.log.Warn("the lease could not be renewed in time: this replica stops", "deadline", t.leader.election.RenewDeadline)
+			t.leader.log.Warn("the lease could not be renewed in time: this replica stops", "deadline",
+				t.leader.election.RenewDeadline)
 			return
 		}
 		timer := time.NewTimer(left)

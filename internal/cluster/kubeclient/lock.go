@@ -28,7 +28,8 @@ func (h *hold) renew(until time.Time) {
 	}
 }
 
-// left is for how long it leads still. It goes by both clocks: that of a machine that slept has stood still, the wall's may be set.
+// left is for how long it leads still. It goes by both clocks: that of a machine that slept has
+// stood still, the wall's may be set.
 func (h *hold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,9 +40,11 @@ func (h *hold) left() time.Duration {
 	return min(h.until.Sub(now), h.until.Round(0).Sub(now.Round(0)))
 }
 
-// lock is the Lease as client-go's election uses it. It notes until when this replica leads, counted from before each request: who follows
-// counts from when it saw the answer's effect, which is later. And it has the work end before the Lease is given back, which the election
-// alone does not: where it could not renew, it tries for up to another deadline to give back, and tells the work only then.
+// lock is the Lease as client-go's election uses it. It notes until when this replica leads,
+// counted from before each request: who follows counts from when it saw the answer's effect, which
+// is later. And it has the work end before the Lease is given back, which the election alone does
+// not: where it could not renew, it tries for up to another deadline to give back, and tells the
+// work only then.
 type lock struct {
 	resourcelock.Interface
 	hold     *hold
@@ -50,10 +53,12 @@ type lock struct {
 	stop     func()        // ends the work, and returns when it has ended
 }
 
-// Get reads the Lease. Where it names another holder this replica leads no more: somebody has deleted it, or written to it, while it did.
+// Get reads the Lease. Where it names another holder this replica leads no more: somebody has
+// deleted it, or written to it, while it did.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() && l.hold.left() > 0 {
+	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() &&
+		l.hold.left() > 0 {
 		l.hold.renew(time.Time{})
 		l.stop()
 	}

@@ -12,7 +12,8 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// table is how the mirror keeps objects of one kind. Its functions are called while the lock is held.
+// table is how the mirror keeps objects of one kind. Its functions are called while the lock is
+// held.
 type table[K comparable, T any] struct {
 	what   string // one of them, for errors
 	of     *source
@@ -74,7 +75,8 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	}
 	return feedOf(m, table[string, *v1.Node]{
 		what: "a node", of: &m.nodes, kept: m.node, key: (*v1.Node).GetName,
-		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.keep.node(n)) }, remove: remove, cut: m.keep.node,
+		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.keep.node(n)) }, remove: remove,
+		cut: m.keep.node,
 		drop: func(n *v1.Node) {
 			if is := m.node[n.Name]; is != nil && is.UID == n.UID {
 				remove(n.Name)
@@ -92,7 +94,8 @@ func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 	}
 	return feedOf(m, table[string, *coordination.Lease]{
 		what: "a lease", of: &m.leases, kept: m.lease, key: (*coordination.Lease).GetName,
-		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.keep.lease(l)) }, remove: remove, cut: m.keep.lease,
+		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.keep.lease(l)) }, remove: remove,
+		cut:  m.keep.lease,
 		drop: func(l *coordination.Lease) { remove(l.Name) },
 	})
 }
@@ -106,17 +109,18 @@ func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
 	})
 }
 
-// putNode puts a node in its place, unless it is older than the one that is there: an answer may be newer than what a watch tells. The lock
-// is held.
+// putNode puts a node in its place, unless it is older than the one that is there: an answer may be
+// newer than what a watch tells. The lock is held.
 func (m *Mirror) putNode(n *v1.Node) {
 	n = m.keep.node(n)
-	if was := m.node[n.Name]; was == nil || was.UID != n.UID || !older(n.ResourceVersion, was.ResourceVersion) {
+	if was := m.node[n.Name]; was == nil || was.UID != n.UID ||
+		!older(n.ResourceVersion, was.ResourceVersion) {
 		m.setNode(n)
 	}
 }
 
-// setNode takes a node whatever its version is: after etcd was restored from a backup all are older than what was told before, and a list
-// is what is there. The lock is held.
+// setNode takes a node whatever its version is: after etcd was restored from a backup all are older
+// than what was told before, and a list is what is there. The lock is held.
 func (m *Mirror) setNode(n *v1.Node) {
 	was := m.node[n.Name]
 	m.node[n.Name] = n
@@ -131,7 +135,8 @@ func (m *Mirror) setNode(n *v1.Node) {
 // putLease puts a Lease in its place likewise. The lock is held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.keep.lease(l)
-	if was := m.lease[l.Name]; was == nil || was.UID != l.UID || !older(l.ResourceVersion, was.ResourceVersion) {
+	if was := m.lease[l.Name]; was == nil || was.UID != l.UID ||
+		!older(l.ResourceVersion, was.ResourceVersion) {
 		m.setLease(l)
 	}
 }
@@ -191,7 +196,8 @@ func (m *Mirror) dropPod(uid types.UID) {
 	}
 }
 
-// matters reports whether anything may depend on a pod: whether its node has a taint that evicts, or is not ready.
+// matters reports whether anything may depend on a pod: whether its node has a taint that evicts,
+// or is not ready.
 func (m *Mirror) matters(p *v1.Pod) bool {
 	n := m.node[p.Spec.NodeName]
 	if n == nil {

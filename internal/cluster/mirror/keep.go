@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxTolerations is how many lists of tolerations are shared among pods, and maxShared how long one may be, in bytes of keyOf. Most pods
-// have the same few; of those of others, and of pods that are gone, little is to be kept.
+// maxTolerations is how many lists of tolerations are shared among pods, and maxShared how long one
+// may be, in bytes of keyOf. Most pods have the same few; of those of others, and of pods that are
+// gone, little is to be kept.
 const (
 	maxTolerations = 4096
 	maxShared      = 1 << 10
@@ -27,14 +28,16 @@ type keeper struct {
 
 // labels are those of nodes that anything depends on.
 var labels = []string{
-	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion, v1.LabelFailureDomainBetaZone,
+	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion,
+	v1.LabelFailureDomainBetaZone,
 	v1.LabelOSStable, v1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 	"node.kubernetes.io/exclude-disruption", "node-role.kubernetes.io/control-plane",
 }
 
 func (k *keeper) node(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, CreationTimestamp: n.CreationTimestamp, Labels: map[string]string{},
+		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
+		CreationTimestamp: n.CreationTimestamp, Labels: map[string]string{},
 	}}
 	for _, l := range labels {
 		if v, ok := n.Labels[l]; ok {
@@ -44,21 +47,26 @@ func (k *keeper) node(n *v1.Node) *v1.Node {
 	for i := range n.ManagedFields {
 		f := &n.ManagedFields[i]
 		kubelet := f.Manager == "kubelet" && f.Subresource == "status"
-		rival := slices.Contains(k.rivals, f.Manager) && (f.FieldsV1 == nil || strings.Contains(f.FieldsV1.GetRawString(), `"f:taints"`))
+		rival := slices.Contains(k.rivals, f.Manager) &&
+			(f.FieldsV1 == nil || strings.Contains(f.FieldsV1.GetRawString(), `"f:taints"`))
 		if kubelet || rival {
-			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Manager: f.Manager, Subresource: f.Subresource, Time: f.Time})
+			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Manager: f.Manager,
+				Subresource: f.Subresource, Time: f.Time})
 		}
 	}
-	out.Spec = v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable, ProviderID: n.Spec.ProviderID}
+	out.Spec = v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
+		ProviderID: n.Spec.ProviderID}
 	out.Status = v1.NodeStatus{Conditions: n.Status.Conditions, Addresses: n.Status.Addresses}
 	return out
 }
 
-// Rival is the manager that wrote taints of a node last, of those that Options name, and when; empty: none did.
+// Rival is the manager that wrote taints of a node last, of those that Options name, and when;
+// empty: none did.
 func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 	for i := range n.ManagedFields {
 		f := &n.ManagedFields[i]
-		if slices.Contains(rivals, f.Manager) && f.Subresource == "" && f.Time != nil && f.Time.After(at) {
+		if slices.Contains(rivals, f.Manager) && f.Subresource == "" && f.Time != nil &&
+			f.Time.After(at) {
 			manager, at = f.Manager, f.Time.Time
 		}
 	}
@@ -66,7 +74,8 @@ func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 }
 
 func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
-	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion}}
+	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID,
+		ResourceVersion: l.ResourceVersion}}
 	out.Spec.RenewTime = l.Spec.RenewTime
 	for i := range l.ManagedFields {
 		if f := &l.ManagedFields[i]; f.Time != nil {
@@ -111,10 +120,12 @@ func keyOf(all []v1.Toleration) string {
 
 func podOf(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+		CreationTimestamp: p.CreationTimestamp,
 		DeletionTimestamp: p.DeletionTimestamp,
 	}}
-	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName, p.Spec.Tolerations, p.Status.Phase
+	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName, p.Spec.Tolerations,
+		p.Status.Phase
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady {
 			out.Status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status}}
@@ -125,17 +136,22 @@ func podOf(p *v1.Pod) *v1.Pod {
 
 // sameBeats reports whether nothing was heard of a node by what its conditions say.
 func sameBeats(a, b *v1.Node) bool {
-	return sameConditions(a, b, func(a, b *v1.NodeCondition) bool { return a.LastHeartbeatTime.Equal(&b.LastHeartbeatTime) })
+	return sameConditions(a, b, func(a, b *v1.NodeCondition) bool {
+		return a.LastHeartbeatTime.Equal(
+			&b.LastHeartbeatTime)
+	})
 }
 
-// sameConditions reports whether two nodes have the same conditions, in whatever order: each that is patched may change that.
+// sameConditions reports whether two nodes have the same conditions, in whatever order: each that
+// is patched may change that.
 func sameConditions(a, b *v1.Node, same func(a, b *v1.NodeCondition) bool) bool {
 	if len(a.Status.Conditions) != len(b.Status.Conditions) {
 		return false
 	}
 	for i := range a.Status.Conditions {
 		c := &a.Status.Conditions[i]
-		j := slices.IndexFunc(b.Status.Conditions, func(other v1.NodeCondition) bool { return other.Type == c.Type })
+		j := slices.IndexFunc(b.Status.Conditions,
+			func(other v1.NodeCondition) bool { return other.Type == c.Type })
 		if j < 0 || !same(c, &b.Status.Conditions[j]) {
 			return false
 		}
@@ -145,9 +161,11 @@ func sameConditions(a, b *v1.Node, same func(a, b *v1.NodeCondition) bool) bool 
 
 // sameNode reports whether a node is as it was, heartbeats and versions aside.
 func sameNode(a, b *v1.Node) bool {
-	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels,
+		b.Labels) &&
 		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		sameConditions(a, b, func(a, b *v1.NodeCondition) bool {
-			return a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+			return a.Status == b.Status && a.Reason == b.Reason &&
+				a.LastTransitionTime.Equal(&b.LastTransitionTime)
 		})
 }

@@ -58,7 +58,8 @@ func (m *Mirror) Pod(uid types.UID) *v1.Pod {
 	return m.pod[uid]
 }
 
-// TookNode takes a node as the API answered to a write, so that nothing is decided on what was before it.
+// TookNode takes a node as the API answered to a write, so that nothing is decided on what was
+// before it.
 func (m *Mirror) TookNode(n *v1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the pods that are bound to them. It is
-// filled by watches: after the start nothing is listed again, unless the API server does not know any more where a watch has ended.
+// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the
+// pods that are bound to them. It is filled by watches: after the start nothing is listed again,
+// unless the API server does not know any more where a watch has ended.
 //
 //	mirror.go  Mirror: what is there, and who waits for changes
 //	look.go    View: what a look at it sees
@@ -26,26 +27,31 @@ import (
 // Options of New.
 type Options struct {
 	Nodes, Leases, Pods cache.ListerWatcherWithContext
-	// Probe reads something small of the API: while nothing changes nothing is heard, and it is to be known that it would be.
+	// Probe reads something small of the API: while nothing changes nothing is heard, and it is to be
+	// known that it would be.
 	Probe func(context.Context) error
 	// Rivals are managers of fields whose taints of nodes are to be known, see Rival.
 	Rivals []string
 	Log    *slog.Logger
 }
 
-// From has a client list and watch: nodes, the Leases of kube-node-lease, and pods that are bound and not over.
+// From has a client list and watch: nodes, the Leases of kube-node-lease, and pods that are bound
+// and not over.
 func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Options {
 	core, leases := client.CoreV1().RESTClient(), client.CoordinationV1().RESTClient()
 	bound := fields.AndSelectors(
-		fields.OneTermNotEqualSelector("spec.nodeName", ""), fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("spec.nodeName", ""),
+		fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(v1.PodFailed)),
 	)
 	return Options{
-		Nodes:  cache.NewListWatchFromClient(core, "nodes", "", fields.Everything()),
-		Leases: cache.NewListWatchFromClient(leases, "leases", v1.NamespaceNodeLease, fields.Everything()),
-		Pods:   cache.NewListWatchFromClient(core, "pods", "", bound),
+		Nodes: cache.NewListWatchFromClient(core, "nodes", "", fields.Everything()),
+		Leases: cache.NewListWatchFromClient(leases, "leases", v1.NamespaceNodeLease,
+			fields.Everything()),
+		Pods: cache.NewListWatchFromClient(core, "pods", "", bound),
 		Probe: func(ctx context.Context) error {
-			return leases.Get().Namespace(v1.NamespaceNodeLease).Resource("leases").Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+			return leases.Get().Namespace(v1.NamespaceNodeLease).Resource("leases").Param("limit",
+				"1").MaxRetries(0).Do(ctx).Error()
 		},
 		Rivals: rivals, Log: log,
 	}
@@ -71,8 +77,10 @@ type Mirror struct {
 // New makes a Mirror that knows nothing yet.
 func New(o Options) *Mirror {
 	m := &Mirror{
-		o: o, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), node: map[string]*v1.Node{}, lease: map[string]*coordination.Lease{},
-		beat: map[string]time.Time{}, renew: map[string]time.Time{}, pod: map[types.UID]*v1.Pod{}, on: map[string][]*v1.Pod{},
+		o: o, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), node: map[string]*v1.Node{},
+		lease: map[string]*coordination.Lease{},
+		beat:  map[string]time.Time{}, renew: map[string]time.Time{}, pod: map[types.UID]*v1.Pod{},
+		on:   map[string][]*v1.Pod{},
 		keep: keeper{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
 	}
 	m.nodes.name, m.leases.name, m.pods.name = "nodes", "leases", "pods"
@@ -93,7 +101,8 @@ func (m *Mirror) Run(ctx context.Context) {
 	parts.Wait()
 }
 
-// Changed is sent to when something has changed that decisions depend on. Heartbeats and renewals are no such change: see View.Came.
+// Changed is sent to when something has changed that decisions depend on. Heartbeats and renewals
+// are no such change: see View.Came.
 func (m *Mirror) Changed() <-chan struct{} { return m.wake }
 
 // Missing is what is not known yet; empty: all is.
@@ -106,7 +115,8 @@ func (m *Mirror) Missing() string {
 	return ""
 }
 
-// Read is since when neither nodes nor leases may have changed without being seen; zero: they are not known yet.
+// Read is since when neither nodes nor leases may have changed without being seen; zero: they are
+// not known yet.
 func (m *Mirror) Read() time.Time {
 	a, b := m.nodes.current(), m.leases.current()
 	if b.Before(a) {
@@ -115,7 +125,8 @@ func (m *Mirror) Read() time.Time {
 	return a
 }
 
-// Fresh is since when anything, pods included, may have changed without being seen; zero: not all is known yet.
+// Fresh is since when anything, pods included, may have changed without being seen; zero: not all
+// is known yet.
 func (m *Mirror) Fresh() time.Time {
 	at := m.Read()
 	if pods := m.pods.current(); pods.Before(at) {
@@ -132,7 +143,8 @@ func (m *Mirror) Prove() {
 	}
 }
 
-// How it is proven that the API answers: while it has not been heard from for a while, or when somebody wants to know.
+// How it is proven that the API answers: while it has not been heard from for a while, or when
+// somebody wants to know.
 const (
 	proveEvery = time.Second
 	proveAfter = 3 * time.Second
@@ -182,8 +194,9 @@ func (m *Mirror) notify() {
 	}
 }
 
-// older reports whether an object is an older version than another of the same. Versions that are no numbers cannot be compared, and count
-// as newer (apimachinery's util/resourceversion has the rule: they are numbers since 1.35).
+// older reports whether an object is an older version than another of the same. Versions that are
+// no numbers cannot be compared, and count as newer (apimachinery's util/resourceversion has the
+// rule: they are numbers since 1.35).
 func older(version, than string) bool {
 	a, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

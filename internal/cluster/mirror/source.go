@@ -41,17 +41,21 @@ type source struct {
 
 // run lists and watches until its context ends.
 func (s *source) run(
-	ctx context.Context, from cache.ListerWatcherWithContext, kind runtime.Object, into cache.TransformingStore, log *slog.Logger,
+	ctx context.Context, from cache.ListerWatcherWithContext, kind runtime.Object,
+	into cache.TransformingStore, log *slog.Logger,
 ) {
 	kubefeed.Run(ctx, kubefeed.Options{
 		From: s.noted(from), Kind: kind, Into: into,
 		Reflector: cache.ReflectorOptions{
-			Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10, Cap: lastPause},
+			Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10,
+				Cap: lastPause},
 		},
 		First: firstPause, Last: lastPause, Steady: time.Minute,
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
-			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error", err)
+			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) &&
+				!apierrors.IsGone(err) {
+				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error",
+					err)
 			}
 			return pause
 		},
@@ -129,8 +133,8 @@ func (s *source) known() bool {
 	return s.synced
 }
 
-// current is since when something may have changed without being seen: since it said something last, or, while its watch stands, since the
-// API answered last. Zero: nothing is known yet.
+// current is since when something may have changed without being seen: since it said something
+// last, or, while its watch stands, since the API answered last. Zero: nothing is known yet.
 func (s *source) current() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,8 @@ type flags struct {
 }
 
 // Command returns the command jettison-cluster nodes.
-func Command(version string, stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+func Command(version string, stdin io.Reader, stdout *terminal.Screen,
+	stderr io.Writer) *cobra.Command {
 	o := flags{version: version}
 	cmd := &cobra.Command{
 		Use:   "nodes",
@@ -64,7 +65,8 @@ line and field.`,
 			case err != nil:
 				return commandline.Usage(err)
 			case o.frames != "":
-				return replay.Run(cmd.Context(), replay.Options{Path: o.frames, Stdin: stdin, Config: c}, stdout)
+				return replay.Run(cmd.Context(), replay.Options{Path: o.frames, Stdin: stdin, Config: c},
+					stdout)
 			case o.status:
 				return o.printStatus(cmd.Context(), c.Address, stdout)
 			}
@@ -74,9 +76,11 @@ line and field.`,
 	f := cmd.Flags()
 	f.StringVar(&o.frames, "replay", "", "file of frames to decide on; - is standard input")
 	f.StringVar(&o.path, "config", "", "configuration file")
-	f.BoolVar(&o.status, "status", false, "print how all nodes are, as the one that runs at --address finds them")
+	f.BoolVar(&o.status, "status", false,
+		"print how all nodes are, as the one that runs at --address finds them")
 	o.format.Add(f, "of --status: ")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says where the API is (default the pod's service account)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"file that says where the API is (default the pod's service account)")
 	o.log.Add(f)
 	o.over = config.AddFlags(f)
 	nested := report.Command(stdout)
@@ -93,15 +97,16 @@ func (o *flags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) er
 	}
 	klog.SetSlogLogger(log) // what client-go has to say
 	if os.Getenv("GOMAXPROCS") == "" {
-		// What watches say passes from goroutine to goroutine. To wake another processor for each costs more than what they do:
-		// 500 Leases a second take 3.7 % of a core with two, 2.0 % with one.
+		// What watches say passes from goroutine to goroutine. To wake another processor for each costs
+		// more than what they do: 500 Leases a second take 3.7 % of a core with two, 2.0 % with one.
 		runtime.GOMAXPROCS(1)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // little becomes garbage at rest, and much is kept
 	}
 	api, err := kubeclient.Config(kubeclient.Options{
-		Kubeconfig: o.kubeconfig, QPS: c.KubeAPIQPS, Burst: int(c.KubeAPIBurst), UserAgent: "jettison-cluster/" + o.version,
+		Kubeconfig: o.kubeconfig, QPS: c.KubeAPIQPS, Burst: int(c.KubeAPIBurst),
+		UserAgent: "jettison-cluster/" + o.version,
 	})
 	if err != nil {
 		return commandline.Usage(err)

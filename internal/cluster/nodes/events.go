@@ -21,7 +21,8 @@ const (
 	taintComponent = "taint-eviction-controller"
 )
 
-// events are told by client-go's recorder, which puts together what is alike. What cannot be told in time is dropped.
+// events are told by client-go's recorder, which puts together what is alike. What cannot be told
+// in time is dropped.
 type events struct {
 	of map[string]record.EventRecorder
 }
@@ -31,7 +32,8 @@ func newEvents(ctx context.Context, client kubernetes.Interface, log *slog.Logge
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typed.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil { // it names no object that is not referred to by kind
+	// it names no object that is not referred to by kind
+	if err := v1.AddToScheme(scheme); err != nil {
 		log.Error("events have no scheme", "error", err)
 	}
 	out := &events{of: map[string]record.EventRecorder{}}
@@ -45,13 +47,14 @@ func newEvents(ctx context.Context, client kubernetes.Interface, log *slog.Logge
 func (e *events) say(component string, all []cluster.Event) {
 	for i := range all {
 		x := &all[i]
-		ref := &v1.ObjectReference{Kind: x.Kind, APIVersion: "v1", Namespace: x.Namespace, Name: x.Name, UID: x.UID}
+		ref := &v1.ObjectReference{Kind: x.Kind, APIVersion: "v1", Namespace: x.Namespace, Name: x.Name,
+			UID: x.UID}
 		e.of[component].Event(ref, x.Type, x.Reason, x.Message)
 	}
 }
 
-// held are events of nodes that are silent, and of pods of theirs, until that is written: a node that was heard of meanwhile was not
-// silent.
+// held are events of nodes that are silent, and of pods of theirs, until that is written: a node
+// that was heard of meanwhile was not silent.
 type held struct {
 	nodes map[string]cluster.Event
 	pods  map[types.UID]cluster.Event

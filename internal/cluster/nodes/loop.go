@@ -15,8 +15,9 @@ import (
 
 // Times of the loop.
 const (
-	// Changes that come together are decided on together, and so are deadlines: a step is so long after the one before at least, and at least
-	// so many times as long as that took. A step at 5,000 nodes takes some milliseconds, and while many wait for a token one is due for each.
+	// Changes that come together are decided on together, and so are deadlines: a step is so long
+	// after the one before at least, and at least so many times as long as that took. A step at 5,000
+	// nodes takes some milliseconds, and while many wait for a token one is due for each.
 	leastGap = 20 * time.Millisecond
 	gapCosts = 4
 	// longestWait is how long it sleeps at most, so that it can be seen that it lives.
@@ -28,8 +29,8 @@ const (
 // workers write at the same time.
 const workers = 32
 
-// clock is the time of one term of leading: it goes on as the machine's does, whatever the wall's clock is set to meanwhile. A clock that
-// is set forward would else have pods go before their time.
+// clock is the time of one term of leading: it goes on as the machine's does, whatever the wall's
+// clock is set to meanwhile. A clock that is set forward would else have pods go before their time.
 type clock struct{ began time.Time }
 
 func (c clock) now() time.Time { return c.at(time.Now()) }
@@ -81,7 +82,8 @@ func newLoop(p *parts) *loop {
 	judged := c.Lifecycle()
 	judged.FirstWaits = p.leader != nil
 	l := &loop{
-		part: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()), asks: p.asks,
+		part: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()),
+		asks:  p.asks,
 		watch: watched{said: map[string]string{}}, plan: timing{moved: true},
 	}
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
@@ -161,7 +163,8 @@ func (l *loop) step() {
 
 func (l *loop) seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
 	return lifecycle.Seen{
-		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came, Ahead: l.part.dates.Ahead(l.clock.at),
+		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came,
+		Ahead: l.part.dates.Ahead(l.clock.at),
 	}
 }
 
@@ -198,12 +201,13 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	l.part.events.say(taintComponent, gone.Events)
 }
 
-// sayClock says that the API server's clock and ours differ, once: near the limit it would be said again and again. Taints' times are by
-// that of whoever wrote them.
+// sayClock says that the API server's clock and ours differ, once: near the limit it would be said
+// again and again. Taints' times are by that of whoever wrote them.
 func (l *loop) sayClock() {
 	if ahead := l.part.dates.Ahead(l.clock.at); ahead != 0 && !l.watch.wrong {
 		l.watch.wrong = true
-		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead", ahead.Round(time.Second))
+		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead",
+			ahead.Round(time.Second))
 	}
 }
 
@@ -243,12 +247,14 @@ func (l *loop) waits(now time.Time, v *mirror.View) bool {
 	case l.watch.began:
 		if at := last.Format(time.RFC3339); at != l.watch.said["rival"] && last.After(l.clock.began) {
 			l.watch.said["rival"] = at
-			l.part.o.Log.Warn("another controller writes taints of nodes, too: turn one of the two off", "reason", why, "since", at)
+			l.part.o.Log.Warn("another controller writes taints of nodes, too: turn one of the two off",
+				"reason", why, "since", at)
 		}
 		return false
 	}
 	if l.watch.rival = why; was == "" {
-		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why, "since", last.Format(time.RFC3339))
+		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why, "since",
+			last.Format(time.RFC3339))
 	}
 	l.plan.due = now.Add(min(rivalLook, max(time.Second, last.Add(quiet).Sub(now))))
 	return true

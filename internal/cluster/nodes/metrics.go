@@ -9,8 +9,9 @@ import (
 	"jettison/cluster/lifecycle"
 )
 
-// metrics are what is counted. Names and buckets without our prefix are upstream's (pkg/controller/nodelifecycle/metrics.go,
-// pkg/controller/tainteviction/metrics/metrics.go, 1.36.3).
+// metrics are what is counted. Names and buckets without our prefix are upstream's
+// (pkg/controller/nodelifecycle/metrics.go, pkg/controller/tainteviction/metrics/metrics.go,
+// 1.36.3).
 type metrics struct {
 	registry                        *prometheus.Registry
 	zoneHealth, zoneSize, unhealthy *prometheus.GaugeVec
@@ -47,32 +48,48 @@ func newMetrics(version string) *metrics {
 		m.registry.MustRegister(h)
 		return h
 	}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.zoneHealth = gauges("node_collector_zone_health", "Gauge measuring percentage of healthy nodes per zone.", "zone")
-	m.zoneSize = gauges("node_collector_zone_size", "Gauge measuring number of registered Nodes per zones.", "zone")
-	m.unhealthy = gauges("node_collector_unhealthy_nodes_in_zone", "Gauge measuring number of not Ready Nodes per zones.", "zone")
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.zoneHealth = gauges("node_collector_zone_health",
+		"Gauge measuring percentage of healthy nodes per zone.", "zone")
+	m.zoneSize = gauges("node_collector_zone_size",
+		"Gauge measuring number of registered Nodes per zones.", "zone")
+	m.unhealthy = gauges("node_collector_unhealthy_nodes_in_zone",
+		"Gauge measuring number of not Ready Nodes per zones.", "zone")
 	m.evictions = counters("node_collector_evictions_total",
-		"Number of Node evictions that happened since current instance of NodeController started.", "zone")
-	m.node = histogram("node_collector_update_node_health_duration_seconds", "Duration in seconds of writing to a single node.",
+		"Number of Node evictions that happened since current instance of NodeController started.",
+		"zone")
+	m.node = histogram("node_collector_update_node_health_duration_seconds",
+		"Duration in seconds of writing to a single node.",
 		prometheus.ExponentialBuckets(0.001, 4, 8))
-	m.steps = histogram("node_collector_update_all_nodes_health_duration_seconds", "Duration in seconds of deciding about all nodes.",
+	m.steps = histogram("node_collector_update_all_nodes_health_duration_seconds",
+		"Duration in seconds of deciding about all nodes.",
 		prometheus.ExponentialBuckets(0.01, 4, 8))
 	m.deletion = histogram("taint_eviction_controller_pod_deletion_duration_seconds",
 		"Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion.",
 		[]float64{.005, .025, .1, .5, 1, 2.5, 10, 30, 60, 120, 180, 240})
-	deletions := counters("taint_eviction_controller_pod_deletions_total", "Total number of Pods deleted by the taint eviction controller.")
+	deletions := counters("taint_eviction_controller_pod_deletions_total",
+		"Total number of Pods deleted by the taint eviction controller.")
 	m.deletions = deletions.WithLabelValues()
 	seconds := prometheus.ExponentialBuckets(0.1, 2, 15)
-	m.toTaint = histogram("jettison_cluster_failure_to_taint_seconds", "From when a node was not ready to its NoExecute taint.", seconds)
-	m.toDelete = histogram("jettison_cluster_taint_to_delete_seconds", "From a taint to the deletion of a pod because of it.", seconds)
-	m.waiting = gauges("jettison_cluster_nodes_waiting", "Nodes that wait for a NoExecute taint.", "zone")
-	m.rate = gauges("jettison_cluster_eviction_rate", "Nodes a second that get a NoExecute taint.", "zone")
-	m.depth = gauges("jettison_cluster_queue_depth", "What waits to be written: nodes, evictions, marks.", "queue")
-	m.writes = counters("jettison_cluster_writes_total", "Writes to the API: status, labels, taints, evict, mark.", "what", "result")
-	m.would = counters("jettison_cluster_would_write_total", "In mode observe: what would have been written.", "what")
+	m.toTaint = histogram("jettison_cluster_failure_to_taint_seconds",
+		"From when a node was not ready to its NoExecute taint.", seconds)
+	m.toDelete = histogram("jettison_cluster_taint_to_delete_seconds",
+		"From a taint to the deletion of a pod because of it.", seconds)
+	m.waiting = gauges("jettison_cluster_nodes_waiting", "Nodes that wait for a NoExecute taint.",
+		"zone")
+	m.rate = gauges("jettison_cluster_eviction_rate", "Nodes a second that get a NoExecute taint.",
+		"zone")
+	m.depth = gauges("jettison_cluster_queue_depth",
+		"What waits to be written: nodes, evictions, marks.", "queue")
+	m.writes = counters("jettison_cluster_writes_total",
+		"Writes to the API: status, labels, taints, evict, mark.", "what", "result")
+	m.would = counters("jettison_cluster_would_write_total",
+		"In mode observe: what would have been written.", "what")
 	m.doubt = gauge("jettison_cluster_doubt", "1 while it is doubted that silence is the nodes'.")
 	m.leads = gauge("jettison_cluster_leader", "1 while this replica leads.")
-	m.held = gauge("jettison_cluster_held", "1 while it does not act since another controller does the same.")
+	m.held = gauge("jettison_cluster_held",
+		"1 while it does not act since another controller does the same.")
 	m.age = gauge("jettison_cluster_read_age_seconds", "How long ago nodes and leases were read.")
 	m.pods = gauge("jettison_cluster_pods", "Pods that are bound to nodes and not over.")
 	build := gauges("jettison_cluster_build_info", "1, of the version that runs.", "version")
@@ -105,7 +122,8 @@ func (m *metrics) evicted(late, after time.Duration) {
 // tally counts what is so after a step.
 func (l *loop) tally(now time.Time, seen lifecycle.Seen) {
 	m := l.part.metrics
-	for _, g := range []interface{ Reset() }{m.zoneHealth, m.zoneSize, m.unhealthy, m.waiting, m.rate} {
+	for _, g := range []interface{ Reset() }{m.zoneHealth, m.zoneSize, m.unhealthy, m.waiting,
+		m.rate} {
 		g.Reset()
 	}
 	for zone, z := range l.nodes.Zones() {

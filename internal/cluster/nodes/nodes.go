@@ -1,6 +1,7 @@
-// Package nodes is `jettison-cluster nodes`: node lifecycle and taint eviction of a cluster that is watched. One loop owns the state of the
-// cores for as long as this replica leads; it decides when something changes or a deadline has come, and hands what is to be written to
-// workers, which tell it how that went.
+// Package nodes is `jettison-cluster nodes`: node lifecycle and taint eviction of a cluster that is
+// watched. One loop owns the state of the cores for as long as this replica leads; it decides when
+// something changes or a deadline has come, and hands what is to be written to workers, which tell
+// it how that went.
 //
 //	command.go  Command: jettison-cluster nodes
 //	nodes.go    Options, Run: what runs, and how it ends
@@ -33,8 +34,10 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// Rivals are the names by which managedFields know programs that have the same controllers: the user agent up to its slash.
-var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s", "hyperkube", "openshift-kube-controller-manager"}
+// Rivals are the names by which managedFields know programs that have the same controllers: the
+// user agent up to its slash.
+var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s", "hyperkube",
+	"openshift-kube-controller-manager"}
 
 // readGap is how often watches are read. What they say is so much later at most.
 const readGap = 20 * time.Millisecond
@@ -63,8 +66,9 @@ type parts struct {
 	metrics *metrics
 	asks    chan func(*loop)
 	dates   kubeclient.Dates
-	beat    atomic.Int64       // when the loop went round last, nanoseconds since 1970; 0: it does not run
-	leader  *kubeclient.Leader // nil: this replica acts without being elected
+	// when the loop went round last, nanoseconds since 1970; 0: it does not run
+	beat   atomic.Int64
+	leader *kubeclient.Leader // nil: this replica acts without being elected
 }
 
 // Run does what the configuration says until its context ends.
@@ -104,7 +108,8 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 	api := rest.CopyConfig(o.API)
 	switch {
 	case o.Config.Mode == config.Observe:
-		api = kubeclient.Guarded(api, func() bool { return false }) // it writes nothing, whatever the code above it does
+		// it writes nothing, whatever the code above it does
+		api = kubeclient.Guarded(api, func() bool { return false })
 	case p.leader != nil:
 		api = kubeclient.Guarded(api, p.leader.Holds)
 	}
@@ -127,7 +132,8 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 			return fmt.Errorf("serve the status: %w", err)
 		}
 	}
-	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host, "address", o.Config.Address,
+	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host, "address",
+		o.Config.Address,
 		"elected", p.leader != nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

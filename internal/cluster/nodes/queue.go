@@ -18,7 +18,8 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// maxAsked are so many checks at once, and maxPods so many writes of pods: they may take long, and keep workers from writing to nodes.
+// maxAsked are so many checks at once, and maxPods so many writes of pods: they may take long, and
+// keep workers from writing to nodes.
 const (
 	maxAsked = 8
 	maxPods  = 16
@@ -27,8 +28,9 @@ const (
 // task is done by a worker. What it returns is called by the loop.
 type task func(ctx context.Context) func()
 
-// queue is what is to be written and waits for a worker: nodes first, then pods that have to go, then marks. What waits is looked at again
-// before it is handed out: a node may have come back meanwhile.
+// queue is what is to be written and waits for a worker: nodes first, then pods that have to go,
+// then marks. What waits is looked at again before it is handed out: a node may have come back
+// meanwhile.
 type queue struct {
 	loop  *loop
 	idle  int
@@ -38,7 +40,8 @@ type queue struct {
 	ask   []fence.Node
 	asked int // that are waited for
 	pods  int // that are written now
-	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
+	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known
+	// what became of that.
 	busy             map[string]int
 	under            map[string]bool // nodes that are written now
 	silences         int             // jobs that write that a node is silent
@@ -49,7 +52,8 @@ type queue struct {
 	soonest          time.Time          // that of the first of them
 }
 
-// parked are pods of a node that is busy. Nobody asks again and again whether it is: where many nodes fall there are many pods.
+// parked are pods of a node that is busy. Nobody asks again and again whether it is: where many
+// nodes fall there are many pods.
 type parked struct {
 	evict []*taint.Eviction
 	mark  []*lifecycle.Mark
@@ -92,11 +96,13 @@ type nodeJob struct {
 }
 
 func newQueue(l *loop) *queue {
-	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}, held: newHeld(), parked: map[string]*parked{}}
+	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{},
+		held: newHeld(), parked: map[string]*parked{}}
 }
 
 // nodes queues what is to be written to nodes. fenced may be nil.
-func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actions, fenced *fence.Actions) {
+func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actions,
+	fenced *fence.Actions) {
 	jobs := map[string]*nodeJob{}
 	var order []string
 	of := func(name string) *nodeJob {
@@ -160,7 +166,8 @@ func (q *queue) next() task {
 	return nil
 }
 
-// nextNode finds a node to write to. One that has changed since it was decided about is decided about anew.
+// nextNode finds a node to write to. One that has changed since it was decided about is decided
+// about anew.
 func (q *queue) nextNode() task {
 	for i := 0; i < len(q.node); i++ {
 		j := q.node[i]
@@ -168,7 +175,8 @@ func (q *queue) nextNode() task {
 			continue
 		}
 		q.node = slices.Delete(q.node, i, i+1)
-		if is := q.loop.part.o.Mirror.Node(j.was.Name); is == nil || is.UID != j.was.UID || is.ResourceVersion != j.was.ResourceVersion {
+		if is := q.loop.part.o.Mirror.Node(j.was.Name); is == nil || is.UID != j.was.UID ||
+			is.ResourceVersion != j.was.ResourceVersion {
 			q.doneNode(j, writes.Written{})
 			i--
 			continue
@@ -202,7 +210,10 @@ func (j *nodeJob) write() *writes.Node {
 	out.Taint = j.taints != nil || j.stamp != nil || j.fence != 0
 	out.Taints = slices.Clone(j.was.Spec.Taints)
 	drop := func(key string, effect v1.TaintEffect) {
-		out.Taints = slices.DeleteFunc(out.Taints, func(t v1.Taint) bool { return t.Key == key && t.Effect == effect })
+		out.Taints = slices.DeleteFunc(out.Taints, func(t v1.Taint) bool {
+			return t.Key == key &&
+				t.Effect == effect
+		})
 	}
 	if j.taints != nil {
 		for _, t := range slices.Concat(j.taints.Remove, j.taints.Add) {
@@ -216,7 +227,8 @@ func (j *nodeJob) write() *writes.Node {
 	if j.fence > 0 {
 		now := metav1.Now()
 		out.Taints = append(out.Taints, v1.Taint{
-			Key: v1.TaintNodeOutOfService, Value: fence.Value, Effect: v1.TaintEffectNoExecute, TimeAdded: &now,
+			Key: v1.TaintNodeOutOfService, Value: fence.Value, Effect: v1.TaintEffectNoExecute,
+			TimeAdded: &now,
 		})
 	}
 	if j.stamp != nil {
@@ -236,7 +248,8 @@ func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 	if out.Heard != nil {
 		q.loop.part.o.Mirror.TookLease(out.Heard)
 		let(q.held.nodes, j.was.Name)
-		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind", "node", j.was.Name)
+		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind",
+			"node", j.was.Name)
 		q.doneNode(j, writes.Written{}) // it was not begun
 		q.node = slices.DeleteFunc(q.node, func(other *nodeJob) bool {
 			if other.fallen() {
@@ -256,7 +269,8 @@ func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 	q.doneNode(j, out)
 }
 
-// doneNode tells the cores. A job that was not begun counts as done: what it is about is decided anew.
+// doneNode tells the cores. A job that was not begun counts as done: what it is about is decided
+// anew.
 func (q *queue) doneNode(j *nodeJob, out writes.Written) {
 	l, name, uid, now := q.loop, j.was.Name, j.was.UID, q.loop.clock.now()
 	if q.busy[name]--; q.busy[name] <= 0 {
@@ -386,7 +400,8 @@ func (q *queue) nextMark() task {
 			q.marks++
 			continue
 		}
-		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil || isReady(n) {
+		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil ||
+			isReady(n) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
 			let(q.held.pods, m.UID)
 			continue
@@ -422,7 +437,8 @@ func (q *queue) took(out writes.Pod) {
 	}
 }
 
-// notSent reports whether a write was not sent, since this replica does not lead any more or is being stopped.
+// notSent reports whether a write was not sent, since this replica does not lead any more or is
+// being stopped.
 func notSent(err error) bool {
 	return errors.Is(err, kubeclient.ErrNotLeading) || errors.Is(err, context.Canceled)
 }

@@ -21,7 +21,8 @@ const (
 	headerLimit = 5 * time.Second
 	answerLimit = 60 * time.Second
 	closeLimit  = 2 * time.Second
-	// loopLimit is how long the loop may be silent. It goes round every ten seconds at least, to see whether reads are fresh.
+	// loopLimit is how long the loop may be silent. It goes round every ten seconds at least, to see
+	// whether reads are fresh.
 	loopLimit = 60 * time.Second
 )
 
@@ -30,7 +31,8 @@ func (p *parts) serve(ctx context.Context, l net.Listener) {
 	if l == nil {
 		return
 	}
-	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerLimit, WriteTimeout: answerLimit, MaxHeaderBytes: 1 << 14}
+	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerLimit, WriteTimeout: answerLimit,
+		MaxHeaderBytes: 1 << 14}
 	stop := context.AfterFunc(ctx, func() { httpserver.Shutdown(s, closeLimit) })
 	defer stop()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -54,12 +56,14 @@ func (p *parts) handler() http.Handler {
 	return mux
 }
 
-// local lets only who asks from the same host, or the same pod: names of a cluster's nodes and pods are for who may enter there.
+// local lets only who asks from the same host, or the same pod: names of a cluster's nodes and pods
+// are for who may enter there.
 func (p *parts) local(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			send(w, http.StatusForbidden, report.Error{Error: "the status is for who asks from the same host: kubectl port-forward does"})
+			send(w, http.StatusForbidden,
+				report.Error{Error: "the status is for who asks from the same host: kubectl port-forward does"})
 			return
 		}
 		h(w, r)
@@ -70,7 +74,8 @@ func (p *parts) local(h http.HandlerFunc) http.HandlerFunc {
 func (p *parts) health(w http.ResponseWriter, _ *http.Request) {
 	if beat := p.beat.Load(); beat != 0 {
 		if silent := time.Since(time.Unix(0, beat)); silent > loopLimit {
-			http.Error(w, fmt.Sprintf("the loop is silent for %v", silent.Round(time.Second)), http.StatusInternalServerError)
+			http.Error(w, fmt.Sprintf("the loop is silent for %v", silent.Round(time.Second)),
+				http.StatusInternalServerError)
 			return
 		}
 	}
@@ -93,7 +98,8 @@ func (p *parts) answer(w http.ResponseWriter, r *http.Request, ask func(*loop) (
 		return
 	}
 	if p.leader != nil && !p.leader.Holds() {
-		why := report.Error{Error: "this replica does not lead, and none is known to", Leader: p.leader.Holder()}
+		why := report.Error{Error: "this replica does not lead, and none is known to",
+			Leader: p.leader.Holder()}
 		if why.Leader != "" {
 			why.Error = "this replica does not lead: ask the leader, " + why.Leader
 		}
@@ -113,7 +119,8 @@ func (p *parts) answer(w http.ResponseWriter, r *http.Request, ask func(*loop) (
 	case <-r.Context().Done():
 		return
 	case <-time.After(closeLimit):
-		send(w, http.StatusServiceUnavailable, report.Error{Error: "the loop does not answer: it may just begin, or end"})
+		send(w, http.StatusServiceUnavailable,
+			report.Error{Error: "the loop does not answer: it may just begin, or end"})
 		return
 	}
 	out := <-done

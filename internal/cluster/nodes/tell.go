@@ -20,7 +20,8 @@ func (l *loop) status() *report.Status {
 	now := l.clock.now()
 	evictions, marks := l.queue.waiting()
 	s := &report.Status{
-		Time: now, Leader: l.part.name(), Mode: l.part.o.Config.Mode, Held: l.watch.rival, Read: l.part.o.Mirror.Read(),
+		Time: now, Leader: l.part.name(), Mode: l.part.o.Config.Mode, Held: l.watch.rival,
+		Read:  l.part.o.Mirror.Read(),
 		Zones: map[string]report.Zone{}, Nodes: []report.Node{},
 		Queues: map[string]int{"nodes": len(l.queue.node), "evictions": evictions, "marks": marks},
 	}
@@ -31,7 +32,8 @@ func (l *loop) status() *report.Status {
 		s.Next = &at
 	}
 	for name, z := range l.nodes.Zones() {
-		s.Zones[name] = report.Zone{State: string(z.State), Ready: z.Ready, NotReady: z.NotReady, Waiting: z.Waiting, Rate: z.Rate}
+		s.Zones[name] = report.Zone{State: string(z.State), Ready: z.Ready, NotReady: z.NotReady,
+			Waiting: z.Waiting, Rate: z.Rate}
 	}
 	l.part.o.Mirror.Look(func(v *mirror.View) {
 		l.plan.moved = l.plan.moved || v.Moved
@@ -54,7 +56,8 @@ func (p *parts) name() string {
 // node is how one is.
 func (l *loop) node(r *lifecycle.Report) report.Node {
 	n := report.Node{
-		Name: r.Node.Name, Zone: r.Zone, Heard: some(r.Heard), Since: some(r.Failed), Place: r.Place, Due: some(r.Due), Taints: []string{},
+		Name: r.Node.Name, Zone: r.Zone, Heard: some(r.Heard), Since: some(r.Failed), Place: r.Place,
+		Due: some(r.Due), Taints: []string{},
 	}
 	switch r.Ready {
 	case v1.ConditionTrue:
@@ -87,7 +90,8 @@ func some(t time.Time) *time.Time {
 	return &t
 }
 
-// explain says what becomes of a node's pods, or of a pod: NODE, NAMESPACE/POD, or a pod of the namespace default.
+// explain says what becomes of a node's pods, or of a pod: NODE, NAMESPACE/POD, or a pod of the
+// namespace default.
 func (l *loop) explain(object string) (out *report.Explanation, err error) {
 	now := l.clock.now()
 	l.part.o.Mirror.Look(func(v *mirror.View) {
@@ -102,7 +106,8 @@ func (l *loop) explain(object string) (out *report.Explanation, err error) {
 			}
 			p := v.PodByName(namespace, pod)
 			if p == nil {
-				err = fmt.Errorf("there is no node %q, and no pod %s/%s that is bound and not over", object, namespace, pod)
+				err = fmt.Errorf("there is no node %q, and no pod %s/%s that is bound and not over", object,
+					namespace, pod)
 				return
 			}
 			name, pods = p.Spec.NodeName, append(pods, p)
@@ -112,8 +117,10 @@ func (l *loop) explain(object string) (out *report.Explanation, err error) {
 	return out, err
 }
 
-func (l *loop) explained(now time.Time, v *mirror.View, name string, pods []*v1.Pod) *report.Explanation {
-	out := &report.Explanation{Time: now, Node: report.Node{Name: name, Health: "gone"}, Pods: []report.Pod{}}
+func (l *loop) explained(now time.Time, v *mirror.View, name string,
+	pods []*v1.Pod) *report.Explanation {
+	out := &report.Explanation{Time: now, Node: report.Node{Name: name, Health: "gone"},
+		Pods: []report.Pod{}}
 	found := l.nodes.Report(now, l.seenOf(v, now))
 	for i := range found {
 		if found[i].Node.Name == name {
@@ -131,7 +138,8 @@ func (l *loop) explained(now time.Time, v *mirror.View, name string, pods []*v1.
 
 // pod is what becomes of one. Its node may be gone, or not be known yet: nil.
 func (l *loop) pod(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
-	out := report.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Taints: []report.Taint{}}
+	out := report.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
+		Taints: []report.Taint{}}
 	if taint.Leaves(p) {
 		out.Stays = "it is going already, since " + p.DeletionTimestamp.UTC().Format(time.RFC3339)
 	}
@@ -140,7 +148,8 @@ func (l *loop) pod(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 		return out
 	}
 	for _, one := range l.pods.Explain(now, n, p) {
-		t := report.Taint{Taint: text(&one.Taint), Since: one.Taint.TimeAdded.Time, Deadline: some(one.Deadline)}
+		t := report.Taint{Taint: text(&one.Taint), Since: one.Taint.TimeAdded.Time,
+			Deadline: some(one.Deadline)}
 		if one.Toleration != nil {
 			t.Toleration = toleration(one.Toleration)
 		}

@@ -12,7 +12,8 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// Frame is what is there at a time. A list that is absent is as before, with our own actions applied.
+// Frame is what is there at a time. A list that is absent is as before, with our own actions
+// applied.
 type Frame struct {
 	Time   string               `json:"time"` // RFC 3339
 	Nodes  []v1.Node            `json:"nodes"`
@@ -29,7 +30,8 @@ func (f *Frame) check() (field, what string) {
 		return "time", err.Error()
 	}
 	f.at = at
-	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{}, map[types.UID]int{}
+	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{},
+		map[types.UID]int{}
 	for i := range f.Nodes {
 		if field, what := named(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
 			return field, what
@@ -62,7 +64,8 @@ func (f *Frame) check() (field, what string) {
 }
 
 // named refuses an object without a name, and one whose name another has.
-func named(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field, what string) {
+func named(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
+	what string) {
 	field = fmt.Sprintf("%s[%d].metadata.name", list, i)
 	if m.Name == "" {
 		return field, "missing"

@@ -13,9 +13,11 @@ import (
 )
 
 // reading is how frames are read: strictly, and times of either kind with any fraction of a second.
-var reading = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(json.JoinUnmarshalers(
-	json.UnmarshalFromFunc(readTime), json.UnmarshalFromFunc(readMicroTime), json.UnmarshalFromFunc(podjson.ReadQuantity),
-)))
+var reading = json.JoinOptions(json.RejectUnknownMembers(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(readTime), json.UnmarshalFromFunc(readMicroTime),
+		json.UnmarshalFromFunc(podjson.ReadQuantity),
+	)))
 
 func readTime(d *jsontext.Decoder, out *metav1.Time) (err error) {
 	out.Time, err = timeFrom(d)

@@ -20,8 +20,10 @@ type Output struct {
 	Evict        []Eviction                     `json:"evict"`  // by namespace and name
 	Events       []Event                        `json:"events"` // by object
 	Zones        map[string]lifecycle.ZoneState `json:"zones"`
-	Doubt        string                         `json:"doubt,omitempty"` // why no node is tainted for a while
-	Next         *string                        `json:"next"`            // RFC 3339 in UTC; null: there is no deadline
+	// why no node is tainted for a while
+	Doubt string `json:"doubt,omitempty"`
+	// RFC 3339 in UTC; null: there is no deadline
+	Next *string `json:"next"`
 }
 
 // Status is the conditions of a node that change, by type.
@@ -69,7 +71,8 @@ type Event struct {
 
 func newOutput(f *Frame, done *lifecycle.Actions) *Output {
 	o := &Output{
-		Time: f.Time, Status: []Status{}, Labels: []Labels{}, Taints: []Taints{}, PodsNotReady: []string{}, Evict: []Eviction{},
+		Time: f.Time, Status: []Status{}, Labels: []Labels{}, Taints: []Taints{},
+		PodsNotReady: []string{}, Evict: []Eviction{},
 		Events: []Event{}, Zones: done.Zones, Doubt: done.Doubt,
 	}
 	for i := range done.Status {
@@ -109,7 +112,8 @@ func (o *Output) add(gone *taint.Actions, done *lifecycle.Actions) {
 	events := append(done.Events, gone.Events...)
 	cluster.SortEvents(events)
 	for i := range events {
-		o.Events = append(o.Events, Event{events[i].Object(), events[i].Type, events[i].Reason, events[i].Message})
+		o.Events = append(o.Events, Event{events[i].Object(), events[i].Type, events[i].Reason,
+			events[i].Message})
 	}
 	next := done.Next
 	cluster.Earliest(&next, gone.Next)

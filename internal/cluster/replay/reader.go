@@ -50,7 +50,8 @@ func (r *reader) next() (*Frame, error) {
 		}
 		if f.at.Before(r.last) {
 			last := r.last.Format(time.RFC3339Nano)
-			return nil, r.fault("time", fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, last))
+			return nil, r.fault("time",
+				fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, last))
 		}
 		r.last = f.at
 		return f, nil

@@ -1,4 +1,5 @@
-// Package replay decides on frames that were recorded or written what jettison-cluster would have done of nodes and pods.
+// Package replay decides on frames that were recorded or written what jettison-cluster would have
+// done of nodes and pods.
 //
 //	replay.go  Run
 //	frame.go   Frame, and what is wrong with one
@@ -30,8 +31,8 @@ type Options struct {
 	Config *config.Cluster
 }
 
-// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with a frame ends it, after what was decided
-// on those before.
+// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with
+// a frame ends it, after what was decided on those before.
 func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
@@ -78,14 +79,16 @@ type player struct {
 }
 
 func newPlayer(c *config.Cluster) *player {
-	return &player{state: newState(), nodes: lifecycle.New(c.Lifecycle()), taints: taint.New(c.Taint())}
+	return &player{state: newState(), nodes: lifecycle.New(c.Lifecycle()),
+		taints: taint.New(c.Taint())}
 }
 
 // play is one pass over all nodes at the frame's time, and then what follows of taints for pods.
 func (p *player) play(f *Frame) *Output {
 	p.state.take(f)
 	now := f.at
-	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases, Pods: p.state.podsOf})
+	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
+		Pods: p.state.podsOf})
 	out := newOutput(f, done)
 	for i := range done.Status {
 		p.state.status(&done.Status[i])
@@ -103,7 +106,8 @@ func (p *player) play(f *Frame) *Output {
 		p.state.mark(m)
 		p.nodes.EndMark(now, m, true)
 	}
-	gone := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf, Zone: lifecycle.ZoneOf})
+	gone := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf,
+		Zone: lifecycle.ZoneOf})
 	for i := range gone.Stamps {
 		p.state.stamp(&gone.Stamps[i])
 		p.taints.EndStamp(now, gone.Stamps[i].UID, true)

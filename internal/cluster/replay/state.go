@@ -23,7 +23,8 @@ type state struct {
 
 func newState() *state {
 	return &state{
-		nodes: map[string]*v1.Node{}, leases: map[string]*coordination.Lease{}, pods: map[types.UID]*v1.Pod{}, on: map[string][]*v1.Pod{},
+		nodes: map[string]*v1.Node{}, leases: map[string]*coordination.Lease{},
+		pods: map[types.UID]*v1.Pod{}, on: map[string][]*v1.Pod{},
 	}
 }
 
@@ -66,7 +67,8 @@ func (s *state) take(f *Frame) {
 func (s *state) status(w *lifecycle.Status) {
 	conditions := &s.nodes[w.Node].Status.Conditions
 	for _, c := range w.Conditions {
-		if i := slices.IndexFunc(*conditions, func(old v1.NodeCondition) bool { return old.Type == c.Type }); i >= 0 {
+		if i := slices.IndexFunc(*conditions,
+			func(old v1.NodeCondition) bool { return old.Type == c.Type }); i >= 0 {
 			(*conditions)[i] = c
 		} else {
 			*conditions = append(*conditions, c)
@@ -98,7 +100,8 @@ func (s *state) stamp(w *taint.Stamp) {
 	taints := s.nodes[w.Node].Spec.Taints
 	for _, stamped := range w.Taints {
 		for i := range taints {
-			if t := &taints[i]; t.Key == stamped.Key && t.Value == stamped.Value && t.Effect == stamped.Effect {
+			if t := &taints[i]; t.Key == stamped.Key && t.Value == stamped.Value &&
+				t.Effect == stamped.Effect {
 				t.TimeAdded = stamped.TimeAdded
 			}
 		}

@@ -31,7 +31,8 @@ func Ask(ctx context.Context, address, path, object string, into any) error {
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask jettison-cluster nodes at %s: %w: name a running one's --address", address, errors.Unwrap(err))
+		return fmt.Errorf("ask jettison-cluster nodes at %s: %w: name a running one's --address", address,
+			errors.Unwrap(err))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))

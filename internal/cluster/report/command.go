@@ -23,7 +23,9 @@ and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default
 		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return commandline.Usage(fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args), cmd.CommandPath()))
+				return commandline.Usage(
+					fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args),
+						cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -39,7 +41,8 @@ and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default
 			return e.Print(stdout, as)
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", config.DefaultAddress, "where jettison-cluster nodes serves its status")
+	cmd.Flags().StringVar(&address, "address", config.DefaultAddress,
+		"where jettison-cluster nodes serves its status")
 	format.Add(cmd.Flags(), "")
 	return cmd
 }

@@ -17,7 +17,8 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, s, false)
 	}
-	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode, output.Span(s.Time.Sub(s.Read)))}
+	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode,
+		output.Span(s.Time.Sub(s.Read)))}
 	if s.Held != "" {
 		lines = append(lines, "it does not act: "+s.Held)
 	}
@@ -26,14 +27,17 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Zones)) {
 		z := s.Zones[name]
-		lines = append(lines, fmt.Sprintf("zone %s: %s, %d ready, %d not, %d wait for a taint, %g a second", name, z.State, z.Ready, z.NotReady,
+		lines = append(lines, fmt.Sprintf(
+			"zone %s: %s, %d ready, %d not, %d wait for a taint, %g a second", name, z.State, z.Ready,
+			z.NotReady,
 			z.Waiting, z.Rate))
 	}
 	if _, err := fmt.Fprintln(to, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
 	t := table.Table{Columns: []table.Column{
-		{Name: "NODE"}, {Name: "HEALTH"}, {Name: "HEARD", Right: true}, {Name: "ZONE", Drop: 2}, {Name: "TAINTS", Fold: true},
+		{Name: "NODE"}, {Name: "HEALTH"}, {Name: "HEARD", Right: true}, {Name: "ZONE", Drop: 2},
+		{Name: "TAINTS", Fold: true},
 		{Name: "QUEUE", Drop: 3}, {Name: "WHEN", Drop: 1},
 	}}
 	for i := range s.Nodes {
@@ -42,7 +46,8 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 		if n.Place > 0 {
 			queue = strings.TrimSpace(fmt.Sprintf("%s taint #%d", queue, n.Place))
 		}
-		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue, in(s.Time, n.Due))
+		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue,
+			in(s.Time, n.Due))
 	}
 	return t.Print(to, format == output.AsWide)
 }
@@ -53,18 +58,21 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 		return format.Encode(to, e, false)
 	}
 	n := &e.Node
-	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health, ago(e.Time, n.Heard))
+	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health,
+		ago(e.Time, n.Heard))
 	if n.Since != nil {
 		text += ", not ready since " + output.Time(*n.Since)
 	}
 	if n.Place > 0 {
-		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place, in(e.Time, n.Due))
+		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place,
+			in(e.Time, n.Due))
 	}
 	if _, err := fmt.Fprintln(to, text); err != nil {
 		return err
 	}
 	t := table.Table{Columns: []table.Column{
-		{Name: "POD"}, {Name: "TAINT", Fold: true}, {Name: "SINCE", Drop: 1}, {Name: "TOLERATION", Fold: true}, {Name: "HAS TO GO"},
+		{Name: "POD"}, {Name: "TAINT", Fold: true}, {Name: "SINCE", Drop: 1},
+		{Name: "TOLERATION", Fold: true}, {Name: "HAS TO GO"},
 	}}
 	for i := range e.Pods {
 		p := &e.Pods[i]

@@ -1,4 +1,5 @@
-// Package report is how jettison-cluster nodes tells of itself: what it answers, and the commands that ask it.
+// Package report is how jettison-cluster nodes tells of itself: what it answers, and the commands
+// that ask it.
 //
 //	command.go Command: jettison-cluster explain
 //	report.go  Status, Explanation: what is answered
@@ -52,8 +53,9 @@ type Node struct {
 	Since  *time.Time `json:"since"`  // since when it is not ready; null: it is
 	Taints []string   `json:"taints"` // KEY[=VALUE]:EFFECT
 	Queue  string     `json:"queue"`  // what of it waits to be done; empty: nothing
-	Place  int        `json:"place"`  // among the nodes of its zone that wait for a NoExecute taint, from 1; 0: it does not
-	Due    *time.Time `json:"due"`    // when its turn is; null: it does not wait, or the rate is 0
+	// among the nodes of its zone that wait for a NoExecute taint, from 1; 0: it does not
+	Place int        `json:"place"`
+	Due   *time.Time `json:"due"` // when its turn is; null: it does not wait, or the rate is 0
 }
 
 // Explanation says what becomes of a node's pods, or of a pod.
@@ -65,12 +67,13 @@ type Explanation struct {
 
 // Pod is what becomes of a pod.
 type Pod struct {
-	Namespace string     `json:"namespace"`
-	Name      string     `json:"name"`
-	UID       string     `json:"uid"`
-	Stays     string     `json:"stays,omitempty"` // why it needs no eviction, whatever the taints; empty: they decide
-	Deadline  *time.Time `json:"deadline"`        // when it has to go; null: never
-	Taints    []Taint    `json:"taints"`          // that evict, as the node has them
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// why it needs no eviction, whatever the taints; empty: they decide
+	Stays    string     `json:"stays,omitempty"`
+	Deadline *time.Time `json:"deadline"` // when it has to go; null: never
+	Taints   []Taint    `json:"taints"`   // that evict, as the node has them
 }
 
 // Taint is what one taint means for a pod.

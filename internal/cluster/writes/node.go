@@ -25,12 +25,14 @@ type Node struct {
 
 // Written is what came of it.
 type Written struct {
-	Is                     *v1.Node            // as the API has answered last; nil: it has not
-	Heard                  *coordination.Lease // set where the node is not silent after all: nothing was written
-	Status, Labels, Taints error               // of each part that was to be written
+	Is *v1.Node // as the API has answered last; nil: it has not
+	// set where the node is not silent after all: nothing was written
+	Heard                  *coordination.Lease
+	Status, Labels, Taints error // of each part that was to be written
 }
 
-// errUnsaid is of taints that were not written since the conditions that they follow from could not be.
+// errUnsaid is of taints that were not written since the conditions that they follow from could not
+// be.
 var errUnsaid = errors.New("not written: its conditions could not be")
 
 // Node writes to a node. A node that is gone needs nothing.
@@ -51,17 +53,20 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
 		}
 	}
 	if len(n.Status) > 0 && out.Status == nil {
-		body := object{Metadata: metadata{n.Was.UID, version, nil}, Status: map[string]any{"conditions": n.Status}}
+		body := object{Metadata: metadata{n.Was.UID, version, nil},
+			Status: map[string]any{"conditions": n.Status}}
 		out.Status = took(w.patchNode(ctx, n.Was.Name, types.StrategicMergePatchType, &body, "status"))
 	}
 	if n.Taint {
 		out.Taints = errUnsaid
 		if out.Status == nil {
-			body := object{Metadata: metadata{n.Was.UID, version, nil}, Spec: map[string]any{"taints": n.Taints}}
+			body := object{Metadata: metadata{n.Was.UID, version, nil},
+				Spec: map[string]any{"taints": n.Taints}}
 			out.Taints = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
 		}
 	}
-	// They come last: they ask for no version, and what they are answered may have taints of others by then.
+	// They come last: they ask for no version, and what they are answered may have taints of others by
+	// then.
 	if len(n.Labels) > 0 {
 		body := object{Metadata: metadata{n.Was.UID, "", n.Labels}}
 		out.Labels = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
@@ -76,9 +81,10 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
 	return out
 }
 
-// heard reads a silent node's Lease from where it is written: a watch may be behind, and nobody knows by how much; the patch's version
-// cannot tell, since whoever renews a Lease leaves the node as it is. nil: it was not renewed since it was decided that the node is silent.
-// It is listed, not gotten, since that is what reading it by a watch asks of a role.
+// heard reads a silent node's Lease from where it is written: a watch may be behind, and nobody
+// knows by how much; the patch's version cannot tell, since whoever renews a Lease leaves the node
+// as it is. nil: it was not renewed since it was decided that the node is silent. It is listed, not
+// gotten, since that is what reading it by a watch asks of a role.
 func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -89,18 +95,21 @@ func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error
 		return nil, fmt.Errorf("read the lease of node %s: %w", n.Was.Name, err)
 	}
 	for i := range all.Items {
-		if is := &all.Items[i]; is.Name == n.Was.Name && (n.Lease == nil || !is.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
+		if is := &all.Items[i]; is.Name == n.Was.Name &&
+			(n.Lease == nil || !is.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
 			return is, nil
 		}
 	}
 	return nil, nil
 }
 
-func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object, part ...string) (*v1.Node, error) {
+func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object,
+	part ...string) (*v1.Node, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	is := &v1.Node{}
-	err := once(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(part...).Body(body.text()).
+	err := once(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
+		part...).Body(body.text()).
 		Do(ctx).Into(is)
 	if err != nil {
 		return nil, fmt.Errorf("patch node %s: %w", name, err)

@@ -19,12 +19,14 @@ import (
 
 // Pod is what came of a write to a pod.
 type Pod struct {
-	Is   *v1.Pod  // as the API has answered; nil: it has not
-	Gone bool     // there is none of this UID any more
-	Node *v1.Node // its node, where that has other taints than those for which the pod was to go: it is decided anew
+	Is   *v1.Pod // as the API has answered; nil: it has not
+	Gone bool    // there is none of this UID any more
+	// its node, where that has other taints than those for which the pod was to go: it is decided anew
+	Node *v1.Node
 }
 
-// What DisruptionTarget says of pods that taints drive away (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
+// What DisruptionTarget says of pods that taints drive away
+// (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
 const (
 	targetReason  = "DeletionByTaintManager"
 	targetMessage = "Taint manager: deleting due to NoExecute taint"
@@ -37,9 +39,10 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
 	})
 }
 
-// Evict has a pod go, if its node still has the taints that it was known to have, which are read from where they are written: a watch may
-// be behind. The pod is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted
-// instead, and an error that is Budgeted says that it may not go yet.
+// Evict has a pod go, if its node still has the taints that it was known to have, which are read
+// from where they are written: a watch may be behind. The pod is told why, and deleted. Where
+// disruption budgets are asked, and the time for that is not over, it is evicted instead, and an
+// error that is Budgeted says that it may not go yet.
 func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (Pod, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {
@@ -52,7 +55,8 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 		return w.evict(ctx, e)
 	}
 	is, err := w.condition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
-		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(), "reason": targetReason,
+		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(),
+		"reason":  targetReason,
 		"message": targetMessage,
 	})
 	switch {
@@ -76,7 +80,8 @@ func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
 
 // evicting are the taints of a node that have pods go.
 func evicting(n *v1.Node) []v1.Taint {
-	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints),
+		func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
 }
 
 // same reports whether two are one taint: one that was set anew has another time.
@@ -85,21 +90,25 @@ func same(a, b v1.Taint) bool {
 }
 
 // condition writes one of a pod's conditions.
-func (w *Writer) condition(ctx context.Context, namespace, name string, uid types.UID, c map[string]any) (Pod, error) {
+func (w *Writer) condition(ctx context.Context, namespace, name string, uid types.UID,
+	c map[string]any) (Pod, error) {
 	limited, cancel := limited(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
 	is := &v1.Pod{}
-	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(namespace).Resource("pods").Name(name).
+	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
+		namespace).Resource("pods").Name(name).
 		SubResource("status").Body(body.text()).Do(limited).Into(is)
 	if err == nil {
 		return Pod{Is: is}, nil
 	}
-	return w.missing(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name, err))
+	return w.missing(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
+		err))
 }
 
 // missing finds out whether a write failed because the pod is not there, or another has its name.
-func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID, err error) (Pod, error) {
+func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID, err error) (
+	Pod, error) {
 	if gone(err) {
 		return Pod{Gone: true}, nil
 	}
@@ -120,10 +129,12 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
 	limited, cancel := limited(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).
+	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
+		"pods").Name(e.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace, e.Name, err))
+		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
+			e.Name, err))
 	}
 	if is, ok := answer.(*v1.Pod); ok && is.DeletionTimestamp != nil {
 		return Pod{Is: is}, nil
@@ -140,7 +151,8 @@ func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
 	})
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace, e.Name, err))
+		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
+			e.Name, err))
 	}
 	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
 	if err != nil || is.UID != e.UID {

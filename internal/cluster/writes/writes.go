@@ -1,6 +1,7 @@
-// Package writes is the writing to a cluster's API of what was decided about nodes and pods. Each write is made once, is bounded in time,
-// and only takes what it was decided about: an object of the same name with another UID is another object, and what follows from a node's
-// taints or conditions is not written over newer ones.
+// Package writes is the writing to a cluster's API of what was decided about nodes and pods. Each
+// write is made once, is bounded in time, and only takes what it was decided about: an object of
+// the same name with another UID is another object, and what follows from a node's taints or
+// conditions is not written over newer ones.
 //
 //	writes.go  Writer, and what errors mean
 //	node.go    a node's conditions, labels and taints
@@ -31,8 +32,9 @@ type Writer struct {
 	budget time.Duration        // how long disruption budgets are asked; 0: they are not
 }
 
-// New makes a Writer that writes by one client, and by another reads again what a write follows from. While budget lasts after a pod's
-// deadline it is evicted as its disruption budgets allow, then deleted; 0: it is deleted.
+// New makes a Writer that writes by one client, and by another reads again what a write follows
+// from. While budget lasts after a pod's deadline it is evicted as its disruption budgets allow,
+// then deleted; 0: it is deleted.
 func New(client, again kubernetes.Interface, budget time.Duration) *Writer {
 	return &Writer{client: client, again: again, budget: budget}
 }
@@ -59,19 +61,22 @@ func (o *object) text() []byte {
 // gone reports whether an error says that the object is not there.
 func gone(err error) bool { return apierrors.IsNotFound(err) }
 
-// refused reports whether an error says that this request will never do: by a role, a policy or a rule.
+// refused reports whether an error says that this request will never do: by a role, a policy or a
+// rule.
 func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest ||
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest ||
 		apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause)
 }
 
 // Budgeted reports whether an error says that a disruption budget does not let a pod go now.
 func Budgeted(err error) bool {
-	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+	return apierrors.IsTooManyRequests(err) &&
+		apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// once is a request that is made once. Where the API says "later", client-go would wait for as long as it says, and ask again: by then that
-// may not be so any more which the request follows from.
+// once is a request that is made once. Where the API says "later", client-go would wait for as long
+// as it says, and ask again: by then that may not be so any more which the request follows from.
 func once(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {

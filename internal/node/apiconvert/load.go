@@ -15,9 +15,11 @@ func Load(n *stats.NodeStats) *api.LoadState {
 		},
 		Swap: api.SwapLoad{TotalBytes: known(n.Swap.TotalBytes), FreeBytes: known(n.Swap.FreeBytes)},
 		Pods: api.PodsLoad{
-			WorkingSetBytes: known(n.Pods.WorkingSetBytes), SwapBytes: known(n.Pods.SwapBytes), Tasks: known(n.Pods.Tasks),
+			WorkingSetBytes: known(n.Pods.WorkingSetBytes), SwapBytes: known(n.Pods.SwapBytes),
+			Tasks: known(n.Pods.Tasks),
 		},
-		Pressure: api.PressureSet{CPU: pressure(&n.Pressure.CPU), Memory: pressure(&n.Pressure.Memory), IO: pressure(&n.Pressure.IO)},
+		Pressure: api.PressureSet{CPU: pressure(&n.Pressure.CPU), Memory: pressure(&n.Pressure.Memory),
+			IO: pressure(&n.Pressure.IO)},
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package cgroupundo writes control files of cgroups so that what was there before can be put back, after a crash too: it is noted on the
-// cgroup (an extended attribute) before anything is written. A value that another process has written since stays.
+// Package cgroupundo writes control files of cgroups so that what was there before can be put back,
+// after a crash too: it is noted on the cgroup (an extended attribute) before anything is written.
+// A value that another process has written since stays.
 package cgroupundo
 
 import (
@@ -18,15 +19,17 @@ import (
 type Control struct {
 	File  cgroup.LimitFile
 	group *cgroup.Group
-	// Now is what the file says. Before is what it said before the agent wrote to it: Now, unless that is the agent's own.
+	// Now is what the file says. Before is what it said before the agent wrote to it: Now, unless that
+	// is the agent's own.
 	Now, Before cgroup.Limit
 	// Ours: Now was written by the agent, by this process or one before it.
 	Ours bool
-	told []cgroup.Limit // what Set is to keep of the note, where not all was told: what came first, first
+	// what Set is to keep of the note, where not all was told: what came first, first
+	told []cgroup.Limit
 }
 
-// Read reads a control file and its note. The Group has to stay open as long as the Control is used. os.ErrNotExist: there is no such file
-// here.
+// Read reads a control file and its note. The Group has to stay open as long as the Control is
+// used. os.ErrNotExist: there is no such file here.
 func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 	c = Control{group: g, File: file}
 	if c.Now, err = g.Limit(file, make([]byte, 64)); err != nil {
@@ -41,21 +44,26 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
-		c.told = slices.DeleteFunc(slices.Concat(written[2:], written[:2]), func(l cgroup.Limit) bool { return l == before }) // somebody else's
+		// somebody else's
+		c.told = slices.DeleteFunc(slices.Concat(written[2:], written[:2]),
+			func(l cgroup.Limit) bool { return l == before })
 	}
 	return c, nil
 }
 
-// name is where a file's note is kept: where none can leave one who may only write to the cgroup, and have a value of its own choice "put
-// back". Package protect keeps its own as "memory.min", where anybody can.
+// name is where a file's note is kept: where none can leave one who may only write to the cgroup,
+// and have a value of its own choice "put back". Package protect keeps its own as "memory.min",
+// where anybody can.
 func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + string(file) }
 
-// Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is false where it is there already. What was
-// there is noted first: "BEFORE NOW VALUE", so that a crash between the note and the write leaves what is there known for the agent's own.
+// Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is
+// false where it is there already. What was there is noted first: "BEFORE NOW VALUE", so that a
+// crash between the note and the write leaves what is there known for the agent's own.
 //
-// untold: somebody who may write the file again by himself was told of an earlier value, and is not known to know what is there now. What
-// the note had when that began stays in it, for it is the agent's own as well, until Told, and as far as there is room all that was written
-// since: who does not answer may have heard all the same.
+// untold: somebody who may write the file again by himself was told of an earlier value, and is not
+// known to know what is there now. What the note had when that began stays in it, for it is the
+// agent's own as well, until Told, and as far as there is room all that was written since: who does
+// not answer may have heard all the same.
 func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error) {
 	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
@@ -77,7 +85,8 @@ func (c *Control) note(value cgroup.Limit, untold bool) string {
 	}
 	has := []cgroup.Limit{c.Now, value}
 	for _, told := range c.told { // another's value he may not know either
-		if more := text + " " + told.String(); !slices.Contains(has, told) && len(more) <= mostBytes && len(has) < mostFields-1 {
+		if more := text + " " + told.String(); !slices.Contains(has, told) && len(more) <= mostBytes &&
+			len(has) < mostFields-1 {
 			text, has = more, append(has, told)
 		}
 	}
@@ -101,7 +110,8 @@ func Told(g *cgroup.Group, file cgroup.LimitFile) error {
 	return g.SetNote(name(file), strings.Join(fields, " "))
 }
 
-// Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12 mm/page_counter.c page_counter_memparse).
+// Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12
+// mm/page_counter.c page_counter_memparse).
 func Cut(file cgroup.LimitFile, value cgroup.Limit) cgroup.Limit {
 	if strings.HasPrefix(string(file), "memory.") {
 		value.Bytes -= value.Bytes % uint64(os.Getpagesize())
@@ -109,8 +119,8 @@ func Cut(file cgroup.LimitFile, value cgroup.Limit) cgroup.Limit {
 	return value
 }
 
-// Find is Read of a file that something is noted of. Not noted: nothing is, also where the kernel has no notes. A file that is not there is
-// no error: what is noted of it is removed.
+// Find is Read of a file that something is noted of. Not noted: nothing is, also where the kernel
+// has no notes. A file that is not there is no error: what is noted of it is removed.
 func Find(g *cgroup.Group, file cgroup.LimitFile) (c Control, noted bool, err error) {
 	if _, noted, err = g.Note(name(file)); errors.Is(err, unix.EOPNOTSUPP) {
 		return c, false, nil
@@ -125,8 +135,8 @@ func Find(g *cgroup.Group, file cgroup.LimitFile) (c Control, noted bool, err er
 	return c, err == nil, err
 }
 
-// Restore puts back what was there before, where the agent's own value is there still. changed: a value was put back. What is noted stays,
-// for Forget: until then it can be put back once more.
+// Restore puts back what was there before, where the agent's own value is there still. changed: a
+// value was put back. What is noted stays, for Forget: until then it can be put back once more.
 func (c *Control) Restore() (changed bool, err error) {
 	if !c.Ours || c.Now == c.Before {
 		return false, nil
@@ -141,14 +151,15 @@ func (c *Control) Restore() (changed bool, err error) {
 // Forget removes what is noted of a file.
 func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(name(file)) }
 
-// A note has so many bytes and fields at most (cgroup.Group.SetNote). Five fields fit however long each is.
+// A note has so many bytes and fields at most (cgroup.Group.SetNote). Five fields fit however long
+// each is.
 const (
 	mostBytes  = 128
 	mostFields = 16
 )
 
-// parse reads what Set noted, as an older or newer agent may have: what was there before, and two values or more of the agent's. Nothing is
-// taken from it that the kernel would not have said.
+// parse reads what Set noted, as an older or newer agent may have: what was there before, and two
+// values or more of the agent's. Nothing is taken from it that the kernel would not have said.
 func parse(text string) (before cgroup.Limit, written []cgroup.Limit, ok bool) {
 	f := strings.Split(text, " ")
 	if len(f) < 3 || len(f) > mostFields {

@@ -15,10 +15,12 @@ import (
 )
 
 // effects are those that a taint may have.
-var effects = []string{string(v1.TaintEffectNoSchedule), string(v1.TaintEffectPreferNoSchedule), string(v1.TaintEffectNoExecute)}
+var effects = []string{string(v1.TaintEffectNoSchedule), string(v1.TaintEffectPreferNoSchedule),
+	string(v1.TaintEffectNoExecute)}
 
-// parseAdmission checks what says which pods the node takes. A kubelet does not start with what is wrong here
-// (pkg/kubelet/apis/config/validation/validation.go, pkg/kubelet/sysctl/allowlist.go, v1.36.3).
+// parseAdmission checks what says which pods the node takes. A kubelet does not start with what is
+// wrong here (pkg/kubelet/apis/config/validation/validation.go, pkg/kubelet/sysctl/allowlist.go,
+// v1.36.3).
 func (c *Config) parseAdmission() (err error) {
 	if c.Sysctls, err = admit.NewSysctls(c.AllowedUnsafeSysctls); err != nil {
 		return wrong(err, "allowedUnsafeSysctls")
@@ -28,7 +30,8 @@ func (c *Config) parseAdmission() (err error) {
 		value       int32
 	}{{"maxPods", "--max-pods", c.MaxPods}, {"podsPerCore", "--pods-per-core", c.PodsPerCore}} {
 		if f.value < 0 {
-			return wrong(fmt.Errorf("invalid configuration: %s (%s) %v must not be a negative number", f.field, f.flag, f.value), f.field)
+			return wrong(fmt.Errorf("invalid configuration: %s (%s) %v must not be a negative number",
+				f.field, f.flag, f.value), f.field)
 		}
 	}
 	if err := c.parseNode(); err != nil {
@@ -36,11 +39,13 @@ func (c *Config) parseAdmission() (err error) {
 	}
 	for i, t := range c.RegisterWithTaints {
 		at := []string{"registerWithTaints", strconv.Itoa(i)}
-		if err := labelled("taint", t.Key, t.Value, func(part string) []string { return append(at, part) }); err != nil {
+		if err := labelled("taint", t.Key, t.Value,
+			func(part string) []string { return append(at, part) }); err != nil {
 			return err
 		}
 		if t.Effect != "" && !slices.Contains(effects, t.Effect) {
-			return wrong(fmt.Errorf("invalid taint: %.64s=%.64s:%.64s: want an effect of %v", t.Key, t.Value, t.Effect, effects), at...)
+			return wrong(fmt.Errorf("invalid taint: %.64s=%.64s:%.64s: want an effect of %v", t.Key, t.Value,
+				t.Effect, effects), at...)
 		}
 		if t.TimeAdded != "" {
 			return wrong(errors.New("invalid configuration: taint.TimeAdded is not nil"), at...)
@@ -49,8 +54,8 @@ func (c *Config) parseAdmission() (err error) {
 	return nil
 }
 
-// parseNode checks what the node is called, and makes it what a kubelet makes of it (k8s.io/component-helpers node/util GetHostname):
-// trimmed, and in small letters.
+// parseNode checks what the node is called, and makes it what a kubelet makes of it
+// (k8s.io/component-helpers node/util GetHostname): trimmed, and in small letters.
 func (c *Config) parseNode() error {
 	if given := c.HostnameOverride; given != "" {
 		if c.HostnameOverride = strings.ToLower(strings.TrimSpace(given)); c.HostnameOverride == "" {
@@ -66,7 +71,8 @@ func (c *Config) parseNode() error {
 	return nil
 }
 
-// labelled checks the form of a label or a taint (pkg/util/taints CheckTaintValidation, ValidateKubeletFlags).
+// labelled checks the form of a label or a taint (pkg/util/taints CheckTaintValidation,
+// ValidateKubeletFlags).
 func labelled(what, key, value string, at func(part string) []string) error {
 	if wrongs := validation.IsQualifiedName(key); len(wrongs) > 0 {
 		return wrong(fmt.Errorf("invalid %s key: %s", what, wrongs[0]), at("key")...)
@@ -85,7 +91,8 @@ func (c *Config) Taints() (out []v1.Taint) {
 	return out
 }
 
-// MostPods is how many pods a node with so many cores takes (pkg/kubelet/nodestatus/setters.go MachineInfo).
+// MostPods is how many pods a node with so many cores takes (pkg/kubelet/nodestatus/setters.go
+// MachineInfo).
 func (c *Config) MostPods(cores int) int64 {
 	if c.PodsPerCore > 0 {
 		return min(int64(cores)*int64(c.PodsPerCore), int64(c.MaxPods))

@@ -1,5 +1,6 @@
-// Package config loads the agent's configuration: a file of its own (kind AgentConfiguration), where every unknown or wrong
-// field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
+// Package config loads the agent's configuration: a file of its own (kind AgentConfiguration),
+// where every unknown or wrong field is an error with its line, or a kubelet's own
+// KubeletConfiguration, which is taken as it is.
 //
 //	fields.go    Config: the fields
 //	config.go    their defaults, what is checked when all are known
@@ -56,7 +57,8 @@ const (
 	APIVersionKubelet = "kubelet.config.k8s.io/v1beta1"
 )
 
-// kindBoth is a file of our own over a kubelet's. That one is right by itself, so what is odd together is a warning.
+// kindBoth is a file of our own over a kubelet's. That one is right by itself, so what is odd
+// together is a warning.
 const kindBoth = "both"
 
 // Default is the configuration of an agent without a file, and what a file's absent fields are.
@@ -84,8 +86,9 @@ func defaults(kind string) *Config {
 		ContainerLogMaxSize:              "10Mi",
 		ContainerLogMaxFiles:             5,
 
-		RootDir:              "/var/lib/kubelet",
-		ContainerGC:          ContainerGC{MaxPerPodContainer: 1, MaxContainers: -1, CreatedMinAge: Duration(10 * time.Minute)},
+		RootDir: "/var/lib/kubelet",
+		ContainerGC: ContainerGC{MaxPerPodContainer: 1, MaxContainers: -1,
+			CreatedMinAge: Duration(10 * time.Minute)},
 		MemoryAvailable:      stats.MemoryAvailableLower,
 		AnnotationNamespaces: []string{"kube-system"},
 		ProtectedNamespaces:  []string{"kube-system"},
@@ -108,13 +111,14 @@ func defaults(kind string) *Config {
 	return c
 }
 
-// wrong returns the error of a field, a path of keys: "evictionHard", "memory.available". The loader adds the line.
+// wrong returns the error of a field, a path of keys: "evictionHard", "memory.available". The
+// loader adds the line.
 func wrong(err error, field ...string) error {
 	return &strict.FieldError{Field: strings.Join(field, separator), Err: err}
 }
 
-// complete fills in what depends on other fields and checks values. What a kubelet takes and should not is an error in a file of
-// our own, and a warning in a kubelet's.
+// complete fills in what depends on other fields and checks values. What a kubelet takes and should
+// not is an error in a file of our own, and a warning in a kubelet's.
 func (c *Config) complete(kind string) (warnings []string, err error) {
 	c.mergeDefaults()
 	c.zeroIsDefault()
@@ -172,7 +176,8 @@ func (c *Config) checkPlaces() error {
 		}
 	}
 	for _, f := range []struct{ field, value string }{
-		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
+		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath},
+		{"socket", c.Socket}, {"record", c.Record},
 		{"stateDir", c.StateDir},
 	} {
 		if f.value != "" && !filepath.IsAbs(f.value) {
@@ -180,7 +185,8 @@ func (c *Config) checkPlaces() error {
 		}
 	}
 	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
-		err := fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup)
+		err := fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or "+
+			"remove socketGroup", c.SocketGroup)
 		return wrong(err, "socketGroup")
 	}
 	return nil
@@ -225,31 +231,39 @@ func (c *Config) checkTimes() error {
 	return nil
 }
 
-// allocatables are what enforceNodeAllocatable may have (pkg/kubelet/apis/config/validation/validation.go).
+// allocatables are what enforceNodeAllocatable may have
+// (pkg/kubelet/apis/config/validation/validation.go).
 var allocatables = []string{
-	"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible",
+	"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved",
+	"kube-reserved-compressible",
 }
 
 // parseThresholds makes thresholds of the maps.
 func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	settings := eviction.Settings{
-		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft, EvictionSoftGracePeriod: c.EvictionSoftGracePeriod,
-		EvictionMinimumReclaim: c.EvictionMinimumReclaim, EnforceNodeAllocatable: c.EnforceNodeAllocatable, OwnSignals: kind != KindKubelet,
+		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft,
+		EvictionSoftGracePeriod: c.EvictionSoftGracePeriod,
+		EvictionMinimumReclaim:  c.EvictionMinimumReclaim,
+		EnforceNodeAllocatable:  c.EnforceNodeAllocatable, OwnSignals: kind != KindKubelet,
 	}
 	thresholds, doubts, errs := settings.Parse()
 	odd := func(f, format string, args ...any) {
-		doubts = append(doubts, &eviction.FieldError{Field: []string{f}, Err: fmt.Errorf(format, args...)})
+		doubts = append(doubts, &eviction.FieldError{Field: []string{f},
+			Err: fmt.Errorf(format, args...)})
 	}
 	for _, name := range c.EnforceNodeAllocatable {
 		if err := oneOf(name, allocatables); err != nil {
 			errs = append(errs, &eviction.FieldError{Field: []string{"enforceNodeAllocatable"}, Err: err})
 		}
 	}
-	if most := c.EvictionMaxPodGracePeriod; most < 0 { // the flag's help promises that the pod's own counts then
-		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", most)
+	// the flag's help promises that the pod's own counts then
+	if most := c.EvictionMaxPodGracePeriod; most < 0 {
+		odd("evictionMaxPodGracePeriod",
+			"%d is negative: evictions for soft thresholds have a grace period of 1 s then", most)
 	}
 	if c.EvictionPressureTransitionPeriod < 0 {
-		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then", c.EvictionPressureTransitionPeriod)
+		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then",
+			c.EvictionPressureTransitionPeriod)
 	}
 	if kind == KindAgent {
 		errs = append(errs, doubts...)
@@ -265,11 +279,13 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and files that tools write
-// (kubeadm's among them) have it (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
+// zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and
+// files that tools write (kubeadm's among them) have it (k8s.io/kubernetes
+// pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
 func (c *Config) zeroIsDefault() {
 	d := defaults(KindKubelet)
-	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod, d.EvictionPressureTransitionPeriod)
+	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod,
+		d.EvictionPressureTransitionPeriod)
 	c.MaxPods = cmp.Or(c.MaxPods, d.MaxPods)
 	c.ImageMinimumGCAge = cmp.Or(c.ImageMinimumGCAge, d.ImageMinimumGCAge)
 	c.ContainerRuntimeEndpoint = cmp.Or(c.ContainerRuntimeEndpoint, d.ContainerRuntimeEndpoint)

@@ -30,13 +30,15 @@ const (
 // dropinSuffix is that of the files in a kubelet's --config-dir which count.
 const dropinSuffix = ".conf"
 
-// lineBits is more than the lines of a file have: the number of a line is that of its file times 1<<lineBits, and its own.
+// lineBits is more than the lines of a file have: the number of a line is that of its file times
+// 1<<lineBits, and its own.
 const lineBits = 24
 
 // parts are what a configuration is made of, in the order in which a kubelet takes them.
 type parts struct {
-	root    *yaml.Node // of the file; nil: there is none
-	dir     string     // the file's folder, for the relative paths of a kubelet's file; empty: not known
+	root *yaml.Node // of the file; nil: there is none
+	// the file's folder, for the relative paths of a kubelet's file; empty: not known
+	dir     string
 	dropins []dropin
 	flags   *yaml.Node    // a mapping of fields that flags set; nil: there are none
 	finish  func(*Config) // before it is checked; nil: nothing
@@ -54,14 +56,16 @@ type dropin struct {
 	root *yaml.Node
 }
 
-// merged is the mapping that all parts come to, as a kubelet's (cmd/kubelet/app/server.go NewKubeletCommand, v1.36): its file with the
-// default thresholds, where it sets none, then each drop-in as a JSON merge patch (RFC 7396), then flags, which replace.
+// merged is the mapping that all parts come to, as a kubelet's (cmd/kubelet/app/server.go
+// NewKubeletCommand, v1.36): its file with the default thresholds, where it sets none, then each
+// drop-in as a JSON merge patch (RFC 7396), then flags, which replace.
 func (p *parts) merged(kind string) *yaml.Node {
 	if kind != KindKubelet {
 		return p.root
 	}
 	for _, name := range []string{"staticPodPath", "podLogsDir"} {
-		if v := valueOf(p.root, name); v != nil && v.Kind == yaml.ScalarNode && v.Value != "" && !filepath.IsAbs(v.Value) && p.dir != "" {
+		if v := valueOf(p.root, name); v != nil && v.Kind == yaml.ScalarNode && v.Value != "" &&
+			!filepath.IsAbs(v.Value) && p.dir != "" {
 			v.Value = filepath.Join(p.dir, v.Value)
 		}
 	}
@@ -71,7 +75,8 @@ func (p *parts) merged(kind string) *yaml.Node {
 			number(d.root, i+1, map[*yaml.Node]bool{})
 			overlay(p.root, d.root, 0)
 		}
-		if v := valueOf(p.root, "evictionHard"); v == nil || v.Tag == "!!null" { // from here on it has no defaults
+		// from here on it has no defaults
+		if v := valueOf(p.root, "evictionHard"); v == nil || v.Tag == "!!null" {
 			set(p.root, "evictionHard", &yaml.Node{Kind: yaml.MappingNode, Line: 1})
 		}
 		unset(p.root, "mergeDefaultEvictionSettings") // it was
@@ -87,7 +92,8 @@ func (p *parts) merged(kind string) *yaml.Node {
 	return p.root
 }
 
-// defaultHard writes out the default thresholds of a kubelet's file (cmd/kubelet/app/server.go loadConfigFile): drop-ins lie over them.
+// defaultHard writes out the default thresholds of a kubelet's file (cmd/kubelet/app/server.go
+// loadConfigFile): drop-ins lie over them.
 func defaultHard(root *yaml.Node) {
 	hard, merge := valueOf(root, "evictionHard"), valueOf(root, "mergeDefaultEvictionSettings")
 	if hard == nil || hard.Tag == "!!null" {
@@ -98,12 +104,16 @@ func defaultHard(root *yaml.Node) {
 	}
 	for signal, value := range eviction.DefaultHard() {
 		if valueOf(hard, signal) == nil {
-			set(hard, signal, &yaml.Node{Kind: yaml.ScalarNode, Value: value}) // without a line: nobody wrote it
+			// without a line: nobody wrote it
+			set(hard, signal, &yaml.Node{Kind: yaml.ScalarNode, Value: value})
 		}
 	}
 }
 
-func text(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value, Line: 1} }
+func text(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: value,
+		Line: 1}
+}
 
 // number gives the nodes of a drop-in the number of its file.
 func number(n *yaml.Node, file int, seen map[*yaml.Node]bool) {
@@ -173,7 +183,8 @@ func replace(mapping, key, value *yaml.Node) {
 // layer is what the file of that number is.
 func (p *parts) layer(file int) Source {
 	switch {
-	case p.own != nil && file == len(p.names)-1, p.own == nil && file == 0 && isKubelets(p.root) != nil:
+	case p.own != nil && file == len(p.names)-1, p.own == nil && file == 0 &&
+		isKubelets(p.root) != nil:
 		return SourceOwn
 	case file == 0:
 		return SourceKubelet
@@ -194,8 +205,8 @@ func (p *parts) trusted() error {
 	return trustedFolders(p.opened)
 }
 
-// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of that, a mapping as a whole, for it was
-// written to be right by itself.
+// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of
+// that, a mapping as a whole, for it was written to be right by itself.
 func (p *parts) layOver(into *parser, loaded *Loaded) error {
 	number(p.own, len(p.names)-1, map[*yaml.Node]bool{})
 	over := &yaml.Node{Kind: yaml.MappingNode, Line: p.own.Line}
@@ -235,7 +246,8 @@ func place(names []string, line int) string {
 	return fmt.Sprintf("%s:%d", names[min(line>>lineBits, len(names)-1)], line&(1<<lineBits-1))
 }
 
-// readDropins reads the drop-ins of a folder in the kubelet's order: by name, and what lies in a folder there at its place.
+// readDropins reads the drop-ins of a folder in the kubelet's order: by name, and what lies in a
+// folder there at its place.
 func readDropins(host *read.HostRoot, dir string) ([]dropin, error) {
 	w := &walk{host: host}
 	err := w.folder(dir, 0)
@@ -311,7 +323,8 @@ func isKubelets(root *yaml.Node) error {
 				have[i], line = v.Value, v.Line
 			}
 		}
-		return lineError(line, "apiVersion %q, kind %q: want %s, %s", have[0], have[1], APIVersionKubelet, KindKubelet)
+		return lineError(line, "apiVersion %q, kind %q: want %s, %s", have[0], have[1], APIVersionKubelet,
+			KindKubelet)
 	}
 	return nil
 }

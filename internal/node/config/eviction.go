@@ -10,7 +10,8 @@ import (
 func (c *Config) Eviction() eviction.Config {
 	return eviction.Config{
 		Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
-		Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
+		Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces,
+			ProtectedNamespaces: c.ProtectedNamespaces},
 		MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod),
 		PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
 		LocalStorage:             c.LocalStorageCapacityIsolation,
@@ -19,9 +20,10 @@ func (c *Config) Eviction() eviction.Config {
 	}
 }
 
-// Replay is what decisions on recorded frames go by: Eviction, but for three things. The breaker is off, for frames do not tell what
-// the kills of this configuration would have returned. No shortage has to be explained: frames need not have the disk at rest.
-// No reading is too old, for frames may be minutes apart.
+// Replay is what decisions on recorded frames go by: Eviction, but for three things. The breaker is
+// off, for frames do not tell what the kills of this configuration would have returned. No shortage
+// has to be explained: frames need not have the disk at rest. No reading is too old, for frames may
+// be minutes apart.
 func (c *Config) Replay() eviction.Config {
 	e := c.Eviction()
 	e.Breaker, e.Explain, e.Replay = false, false, true

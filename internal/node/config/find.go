@@ -17,7 +17,8 @@ import (
 	"jettison/stats/read"
 )
 
-// findLimit is for the command line and the files of a kubelet: a process may hold what is read of it, and a file system hang.
+// findLimit is for the command line and the files of a kubelet: a process may hold what is read of
+// it, and a file system hang.
 const findLimit = 10 * time.Second
 
 // Places say where Find looks.
@@ -25,13 +26,15 @@ type Places struct {
 	Path      string // the file's; empty: DefaultPath
 	Dir       string // of drop-ins over a kubelet's file, as a kubelet's --config-dir; empty: none
 	ProcMount string // empty: /proc
-	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One that was is waited for where it is
-	// not there now, for it may be starting anew: at most kubeletWait, or Wait.
+	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One
+	// that was is waited for where it is not there now, for it may be starting anew: at most
+	// kubeletWait, or Wait.
 	StateDir string
 	Wait     time.Duration // 0: kubeletWait
 	// Record is the flag that sets record; empty: it is not given.
 	Record string
-	// Waiting is called once before that, with what is known of the kubelet: nothing else is done meanwhile. nil: nobody is told.
+	// Waiting is called once before that, with what is known of the kubelet: nothing else is done
+	// meanwhile. nil: nobody is told.
 	Waiting func(why string)
 
 	Sockets []Socket // of runtimes that nobody names; nil: the usual ones
@@ -40,16 +43,18 @@ type Places struct {
 // FromDefaults is From of a configuration that nobody has written.
 const FromDefaults = "defaults"
 
-// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or that comes up after a boot beside this
-// program, takes some seconds. The node is not guarded meanwhile. kubeletPoll is how often it is looked for.
+// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or
+// that comes up after a boot beside this program, takes some seconds. The node is not guarded
+// meanwhile. kubeletPoll is how often it is looked for.
 const (
 	kubeletWait = 15 * time.Second
 	kubeletPoll = 500 * time.Millisecond
 )
 
-// Find loads the configuration of the agent on this node, layer by layer: the defaults, what the node's kubelet goes by, a file of our own
-// (the one that is named, or else DefaultPath), the environment, flags. A kubelet's file that is named takes the place of the first three.
-// From says what was there. A kubelet whose configuration cannot be taken is a warning, and is left out.
+// Find loads the configuration of the agent on this node, layer by layer: the defaults, what the
+// node's kubelet goes by, a file of our own (the one that is named, or else DefaultPath), the
+// environment, flags. A kubelet's file that is named takes the place of the first three. From says
+// what was there. A kubelet whose configuration cannot be taken is a warning, and is left out.
 func Find(ctx context.Context, o Places) (*Loaded, error) {
 	l, err := findFiles(ctx, o)
 	if err == nil {
@@ -97,20 +102,22 @@ func findFiles(ctx context.Context, o Places) (*Loaded, error) {
 	}
 	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
 	if err != nil {
-		l.Warnings = append(l.Warnings, fmt.Sprintf("the defaults hold, the node's kubelet has others perhaps: %v: "+
-			"name its configuration with --config, or write %s", err, DefaultPath))
+		l.Warnings = append(l.Warnings,
+			fmt.Sprintf("the defaults hold, the node's kubelet has others perhaps: %v: "+
+				"name its configuration with --config, or write %s", err, DefaultPath))
 	}
 	return l, nil
 }
 
-// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not there; nil: none was. It is an error if it
-// does not come.
+// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not
+// there; nil: none was. It is an error if it does not come.
 func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	if o.StateDir == "" {
 		return nil, nil
 	}
 	// What is wrong with what was kept is said where that is taken up.
-	p, _ := kubeletdetect.OpenPresence(kubeletdetect.PresenceOptions{ProcMount: o.ProcMount, StateDir: o.StateDir, ReadOnly: true})
+	p, _ := kubeletdetect.OpenPresence(kubeletdetect.PresenceOptions{ProcMount: o.ProcMount,
+		StateDir: o.StateDir, ReadOnly: true})
 	found, why := p.Look()
 	if !found {
 		return nil, nil
@@ -138,14 +145,15 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	}
 }
 
-// Times between two looks for a kubelet that comes later: laterFirst, and up to laterMost where there is one whose configuration cannot be
-// taken: each look may be held by the kernel.
+// Times between two looks for a kubelet that comes later: laterFirst, and up to laterMost where
+// there is one whose configuration cannot be taken: each look may be held by the kernel.
 const (
 	laterFirst = time.Minute
 	laterMost  = time.Hour
 )
 
-// Later waits for a kubelet on a node where the defaults hold, and returns its configuration; nil: ctx has ended before.
+// Later waits for a kubelet on a node where the defaults hold, and returns its configuration; nil:
+// ctx has ended before.
 func Later(ctx context.Context, procMount string) *Loaded {
 	for wait := laterFirst; ; {
 		if !retry.Sleep(ctx, wait) {
@@ -161,8 +169,9 @@ func Later(ctx context.Context, procMount string) *Loaded {
 	}
 }
 
-// overKubelets is a file of our own over what the node's kubelet goes by; alone where there is none, or where that cannot be taken. None is
-// waited for: the node is guarded by the file meanwhile.
+// overKubelets is a file of our own over what the node's kubelet goes by; alone where there is
+// none, or where that cannot be taken. None is waited for: the node is guarded by the file
+// meanwhile.
 func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
 	alone, err := p.named() // it has to be right by itself
 	if err != nil {
@@ -174,7 +183,8 @@ func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
 		return nil, context.Cause(ctx)
 	case err != nil:
 		alone.Warnings = append(alone.Warnings, fmt.Sprintf(
-			"what %s does not set has its default, the node's kubelet has another perhaps: %v", alone.Path, err))
+			"what %s does not set has its default, the node's kubelet has another perhaps: %v", alone.Path,
+			err))
 	case l != nil:
 		l.Path, l.From = alone.Path, alone.Path+", over "+l.From
 		return l, nil
@@ -182,7 +192,8 @@ func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
 	return alone, nil
 }
 
-// findKubelets is the configuration of the node's kubelet, with a file of our own over it (nil: none); nil: there is no kubelet.
+// findKubelets is the configuration of the node's kubelet, with a file of our own over it (nil:
+// none); nil: there is no kubelet.
 func findKubelets(ctx context.Context, procMount string, own *parts) (*Loaded, error) {
 	type answer struct {
 		l   *Loaded
@@ -211,8 +222,9 @@ func findKubelets(ctx context.Context, procMount string, own *parts) (*Loaded, e
 	}
 }
 
-// kubelets is what a kubelet goes by: its file, drop-ins over that, flags over both. What it does not have, and this program does, has this
-// program's defaults; so have the thresholds of a kubelet without a file, which has none of its own.
+// kubelets is what a kubelet goes by: its file, drop-ins over that, flags over both. What it does
+// not have, and this program does, has this program's defaults; so have the thresholds of a kubelet
+// without a file, which has none of its own.
 func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 	args := k.Args
 	if k.Name == "hyperkube" && len(args) > 0 && args[0] == "kubelet" {
@@ -262,7 +274,8 @@ func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 	return l, nil
 }
 
-// parts reads the files that a kubelet's flags name. from says which, and which flags set something.
+// parts reads the files that a kubelet's flags name. from says which, and which flags set
+// something.
 func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err error) {
 	p = &parts{flags: c.fields, flagged: c, names: []string{"without a file"}}
 	if file := c.other["config"]; file != "" {
@@ -278,7 +291,8 @@ func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err e
 			return nil, nil, p.blame(err)
 		}
 		from = append(from, file)
-	} else if p.root, err = document([]byte("apiVersion: " + APIVersionKubelet + "\nkind: " + KindKubelet + "\n")); err != nil {
+	} else if p.root, err = document([]byte("apiVersion: " + APIVersionKubelet + "\nkind: " +
+		KindKubelet + "\n")); err != nil {
 		return nil, nil, err
 	}
 	if dir := c.other["config-dir"]; dir != "" {

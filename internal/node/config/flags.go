@@ -24,7 +24,8 @@ const (
 )
 
 // kubeletFlags are the flags of a kubelet that set fields, and replace what files set
-// (k8s.io/kubernetes cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The others are of no meaning here.
+// (k8s.io/kubernetes cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The others
+// are of no meaning here.
 var kubeletFlags = map[string]struct {
 	field string
 	kind  flagKind
@@ -70,9 +71,11 @@ type commandLine struct {
 	told   map[string]string // the one that has set another field
 }
 
-// parseFlags reads a kubelet's command line as it does: "--name=value" or "--name value", "_" for "-". dir is its working directory.
+// parseFlags reads a kubelet's command line as it does: "--name=value" or "--name value", "_" for
+// "-". dir is its working directory.
 func parseFlags(args []string, dir string) (commandLine, error) {
-	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{}, flagOf: map[string]string{}}
+	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{},
+		flagOf: map[string]string{}}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -84,7 +87,8 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 		name = strings.ReplaceAll(name, "_", "-")
 		f, known := kubeletFlags[name]
 		takes := len(args) > 0 && !strings.HasPrefix(args[0], "-") || known && len(args) > 0
-		if strings.HasPrefix(arg, "-") && !has && f.kind != flagBool && takes { // a value of its own: what is no flag is one's value
+		// a value of its own: what is no flag is one's value
+		if strings.HasPrefix(arg, "-") && !has && f.kind != flagBool && takes {
 			value, args = args[0], args[1:]
 		}
 		if !long || !known {
@@ -111,8 +115,8 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 	return c, nil
 }
 
-// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base cli/flag); taints are those of the last
-// one.
+// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base
+// cli/flag); taints are those of the last one.
 func (c *commandLine) set(field string, kind flagKind, value string) error {
 	switch kind {
 	case flagList:
@@ -153,8 +157,8 @@ func (c *commandLine) set(field string, kind flagKind, value string) error {
 	return nil
 }
 
-// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with that of a file's. One that ends in -
-// is to be taken away, which means nothing here.
+// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with
+// that of a file's. One that ends in - is to be taken away, which means nothing here.
 func taintsOf(value string) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
 	for part := range strings.SplitSeq(value, ",") {
@@ -190,14 +194,16 @@ func (c *commandLine) finish(into *Config) error {
 		if err != nil {
 			return fmt.Errorf("--minimum-container-ttl-duration: %w", err)
 		}
-		into.ContainerGC.MinAge, c.told["containerGC: minAge"] = Duration(d), "--minimum-container-ttl-duration"
+		into.ContainerGC.MinAge, c.told["containerGC: minAge"] = Duration(d),
+			"--minimum-container-ttl-duration"
 	}
 	for _, f := range []struct {
 		name, key string
 		field     *int32
 	}{
 		{"maximum-dead-containers", "maxContainers", &into.ContainerGC.MaxContainers},
-		{"maximum-dead-containers-per-container", "maxPerPodContainer", &into.ContainerGC.MaxPerPodContainer},
+		{"maximum-dead-containers-per-container", "maxPerPodContainer",
+			&into.ContainerGC.MaxPerPodContainer},
 	} {
 		if number, ok := c.other[f.name]; ok {
 			n, err := strconv.ParseInt(number, 0, 32)

@@ -11,12 +11,16 @@ import (
 func (c *Config) GCPolicy() reclaim.Policy {
 	return reclaim.Policy{
 		Container: reclaim.ContainerPolicy{
-			MinAge: time.Duration(c.ContainerGC.MinAge), MaxPerPodContainer: int(c.ContainerGC.MaxPerPodContainer),
-			MaxContainers: int(c.ContainerGC.MaxContainers), CreatedMinAge: time.Duration(c.ContainerGC.CreatedMinAge),
+			MinAge:             time.Duration(c.ContainerGC.MinAge),
+			MaxPerPodContainer: int(c.ContainerGC.MaxPerPodContainer),
+			MaxContainers:      int(c.ContainerGC.MaxContainers),
+			CreatedMinAge:      time.Duration(c.ContainerGC.CreatedMinAge),
 		},
 		Image: reclaim.ImagePolicy{
-			HighThresholdPercent: int(c.ImageGCHighThresholdPercent), LowThresholdPercent: int(c.ImageGCLowThresholdPercent),
-			MinAge: time.Duration(c.ImageMinimumGCAge), MaxAge: time.Duration(c.ImageMaximumGCAge),
+			HighThresholdPercent: int(c.ImageGCHighThresholdPercent),
+			LowThresholdPercent:  int(c.ImageGCLowThresholdPercent),
+			MinAge:               time.Duration(c.ImageMinimumGCAge),
+			MaxAge:               time.Duration(c.ImageMaximumGCAge),
 		},
 	}
 }
@@ -25,7 +29,8 @@ func (c *Config) GCPolicy() reclaim.Policy {
 type Collect struct {
 	Policy reclaim.Policy
 	Mode   Mode // of gc
-	// PodGoneAfter is for how long a pod that no client and no manifest names has nothing alive before it is gone.
+	// PodGoneAfter is for how long a pod that no client and no manifest names has nothing alive before
+	// it is gone.
 	PodGoneAfter time.Duration
 
 	RootDir    string // the kubelet's
@@ -41,7 +46,8 @@ func (c *Config) Collect() Collect {
 	}
 }
 
-// checkGC checks what garbage collection goes by. A kubelet does not start with such a policy either.
+// checkGC checks what garbage collection goes by. A kubelet does not start with such a policy
+// either.
 func (c *Config) checkGC() error {
 	p := c.GCPolicy()
 	if err := p.Container.Validate(); err != nil {

@@ -23,10 +23,12 @@ import (
 // maxSize of a configuration file. A kubelet's has a few KiB.
 const maxSize = 1 << 20
 
-// pipeLimit is how long a configuration that comes through a pipe may take, as one that a shell has another program write.
+// pipeLimit is how long a configuration that comes through a pipe may take, as one that a shell has
+// another program write.
 const pipeLimit = 30 * time.Second
 
-var errPipe = fmt.Errorf("it is a pipe that nobody wrote and closed within %v: name a file", pipeLimit)
+var errPipe = fmt.Errorf("it is a pipe that nobody wrote and closed within %v: name a file",
+	pipeLimit)
 
 // Loaded is a configuration with where it came from and what a person should know about it.
 type Loaded struct {
@@ -38,7 +40,8 @@ type Loaded struct {
 
 	// Kubelet: what the node's kubelet goes by is part of it, as it was found.
 	Kubelet bool
-	// EndpointFrom says why containerRuntimeEndpoint is what it is, for people; empty where nobody has looked for the runtime.
+	// EndpointFrom says why containerRuntimeEndpoint is what it is, for people; empty where nobody has
+	// looked for the runtime.
 	EndpointFrom string
 	// Files and folders that it was read from, as this process sees them.
 	Files []string
@@ -49,11 +52,12 @@ type Loaded struct {
 	usual []Socket          // where a runtime is looked for that nobody names
 }
 
-// AwaitsKubelet: it would have been made of what a kubelet goes by, had one been there whose configuration can be taken.
+// AwaitsKubelet: it would have been made of what a kubelet goes by, had one been there whose
+// configuration can be taken.
 func (l *Loaded) AwaitsKubelet() bool { return l.Kind == KindAgent && !l.Kubelet }
 
-// Blame says where the file sets a field that turned out to be wrong only later: the file, the line, the field, what is wrong.
-// Without a file it names the field alone.
+// Blame says where the file sets a field that turned out to be wrong only later: the file, the
+// line, the field, what is wrong. Without a file it names the field alone.
 func (l *Loaded) Blame(e *eviction.FieldError) error {
 	if l.lines == nil {
 		return fmt.Errorf("config: %s", e.Line())
@@ -61,9 +65,9 @@ func (l *Loaded) Blame(e *eviction.FieldError) error {
 	return fmt.Errorf("config %s: %s", place(l.lines.names, l.lines.line(e.Field)), e.Line())
 }
 
-// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults. It waits for a
-// pipe's writer, until ctx ends or for 30 s.
-// Errors are one line: the file, the line, the field, what is wrong.
+// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing,
+// returns the defaults. It waits for a pipe's writer, until ctx ends or for 30 s. Errors are one
+// line: the file, the line, the field, what is wrong.
 func Load(ctx context.Context, path string) (*Loaded, error) {
 	p, err := readParts(ctx, path)
 	if p == nil && err == nil {
@@ -75,7 +79,8 @@ func Load(ctx context.Context, path string) (*Loaded, error) {
 	return p.named()
 }
 
-// Check reads the file at path as the agent's own configuration, and nothing else of the node; "-" is standard input.
+// Check reads the file at path as the agent's own configuration, and nothing else of the node; "-"
+// is standard input.
 func Check(ctx context.Context, path string, stdin *os.File) (*Loaded, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
 	defer cancel()
@@ -108,8 +113,10 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 		return nil, nil
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("config: %w: name a file that is there (the two lines \"apiVersion: %s\" and \"kind: %s\" make one), "+
-			"or none: without --config it is %s if that is there, else the defaults hold", err, APIVersionAgent, KindAgent, DefaultPath)
+		return nil, fmt.Errorf("config: %w: name a file that is there (the two lines \"apiVersion: "+
+			"%s\" and \"kind: %s\" make one), "+
+			"or none: without --config it is %s if that is there, else the defaults hold", err,
+			APIVersionAgent, KindAgent, DefaultPath)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -133,7 +140,8 @@ func partsOf(f *atomicfile.Stream, path string) (*parts, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file",
+			path, maxSize)
 	}
 	p := &parts{names: []string{path}, info: info}
 	if full, err := filepath.Abs(path); err == nil {
@@ -198,7 +206,8 @@ func (s *parts) load() (*Loaded, error) {
 		return nil, located(err)
 	}
 	if len(p.ignored) > 0 {
-		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
+		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+
+			strings.Join(p.ignored, ", "))
 	}
 	loaded.Warnings = append(append(loaded.Warnings, p.odd...), doubts...)
 	return loaded, nil
@@ -233,7 +242,8 @@ func syntaxError(err error) error {
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(number); err == nil {
-				// The library counts a parser's lines from 0 and a scanner's from 1 (yaml/v3 decode.go, parser.fail).
+				// The library counts a parser's lines from 0 and a scanner's from 1 (yaml/v3 decode.go,
+				// parser.fail).
 				if strings.HasPrefix(what, "did not find expected") {
 					line++
 				}
@@ -295,10 +305,14 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	})
 }
 
-// knownFields are the yaml names of a struct's fields. A kubelet's file cannot set what the kubelet does not have.
+// knownFields are the yaml names of a struct's fields. A kubelet's file cannot set what the kubelet
+// does not have.
 func knownFields(t reflect.Type, kubelet bool) map[string]int {
 	known := strict.Index(t)
-	maps.DeleteFunc(known, func(_ string, i int) bool { return kubelet && t.Field(i).Tag.Get("own") != "" })
+	maps.DeleteFunc(known, func(_ string, i int) bool {
+		return kubelet &&
+			t.Field(i).Tag.Get("own") != ""
+	})
 	return known
 }
 
@@ -307,7 +321,8 @@ func (p *parser) twice(field string, line, before int) error {
 	if !p.lenient {
 		return strict.SetTwice(field, line, before)
 	}
-	p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts",
+	p.odd = append(p.odd, fmt.Sprintf(
+		"line %d: %s is set a second time, first on line %d: the last one counts",
 		line&(1<<lineBits-1), field, before&(1<<lineBits-1)))
 	return nil
 }

@@ -9,17 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxSizeExponent bounds what resource.ParseQuantity is given: it computes with as many digits as an exponent asks for.
+// maxSizeExponent bounds what resource.ParseQuantity is given: it computes with as many digits as
+// an exponent asks for.
 const maxSizeExponent = 18
 
-// parseLogs checks when logs of containers are rotated, with the kubelet's words (pkg/kubelet/logs/container_log_manager.go,
-// pkg/kubelet/apis/config/validation/validation.go).
+// parseLogs checks when logs of containers are rotated, with the kubelet's words
+// (pkg/kubelet/logs/container_log_manager.go, pkg/kubelet/apis/config/validation/validation.go).
 func (c *Config) parseLogs(kind string) (warnings []string, err error) {
 	if c.LogMaxBytes, err = parseLogSize(c.ContainerLogMaxSize); err != nil {
-		return nil, wrong(fmt.Errorf("failed to parse container log max size %.40q: %w", c.ContainerLogMaxSize, err), "containerLogMaxSize")
+		return nil, wrong(fmt.Errorf("failed to parse container log max size %.40q: %w",
+			c.ContainerLogMaxSize, err), "containerLogMaxSize")
 	}
 	if c.ContainerLogMaxFiles <= 1 {
-		return nil, wrong(errors.New("invalid configuration: containerLogMaxFiles must be greater than 1"), "containerLogMaxFiles")
+		return nil, wrong(errors.New(
+			"invalid configuration: containerLogMaxFiles must be greater than 1"), "containerLogMaxFiles")
 	}
 	if c.LogMaxBytes == 0 {
 		const odd = "0 rotates every log each time: a negative size rotates none"
@@ -47,7 +50,8 @@ func parseLogSize(text string) (bytes int64, err error) {
 func boundedQuantity(text string) (q resource.Quantity, err error) {
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxSizeExponent || n < -maxSizeExponent) {
+		if errors.Is(err, strconv.ErrRange) || err == nil &&
+			(n > maxSizeExponent || n < -maxSizeExponent) {
 			return q, fmt.Errorf("the exponent is not between -%d and %d", maxSizeExponent, maxSizeExponent)
 		}
 	}

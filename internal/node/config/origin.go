@@ -36,7 +36,8 @@ func (o Origin) String() string {
 	return o.Where + " (" + string(o.Source) + ")"
 }
 
-// Setting is a value that holds, and where it comes from. A mapping has one for each of its keys, or one for itself where it has none.
+// Setting is a value that holds, and where it comes from. A mapping has one for each of its keys,
+// or one for itself where it has none.
 type Setting struct {
 	Field []string // path of keys: "evictionHard", "memory.available"
 	Value any      // string, bool, int32, float64, a list of strings, of taints, or an empty mapping
@@ -91,7 +92,8 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// origin is where a field's value comes from, or a key of it. The keys of a mapping are from different places where drop-ins were merged.
+// origin is where a field's value comes from, or a key of it. The keys of a mapping are from
+// different places where drop-ins were merged.
 func (l *Loaded) origin(field ...string) Origin {
 	if o, told := l.told[strings.Join(field, ": ")]; told {
 		return o
@@ -100,7 +102,8 @@ func (l *Loaded) origin(field ...string) Origin {
 		return Origin{Source: SourceDefault}
 	}
 	line, set := l.lines.lines[strings.Join(field, ": ")]
-	byKey := field[0] == "evictionHard" || field[0] == "containerGC" || field[0] == "descheduling" // those may have keys that nobody has set
+	// those may have keys that nobody has set
+	byKey := field[0] == "evictionHard" || field[0] == "containerGC" || field[0] == "descheduling"
 	if !set && len(field) > 1 && !byKey {
 		line, set = l.lines.lines[field[0]]
 	}
@@ -115,7 +118,8 @@ func (l *Loaded) origin(field ...string) Origin {
 	}
 }
 
-// SetByOwn reports whether a file of our own says what a field is. It is strict: what does not fit there is for its owner to mend.
+// SetByOwn reports whether a file of our own says what a field is. It is strict: what does not fit
+// there is for its owner to mend.
 func (l *Loaded) SetByOwn(field ...string) bool {
 	for ; len(field) > 0; field = field[:len(field)-1] {
 		if o := l.origin(field...); o.Source != SourceDefault {

@@ -7,7 +7,8 @@ import (
 )
 
 // refused are values that a kubelet does not start with, and the agent can live with
-// (k8s.io/kubernetes pkg/kubelet/apis/config/validation/validation.go ValidateKubeletConfiguration, v1.36).
+// (k8s.io/kubernetes pkg/kubelet/apis/config/validation/validation.go ValidateKubeletConfiguration,
+// v1.36).
 func (c *Config) refused() (warnings []string) {
 	say := func(format string, args ...any) {
 		warnings = append(warnings, fmt.Sprintf(format, args...)+": a kubelet refuses that")
@@ -28,7 +29,8 @@ func (c *Config) refused() (warnings []string) {
 		say(`enforceNodeAllocatable: "none" beside others`)
 	}
 	for _, name := range []string{"kube-reserved", "system-reserved"} {
-		if part := name + "-compressible"; slices.Contains(enforced, name) && slices.Contains(enforced, part) {
+		if part := name + "-compressible"; slices.Contains(enforced, name) &&
+			slices.Contains(enforced, part) {
 			say("enforceNodeAllocatable: %q beside %q", name, part)
 		}
 	}

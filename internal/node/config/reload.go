@@ -14,8 +14,8 @@ type Change struct {
 	Warnings  []string // that the one before did not have
 }
 
-// Reloaded is what becomes of the configuration that holds, where the files say next now. l has its fields of the start still, as each
-// Loaded that comes of this has.
+// Reloaded is what becomes of the configuration that holds, where the files say next now. l has its
+// fields of the start still, as each Loaded that comes of this has.
 func (l *Loaded) Reloaded(next *Loaded) Change {
 	config, loaded := *next.Config, *next
 	loaded.Config = &config
@@ -52,7 +52,8 @@ func (l *Loaded) foundRuntime() bool {
 	return o.Source == SourceFound || o.Source == SourceDefault || l.unset
 }
 
-// alike reports whether two fields mean the same. A mapping or a list without anything is one that is not there.
+// alike reports whether two fields mean the same. A mapping or a list without anything is one that
+// is not there.
 func alike(x, y reflect.Value) bool {
 	switch x.Kind() {
 	case reflect.Map, reflect.Slice:
@@ -63,14 +64,17 @@ func alike(x, y reflect.Value) bool {
 	return reflect.DeepEqual(x.Interface(), y.Interface())
 }
 
-// LessThan says why another reading of the configuration is not what the files say but what can be read of them just now: a file that is
-// gone, or a kubelet that is not there, is no policy. nil: it is whole.
+// LessThan says why another reading of the configuration is not what the files say but what can be
+// read of them just now: a file that is gone, or a kubelet that is not there, is no policy. nil: it
+// is whole.
 func (l *Loaded) LessThan(next *Loaded) error {
 	switch {
 	case l.own() != "" && next.own() == "":
-		return fmt.Errorf("config %s is not there any more: what it said holds until the next start", l.own())
+		return fmt.Errorf("config %s is not there any more: what it said holds until the next start",
+			l.own())
 	case l.Kubelet && !next.Kubelet && len(next.Warnings) > 0:
-		return fmt.Errorf("what the node's kubelet went by holds still: %s", next.Warnings[len(next.Warnings)-1])
+		return fmt.Errorf("what the node's kubelet went by holds still: %s",
+			next.Warnings[len(next.Warnings)-1])
 	case l.Kubelet && !next.Kubelet:
 		return ErrNoKubelet
 	}

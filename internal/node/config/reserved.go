@@ -10,14 +10,20 @@ import (
 	"jettison/admit"
 )
 
-// enforcePods is the word of enforceNodeAllocatable that has the cgroup of all pods limited to less than the node's capacity.
+// enforcePods is the word of enforceNodeAllocatable that has the cgroup of all pods limited to less
+// than the node's capacity.
 const enforcePods = "pods"
 
-// EnforcesPods reports whether the cgroup of all pods is to have what is allocatable; else it has the whole capacity, as with a kubelet
-// (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
-func (c *Config) EnforcesPods() bool { return slices.Contains(c.EnforceNodeAllocatable, enforcePods) }
+// EnforcesPods reports whether the cgroup of all pods is to have what is allocatable; else it has
+// the whole capacity, as with a kubelet (pkg/kubelet/cm/node_container_manager_linux.go
+// enforceNodeAllocatableCgroups, v1.36.3).
+func (c *Config) EnforcesPods() bool {
+	return slices.Contains(c.EnforceNodeAllocatable,
+		enforcePods)
+}
 
-// parseReserved reads what is kept back from pods, and the factor of memory.high. A kubelet does not start with what is wrong here.
+// parseReserved reads what is kept back from pods, and the factor of memory.high. A kubelet does
+// not start with what is wrong here.
 func (c *Config) parseReserved() (err error) {
 	if c.Reserved.Kube, err = resources("kubeReserved", c.KubeReserved); err != nil {
 		return err
@@ -25,14 +31,17 @@ func (c *Config) parseReserved() (err error) {
 	if c.Reserved.System, err = resources("systemReserved", c.SystemReserved); err != nil {
 		return err
 	}
-	if f := c.MemoryThrottlingFactor; !(f > 0 && f <= 1) { // pkg/kubelet/apis/config/validation/validation.go; nor is it NaN
-		err := fmt.Errorf("invalid configuration: memoryThrottlingFactor %v must be greater than 0 and less than or equal to 1.0", f)
+	// pkg/kubelet/apis/config/validation/validation.go; nor is it NaN
+	if f := c.MemoryThrottlingFactor; !(f > 0 && f <= 1) {
+		err := fmt.Errorf("invalid configuration: memoryThrottlingFactor %v must be greater than 0 and "+
+			"less than or equal to 1.0", f)
 		return wrong(err, "memoryThrottlingFactor")
 	}
 	return nil
 }
 
-// resources reads a reservation with the kubelet's grammar and words (cmd/kubelet/app/server.go parseResourceList, v1.36.3).
+// resources reads a reservation with the kubelet's grammar and words (cmd/kubelet/app/server.go
+// parseResourceList, v1.36.3).
 func resources(field string, texts map[string]string) (v1.ResourceList, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -47,10 +56,12 @@ func resources(field string, texts map[string]string) (v1.ResourceList, error) {
 		}
 		q, err := boundedQuantity(texts[name])
 		if err != nil {
-			return nil, wrong(fmt.Errorf("failed to parse quantity %.40q for %q resource: %w", texts[name], name, err), field, name)
+			return nil, wrong(fmt.Errorf("failed to parse quantity %.40q for %q resource: %w", texts[name],
+				name, err), field, name)
 		}
 		if q.Sign() < 0 {
-			return nil, wrong(fmt.Errorf("resource quantity for %q cannot be negative: %.40s", name, texts[name]), field, name)
+			return nil, wrong(fmt.Errorf("resource quantity for %q cannot be negative: %.40s", name,
+				texts[name]), field, name)
 		}
 		out[v1.ResourceName(name)] = q
 	}

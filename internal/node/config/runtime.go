@@ -23,8 +23,8 @@ type Socket struct{ Runtime, Path string }
 
 func (s *Socket) endpoint() string { return "unix://" + s.Path }
 
-// usualSockets are in the order of crictl (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go defaultRuntimeEndpoints). After them comes
-// that of k3s, for which crictl has to be told.
+// usualSockets are in the order of crictl (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go
+// defaultRuntimeEndpoints). After them comes that of k3s, for which crictl has to be told.
 var usualSockets = []Socket{
 	{"containerd", "/run/containerd/containerd.sock"},
 	{"CRI-O", "/run/crio/crio.sock"},
@@ -35,12 +35,14 @@ var usualSockets = []Socket{
 // dialLimit is for one connection to a socket of this machine.
 const dialLimit = time.Second
 
-// override takes what the environment and flags say over what files do, and finds the runtime where nobody says which.
+// override takes what the environment and flags say over what files do, and finds the runtime where
+// nobody says which.
 func (l *Loaded) override(ctx context.Context, o Places) error {
 	for _, v := range []struct {
 		name, field string
 		into        *string
-	}{{envRuntime, endpointField, &l.ContainerRuntimeEndpoint}, {envImages, "imageServiceEndpoint", &l.ImageServiceEndpoint}} {
+	}{{envRuntime, endpointField, &l.ContainerRuntimeEndpoint}, {envImages, "imageServiceEndpoint",
+		&l.ImageServiceEndpoint}} {
 		value := os.Getenv(v.name)
 		if value == "" {
 			continue
@@ -67,8 +69,9 @@ func (l *Loaded) override(ctx context.Context, o Places) error {
 
 const endpointField = "containerRuntimeEndpoint"
 
-// findRuntime says where the runtime's socket comes from. Where no file and nobody else names it, it is the first of the usual ones that
-// takes connections, else the first that is there, else the default. A kubelet that names none has the default.
+// findRuntime says where the runtime's socket comes from. Where no file and nobody else names it,
+// it is the first of the usual ones that takes connections, else the first that is there, else the
+// default. A kubelet that names none has the default.
 func (l *Loaded) findRuntime(ctx context.Context) {
 	switch {
 	case !l.foundRuntime():
@@ -88,15 +91,16 @@ func (l *Loaded) findRuntime(ctx context.Context) {
 	}
 }
 
-// FindRuntimeAgain looks once more for the runtime where nobody says which it is and it has not answered yet: one that is installed, or
-// begins, after this program may be another than was waited for. It reports whether that is so. A socket that takes connections is not left
-// for another one.
+// FindRuntimeAgain looks once more for the runtime where nobody says which it is and it has not
+// answered yet: one that is installed, or begins, after this program may be another than was waited
+// for. It reports whether that is so. A socket that takes connections is not left for another one.
 func (l *Loaded) FindRuntimeAgain(ctx context.Context) bool {
 	if !l.foundRuntime() || l.Kubelet || l.Kind == KindKubelet {
 		return false
 	}
 	_, open := look(ctx, l.usual)
-	if len(open) == 0 || slices.ContainsFunc(open, func(s Socket) bool { return s.endpoint() == l.ContainerRuntimeEndpoint }) {
+	if len(open) == 0 || slices.ContainsFunc(open,
+		func(s Socket) bool { return s.endpoint() == l.ContainerRuntimeEndpoint }) {
 		return false
 	}
 	l.take(open, "takes connections now")
@@ -120,9 +124,11 @@ func look(ctx context.Context, usual []Socket) (there, open []Socket) {
 
 // take takes the first of some sockets.
 func (l *Loaded) take(of []Socket, why string) {
-	l.ContainerRuntimeEndpoint, l.EndpointFrom = of[0].endpoint(), "found: of the usual sockets that of "+of[0].Runtime+" "+why
+	l.ContainerRuntimeEndpoint, l.EndpointFrom = of[0].endpoint(),
+		"found: of the usual sockets that of "+of[0].Runtime+" "+why
 	if rest := of[1:]; len(rest) > 0 {
-		l.EndpointFrom += fmt.Sprintf("; so does that of %s, which crictl would take later, too: name it (%s) to have it",
+		l.EndpointFrom += fmt.Sprintf(
+			"; so does that of %s, which crictl would take later, too: name it (%s) to have it",
 			names(rest), endpointField)
 	}
 	l.tell(endpointField, Origin{SourceFound, of[0].Path})

@@ -10,12 +10,14 @@ import (
 	"jettison/cri"
 )
 
-// Salvage is for commands that must work beside a file which cannot be taken: the defaults, with the places (socket, stateDir, cgroupRoot,
-// and the runtime's sockets) that the file at path (empty: DefaultPath) names, as far as it can be read at all. ok is false where there is
-// no file: of a pipe nothing is left.
+// Salvage is for commands that must work beside a file which cannot be taken: the defaults, with
+// the places (socket, stateDir, cgroupRoot, and the runtime's sockets) that the file at path
+// (empty: DefaultPath) names, as far as it can be read at all. ok is false where there is no file:
+// of a pipe nothing is left.
 func Salvage(ctx context.Context, path string) (l *Loaded, ok bool) {
 	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
-	// What the environment has wrong is left as it is, and the usual sockets of runtimes are not looked for then.
+	// What the environment has wrong is left as it is, and the usual sockets of runtimes are not
+	// looked for then.
 	defer func() { _ = l.override(ctx, Places{}) }()
 	if path == "" {
 		path = DefaultPath
@@ -38,7 +40,8 @@ func Salvage(ctx context.Context, path string) (l *Loaded, ok bool) {
 	}{
 		{"socket", &l.Socket, filepath.IsAbs}, {"stateDir", &l.StateDir, filepath.IsAbs},
 		{"cgroupRoot", &l.CgroupRoot, func(string) bool { return true }},
-		{"containerRuntimeEndpoint", &l.ContainerRuntimeEndpoint, endpoint}, {"imageServiceEndpoint", &l.ImageServiceEndpoint, endpoint},
+		{"containerRuntimeEndpoint", &l.ContainerRuntimeEndpoint, endpoint},
+		{"imageServiceEndpoint", &l.ImageServiceEndpoint, endpoint},
 	} {
 		v := valueOf(p.root, f.field)
 		if v != nil && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" && f.fits(v.Value) {

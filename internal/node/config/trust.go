@@ -16,11 +16,13 @@ const (
 	groupWrite  = 0o020
 )
 
-// maxLinks is how many symbolic links the kernel follows (include/linux/namei.h MAXSYMLINKS, v6.12).
+// maxLinks is how many symbolic links the kernel follows (include/linux/namei.h MAXSYMLINKS,
+// v6.12).
 const maxLinks = 40
 
-// trusted refuses a regular file that others than root and this process's own user may have written: it decides which processes a
-// privileged one kills. A pipe has been opened for this process by whoever started it.
+// trusted refuses a regular file that others than root and this process's own user may have
+// written: it decides which processes a privileged one kills. A pipe has been opened for this
+// process by whoever started it.
 func trusted(path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
@@ -31,8 +33,9 @@ func trusted(path string, info os.FileInfo) error {
 	return nil
 }
 
-// trustedFolders refuses a file whose name others may give to another file: for the folder that it lies in, or one with a symbolic link to
-// it. A file that has no name any more is nobody's to replace.
+// trustedFolders refuses a file whose name others may give to another file: for the folder that it
+// lies in, or one with a symbolic link to it. A file that has no name any more is nobody's to
+// replace.
 func trustedFolders(path string) error {
 	at := path
 	for range maxLinks {
@@ -58,8 +61,9 @@ func trustedFolders(path string) error {
 	return trustedPlace(path, whole)
 }
 
-// trustedPlace refuses a file for the folder in which something on the way to it lies. Where the folder has the sticky bit others may not
-// remove what is not theirs, but may have put a link there.
+// trustedPlace refuses a file for the folder in which something on the way to it lies. Where the
+// folder has the sticky bit others may not remove what is not theirs, but may have put a link
+// there.
 func trustedPlace(path, at string) error {
 	dir, err := os.Open(filepath.Dir(at))
 	if errors.Is(err, os.ErrNotExist) {
@@ -73,13 +77,15 @@ func trustedPlace(path, at string) error {
 		return err
 	}
 	if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 && !owned(info) {
-		return fmt.Errorf("config %s: the link %s belongs to another user, and it decides what is killed: chown -h root %s", path, at, at)
+		return fmt.Errorf("config %s: the link %s belongs to another user, and it decides what is "+
+			"killed: chown -h root %s", path, at, at)
 	}
 	return nil
 }
 
-// trustedFolder refuses a file for an open folder: who may write there can put another file in its place. A kubelet lets everybody write to
-// the folder of a ConfigMap or a Secret, and mounts it so that nobody can.
+// trustedFolder refuses a file for an open folder: who may write there can put another file in its
+// place. A kubelet lets everybody write to the folder of a ConfigMap or a Secret, and mounts it so
+// that nobody can.
 func trustedFolder(path string, dir *os.File) error {
 	info, err := dir.Stat()
 	if err != nil {
@@ -99,7 +105,8 @@ func writers(info os.FileInfo) (why, do string) {
 	switch mode := info.Mode(); {
 	case mode.Perm()&othersWrite != 0:
 		return fmt.Sprintf("every user may write to it (%v)", mode), "chmod o-w"
-	case s != nil && mode.Perm()&groupWrite != 0 && s.Gid != 0 && (os.Geteuid() == 0 || int(s.Gid) != os.Getegid()):
+	case s != nil && mode.Perm()&groupWrite != 0 && s.Gid != 0 &&
+		(os.Geteuid() == 0 || int(s.Gid) != os.Getegid()):
 		return fmt.Sprintf("group %d may write to it (%v)", s.Gid, mode), "chmod g-w"
 	case !owned(info):
 		return fmt.Sprintf("it belongs to user %d", s.Uid), "chown root"

@@ -6,13 +6,16 @@ import (
 	"jettison/stats"
 )
 
-// Agent is what a Summary cannot hold. All of it is optional; absent is unknown. Bytes but where a name says otherwise.
+// Agent is what a Summary cannot hold. All of it is optional; absent is unknown. Bytes but where a
+// name says otherwise.
 type Agent struct {
-	// Recorded: jettison run wrote the frame, and what is absent was not known. Else what a kubelet makes of the rest is made of it.
+	// Recorded: jettison run wrote the frame, and what is absent was not known. Else what a kubelet
+	// makes of the rest is made of it.
 	Recorded          bool    `json:"recorded,omitzero"`
 	MemAvailableBytes *uint64 `json:"memAvailableBytes,omitzero"` // the kernel's own estimate
 	PerCPUFreeBytes   *uint64 `json:"perCPUFreeBytes,omitzero"`   // free memory that it does not count
-	// MemTotalBytes is the capacity in a recorded frame, and where the Summary does not give availableBytes and workingSetBytes.
+	// MemTotalBytes is the capacity in a recorded frame, and where the Summary does not give
+	// availableBytes and workingSetBytes.
 	MemTotalBytes *uint64 `json:"memTotalBytes,omitzero"`
 	// AllocatableLimitBytes is memory.max of the cgroup above all pods.
 	AllocatableLimitBytes *uint64 `json:"allocatableLimitBytes,omitzero"`
@@ -22,11 +25,14 @@ type Agent struct {
 	Pressure             *Pressure `json:"pressure,omitzero"`
 	// LayoutUnknown: the agent did not know the layout of the file systems in this look.
 	LayoutUnknown bool `json:"layoutUnknown,omitzero"`
-	// MemoryOnly: nothing was measured of pods but memory and tasks, and nothing else asked for a victim.
+	// MemoryOnly: nothing was measured of pods but memory and tasks, and nothing else asked for a
+	// victim.
 	MemoryOnly bool `json:"memoryOnly,omitzero"`
-	// ObserveDisks: a kubelet took care of the disks, whose signals only set conditions, unless the configuration has disk: act.
+	// ObserveDisks: a kubelet took care of the disks, whose signals only set conditions, unless the
+	// configuration has disk: act.
 	ObserveDisks bool `json:"observeDisks,omitzero"`
-	// SourceErrors are sources that failed, by the names in blinds, with why: what they are the source of is absent.
+	// SourceErrors are sources that failed, by the names in blinds, with why: what they are the source
+	// of is absent.
 	SourceErrors map[string]string `json:"sourceErrors,omitzero"`
 	// Sources is what the agent's sources said, in their own names; it only informs.
 	Sources map[string]string `json:"sources,omitzero"`
@@ -71,7 +77,8 @@ type AgentPod struct {
 	KernelBytes *uint64 `json:"kernelBytes,omitzero"`
 	// RefaultBytes is what was reclaimed of it and read in again, since its cgroup was made.
 	RefaultBytes *uint64 `json:"refaultBytes,omitzero"`
-	// Events are memory.events of the pod and all below it, EventsLocal memory.events.local, of the pod's own limit.
+	// Events are memory.events of the pod and all below it, EventsLocal memory.events.local, of the
+	// pod's own limit.
 	Events      *Events    `json:"events,omitzero"`
 	EventsLocal *Events    `json:"eventsLocal,omitzero"`
 	PSITotals   *PSITotals `json:"psiTotals,omitzero"`
@@ -91,9 +98,12 @@ type AgentPod struct {
 	CPURequestMillis *Range            `json:"cpuRequestMillis,omitzero"`
 	Cgroup           string            `json:"cgroup,omitzero"` // path; it only informs
 	IO               *IO               `json:"io,omitzero"`
-	CPUNanoseconds   *uint64           `json:"cpuNanoseconds,omitzero"` // used since the cgroup was made
-	Logs             *Usage            `json:"logs,omitzero"`           // all of the pod's, of dead containers too
-	// Files is what the kubelet keeps for it that its containers write to, ExitedLayers the writable layers of those that have exited.
+	// used since the cgroup was made
+	CPUNanoseconds *uint64 `json:"cpuNanoseconds,omitzero"`
+	// all of the pod's, of dead containers too
+	Logs *Usage `json:"logs,omitzero"`
+	// Files is what the kubelet keeps for it that its containers write to, ExitedLayers the writable
+	// layers of those that have exited.
 	Files        *Usage `json:"files,omitzero"`
 	ExitedLayers *Usage `json:"exitedLayers,omitzero"`
 	// Unnamed is what its processes keep of files without a name.

@@ -2,7 +2,8 @@ package frames
 
 import "time"
 
-// budget bounds what is written in a minute. Extra frames may take half of it, so that the regular ones always have room.
+// budget bounds what is written in a minute. Extra frames may take half of it, so that the regular
+// ones always have room.
 type budget struct {
 	perMinute int64
 	sent      []sent // within the last minute, oldest first
@@ -18,7 +19,8 @@ func (b *budget) allows(now time.Time, size int64, extra bool) bool {
 	keep := b.sent[:0]
 	used := size
 	for _, s := range b.sent {
-		if age := now.Sub(s.at); age < time.Minute && age >= 0 { // a clock that was set back must not hold anything up
+		// a clock that was set back must not hold anything up
+		if age := now.Sub(s.at); age < time.Minute && age >= 0 {
 			keep, used = append(keep, s), used+s.size
 		}
 	}

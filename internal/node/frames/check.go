@@ -45,11 +45,13 @@ func (a *Agent) check() (field, what string) {
 	return c.field, c.what
 }
 
-// figures keeps the first one that cannot be true; among pods, whose order is none, that of the first name.
+// figures keeps the first one that cannot be true; among pods, whose order is none, that of the
+// first name.
 type figures struct{ field, what string }
 
 func (c *figures) fail(field, what string) {
-	if c.what == "" || field < c.field && strings.HasPrefix(field, "pods.") && strings.HasPrefix(c.field, "pods.") {
+	if c.what == "" || field < c.field && strings.HasPrefix(field, "pods.") &&
+		strings.HasPrefix(c.field, "pods.") {
 		c.field, c.what = field, what
 	}
 }
@@ -70,7 +72,8 @@ func (c *figures) stalls(field string, s *Stalls) {
 		}
 		for j, v := range []*float64{shares.Over1s, shares.Over10s} {
 			if v != nil && !(*v >= 0 && *v <= 1) {
-				name := fmt.Sprintf("%s.%s.%s", field, []string{"some", "full"}[i], []string{"over1s", "over10s"}[j])
+				name := fmt.Sprintf("%s.%s.%s", field, []string{"some", "full"}[i],
+					[]string{"over1s", "over10s"}[j])
 				c.fail(name, fmt.Sprintf("%v is no share: want 0 to 1", *v))
 			}
 		}

@@ -44,9 +44,11 @@ func differences(line int, a, b *Output) (out []Difference) {
 	return out
 }
 
-// Compare plays all frames by two policies and writes where they decide differently, a line of JSON for each field. It returns how
-// many frames there were, and how many of them were decided differently.
-func Compare(ctx context.Context, c, other *config.Config, r *Reader, w io.Writer) (all, different int, err error) {
+// Compare plays all frames by two policies and writes where they decide differently, a line of JSON
+// for each field. It returns how many frames there were, and how many of them were decided
+// differently.
+func Compare(ctx context.Context, c, other *config.Config, r *Reader, w io.Writer) (all,
+	different int, err error) {
 	defer r.Close()
 	a, b, out := NewPlayer(c), NewPlayer(other), bufio.NewWriter(w)
 	for ctx.Err() == nil {

@@ -1,4 +1,5 @@
-// Package frames writes down what the agent saw and plays it again: one frame a look, one JSON object a line (docs/reference/formats.md).
+// Package frames writes down what the agent saw and plays it again: one frame a look, one JSON
+// object a line (docs/reference/formats.md).
 //
 //	format.go     Frame: the format
 //	frame.go      a frame is made, of a live look
@@ -45,8 +46,9 @@ type Frame struct {
 	// AgentAfterReclaim belongs to AfterReclaim; nil: Agent does.
 	AgentAfterReclaim *Agent `json:"agentAfterReclaim,omitzero"`
 
-	at      time.Time // Time, parsed
-	objects []*v1.Pod // of a frame made by FromLook: what a Recorder makes Pods of; nil: it is not such a frame
+	at time.Time // Time, parsed
+	// of a frame made by FromLook: what a Recorder makes Pods of; nil: it is not such a frame
+	objects []*v1.Pod
 }
 
 // Layout says which of the node's file systems are the same (stats.Layout).

@@ -13,12 +13,13 @@ import (
 	"jettison/stats"
 )
 
-// Look is what the agent saw and did, as FromLook takes it. All but the objects may be changed once FromLook has returned.
+// Look is what the agent saw and did, as FromLook takes it. All but the objects may be changed once
+// FromLook has returned.
 type Look struct {
 	Time    time.Time
 	Summary *stats.Summary // nil: every source failed
-	// Pods are all objects that are known, which are not changed any more; nil: none. A Recorder writes them when they are others
-	// than those it wrote last: the same pointer is the same object.
+	// Pods are all objects that are known, which are not changed any more; nil: none. A Recorder
+	// writes them when they are others than those it wrote last: the same pointer is the same object.
 	Pods []*v1.Pod
 	// KillErrors of pods that did not die, by UID.
 	KillErrors map[string]string
@@ -28,10 +29,11 @@ type Look struct {
 	Node string
 }
 
-// FromLook makes a frame of a look. It keeps nothing of it but the objects, so that a Recorder may write it at leisure. Played
-// again by the same policy, it is decided as the look was.
+// FromLook makes a frame of a look. It keeps nothing of it but the objects, so that a Recorder may
+// write it at leisure. Played again by the same policy, it is decided as the look was.
 func FromLook(l Look) *Frame {
-	f := &Frame{at: l.Time, Time: l.Time.UTC().Format(time.RFC3339Nano), KillErrors: maps.Clone(l.KillErrors), objects: l.Pods}
+	f := &Frame{at: l.Time, Time: l.Time.UTC().Format(time.RFC3339Nano),
+		KillErrors: maps.Clone(l.KillErrors), objects: l.Pods}
 	if f.objects == nil {
 		f.objects = []*v1.Pod{}
 	}
@@ -60,15 +62,19 @@ func pointer[T any](v stats.Opt[T]) *T {
 func agentOf(s *stats.Summary) *Agent {
 	n := &s.Node
 	a := &Agent{
-		Recorded: true, MemAvailableBytes: pointer(n.Memory.KernelAvailableBytes), PerCPUFreeBytes: pointer(n.Memory.PerCPUFreeBytes),
-		MemTotalBytes: pointer(n.Memory.CapacityBytes), AllocatableLimitBytes: pointer(n.Allocatable.LimitBytes),
-		AllocatableUnlimited: n.Allocatable.Unlimited, LayoutUnknown: !n.Layout.OK, Pods: make(map[string]*AgentPod, len(s.Pods)),
+		Recorded: true, MemAvailableBytes: pointer(n.Memory.KernelAvailableBytes),
+		PerCPUFreeBytes:       pointer(n.Memory.PerCPUFreeBytes),
+		MemTotalBytes:         pointer(n.Memory.CapacityBytes),
+		AllocatableLimitBytes: pointer(n.Allocatable.LimitBytes),
+		AllocatableUnlimited:  n.Allocatable.Unlimited, LayoutUnknown: !n.Layout.OK,
+		Pods: make(map[string]*AgentPod, len(s.Pods)),
 	}
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK || f.OK {
 		a.Swap = &Swap{TotalBytes: pointer(t), FreeBytes: pointer(f)}
 	}
 	of := &n.Pressure
-	if p := (Pressure{Time: of.Memory.Time, CPU: stallsOf(&of.CPU), Memory: stallsOf(&of.Memory), IO: stallsOf(&of.IO)}); p != (Pressure{}) {
+	if p := (Pressure{Time: of.Memory.Time, CPU: stallsOf(&of.CPU), Memory: stallsOf(&of.Memory),
+		IO: stallsOf(&of.IO)}); p != (Pressure{}) {
 		a.Pressure = &p
 	}
 	a.doubt(n)
@@ -87,15 +93,18 @@ func agentOf(s *stats.Summary) *Agent {
 	return a
 }
 
-// doubt names what the decision core does not observe because of a number that cannot be true, which no frame may hold: one of
-// the node's memory blinds both of its signals (eviction/signal.go observe).
+// doubt names what the decision core does not observe because of a number that cannot be true,
+// which no frame may hold: one of the node's memory blinds both of its signals (eviction/signal.go
+// observe).
 func (a *Agent) doubt(n *stats.NodeStats) {
 	const why = "a number that cannot be true"
 	broken := func(v stats.Opt[uint64]) bool { return v.OK && v.V > most }
 	m := &n.Memory
-	memory := broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) || broken(m.PerCPUFreeBytes)
+	memory := broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||
+		broken(m.PerCPUFreeBytes)
 	for name, is := range map[string]bool{
-		"memory": memory, "allocatable": memory || broken(n.Allocatable.WorkingSetBytes), "pids": broken(n.PIDs.Current),
+		"memory": memory, "allocatable": memory || broken(n.Allocatable.WorkingSetBytes),
+		"pids": broken(n.PIDs.Current),
 	} {
 		if is && a.SourceErrors == nil {
 			a.SourceErrors = map[string]string{}
@@ -106,7 +115,8 @@ func (a *Agent) doubt(n *stats.NodeStats) {
 	}
 }
 
-// doubtThreads: of a pod whose threads or processes cannot be true the decision core does not look at its containers' processes.
+// doubtThreads: of a pod whose threads or processes cannot be true the decision core does not look
+// at its containers' processes.
 func doubtThreads(from *stats.Summary, s *v1alpha1.Summary, a *Agent) {
 	for i := range from.Pods {
 		t, p := from.Pods[i].Threads, from.Pods[i].Processes
@@ -132,11 +142,16 @@ func stallsOf(p *stats.Pressure) *Stalls {
 
 func agentPodOf(p *stats.PodStats) *AgentPod {
 	out := &AgentPod{
-		Threads: pointer(p.Threads), Processes: pointer(p.Processes), ShmemBytes: pointer(p.Memory.ShmemBytes),
-		RefaultBytes: pointer(p.Memory.RefaultBytes), KernelBytes: pointer(p.Memory.KernelBytes), Events: eventsOf(p.Events),
+		Threads: pointer(p.Threads), Processes: pointer(p.Processes),
+		ShmemBytes:   pointer(p.Memory.ShmemBytes),
+		RefaultBytes: pointer(p.Memory.RefaultBytes), KernelBytes: pointer(p.Memory.KernelBytes),
+		Events:        eventsOf(p.Events),
 		EventsLocal:   eventsOf(p.LocalEvents),
-		ReleasedBytes: rangeOf(p.Memory.FreedBytes), MemoryRequest: rangeOf(p.MemoryRequest), CPURequestMillis: rangeOf(p.CPURequestMillis),
-		Populated: pointer(p.Populated), Self: p.Self, NodeCritical: p.NodeCritical, QOSClass: p.QOSClass, Cgroup: p.Cgroup,
+		ReleasedBytes: rangeOf(p.Memory.FreedBytes), MemoryRequest: rangeOf(p.MemoryRequest),
+		CPURequestMillis: rangeOf(p.CPURequestMillis),
+		Populated:        pointer(p.Populated), Self: p.Self, NodeCritical: p.NodeCritical,
+		QOSClass:      p.QOSClass,
+		Cgroup:        p.Cgroup,
 		StatusRefused: p.StatusRefused,
 	}
 	if !p.Announced {
@@ -157,7 +172,8 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 	if l := p.EphemeralStorage.Logs; l.OK {
 		out.Logs = &Usage{UsedBytes: l.V.UsedBytes, InodesUsed: l.V.InodesUsed}
 	}
-	out.Files, out.ExitedLayers = usageOf(p.EphemeralStorage.Files), usageOf(p.EphemeralStorage.ExitedLayers)
+	out.Files, out.ExitedLayers = usageOf(p.EphemeralStorage.Files),
+		usageOf(p.EphemeralStorage.ExitedLayers)
 	if u := &p.EphemeralStorage.Unnamed; u.Node.OK || u.Image.OK || u.Container.OK {
 		out.Unnamed = &Unnamed{usageOf(u.Node), usageOf(u.Image), usageOf(u.Container)}
 	}

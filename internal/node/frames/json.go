@@ -14,16 +14,19 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// The JSON of frames. The library (encoding/json/v2 before it is the default) reads twice as fast as encoding/json, refuses keys
-// that come twice, knows where it is in a line when something is wrong, and leaves the pods' time stamps whole: the API's own
-// writing of them cuts to the second, and two looks within one would count as the same.
+// The JSON of frames. The library (encoding/json/v2 before it is the default) reads twice as fast
+// as encoding/json, refuses keys that come twice, knows where it is in a line when something is
+// wrong, and leaves the pods' time stamps whole: the API's own writing of them cuts to the second,
+// and two looks within one would count as the same.
 var (
-	reading = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(json.JoinUnmarshalers(
-		json.UnmarshalFromFunc(readTime),
-		json.UnmarshalFromFunc(podjson.ReadQuantity),
-	)))
+	reading = json.JoinOptions(json.RejectUnknownMembers(true),
+		json.WithUnmarshalers(json.JoinUnmarshalers(
+			json.UnmarshalFromFunc(readTime),
+			json.UnmarshalFromFunc(podjson.ReadQuantity),
+		)))
 	// Names of a tenant's, of volumes say, may be no text: what is not is replaced.
-	writing = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true), json.WithMarshalers(json.MarshalToFunc(writeTime)))
+	writing = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
+		json.WithMarshalers(json.MarshalToFunc(writeTime)))
 )
 
 // readTime takes a time of the API; null is none.

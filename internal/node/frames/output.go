@@ -49,15 +49,17 @@ type Admitted struct {
 
 func newOutput(f *Frame, d *eviction.Decision) *Output {
 	o := &Output{
-		Time: f.Time, Conditions: make([]string, 0, len(d.Conditions)), ThresholdsMet: make([]Met, 0, len(d.Met)),
-		Reclaimed: []string{}, Evictions: []Eviction{}, Ranking: []string{}, Admit: []Admitted{},
+		Time: f.Time, Conditions: make([]string, 0, len(d.Conditions)),
+		ThresholdsMet: make([]Met, 0, len(d.Met)),
+		Reclaimed:     []string{}, Evictions: []Eviction{}, Ranking: []string{}, Admit: []Admitted{},
 	}
 	for _, c := range d.Conditions {
 		o.Conditions = append(o.Conditions, string(c))
 	}
 	for _, m := range d.Met {
 		o.ThresholdsMet = append(o.ThresholdsMet, Met{
-			Signal: string(m.Threshold.Signal), Observed: m.ObservedText(), Threshold: m.LimitText(), Since: m.Since.UTC().Format(time.RFC3339Nano),
+			Signal: string(m.Threshold.Signal), Observed: m.ObservedText(), Threshold: m.LimitText(),
+			Since: m.Since.UTC().Format(time.RFC3339Nano),
 		})
 	}
 	for _, w := range d.Reclaim {
@@ -88,6 +90,7 @@ func (o *Output) add(d *eviction.Decision) {
 func (o *Output) admit(pods []v1.Pod) {
 	for i := range pods {
 		r := admit.UnderPressure(o.Conditions, &pods[i])
-		o.Admit = append(o.Admit, Admitted{UID: string(pods[i].UID), Admit: r.Admit, Reason: r.Reason, Message: r.Message})
+		o.Admit = append(o.Admit, Admitted{UID: string(pods[i].UID), Admit: r.Admit, Reason: r.Reason,
+			Message: r.Message})
 	}
 }

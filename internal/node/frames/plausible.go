@@ -8,8 +8,9 @@ import (
 	"jettison/stats"
 )
 
-// plausible removes from a frame that was made of a live look what a Reader would refuse: a broken counter must not make the whole
-// recording unreadable. The decision core takes such figures for absent, too.
+// plausible removes from a frame that was made of a live look what a Reader would refuse: a broken
+// counter must not make the whole recording unreadable. The decision core takes such figures for
+// absent, too.
 func plausible(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -55,7 +56,8 @@ func dropSum(left **uint64, used *uint64) {
 	}
 }
 
-// cannotBe reports whether what a pointer points to cannot be true: a number, or a struct of numbers one of which cannot.
+// cannotBe reports whether what a pointer points to cannot be true: a number, or a struct of
+// numbers one of which cannot.
 func cannotBe(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Uint64:

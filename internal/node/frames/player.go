@@ -14,8 +14,8 @@ import (
 	"jettison/stats"
 )
 
-// Player is one policy that decides on frames, one after another. Nothing is carried out: a kill that the frame does not call
-// failed is complete before the next frame.
+// Player is one policy that decides on frames, one after another. Nothing is carried out: a kill
+// that the frame does not call failed is complete before the next frame.
 type Player struct {
 	manager *eviction.Manager
 	objects objects
@@ -24,7 +24,8 @@ type Player struct {
 	failed  []*eviction.Life // of the frame before, whose victims did not die
 }
 
-// NewPlayer makes a player of a configuration. The breaker and the reclaim of memory are off, and no reading is too old.
+// NewPlayer makes a player of a configuration. The breaker and the reclaim of memory are off, and
+// no reading is too old.
 func NewPlayer(c *config.Config) *Player {
 	return &Player{disk: c.Disk, manager: eviction.NewManager(c.Replay())}
 }
@@ -36,7 +37,8 @@ func (p *Player) Play(f *Frame) *Output {
 		p.objects = newObjects(f.Pods)
 	}
 	if f.Layout != nil {
-		p.layout = stats.Layout{DedicatedImageFs: f.Layout.DedicatedImageFs, SplitContainerFs: f.Layout.SplitContainerFs}
+		p.layout = stats.Layout{DedicatedImageFs: f.Layout.DedicatedImageFs,
+			SplitContainerFs: f.Layout.SplitContainerFs}
 	}
 	summary, after := view(now, f.Summary, f.Agent, p.objects, p.layout), (*stats.Summary)(nil)
 	if f.AfterReclaim != nil {
@@ -49,10 +51,13 @@ func (p *Player) Play(f *Frame) *Output {
 	return p.decide(f, summary, after)
 }
 
-// decide is one step, and its second half where something was reclaimed; after is nil where that freed nothing.
+// decide is one step, and its second half where something was reclaimed; after is nil where that
+// freed nothing.
 func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods, Foreign: true}
-	observed := false // the agent that recorded the frame did not act on disks: a kubelet was there, or its configuration said so
+	// the agent that recorded the frame did not act on disks: a kubelet was there, or its
+	// configuration said so
+	observed := false
 	if a := f.Agent; a != nil {
 		in.MemoryOnly, in.Foreign, observed = a.MemoryOnly, !a.Recorded, a.ObserveDisks
 	}

@@ -24,16 +24,17 @@ import (
 // MaxLine is the longest frame that is read, in bytes. One of 110 pods has some 400 KB.
 const MaxLine = 64 << 20
 
-// How much of a file is read at once, so that several frames can be decoded at a time, and how many are.
+// How much of a file is read at once, so that several frames can be decoded at a time, and how many
+// are.
 const (
 	packedBuffer = 256 << 10
 	plainBuffer  = 2 << 20
 	maxDecoders  = 4
 )
 
-// Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it does not know or cannot be true
-// is a *strict.FieldError. Lines that have come already are decoded side by side, but it never waits
-// for another one before it gives what it has.
+// Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it
+// does not know or cannot be true is a *strict.FieldError. Lines that have come already are decoded
+// side by side, but it never waits for another one before it gives what it has.
 type Reader struct {
 	name  string // in errors
 	src   *bufio.Reader
@@ -49,7 +50,8 @@ type Reader struct {
 	most  int         // how many may be decoded at a time
 }
 
-// decoding is a line on its way to a frame. All but done belongs to its goroutine until done has been received from.
+// decoding is a line on its way to a frame. All but done belongs to its goroutine until done has
+// been received from.
 type decoding struct {
 	text  []byte
 	line  int
@@ -77,15 +79,17 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	return out, nil
 }
 
-// eager unpacks as much as asked for while there is something to unpack: gzip.Reader gives a few KB at a time. Behind the end of a
-// packed frame that waits for the next one before it gives what it has, so each is read on its own here.
+// eager unpacks as much as asked for while there is something to unpack: gzip.Reader gives a few KB
+// at a time. Behind the end of a packed frame that waits for the next one before it gives what it
+// has, so each is read on its own here.
 type eager struct {
 	unpacked *gzip.Reader
 	packed   *bufio.Reader
 	ended    bool // the packed frame is read, another one may follow
 }
 
-// packedEnd is more than what comes after a packed frame's data: the end of its last block, checksum and size.
+// packedEnd is more than what comes after a packed frame's data: the end of its last block,
+// checksum and size.
 const packedEnd = 64
 
 func (e *eager) Read(b []byte) (n int, err error) {
@@ -123,7 +127,8 @@ func (r *Reader) Next() (*Frame, error) {
 		d.text, d.frame = d.text[:0], nil
 		r.spare = append(r.spare, d)
 		if r.err == nil && frame != nil && frame.at.Before(r.last) {
-			what := fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", frame.Time, r.last.Format(time.RFC3339Nano))
+			what := fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", frame.Time,
+				r.last.Format(time.RFC3339Nano))
 			r.err = r.fault(d.line, "time", what)
 		}
 		if r.err == nil && frame != nil {
@@ -197,7 +202,8 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 	for {
 		part, err := r.src.ReadSlice('\n')
 		if len(d.text)+len(part) > r.max {
-			return false, r.fault(d.line, "", fmt.Sprintf("longer than %d bytes: want one frame a line, as run --record writes them", r.max))
+			return false, r.fault(d.line, "",
+				fmt.Sprintf("longer than %d bytes: want one frame a line, as run --record writes them", r.max))
 		}
 		d.text = append(d.text, part...)
 		switch {
@@ -211,7 +217,8 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 		case errors.Is(err, io.ErrUnexpectedEOF) && len(d.text) == 0:
 			return false, r.fault(d.line, "", "the compressed file was cut off here, after whole frames")
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return false, r.fault(d.line, "", "the compressed file ends in the middle of this frame: it was cut off")
+			return false, r.fault(d.line, "",
+				"the compressed file ends in the middle of this frame: it was cut off")
 		default:
 			return false, r.fault(d.line, "", fmt.Sprintf("cannot read on: %v", err))
 		}

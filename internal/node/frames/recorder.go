@@ -21,21 +21,26 @@ import (
 
 // bounds are how much is recorded.
 type bounds struct {
-	// fileBytes and fileAge are when a new file is begun; files is how many there are at most, the one that is written to included.
+	// fileBytes and fileAge are when a new file is begun; files is how many there are at most, the one
+	// that is written to included.
 	fileBytes int64
 	fileAge   time.Duration
 	files     int
-	// perMinute, in bytes of compressed frames, is never exceeded; frames of events may take half of it.
+	// perMinute, in bytes of compressed frames, is never exceeded; frames of events may take half of
+	// it.
 	perMinute int64
 	queue     int // frames that wait to be written
 }
 
-// usual are the bounds. A frame of 110 pods with 2 containers each takes some 25 KB: 4 files last a day or two.
-var usual = bounds{fileBytes: 16 << 20, fileAge: 6 * time.Hour, files: 4, perMinute: 2_000_000, queue: 8}
+// usual are the bounds. A frame of 110 pods with 2 containers each takes some 25 KB: 4 files last a
+// day or two.
+var usual = bounds{fileBytes: 16 << 20, fileAge: 6 * time.Hour, files: 4, perMinute: 2_000_000,
+	queue: 8}
 
 // Notice is what a recorder has to say.
 type Notice struct {
-	// Err is why frames are lost from now on: ErrBehind, ErrBudget, or what the file system said; nil: they are written again.
+	// Err is why frames are lost from now on: ErrBehind, ErrBudget, or what the file system said; nil:
+	// they are written again.
 	Err error
 	// Lost is how many were until now.
 	Lost int
@@ -47,8 +52,8 @@ var (
 	ErrBudget = errors.New("record: more frames than the budget of a minute has room for")
 )
 
-// Recorder writes frames to a file, each compressed on its own and whole in the file before the next one: a process that dies loses
-// at most those that wait. It never blocks its caller.
+// Recorder writes frames to a file, each compressed on its own and whole in the file before the
+// next one: a process that dies loses at most those that wait. It never blocks its caller.
 type Recorder struct {
 	path   string
 	report func(Notice)
@@ -83,9 +88,10 @@ type trouble struct {
 	since time.Time
 }
 
-// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet: what is wrong with the file is reported,
-// and tried again with each frame. report is called when frames begin to be lost and when they are written again, from Record and from the
-// recorder's own goroutine. It must not block.
+// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet:
+// what is wrong with the file is reported, and tried again with each frame. report is called when
+// frames begin to be lost and when they are written again, from Record and from the recorder's own
+// goroutine. It must not block.
 func NewRecorder(path string, report func(Notice)) (*Recorder, error) {
 	return boundedRecorder(path, usual, report)
 }
@@ -95,7 +101,8 @@ func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, err
 		return nil, fmt.Errorf("record: %q is no file", path)
 	}
 	r := &Recorder{
-		path: path, report: report, queue: make(chan queued, b.queue), done: make(chan struct{}), budget: budget{perMinute: b.perMinute},
+		path: path, report: report, queue: make(chan queued, b.queue), done: make(chan struct{}),
+		budget:  budget{perMinute: b.perMinute},
 		segment: segment{path: path, files: b.files, most: b.fileBytes, age: b.fileAge},
 	}
 	var err error
@@ -106,9 +113,9 @@ func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, err
 	return r, nil
 }
 
-// Record has a frame written that FromLook made; the recorder owns it from now on. An extra one, of an event between the regular
-// looks, is dropped where the budget has no room for it. Where too many wait, the frame is dropped. It never blocks. After Close it
-// does nothing.
+// Record has a frame written that FromLook made; the recorder owns it from now on. An extra one, of
+// an event between the regular looks, is dropped where the budget has no room for it. Where too
+// many wait, the frame is dropped. It never blocks. After Close it does nothing.
 func (r *Recorder) Record(f *Frame, extra bool) {
 	r.mu.Lock()
 	lost := 0
@@ -127,8 +134,8 @@ func (r *Recorder) Record(f *Frame, extra bool) {
 	}
 }
 
-// Close writes what waits and closes the file. A disk that hangs is waited for so long at most; then the goroutine that hangs on it
-// is left behind, and that is the error.
+// Close writes what waits and closes the file. A disk that hangs is waited for so long at most;
+// then the goroutine that hangs on it is left behind, and that is the error.
 func (r *Recorder) Close(atMost time.Duration) error {
 	r.mu.Lock()
 	if !r.closed {
@@ -196,7 +203,8 @@ func (r *Recorder) take(q queued) {
 	r.objects = q.frame.objects
 	r.budget.spend(at, r.size)
 	r.found(&r.failed)
-	if at.Sub(r.over.since) >= time.Minute || at.Before(r.over.since) { // not each time that one more has room
+	// not each time that one more has room
+	if at.Sub(r.over.since) >= time.Minute || at.Before(r.over.since) {
 		r.found(&r.over)
 	}
 }
@@ -221,7 +229,8 @@ func (r *Recorder) found(t *trouble) {
 	}
 }
 
-// prepare completes a frame: objects are in it where the file does not have them yet, and what no Reader would take is not.
+// prepare completes a frame: objects are in it where the file does not have them yet, and what no
+// Reader would take is not.
 func (r *Recorder) prepare(f *Frame, fresh bool) {
 	f.Pods = nil
 	if f.objects != nil && (fresh || r.objects == nil || !slices.Equal(r.objects, f.objects)) {

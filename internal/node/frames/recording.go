@@ -9,7 +9,8 @@ import (
 	"jettison/eviction"
 )
 
-// Recording is what a loop records its looks with. A nil one records nothing. It is for one goroutine.
+// Recording is what a loop records its looks with. A nil one records nothing. It is for one
+// goroutine.
 type Recording struct {
 	recorder  *Recorder
 	node      string            // the node's name
@@ -18,7 +19,8 @@ type Recording struct {
 	met       []string          // thresholds that were met when it was last asked
 }
 
-// StartRecording begins to record to a file. Without a path nothing is recorded. Frames that are lost are logged. Close it.
+// StartRecording begins to record to a file. Without a path nothing is recorded. Frames that are
+// lost are logged. Close it.
 func StartRecording(path string, log *slog.Logger) (*Recording, error) {
 	if path == "" {
 		return nil, nil
@@ -41,7 +43,8 @@ func StartRecording(path string, log *slog.Logger) (*Recording, error) {
 // On reports whether frames are recorded.
 func (r *Recording) On() bool { return r != nil }
 
-// Record has a look recorded, with the node's name and the pods that did not die since the last frame. extra: it was not a regular look.
+// Record has a look recorded, with the node's name and the pods that did not die since the last
+// frame. extra: it was not a regular look.
 func (r *Recording) Record(l Look, extra bool) {
 	if r == nil {
 		return
@@ -63,8 +66,8 @@ func (r *Recording) NotKilled(uid, why string) {
 	}
 }
 
-// NewlyMet reports whether a threshold is met that was not when it was last asked: that moment is worth a frame, whatever follows from it.
-// Without a recording none is.
+// NewlyMet reports whether a threshold is met that was not when it was last asked: that moment is
+// worth a frame, whatever follows from it. Without a recording none is.
 func (r *Recording) NewlyMet(met []eviction.Met) (newly bool) {
 	if r == nil {
 		return false

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is the file that is written to, and those before it: FILE, FILE.1, FILE.2 and so on, the last the oldest.
+// segment is the file that is written to, and those before it: FILE, FILE.1, FILE.2 and so on, the
+// last the oldest.
 type segment struct {
 	path  string
 	files int   // at most, with FILE
@@ -22,10 +23,12 @@ type segment struct {
 	last  time.Time
 }
 
-// fresh reports whether a frame of this size and time begins a new file: none is open, or it has been moved or removed; it would
-// become too large or old; or time has gone backwards, which no file may do.
+// fresh reports whether a frame of this size and time begins a new file: none is open, or it has
+// been moved or removed; it would become too large or old; or time has gone backwards, which no
+// file may do.
 func (s *segment) fresh(at time.Time, size int64) bool {
-	if s.file == nil || s.size > 0 && (s.size+size > s.most || at.Sub(s.began) >= s.age || at.Before(s.last)) {
+	if s.file == nil || s.size > 0 && (s.size+size > s.most || at.Sub(s.began) >= s.age ||
+		at.Before(s.last)) {
 		return true
 	}
 	there, err1 := os.Lstat(s.path)

@@ -7,16 +7,18 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// strip is what decisions are made by in a pod's object, and nothing else: no environment, no commands, no labels. It shares
-// quantities and lists with the object.
+// strip is what decisions are made by in a pod's object, and nothing else: no environment, no
+// commands, no labels. It shares quantities and lists with the object.
 func strip(p *v1.Pod) v1.Pod {
 	out := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
 		Spec: v1.PodSpec{
 			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName,
 			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
-			Resources:                     p.Spec.Resources, Overhead: p.Spec.Overhead, Tolerations: p.Spec.Tolerations,
-			Containers: make([]v1.Container, len(p.Spec.Containers)), InitContainers: make([]v1.Container, len(p.Spec.InitContainers)),
+			Resources:                     p.Spec.Resources, Overhead: p.Spec.Overhead,
+			Tolerations: p.Spec.Tolerations,
+			Containers:  make([]v1.Container, len(p.Spec.Containers)), InitContainers: make([]v1.Container,
+				len(p.Spec.InitContainers)),
 		},
 		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
 	}
@@ -49,7 +51,8 @@ func stripVolume(v *v1.Volume) v1.Volume {
 	out := v1.Volume{Name: v.Name}
 	switch {
 	case v.EmptyDir != nil:
-		out.EmptyDir = &v1.EmptyDirVolumeSource{Medium: v.EmptyDir.Medium, SizeLimit: v.EmptyDir.SizeLimit}
+		out.EmptyDir = &v1.EmptyDirVolumeSource{Medium: v.EmptyDir.Medium,
+			SizeLimit: v.EmptyDir.SizeLimit}
 	case v.HostPath != nil:
 		out.HostPath = &v1.HostPathVolumeSource{}
 	case v.GitRepo != nil:

@@ -21,22 +21,25 @@ type objects struct {
 }
 
 func newObjects(pods []v1.Pod) objects {
-	o := objects{pods: make(map[string]*eviction.Pod, len(pods)), inMemory: make(map[string]map[string]bool, len(pods))}
+	o := objects{pods: make(map[string]*eviction.Pod, len(pods)),
+		inMemory: make(map[string]map[string]bool, len(pods))}
 	for i := range pods {
 		p := &pods[i]
 		uid := string(p.UID)
-		o.pods[uid] = eviction.NewManifestPod(p) // a frame is root's word; what clients may not say was not recorded
+		// a frame is root's word; what clients may not say was not recorded
+		o.pods[uid] = eviction.NewManifestPod(p)
 		o.inMemory[uid] = make(map[string]bool, len(p.Spec.Volumes))
 		for j := range p.Spec.Volumes {
 			v := &p.Spec.Volumes[j]
-			o.inMemory[uid][v.Name] = v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault || v.Secret != nil || v.Projected != nil
+			o.inMemory[uid][v.Name] = v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault ||
+				v.Secret != nil || v.Projected != nil
 		}
 	}
 	return o
 }
 
-// blinding is what a failed source leaves absent, by its name in blinds, by a signal that it is the source of, or by the API's name
-// of it; nil: no such source.
+// blinding is what a failed source leaves absent, by its name in blinds, by a signal that it is the
+// source of, or by the API's name of it; nil: no such source.
 func blinding(name string) func(*stats.Summary) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	switch name {
@@ -78,8 +81,10 @@ var blinds = map[string]func(*stats.Summary){
 	},
 }
 
-// view is a Summary as the decision core sees it, with what the agent (nil: none) knew beside it. A nil Summary: nothing was observed.
-func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.Layout) *stats.Summary {
+// view is a Summary as the decision core sees it, with what the agent (nil: none) knew beside it. A
+// nil Summary: nothing was observed.
+func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects,
+	layout stats.Layout) *stats.Summary {
 	if v == nil {
 		v, a = &v1alpha1.Summary{}, nil
 	}
@@ -103,16 +108,19 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.L
 	for name := range a.SourceErrors {
 		blinding(name)(&out)
 	}
-	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration has.
-	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK && m.WorkingSetBytes.OK {
+	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration
+	// has.
+	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK &&
+		m.WorkingSetBytes.OK {
 		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Value)
 	}
 	return &out
 }
 
-// place finds out which volumes of a pod take memory, not disk: by its object, where there is one (inMemory is not nil); else one of
-// another size than the node's file system is not on it.
-func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, inMemory map[string]bool) {
+// place finds out which volumes of a pod take memory, not disk: by its object, where there is one
+// (inMemory is not nil); else one of another size than the node's file system is not on it.
+func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats,
+	inMemory map[string]bool) {
 	volumes := p.EphemeralStorage.Volumes
 	for i := range volumes {
 		v := &volumes[i]
@@ -122,14 +130,16 @@ func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, i
 		}
 		for j := range from.VolumeStats {
 			if f := &from.VolumeStats[j]; f.Name == v.Name {
-				v.Memory = f.CapacityBytes != nil && node != nil && node.CapacityBytes != nil && *f.CapacityBytes != *node.CapacityBytes
+				v.Memory = f.CapacityBytes != nil && node != nil && node.CapacityBytes != nil &&
+					*f.CapacityBytes != *node.CapacityBytes
 			}
 		}
 	}
 }
 
-// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of its containers (pkg/kubelet/stats). What it
-// takes of the disk in all is not made up: the kubelet takes 0 where the Summary does not say (pkg/kubelet/eviction/eviction_manager.go
+// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of its
+// containers (pkg/kubelet/stats). What it takes of the disk in all is not made up: the kubelet
+// takes 0 where the Summary does not say (pkg/kubelet/eviction/eviction_manager.go
 // podEphemeralStorageLimitEviction), and what is not known exceeds no limit.
 func fromParts(p *stats.PodStats) {
 	if p.Memory.WorkingSetBytes.OK || len(p.Containers) == 0 {
@@ -161,7 +171,8 @@ func fill[T any](into *stats.Opt[T], p *T) {
 
 // addTo adds what the agent knew of the node.
 func (a *Agent) addTo(n *stats.NodeStats) {
-	n.Memory.KernelAvailableBytes, n.Memory.PerCPUFreeBytes = opt(a.MemAvailableBytes), opt(a.PerCPUFreeBytes)
+	n.Memory.KernelAvailableBytes, n.Memory.PerCPUFreeBytes = opt(a.MemAvailableBytes),
+		opt(a.PerCPUFreeBytes)
 	if a.Recorded || !n.Memory.CapacityBytes.OK {
 		n.Memory.CapacityBytes = opt(a.MemTotalBytes)
 	}
@@ -190,7 +201,8 @@ func (s *Stalls) addTo(p *stats.Pressure, at time.Time) {
 	}
 	for i, shares := range []*Shares{s.Some, s.Full} {
 		if shares != nil {
-			*[]*stats.StallShare{&p.Some, &p.Full}[i] = stats.StallShare{Over1s: opt(shares.Over1s), Over10s: opt(shares.Over10s)}
+			*[]*stats.StallShare{&p.Some, &p.Full}[i] = stats.StallShare{Over1s: opt(shares.Over1s),
+				Over10s: opt(shares.Over10s)}
 		}
 	}
 }
@@ -216,11 +228,13 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 		t.Memory.addTo(&p.MemoryPressure)
 		t.IO.addTo(&p.IOPressure)
 	}
-	p.Memory.FreedBytes, p.MemoryRequest, p.CPURequestMillis = e.ReleasedBytes.known(), e.MemoryRequest.known(), e.CPURequestMillis.known()
+	p.Memory.FreedBytes, p.MemoryRequest, p.CPURequestMillis = e.ReleasedBytes.known(),
+		e.MemoryRequest.known(), e.CPURequestMillis.known()
 	if e.Announced != nil {
 		p.Announced = *e.Announced
 	}
-	p.Populated, p.Self, p.NodeCritical, p.QOSClass = opt(e.Populated), e.Self, e.NodeCritical, e.QOSClass
+	p.Populated, p.Self, p.NodeCritical, p.QOSClass = opt(e.Populated), e.Self, e.NodeCritical,
+		e.QOSClass
 	p.Annotations, p.Cgroup, p.StatusRefused = e.Annotations, e.Cgroup, e.StatusRefused
 	if e.IO != nil {
 		p.IO = stats.Some(stats.IOStat{ReadBytes: e.IO.ReadBytes, WriteBytes: e.IO.WriteBytes})
@@ -235,10 +249,12 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	}
 	p.EphemeralStorage.Files, p.EphemeralStorage.ExitedLayers = e.Files.known(), e.ExitedLayers.known()
 	if u := e.Unnamed; u != nil {
-		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.known(), Image: u.ImageFs.known(), Container: u.ContainerFs.known()}
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.known(), Image: u.ImageFs.known(),
+			Container: u.ContainerFs.known()}
 	}
 	if e.Logs != nil {
-		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: e.Logs.UsedBytes, InodesUsed: e.Logs.InodesUsed})
+		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: e.Logs.UsedBytes,
+			InodesUsed: e.Logs.InodesUsed})
 	}
 }
 
@@ -259,7 +275,8 @@ func (r *Range) known() stats.Opt[stats.Range] {
 // addTo adds totals to pressure that the Summary does not have.
 func (t *Totals) addTo(p *stats.Opt[stats.PSIStats]) {
 	if t != nil && !p.OK {
-		some, full := stats.PSIData{Total: time.Duration(t.Some)}, stats.PSIData{Total: time.Duration(t.Full)}
+		some, full := stats.PSIData{Total: time.Duration(t.Some)},
+			stats.PSIData{Total: time.Duration(t.Full)}
 		*p = stats.Some(stats.PSIStats{Some: some, Full: full, HasSome: true, HasFull: true})
 	}
 }

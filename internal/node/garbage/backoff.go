@@ -10,8 +10,8 @@ import (
 	"jettison/reclaim"
 )
 
-// Times between two tries of a removal that failed. Under disk pressure none waits longer than the first, but one that was not answered in
-// time: that costs as long as a hundred others take.
+// Times between two tries of a removal that failed. Under disk pressure none waits longer than the
+// first, but one that was not answered in time: that costs as long as a hundred others take.
 const (
 	backoffFirst = time.Minute
 	backoffMost  = time.Hour
@@ -40,7 +40,8 @@ func keyOf(s *reclaim.Step) key { return key{s.Action, s.ID} }
 func (b *backoff) failed(now time.Time, k key, err error) {
 	f := (*b)[k]
 	f.wait = retry.Backoff(f.wait, backoffFirst, backoffMost)
-	f.last, f.times, f.text, f.late = now, f.times+1, err.Error(), errors.Is(err, context.DeadlineExceeded)
+	f.last, f.times, f.text, f.late = now, f.times+1, err.Error(),
+		errors.Is(err, context.DeadlineExceeded)
 	if *b == nil {
 		*b = backoff{}
 	}
@@ -56,7 +57,8 @@ func (b *backoff) failed(now time.Time, k key, err error) {
 	(*b)[k] = f
 }
 
-// until is when a removal may be tried again; ok: now. A time after now is from a clock that was set back.
+// until is when a removal may be tried again; ok: now. A time after now is from a clock that was
+// set back.
 func (b backoff) until(now time.Time, k key, pressure bool) (at time.Time, f failure, ok bool) {
 	f, known := b[k]
 	if !known || f.last.After(now) {
@@ -70,8 +72,8 @@ func (b backoff) until(now time.Time, k key, pressure bool) (at time.Time, f fai
 	return at, f, !now.Before(at)
 }
 
-// ordered are steps with those last that were not answered in time before: what comes after them would wait for them, or not come to its
-// turn at all.
+// ordered are steps with those last that were not answered in time before: what comes after them
+// would wait for them, or not come to its turn at all.
 func (b backoff) ordered(steps []reclaim.Step) []reclaim.Step {
 	if len(b) == 0 {
 		return steps

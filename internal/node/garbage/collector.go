@@ -1,6 +1,6 @@
-// Package garbage is the garbage collector of a node: it looks, has reclaim plan, and carries the plan out through the runtime and the
-// file system, one step at a time. Each step is checked again right before it is done; what does not work is tried again later, and
-// holds up nothing else.
+// Package garbage is the garbage collector of a node: it looks, has reclaim plan, and carries the
+// plan out through the runtime and the file system, one step at a time. Each step is checked again
+// right before it is done; what does not work is tried again later, and holds up nothing else.
 //
 //	collector.go Collector: options, what is remembered
 //	look.go      what is seen, for reclaim
@@ -21,9 +21,9 @@
 //	named.go     Named: what is known of pods by name, for that goroutine
 //	part.go      Part: a loop's share, which asks, logs and lets evictions go first
 //
-// Passes are made in their rhythm, and at once when a disk is short: eviction wishes for what can be reclaimed before a pod is evicted, and
-// decides again by a look after the pass. Beside a kubelet passes plan only. A runtime that stops answering in a pass is held against no
-// container.
+// Passes are made in their rhythm, and at once when a disk is short: eviction wishes for what can
+// be reclaimed before a pod is evicted, and decides again by a look after the pass. Beside a
+// kubelet passes plan only. A runtime that stops answering in a pass is held against no container.
 package garbage
 
 import (
@@ -71,21 +71,22 @@ func (w What) String() string {
 // Known is what is known of pods by name: from clients and manifests.
 type Known struct {
 	Pods map[string]reclaim.Phase // by UID
-	// Synced: all of them have been heard, so that no client and no manifest names a pod that is not among them. While it is false no pod is
-	// gone.
+	// Synced: all of them have been heard, so that no client and no manifest names a pod that is not
+	// among them. While it is false no pod is gone.
 	Synced bool
-	// Had are the sandboxes, by ID, that pods had when this agent evicted them, where they are known. One with another that is ready is back,
-	// whatever Pods says still.
+	// Had are the sandboxes, by ID, that pods had when this agent evicted them, where they are known.
+	// One with another that is ready is back, whatever Pods says still.
 	Had map[string][]string
 }
 
-// renewed are the pods that were evicted and have another sandbox by now, which is ready. One that is the same may be: without a kubelet
-// nobody stops that of a pod that has ended.
+// renewed are the pods that were evicted and have another sandbox by now, which is ready. One that
+// is the same may be: without a kubelet nobody stops that of a pod that has ended.
 func (k *Known) renewed(l *reclaim.Look) map[string]bool {
 	out := map[string]bool{}
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
-		if had := k.Had[s.PodUID]; len(had) > 0 && !s.NotReady && k.Pods[s.PodUID] == reclaim.Evicted && !slices.Contains(had, s.ID) {
+		if had := k.Had[s.PodUID]; len(had) > 0 && !s.NotReady && k.Pods[s.PodUID] == reclaim.Evicted &&
+			!slices.Contains(had, s.ID) {
 			out[s.PodUID] = true
 		}
 	}
@@ -96,10 +97,11 @@ func (k *Known) renewed(l *reclaim.Look) map[string]bool {
 type Options struct {
 	config.Collect // what the configuration says
 	Runtime        *cri.Client
-	// Known is asked before each plan and again before each step that is taken because a pod is gone. nil: no pod is named, and that is all
-	// there is to know.
+	// Known is asked before each plan and again before each step that is taken because a pod is gone.
+	// nil: no pod is named, and that is all there is to know.
 	Known func() Known
-	// Kubelet looks for a kubelet now: whether the node's garbage is its, and why. Passes call it. nil: by what runs now alone.
+	// Kubelet looks for a kubelet now: whether the node's garbage is its, and why. Passes call it.
+	// nil: by what runs now alone.
 	Kubelet   func() (found bool, why string)
 	ProcMount string // for mounts, and for the search for a kubelet; empty: /proc
 
@@ -108,16 +110,20 @@ type Options struct {
 	CgroupMount string // empty: cgroups are not seen
 
 	StateDir string // for what outlives a restart; empty: nothing does
-	// Started is when the agent started, from which on it would have seen images used. Zero: no image goes for its age.
+	// Started is when the agent started, from which on it would have seen images used. Zero: no image
+	// goes for its age.
 	Started time.Time
-	// Once: there will be no later pass, as none is by hand. None is put off then, neither for a slow runtime nor for young sandboxes.
+	// Once: there will be no later pass, as none is by hand. None is put off then, neither for a slow
+	// runtime nor for young sandboxes.
 	Once bool
 }
 
-// linksDir is where kubelets put symbolic links to containers' logs (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
+// linksDir is where kubelets put symbolic links to containers' logs
+// (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 const linksDir = "/var/log/containers"
 
-// Collector collects garbage on one node. Pass, Plan, Relieve and Close are for one goroutine at a time; Hold and Release for any.
+// Collector collects garbage on one node. Pass, Plan, Relieve and Close are for one goroutine at a
+// time; Hold and Release for any.
 type Collector struct {
 	barrier
 	o       Options
@@ -136,33 +142,41 @@ type Collector struct {
 	quiet   quiet
 	backoff backoff
 	mounts  map[string][]string // images that containers have as volumes, by container ID
-	silent  map[string]silent   // containers that may run and did not tell theirs, by ID, and sandboxes that did not tell their containers
-	logs    map[string]string   // where containers log to, by ID; empty: nowhere
-	pauses  map[string]string   // the image of a sandbox, by sandbox ID
-	// listed are the IDs of the sandboxes that last were: one that nothing names any more is asked for by it.
+	// containers that may run and did not tell theirs, by ID, and sandboxes that did not tell their
+	// containers
+	silent map[string]silent
+	logs   map[string]string // where containers log to, by ID; empty: nowhere
+	pauses map[string]string // the image of a sandbox, by sandbox ID
+	// listed are the IDs of the sandboxes that last were: one that nothing names any more is asked for
+	// by it.
 	listed []string
 	had    int      // containers that were listed with them
 	pause  []string // images for sandboxes by the runtime's configuration
 	paces  paces
-	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has not.
+	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has
+	// not.
 	imageDir string
 	putOff   map[What]int // passes in a row, because the runtime was slow
 	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
 	pulling time.Time
-	hung    map[string]time.Duration // when sandboxes were last asked for their image that did not answer in time, by ID; by uptime
-	// containers and sandboxes are when those were first seen whose age the runtime's word is not enough for.
+	// when sandboxes were last asked for their image that did not answer in time, by ID; by uptime
+	hung map[string]time.Duration
+	// containers and sandboxes are when those were first seen whose age the runtime's word is not
+	// enough for.
 	containers, sandboxes sightings
 	odd                   []string // what was wrong with what was remembered; said in the next result
 }
 
-// New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in the first result. Close it.
+// New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in
+// the first result. Close it.
 func New(o Options) (*Collector, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("collect garbage: no runtime")
 	}
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
-		mounts: map[string][]string{}, silent: map[string]silent{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
+		mounts: map[string][]string{}, silent: map[string]silent{}, logs: map[string]string{},
+		pauses: map[string]string{}, paces: defaultPaces(),
 		putOff: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {
@@ -176,7 +190,8 @@ func New(o Options) (*Collector, error) {
 	}
 	c.statfs = c.hostFs
 	if o.Host != nil {
-		c.remover = &podfiles.Remover{Host: o.Host, RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, Proc: filepath.Join(c.o.ProcMount, "1")}
+		c.remover = &podfiles.Remover{Host: o.Host, RootDir: o.RootDir, PodLogsDir: o.PodLogsDir,
+			Proc: filepath.Join(c.o.ProcMount, "1")}
 	}
 	if o.CgroupMount != "" {
 		var err error
@@ -204,16 +219,20 @@ func (c *Collector) Close() {
 // Locked reports whether another process keeps StateDir: then nothing is written there.
 func (c *Collector) Locked() bool { return c.store.foreign }
 
-// Missing are the files of what outlives a restart that were not there: what they are for begins anew.
+// Missing are the files of what outlives a restart that were not there: what they are for begins
+// anew.
 func (c *Collector) Missing() []string { return c.store.missing }
 
-// Waiting is how many pods have neither a name nor anything alive, but not for PodGoneAfter yet, as of the last look.
+// Waiting is how many pods have neither a name nor anything alive, but not for PodGoneAfter yet, as
+// of the last look.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 
-// PhaseOf is what a pod's object says of it, for Known. Of pods that the agent itself has evicted it knows better.
+// PhaseOf is what a pod's object says of it, for Known. Of pods that the agent itself has evicted
+// it knows better.
 func PhaseOf(p *v1.Pod) reclaim.Phase {
 	switch over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; {
-	case p.Status.Phase == v1.PodFailed && p.Status.Reason == eviction.ReasonEvicted: // kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted
+	// kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted
+	case p.Status.Phase == v1.PodFailed && p.Status.Reason == eviction.ReasonEvicted:
 		return reclaim.Evicted
 	case over && p.DeletionTimestamp != nil:
 		return reclaim.Gone

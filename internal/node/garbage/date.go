@@ -11,12 +11,13 @@ import (
 
 // sighting is when something was first seen.
 type sighting struct {
-	at     time.Duration // uptime
-	future bool          // by the wall clock it was made later than it was seen: that was set back since
+	at time.Duration // uptime
+	// by the wall clock it was made later than it was seen: that was set back since
+	future bool
 }
 
-// sightings are those of containers, or of sandboxes, by ID: of what may be about to start, and of what is or was of the future. For the
-// rest the runtime's word is enough, and nothing is kept.
+// sightings are those of containers, or of sandboxes, by ID: of what may be about to start, and of
+// what is or was of the future. For the rest the runtime's word is enough, and nothing is kept.
 type sightings map[string]sighting
 
 // moment is now, by the clock that people set and by the one that nobody does.
@@ -28,9 +29,10 @@ type moment struct {
 
 func (c *Collector) moment() moment { return moment{c.now(), c.uptime(), c.o.Once} }
 
-// see notes that something is there, and returns since when it is known to be. Where nothing was seen before, that is by the wall clock,
-// but not from before the boot.
-func (s sightings) see(m moment, before sightings, id string, told time.Time) (since time.Time, future bool) {
+// see notes that something is there, and returns since when it is known to be. Where nothing was
+// seen before, that is by the wall clock, but not from before the boot.
+func (s sightings) see(m moment, before sightings, id string, told time.Time) (since time.Time,
+	future bool) {
 	one, was := before[id]
 	if !was {
 		one.at = m.uptime
@@ -49,21 +51,25 @@ func (s sightings) see(m moment, before sightings, id string, told time.Time) (s
 	return told, false
 }
 
-// date sets right when containers and sandboxes were created, where the wall clock was set since, and says since when they are known. By
-// that clock one may be 56 years old that was created a moment ago, and one that has ended long ago not be there yet.
+// date sets right when containers and sandboxes were created, where the wall clock was set since,
+// and says since when they are known. By that clock one may be 56 years old that was created a
+// moment ago, and one that has ended long ago not be there yet.
 func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox) {
 	m, containers, pods := c.moment(), c.containers, c.sandboxes
 	c.containers, c.sandboxes = sightings{}, sightings{}
 	attempts, future := make([]attempt, len(l.Containers)), false
 	for i := range l.Containers {
 		one := &l.Containers[i]
-		a := attempt{sandbox: one.SandboxID, pod: one.PodUID, name: one.Name, number: one.Attempt, at: &one.CreatedAt}
+		a := attempt{sandbox: one.SandboxID, pod: one.PodUID, name: one.Name, number: one.Attempt,
+			at: &one.CreatedAt}
 		if s := sandboxes[one.SandboxID]; s != nil && a.pod == "" {
 			a.pod = s.PodUID
 		}
-		if _, was := containers[one.ID]; was || one.State == reclaim.Created || one.CreatedAt.After(m.time) {
+		if _, was := containers[one.ID]; was || one.State == reclaim.Created ||
+			one.CreatedAt.After(m.time) {
 			one.Seen, a.future = c.containers.see(m, containers, one.ID, one.CreatedAt)
-			if m.once && a.future && one.State != reclaim.Created { // no later pass will have known it for longer
+			// no later pass will have known it for longer
+			if m.once && a.future && one.State != reclaim.Created {
 				one.Seen = m.time.Add(-min(c.o.Policy.Container.MinAge, m.uptime))
 			}
 			one.CreatedAt = earlier(one.CreatedAt, one.Seen)
@@ -71,8 +77,9 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 		}
 		attempts[i] = a
 	}
-	// A sandbox has one attempt after the other, whatever the clock says. A client may count anew in the next one: so of the attempts in all
-	// of a pod's sandboxes the later ones tell only of what is of the future, of which nothing else is known.
+	// A sandbox has one attempt after the other, whatever the clock says. A client may count anew in
+	// the next one: so of the attempts in all of a pod's sandboxes the later ones tell only of what is
+	// of the future, of which nothing else is known.
 	inOrder(attempts, func(a *attempt) string { return a.sandbox }, false)
 	if future {
 		inOrder(attempts, func(a *attempt) string { return a.pod }, true)
@@ -121,11 +128,17 @@ type attempt struct {
 	future             bool
 }
 
-// inOrder has no attempt be made after later ones of the same. future: only those are moved that were of the future.
+// inOrder has no attempt be made after later ones of the same. future: only those are moved that
+// were of the future.
 func inOrder(attempts []attempt, of func(*attempt) string, future bool) {
-	same := func(a, b *attempt) int { return cmp.Or(strings.Compare(of(a), of(b)), strings.Compare(a.name, b.name)) }
-	slices.SortFunc(attempts, func(a, b attempt) int { return cmp.Or(same(&a, &b), cmp.Compare(b.number, a.number)) })
-	var later, first time.Time // when the first of the later ones was made, and when the first of those so far; zero: not known
+	same := func(a, b *attempt) int {
+		return cmp.Or(strings.Compare(of(a), of(b)),
+			strings.Compare(a.name, b.name))
+	}
+	slices.SortFunc(attempts,
+		func(a, b attempt) int { return cmp.Or(same(&a, &b), cmp.Compare(b.number, a.number)) })
+	// when the first of the later ones was made, and when the first of those so far; zero: not known
+	var later, first time.Time
 	for i := range attempts {
 		a := &attempts[i]
 		switch {

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// barrier is what evictions close while they are under way: no step begins then. The one call that is in flight goes on. To give it up
-// would leave the runtime with the work and the agent without the answer.
+// barrier is what evictions close while they are under way: no step begins then. The one call that
+// is in flight goes on. To give it up would leave the runtime with the work and the agent without
+// the answer.
 type barrier struct {
 	mu    sync.Mutex
 	holds int           // mu guards it

@@ -15,8 +15,9 @@ import (
 // pullPoll is how often sandboxes are looked at again for which an image may just have been pulled.
 const pullPoll = 250 * time.Millisecond
 
-// removeImage removes an image that by what the runtime says at this moment is neither pinned nor in use, and while no sandbox is about
-// to get its container. Between that and the removal something may still begin to use it: the CRI has no way to prevent that.
+// removeImage removes an image that by what the runtime says at this moment is neither pinned nor
+// in use, and while no sandbox is about to get its container. Between that and the removal
+// something may still begin to use it: the CRI has no way to prevent that.
 func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	c := x.c
 	v, why, err := x.settled()
@@ -37,7 +38,8 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	case err != nil:
 		return Failed, "", err
 	case now.ID != s.ID:
-		return Failed, "", fmt.Errorf("asked for image %.80q, the runtime answers with %.80q", s.ID, now.ID)
+		return Failed, "", fmt.Errorf("asked for image %.80q, the runtime answers with %.80q", s.ID,
+			now.ID)
 	case now.Pinned:
 		return changed("it is pinned")
 	}
@@ -45,14 +47,18 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	if reclaim.UsedIn(v.look).Image(&image) {
 		return changed("a container uses it")
 	}
-	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemoveImage(ctx, s.ID, s.RuntimeHandler) }); err != nil {
+	if err := x.call(func(ctx context.Context) error {
+		return c.o.Runtime.RemoveImage(ctx, s.ID,
+			s.RuntimeHandler)
+	}); err != nil {
 		return Failed, "", err
 	}
 	return Removed, "", nil
 }
 
-// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why images have to wait for that. Disk
-// pressure waits for a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
+// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why
+// images have to wait for that. Disk pressure waits for a while, in all of a pass and whichever
+// sandboxes come and go meanwhile, and then goes on without.
 func (x *run) settled() (v *view, why string, err error) {
 	for {
 		if v, err = x.usedNow(); err != nil {
@@ -86,11 +92,12 @@ func (v *view) pulling() string {
 	return ""
 }
 
-// usedNow are lists from which all is seen that may use an image at this moment. Where the runtime tells its containers in next to no time
-// they are all listed anew. On a node with thousands of dead ones that would take as long for each image as all of them may have: there
-// what is ready or may run is listed anew, and what has exited in sandboxes that came since, for a pod between two starts needs its image;
-// where the rest is not of a moment ago, in all that are ready. A container that was made and has ended in between in one that is not ready
-// any more is not seen then.
+// usedNow are lists from which all is seen that may use an image at this moment. Where the runtime
+// tells its containers in next to no time they are all listed anew. On a node with thousands of
+// dead ones that would take as long for each image as all of them may have: there what is ready or
+// may run is listed anew, and what has exited in sandboxes that came since, for a pod between two
+// starts needs its image; where the rest is not of a moment ago, in all that are ready. A container
+// that was made and has ended in between in one that is not ready any more is not seen then.
 func (x *run) usedNow() (*view, error) {
 	before := x.listed
 	all, err := x.fresh(x.listsFor > freshLeast)
@@ -142,8 +149,8 @@ func (x *run) usedNow() (*view, error) {
 	return v, nil
 }
 
-// exited adds to a view what has exited in a ready sandbox. seen are the IDs of what was added. known: the sandbox is not new, and what it
-// had before is seen anyway.
+// exited adds to a view what has exited in a ready sandbox. seen are the IDs of what was added.
+// known: the sandbox is not new, and what it had before is seen anyway.
 func (x *run) exited(v *view, texts *texts, id string, known bool, seen map[string]bool) error {
 	own, err := x.c.o.Runtime.Containers(x.ctx, id)
 	switch {

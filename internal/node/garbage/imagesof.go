@@ -13,16 +13,19 @@ import (
 	"jettison/reclaim"
 )
 
-// silentMost is for how long a container that may run and does not tell its volumes keeps all images. From then on images go as without
-// it, as they do for young sandboxes (reclaim.PullingMost): a tenant can make one that never tells, and a disk that is full stops the
+// silentMost is for how long a container that may run and does not tell its volumes keeps all
+// images. From then on images go as without it, as they do for young sandboxes
+// (reclaim.PullingMost): a tenant can make one that never tells, and a disk that is full stops the
 // node.
 const silentMost = reclaim.PullingMost
 
-// silent is a container that may run and did not tell its volumes, or a sandbox that did not tell its containers.
+// silent is a container that may run and did not tell its volumes, or a sandbox that did not tell
+// its containers.
 type silent struct {
 	since time.Duration // uptime
-	late  time.Duration // uptime when the answer last did not come in time, which costs a whole deadline; 0: it did
-	err   error
+	// uptime when the answer last did not come in time, which costs a whole deadline; 0: it did
+	late time.Duration
+	err  error
 }
 
 // asking is a round of questions for volumes.
@@ -35,12 +38,13 @@ type asking struct {
 	keeps   error             // why no image goes: the first reason; nil: they may
 }
 
-// inUse fills in the images that are in use beyond those that containers run: their image volumes, the images of sandboxes, and what
-// the runtime's configuration called its sandbox image when it was last asked. Each container and sandbox is asked once in its life:
-// neither changes.
+// inUse fills in the images that are in use beyond those that containers run: their image volumes,
+// the images of sandboxes, and what the runtime's configuration called its sandbox image when it
+// was last asked. Each container and sandbox is asked once in its life: neither changes.
 //
-// A container that has ended and whose status fails is left out, for nothing will run with its volumes again. One that may run and
-// does not tell is an error for silentMost: any image might be its volume. (The kubelet gives up on both, weakness 17.)
+// A container that has ended and whose status fails is left out, for nothing will run with its
+// volumes again. One that may run and does not tell is an error for silentMost: any image might be
+// its volume. (The kubelet gives up on both, weakness 17.)
 func (c *Collector) inUse(ctx context.Context, v *view) error {
 	volumes, err := c.volumesOf(ctx, v)
 	if err != nil {
@@ -54,9 +58,11 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 	return nil
 }
 
-// volumesOf are the images that containers have as volumes. What is told is kept, whatever others do not tell.
+// volumesOf are the images that containers have as volumes. What is told is kept, whatever others
+// do not tell.
 func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, err error) {
-	mounts, a := make(map[string][]string, len(c.mounts)), asking{Collector: c, v: v, silent: map[string]silent{}}
+	mounts, a := make(map[string][]string, len(c.mounts)),
+		asking{Collector: c, v: v, silent: map[string]silent{}}
 	for _, id := range v.untold {
 		a.failed(&reclaim.Container{ID: id, State: reclaim.StateAbsent}, errUntold, 0)
 	}
@@ -80,12 +86,14 @@ func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, er
 		}
 	}
 	if c.mounts, c.silent = mounts, a.silent; a.unasked > 0 {
-		v.doubt(fmt.Errorf("%d containers were not asked for their volumes, for %d others did not answer in time", a.unasked, a.late))
+		v.doubt(fmt.Errorf("%d containers were not asked for their volumes, for %d others did not "+
+			"answer in time", a.unasked, a.late))
 	}
 	return images, a.keeps
 }
 
-// pausesOf are the images of sandboxes. Of one that does not tell remains what the runtime says of its configuration, and what it pins.
+// pausesOf are the images of sandboxes. Of one that does not tell remains what the runtime says of
+// its configuration, and what it pins.
 func (c *Collector) pausesOf(ctx context.Context, v *view) (images []string, err error) {
 	pauses, hung, now := make(map[string]string, len(c.pauses)), map[string]time.Duration{}, c.uptime()
 	all, late := v.look.Sandboxes, 0
@@ -120,8 +128,8 @@ func (c *Collector) pausesOf(ctx context.Context, v *view) (images []string, err
 	return images, nil
 }
 
-// turns are the numbers up to n in the order in which they are asked, those last that hung before: they would be asked again and again, and
-// others never.
+// turns are the numbers up to n in the order in which they are asked, those last that hung before:
+// they would be asked again and again, and others never.
 func turns(n int, hung func(i int) bool) []int {
 	out := make([]int, 0, n)
 	for _, which := range []bool{false, true} {
@@ -139,7 +147,8 @@ var (
 	errUnasked = errors.New("it was not asked, for others did not answer in time")
 )
 
-// volumes asks for the images that a container has as volumes; false: it does not tell them, or is gone.
+// volumes asks for the images that a container has as volumes; false: it does not tell them, or is
+// gone.
 func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string, bool) {
 	is, silent := a.Collector.silent[one.ID]
 	switch now := a.uptime(); {
@@ -168,7 +177,8 @@ func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string,
 	return nil, false
 }
 
-// failed notes one that did not tell. One that may run keeps all images until it has not for silentMost.
+// failed notes one that did not tell. One that may run keeps all images until it has not for
+// silentMost.
 func (a *asking) failed(one *reclaim.Container, err error, late time.Duration) {
 	is, known := a.Collector.silent[one.ID]
 	if !known {
@@ -182,7 +192,8 @@ func (a *asking) failed(one *reclaim.Container, err error, late time.Duration) {
 	case a.uptime()-is.since < silentMost:
 		a.keep(fmt.Errorf("%.64q: %w", one.ID, err))
 	default:
-		a.v.doubt(fmt.Errorf("images go as if %.64q had none as volumes, which it has not told for %v: %w", one.ID, silentMost, err))
+		a.v.doubt(fmt.Errorf("images go as if %.64q had none as volumes, which it has not told for %v: "+
+			"%w", one.ID, silentMost, err))
 	}
 }
 

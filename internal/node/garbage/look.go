@@ -12,7 +12,8 @@ import (
 	"jettison/stats"
 )
 
-// slowList is how long a list may take before the runtime counts as slow to answer: periodic passes are put off then.
+// slowList is how long a list may take before the runtime counts as slow to answer: periodic passes
+// are put off then.
 const slowList = 2 * time.Second
 
 // view is a look, with what only its execution needs.
@@ -20,13 +21,16 @@ type view struct {
 	look     *reclaim.Look
 	time     time.Time
 	problems []string
-	slow     string          // what the runtime was slow at; empty: nothing
-	waited   time.Duration   // for lists that others asked for, before the runtime was asked for these
-	known    Known           // that Pods of look were made from
-	noImages error           // why images were not seen although they were to be
-	untold   []string        // sandboxes whose containers that may run are more than the runtime tells; "": those that are not told themselves
-	of       map[string]bool // pods, by UID, of which what is dead is seen; nil: of all
-	partly   bool            // ready sandboxes without a container are more than it tells: any pod may have one
+	slow     string        // what the runtime was slow at; empty: nothing
+	waited   time.Duration // for lists that others asked for, before the runtime was asked for these
+	known    Known         // that Pods of look were made from
+	noImages error         // why images were not seen although they were to be
+	// sandboxes whose containers that may run are more than the runtime tells; "": those that are not
+	// told themselves
+	untold []string
+	of     map[string]bool // pods, by UID, of which what is dead is seen; nil: of all
+	// ready sandboxes without a container are more than it tells: any pod may have one
+	partly bool
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -36,9 +40,10 @@ func (v *view) doubt(err error) {
 	}
 }
 
-// view sees what a plan for some kinds needs. It is an error if the runtime does not tell its containers and sandboxes, or its images where
-// these alone are asked for; what else cannot be seen is absent. Images that cannot be seen keep nothing else from being collected: another
-// service may have them, or a container may not tell its volumes.
+// view sees what a plan for some kinds needs. It is an error if the runtime does not tell its
+// containers and sandboxes, or its images where these alone are asked for; what else cannot be seen
+// is absent. Images that cannot be seen keep nothing else from being collected: another service may
+// have them, or a container may not tell its volumes.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
 	v.problems = slices.Clone(c.odd)
@@ -48,7 +53,8 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if len(c.logs) > 2*len(v.look.Containers) {
 		clear(c.logs) // most are of containers that are gone
 	}
-	// After the lists: a pod that is in none of them and is named from here on is not gone by what was known before.
+	// After the lists: a pod that is in none of them and is named from here on is not gone by what was
+	// known before.
 	v.known = c.o.Known()
 	v.look.PodsSynced = v.known.Synced
 	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
@@ -86,12 +92,13 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	return v, nil
 }
 
-// lists asks the runtime for sandboxes and containers. The sandboxes come first: a container whose sandbox was made in between is then
-// one that its label tells of.
+// lists asks the runtime for sandboxes and containers. The sandboxes come first: a container whose
+// sandbox was made in between is then one that its label tells of.
 func (c *Collector) lists(ctx context.Context, v *view) error {
 	began, l := c.now(), v.look
 	if v.of == nil { // what grows by and by is there twice
-		l.Sandboxes, l.Containers = make([]reclaim.Sandbox, 0, len(c.listed)), make([]reclaim.Container, 0, c.had)
+		l.Sandboxes, l.Containers = make([]reclaim.Sandbox, 0, len(c.listed)),
+			make([]reclaim.Container, 0, c.had)
 	}
 	asking, waited := cri.Waited(ctx)
 	left, err := c.o.Runtime.Sandboxes(asking, c.listed, func(s *cri.PodSandbox) {
@@ -138,19 +145,23 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	return nil
 }
 
-// sees says whether a sandbox is of those that a view is of. When one of the future was seen is remembered by seeing it each time.
+// sees says whether a sandbox is of those that a view is of. When one of the future was seen is
+// remembered by seeing it each time.
 func (c *Collector) sees(v *view, s *cri.PodSandbox) bool {
 	_, dated := c.sandboxes[s.ID]
 	return v.of == nil || s.Ready || v.of[s.UID] || dated || s.CreatedAt.After(v.time)
 }
 
-// seesContainer is likewise for a container, whose sandbox is nil where it is not seen or not known.
+// seesContainer is likewise for a container, whose sandbox is nil where it is not seen or not
+// known.
 func (c *Collector) seesContainer(v *view, s *reclaim.Sandbox, one *reclaim.Container) bool {
 	_, dated := c.containers[one.ID]
-	return v.of == nil || one.State != reclaim.Exited || v.of[one.PodUID] || s != nil && v.of[s.PodUID] || dated || one.CreatedAt.After(v.time)
+	return v.of == nil || one.State != reclaim.Exited || v.of[one.PodUID] || s != nil &&
+		v.of[s.PodUID] || dated || one.CreatedAt.After(v.time)
 }
 
-// remember keeps the IDs of sandboxes that were listed: where a view is of some only, of those as well.
+// remember keeps the IDs of sandboxes that were listed: where a view is of some only, of those as
+// well.
 func (c *Collector) remember(v *view, ids []string) {
 	if v.of == nil {
 		c.listed, c.had = ids, len(v.look.Containers)
@@ -168,16 +179,19 @@ func (c *Collector) remember(v *view, ids []string) {
 
 func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {
 	return reclaim.Sandbox{
-		ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
+		ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt,
+		NotReady: !s.Ready, CreatedAt: s.CreatedAt,
 	}
 }
 
-// missSandboxes notes sandboxes that the runtime does not tell, for all are more than an answer takes. None has a container that may run.
-// What is ready all the same counts as alive, and may be about to get one. Containers that have exited in those that are not told may be of
-// a pod between two starts, which needs its image: any might be it.
+// missSandboxes notes sandboxes that the runtime does not tell, for all are more than an answer
+// takes. None has a container that may run. What is ready all the same counts as alive, and may be
+// about to get one. Containers that have exited in those that are not told may be of a pod between
+// two starts, which needs its image: any might be it.
 func (v *view) missSandboxes(left cri.Untold) {
 	say := func(which, so string) {
-		text := "the runtime does not tell all sandboxes that " + which + ", for they are too large (look for pods with large annotations): " + so
+		text := "the runtime does not tell all sandboxes that " + which +
+			", for they are too large (look for pods with large annotations): " + so
 		if !slices.Contains(v.problems, text) {
 			v.problems = append(v.problems, text)
 		}
@@ -195,10 +209,13 @@ func (v *view) missSandboxes(left cri.Untold) {
 	}
 }
 
-// miss notes containers that the runtime does not tell, for they are more than an answer takes. Of those that may run one stands in that is
-// never touched: its pod lives, its sandbox is not empty, and any image might be its.
+// miss notes containers that the runtime does not tell, for they are more than an answer takes. Of
+// those that may run one stands in that is never touched: its pod lives, its sandbox is not empty,
+// and any image might be its.
 func (v *view) miss(s *reclaim.Sandbox, id string, of cri.ContainerState) {
-	v.problems = append(v.problems, fmt.Sprintf("sandbox %.64q has more containers that are %v than the runtime tells in one answer", id, of))
+	v.problems = append(v.problems,
+		fmt.Sprintf("sandbox %.64q has more containers that are %v than the runtime tells in one answer",
+			id, of))
 	if of == cri.Exited || slices.Contains(v.untold, id) {
 		return
 	}
@@ -218,7 +235,8 @@ type texts struct {
 }
 
 func newTexts(sandboxes []reclaim.Sandbox) *texts {
-	t := &texts{sandboxes: make(map[string]*reclaim.Sandbox, len(sandboxes)), images: map[[3]string][]string{}, names: map[string]string{}}
+	t := &texts{sandboxes: make(map[string]*reclaim.Sandbox, len(sandboxes)),
+		images: map[[3]string][]string{}, names: map[string]string{}}
 	for i := range sandboxes {
 		t.sandboxes[sandboxes[i].ID] = &sandboxes[i]
 	}
@@ -274,7 +292,8 @@ func stateOf(s cri.ContainerState) reclaim.ContainerState {
 	return reclaim.Unknown
 }
 
-// lookAtImages asks for the images, which of them are in use where no list says so, and the size of their file system.
+// lookAtImages asks for the images, which of them are in use where no list says so, and the size of
+// their file system.
 func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
 	began := c.now()
 	asking, waited := cri.Waited(ctx)

@@ -17,15 +17,16 @@ import (
 // doubtFor is for how long a manifest that cannot be read keeps every pod from counting as gone.
 const doubtFor = time.Hour
 
-// Named is what is known of pods by name, for the Collector's goroutine: it cannot reach what belongs to the loop. It is safe for
-// concurrent use.
+// Named is what is known of pods by name, for the Collector's goroutine: it cannot reach what
+// belongs to the loop. It is safe for concurrent use.
 type Named struct {
 	objects   func() []*v1.Pod
-	manifests bool                             // there may be static ones
-	evicted   atomic.Pointer[map[string]ended] // pods that were cleaned up, by UID; what it points to never changes
-	read      atomic.Bool                      // all manifests were, once
-	doubted   atomic.Int64                     // when one could not be read, by uptime; 0: never
-	uptime    func() time.Duration             // CLOCK_BOOTTIME: nobody sets it
+	manifests bool // there may be static ones
+	// pods that were cleaned up, by UID; what it points to never changes
+	evicted atomic.Pointer[map[string]ended]
+	read    atomic.Bool          // all manifests were, once
+	doubted atomic.Int64         // when one could not be read, by uptime; 0: never
+	uptime  func() time.Duration // CLOCK_BOOTTIME: nobody sets it
 }
 
 // ended is a pod that was evicted and cleaned up.
@@ -34,7 +35,8 @@ type ended struct {
 	sandboxes []string  // that it had then, by ID; none: they were not known
 }
 
-// back reports whether a pod lives again, in another sandbox or in the one that it had. It may have come before its clean-up ended.
+// back reports whether a pod lives again, in another sandbox or in the one that it had. It may have
+// come before its clean-up ended.
 func (e *ended) back(p *read.Pod) bool {
 	another := func(s cri.PodSandbox) bool {
 		if len(e.sandboxes) == 0 {
@@ -43,11 +45,15 @@ func (e *ended) back(p *read.Pod) bool {
 		return s.Ready && !slices.Contains(e.sandboxes, s.ID) // whatever the clock was set to since
 	}
 	return slices.ContainsFunc(p.Sandboxes, another) ||
-		slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running && c.CreatedAt.After(e.began) })
+		slices.ContainsFunc(p.Containers, func(c cri.Container) bool {
+			return c.Running &&
+				c.CreatedAt.After(e.began)
+		})
 }
 
-// NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed
-// any more. manifests: there is a directory of static ones, and until it was read no pod is gone.
+// NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and
+// manifests name now, and are not changed any more. manifests: there is a directory of static ones,
+// and until it was read no pod is gone.
 func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
 	return &Named{objects: objects, manifests: manifests, uptime: bootid.Uptime}
 }
@@ -91,14 +97,18 @@ func (n *Named) onEvicted(began time.Time, uid string, sandboxes []string) {
 	n.evicted.Store(&next)
 }
 
-// onPods forgets that pods were evicted which live again, or of which the runtime knows nothing any more.
+// onPods forgets that pods were evicted which live again, or of which the runtime knows nothing any
+// more.
 func (n *Named) onPods(pods read.Index) {
 	old := n.evicted.Load()
 	if old == nil {
 		return
 	}
 	next := maps.Clone(*old)
-	maps.DeleteFunc(next, func(uid string, e ended) bool { return pods[uid] == nil || e.back(pods[uid]) })
+	maps.DeleteFunc(next, func(uid string, e ended) bool {
+		return pods[uid] == nil ||
+			e.back(pods[uid])
+	})
 	if len(next) < len(*old) {
 		n.evicted.Store(&next)
 	}

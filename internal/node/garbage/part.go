@@ -23,13 +23,15 @@ type PartOptions struct {
 	Named   *Named
 	Mode    config.Mode // the config's gc
 	Kubelet func() bool // one is on this node
-	// Remeasure has what pods take of disks measured anew, after a pass that was to relieve one. nil: it is not measured.
+	// Remeasure has what pods take of disks measured anew, after a pass that was to relieve one. nil:
+	// it is not measured.
 	Remeasure func()
 }
 
-// Part is a loop's share in garbage collection: passes are asked for when a disk is short, what they say is logged, and evictions go first.
-// Whether a pass is worth waiting for is decided elsewhere (eviction.Manager). All of it is for the loop's goroutine. Without Start it
-// collects nothing.
+// Part is a loop's share in garbage collection: passes are asked for when a disk is short, what
+// they say is logged, and evictions go first. Whether a pass is worth waiting for is decided
+// elsewhere (eviction.Manager). All of it is for the loop's goroutine. Without Start it collects
+// nothing.
 type Part struct {
 	o         PartOptions
 	collector *Collector // nil: no garbage is collected
@@ -44,12 +46,14 @@ type Part struct {
 
 // NewPart makes a Part that collects nothing yet.
 func NewPart(o PartOptions) *Part {
-	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}), said: map[string]string{},
+	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}),
+		said:   map[string]string{},
 		counts: &metrics.Garbage{Took: metrics.NewHistogramVec(metrics.Passes...)}}
 }
 
-// Start begins to collect garbage: passes that are due, and those that a disk asks for. What is known of pods, and the mode, are the
-// Part's. The returned function ends it; it is called once, when no result is taken any more.
+// Start begins to collect garbage: passes that are due, and those that a disk asks for. What is
+// known of pods, and the mode, are the Part's. The returned function ends it; it is called once,
+// when no result is taken any more.
 func (p *Part) Start(o Options, s Schedule) (stop func()) {
 	o.Known, o.Mode = p.o.Named.Known, p.o.Mode
 	collector, err := New(o)
@@ -58,7 +62,8 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 		return func() {}
 	}
 	if missing := collector.Missing(); len(missing) > 0 {
-		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before", "missing", missing)
+		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before", "missing",
+			missing)
 	}
 	results, ended := p.results, p.ended
 	runner := Start(collector, s, func(r Result) {
@@ -78,8 +83,8 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 	}
 }
 
-// Reconfigure has passes go by another configuration from the next one on, at other times; 0: never. One that is under way ends after the
-// step that it is at.
+// Reconfigure has passes go by another configuration from the next one on, at other times; 0:
+// never. One that is under way ends after the step that it is at.
 func (p *Part) Reconfigure(c config.Collect, containers, images time.Duration) {
 	p.o.Mode = c.Mode
 	if p.runner != nil {
@@ -102,7 +107,8 @@ func (p *Part) OnResult(r *Result) {
 		fields = append(fields, "problems", shortened(r.Problems()))
 		log.Repeat("garbage: "+r.What.String(), func() { log.Warn(api.MessageGarbageFails, fields...) })
 	case r.PutOff != "":
-		log.Repeat("garbage put off: "+r.PutOff, func() { log.Info("garbage collection is put off", fields...) })
+		log.Repeat("garbage put off: "+r.PutOff,
+			func() { log.Info("garbage collection is put off", fields...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:
 		log.Info("garbage collected", fields...)
 	}
@@ -114,7 +120,8 @@ func (p *Part) Counts() *metrics.Garbage { return p.counts }
 
 // objects are what the steps of a plan remove, as metrics call them.
 var objects = map[reclaim.Action]string{
-	reclaim.RemoveContainer: "container", reclaim.RemoveSandbox: "sandbox", reclaim.RemoveLogs: "logs", reclaim.RemoveLink: "link",
+	reclaim.RemoveContainer: "container", reclaim.RemoveSandbox: "sandbox", reclaim.RemoveLogs: "logs",
+	reclaim.RemoveLink:   "link",
 	reclaim.RemoveCgroup: "cgroup", reclaim.RemoveVolumes: "volumes", reclaim.RemoveImage: "image",
 }
 
@@ -144,8 +151,9 @@ func (p *Part) count(r *Result) {
 	}
 }
 
-// news logs what a pass that did not fail says beside its steps, whenever that is something else than after the last one of its kind: what
-// is wrong, what stays because it is no pod's that is known, and what would go where nothing may.
+// news logs what a pass that did not fail says beside its steps, whenever that is something else
+// than after the last one of its kind: what is wrong, what stays because it is no pod's that is
+// known, and what would go where nothing may.
 func (p *Part) news(r *Result) {
 	if r.Err != nil || r.PutOff != "" {
 		return
@@ -166,8 +174,12 @@ func (p *Part) news(r *Result) {
 		key, now string
 		log      func()
 	}{
-		{"problems", joined(problems), func() { p.o.Log.Warn("garbage collection", "what", r.What.String(), "problems", problems) }},
-		{"left", joined(left), func() { p.o.Log.Info("garbage collection leaves alone what belongs to no known pod", "left", left) }},
+		{"problems", joined(problems),
+			func() { p.o.Log.Warn("garbage collection", "what", r.What.String(), "problems", problems) }},
+		{"left", joined(left), func() {
+			p.o.Log.Info(
+				"garbage collection leaves alone what belongs to no known pod", "left", left)
+		}},
 		{"observed", observed, func() { p.o.Log.Info("garbage is not collected here", r.Fields()...) }},
 	} {
 		key := line.key + " " + r.What.String()
@@ -199,15 +211,16 @@ func shortened(texts []string) []string {
 	return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", len(texts)-most))
 }
 
-// Acts reports whether passes remove something: they were started, and neither the config nor a kubelet keeps them from it.
+// Acts reports whether passes remove something: they were started, and neither the config nor a
+// kubelet keeps them from it.
 func (p *Part) Acts() bool { return p.ask != nil && p.o.Mode.Acts(p.o.Kubelet()) }
 
-// Relieve has what is wished for collected at once, for a disk that is short. It never blocks; the result comes like any other. It is for a
-// Part that Acts.
+// Relieve has what is wished for collected at once, for a disk that is short. It never blocks; the
+// result comes like any other. It is for a Part that Acts.
 func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(wishes) }
 
-// OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long as it does not come back.
-// began is when its eviction did, sandboxes are those that were evicted.
+// OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long
+// as it does not come back. began is when its eviction did, sandboxes are those that were evicted.
 func (p *Part) OnEvicted(began time.Time, uid string, sandboxes []string) {
 	p.o.Named.onEvicted(began, uid, sandboxes)
 }
@@ -215,8 +228,8 @@ func (p *Part) OnEvicted(began time.Time, uid string, sandboxes []string) {
 // OnPods takes what the runtime's pods are now: an evicted one may be back.
 func (p *Part) OnPods(pods read.Index) { p.o.Named.onPods(pods) }
 
-// EvictionsFirst keeps the collector from taking a step while an eviction is under way that others wait for: what it asks of the runtime
-// would be waited for.
+// EvictionsFirst keeps the collector from taking a step while an eviction is under way that others
+// wait for: what it asks of the runtime would be waited for.
 func (p *Part) EvictionsFirst(busy bool) {
 	if p.collector == nil || busy == p.holding {
 		return

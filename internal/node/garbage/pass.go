@@ -14,26 +14,31 @@ import (
 )
 
 const (
-	// pullWait is how long disk pressure waits in all for sandboxes that have no container yet, whose image may just have been pulled.
+	// pullWait is how long disk pressure waits in all for sandboxes that have no container yet, whose
+	// image may just have been pulled.
 	pullWait = 10 * time.Second
-	// lateMost calls in a row that are not answered in time end a pass: each has its whole limit, and what they were about waits now.
+	// lateMost calls in a row that are not answered in time end a pass: each has its whole limit, and
+	// what they were about waits now.
 	lateMost = 3
 	// probeLimit is how long the runtime has after a step that failed to show that it is there.
 	probeLimit = 2 * time.Second
-	// freshLeast and freshMost bound how long lists are taken for those of now, where a step is no matter of milliseconds: ten times
-	// as long as they took, so that a node with thousands of containers is not listed all the time.
+	// freshLeast and freshMost bound how long lists are taken for those of now, where a step is no
+	// matter of milliseconds: ten times as long as they took, so that a node with thousands of
+	// containers is not listed all the time.
 	freshLeast = 100 * time.Millisecond
 	freshMost  = 2 * time.Second
-	// aheadMost steps' pods are listed at once: of all that are dead, ten thousand containers would lie there beside the plan.
+	// aheadMost steps' pods are listed at once: of all that are dead, ten thousand containers would
+	// lie there beside the plan.
 	aheadMost = 500
 )
 
-// putOffMost passes in a row of a kind are put off because the runtime is slow; the next one is made. A runtime that has more than it can
-// tell in time has it because nothing was removed.
+// putOffMost passes in a row of a kind are put off because the runtime is slow; the next one is
+// made. A runtime that has more than it can tell in time has it because nothing was removed.
 const putOffMost = 3
 
-// besideLeast and besideMost bound how long a pass takes it for granted that no kubelet has started, right before files go: ten times as
-// long as the look took. Before what goes through the runtime alone it is besideMost.
+// besideLeast and besideMost bound how long a pass takes it for granted that no kubelet has
+// started, right before files go: ten times as long as the look took. Before what goes through the
+// runtime alone it is besideMost.
 const (
 	besideLeast = 100 * time.Millisecond
 	besideMost  = 2 * time.Second
@@ -117,8 +122,8 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	return r
 }
 
-// finish brings to its end what an eviction has begun: where passes only plan, too. A kubelet does not know what was put aside: it would
-// stay for ever.
+// finish brings to its end what an eviction has begun: where passes only plan, too. A kubelet does
+// not know what was put aside: it would stay for ever.
 func (c *Collector) finish(ctx context.Context, q request, v *view, r *Result) {
 	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, mute: map[string]bool{}, beside: r.Observed}
 	for i := range r.Plan.Steps {
@@ -141,7 +146,8 @@ func (c *Collector) pulled(now time.Time, putOff bool) {
 	}
 }
 
-// observes says why nothing may be removed; empty: it may. A kubelet is looked for before each pass.
+// observes says why nothing may be removed; empty: it may. A kubelet is looked for before each
+// pass.
 func (c *Collector) observes() string {
 	kubelet, why := false, ""
 	if c.o.Mode == config.ModeUnset {
@@ -205,10 +211,11 @@ type run struct {
 	waited time.Duration // in all, for sandboxes to get their containers
 	// pulling: images were put off for a young sandbox that the plan has not seen.
 	pulling bool
-	at      int             // the step of the plan that is taken
-	lists   *view           // as last listed
-	listed  int             // how often
-	mute    map[string]bool // containers that did not tell their log: each costs a whole limit, and is asked once
+	at      int   // the step of the plan that is taken
+	lists   *view // as last listed
+	listed  int   // how often
+	// containers that did not tell their log: each costs a whole limit, and is asked once
+	mute map[string]bool
 
 	listsFor time.Duration // how long they count
 	besideAt time.Time     // when a kubelet was last looked for
@@ -228,7 +235,8 @@ func (x *run) all() {
 		return
 	}
 	for i := range x.r.Plan.Spare { // sizes are predictions
-		if have, err := x.available(); err != nil || have >= target.V || x.stopped(&x.r.Plan.Spare[i]) != "" {
+		if have, err := x.available(); err != nil || have >= target.V ||
+			x.stopped(&x.r.Plan.Spare[i]) != "" {
 			break
 		}
 		x.one(&x.r.Plan.Spare[i])
@@ -277,7 +285,8 @@ func (x *run) one(s *reclaim.Step) {
 	x.r.Done = append(x.r.Done, d)
 }
 
-// failed remembers a failure, unless it says nothing of the step: ctx is over, or the runtime is gone.
+// failed remembers a failure, unless it says nothing of the step: ctx is over, or the runtime is
+// gone.
 func (x *run) failed(d *Done) {
 	switch {
 	case x.ctx.Err() != nil:
@@ -292,14 +301,16 @@ func (x *run) failed(d *Done) {
 	}
 }
 
-// against says why a step is not taken; empty: nothing speaks against it. It waits while an eviction is under way.
+// against says why a step is not taken; empty: nothing speaks against it. It waits while an
+// eviction is under way.
 func (x *run) against(s *reclaim.Step) string {
 	if why := x.stopped(s); why != "" {
 		return why
 	}
 	pressure := x.q.trigger == reclaim.DiskPressure
 	if at, f, ok := x.c.backoff.until(x.c.now(), keyOf(s), pressure); !ok {
-		return fmt.Sprintf("it failed %d times, and is tried again from %s on: %s", f.times, at.UTC().Format(time.RFC3339), f.text)
+		return fmt.Sprintf("it failed %d times, and is tried again from %s on: %s", f.times,
+			at.UTC().Format(time.RFC3339), f.text)
 	}
 	if s.Action == reclaim.RemoveImage {
 		if x.images != "" {
@@ -329,7 +340,8 @@ func (x *run) stopped(s *reclaim.Step) string {
 	return x.kubelet(besideMost)
 }
 
-// kubelet looks whether one has come, if the last look is older than that, and ends the run then. It says why the run is over.
+// kubelet looks whether one has come, if the last look is older than that, and ends the run then.
+// It says why the run is over.
 func (x *run) kubelet(within time.Duration) string {
 	if now := x.c.now(); x.beside == "" && now.Sub(x.besideAt).Abs() >= within {
 		x.beside = x.c.observes()
@@ -339,7 +351,8 @@ func (x *run) kubelet(within time.Duration) string {
 	return x.beside
 }
 
-// filesStay says why no file may go: a kubelet has come since the step began, which may have waited for the runtime.
+// filesStay says why no file may go: a kubelet has come since the step began, which may have waited
+// for the runtime.
 func (x *run) filesStay() string {
 	return x.kubelet(min(max(10*x.lookTook, besideLeast), besideMost))
 }
@@ -361,7 +374,8 @@ func (x *run) available() (uint64, error) {
 	return fs.AvailableBytes, err
 }
 
-// measure notes what the file systems that something is removed from have, first before, then after the steps.
+// measure notes what the file systems that something is removed from have, first before, then after
+// the steps.
 func (x *run) measure() {
 	first := x.r.Filesystems == nil
 	for _, dir := range []string{x.c.imageDir, x.c.o.PodLogsDir} {
@@ -379,7 +393,8 @@ func (x *run) measure() {
 			}
 		}
 		if first && !known {
-			x.r.Filesystems = append(x.r.Filesystems, Change{Path: dir, Device: fs.Device, Before: fs.AvailableBytes, After: fs.AvailableBytes})
+			x.r.Filesystems = append(x.r.Filesystems, Change{Path: dir, Device: fs.Device,
+				Before: fs.AvailableBytes, After: fs.AvailableBytes})
 		}
 	}
 }
@@ -409,12 +424,14 @@ func (x *run) recent() bool { return x.c.now().Sub(x.lists.time).Abs() < x.lists
 // list lists anew, what is alive and what pods have that are asked for; nil: all.
 func (x *run) list(of map[string]bool) (*view, error) {
 	now := x.c.now()
-	x.lists = nil // before others are made: both, of ten thousand containers, are more memory than the agent has
+	// before others are made: both, of ten thousand containers, are more memory than the agent has
+	x.lists = nil
 	v := &view{look: &reclaim.Look{}, time: now, of: of}
 	if err := x.c.lists(x.ctx, v); err != nil {
 		return nil, err
 	}
-	// From its end on, and as long again as it took: else a runtime that takes longer than that is listed before each step.
+	// From its end on, and as long again as it took: else a runtime that takes longer than that is
+	// listed before each step.
 	v.time = x.c.now()
 	took := v.time.Sub(now) - v.waited
 	x.listed++
@@ -422,8 +439,8 @@ func (x *run) list(of map[string]bool) (*view, error) {
 	return v, nil
 }
 
-// forget takes what is gone off the lists of a moment ago. An image that is pulled again is a new one (kubelet
-// pkg/kubelet/images/image_gc_manager.go freeImage).
+// forget takes what is gone off the lists of a moment ago. An image that is pulled again is a new
+// one (kubelet pkg/kubelet/images/image_gc_manager.go freeImage).
 func (x *run) forget(s *reclaim.Step) {
 	if s.Action == reclaim.RemoveImage {
 		delete(x.c.records, s.ID)
@@ -433,7 +450,8 @@ func (x *run) forget(s *reclaim.Step) {
 	}
 	switch l := x.lists.look; s.Action {
 	case reclaim.RemoveContainer:
-		l.Containers = slices.DeleteFunc(l.Containers, func(c reclaim.Container) bool { return c.ID == s.ID })
+		l.Containers = slices.DeleteFunc(l.Containers,
+			func(c reclaim.Container) bool { return c.ID == s.ID })
 	case reclaim.RemoveSandbox:
 		l.Sandboxes = slices.DeleteFunc(l.Sandboxes, func(o reclaim.Sandbox) bool { return o.ID == s.ID })
 	}

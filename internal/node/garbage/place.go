@@ -39,7 +39,8 @@ func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	var fs unix.Statfs_t
-	for _, call := range []func() error{func() error { return unix.Fstat(fd, &st) }, func() error { return unix.Fstatfs(fd, &fs) }} {
+	for _, call := range []func() error{func() error { return unix.Fstat(fd, &st) },
+		func() error { return unix.Fstatfs(fd, &fs) }} {
 		for err = unix.EINTR; err == unix.EINTR; {
 			err = call()
 		}
@@ -55,7 +56,8 @@ func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 	return out, nil
 }
 
-// lookAtPlaces sees what pods have left outside the runtime. What cannot be seen is not collected, and noted.
+// lookAtPlaces sees what pods have left outside the runtime. What cannot be seen is not collected,
+// and noted.
 func (c *Collector) lookAtPlaces(v *view) {
 	if c.o.Host != nil {
 		c.lookAtLogs(v)
@@ -73,7 +75,8 @@ func (c *Collector) lookAtLogs(v *view) {
 	for _, e := range entries {
 		if !e.Dir && reclaim.PodOfLogDir(e.Name) != "" {
 			what := fmt.Sprintf("log directory entry %.128q", e.Name)
-			v.look.Left = append(v.look.Left, reclaim.Left{What: what, Why: "not a directory, though it is called as a pod's"})
+			v.look.Left = append(v.look.Left,
+				reclaim.Left{What: what, Why: "not a directory, though it is called as a pod's"})
 			continue
 		}
 		v.look.LogDir = append(v.look.LogDir, e.Name)
@@ -101,13 +104,15 @@ func (c *Collector) lookAtVolumes(v *view) {
 	v.look.Aside = uids
 }
 
-// lookAtCgroups sees the cgroups of pods, and which of them have processes. One that cannot be read counts as one that has.
+// lookAtCgroups sees the cgroups of pods, and which of them have processes. One that cannot be read
+// counts as one that has.
 func (c *Collector) lookAtCgroups(v *view) {
 	names, events := make([]byte, 16<<10), make([]byte, 256)
 	for _, root := range podindex.PodRoots(c.o.CgroupRoot) {
 		err := c.fs.Children(root, names, func(name string) {
 			if p, ok := stats.ParsePodCgroup(root, name); ok {
-				v.look.Cgroups = append(v.look.Cgroups, reclaim.PodCgroup{Path: p.Path, PodUID: p.UID, Populated: true})
+				v.look.Cgroups = append(v.look.Cgroups, reclaim.PodCgroup{Path: p.Path, PodUID: p.UID,
+					Populated: true})
 			}
 		})
 		v.doubt(err)

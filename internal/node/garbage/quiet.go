@@ -7,10 +7,11 @@ import (
 	"jettison/reclaim"
 )
 
-// quiet is since when pods have nothing alive in them. It goes on from one look to the next, and over a restart, for those of which nothing
-// new is there: a sandbox that is not ready never becomes ready again, so that a pod that lived in between has another one. Of pods that a
-// client or a manifest names nothing is kept. The names do not outlive a restart, and a pod that ended days ago would be gone before its
-// client is heard again.
+// quiet is since when pods have nothing alive in them. It goes on from one look to the next, and
+// over a restart, for those of which nothing new is there: a sandbox that is not ready never
+// becomes ready again, so that a pod that lived in between has another one. Of pods that a client
+// or a manifest names nothing is kept. The names do not outlive a restart, and a pod that ended
+// days ago would be gone before its client is heard again.
 type quiet struct {
 	since   reclaim.Quiet
 	seen    map[string]quietPod // at the last look; before the first one, as read from the file
@@ -20,13 +21,16 @@ type quiet struct {
 
 // quietPod is one of them in the file.
 type quietPod struct {
-	Since time.Time `json:"since"` // for people: the clock of a node without a battery goes by years when it is set
-	// SinceBoot is the same by CLOCK_BOOTTIME, which nothing sets and which counts what a node sleeps. 0: not known.
+	// for people: the clock of a node without a battery goes by years when it is set
+	Since time.Time `json:"since"`
+	// SinceBoot is the same by CLOCK_BOOTTIME, which nothing sets and which counts what a node sleeps.
+	// 0: not known.
 	SinceBoot time.Duration `json:"sinceBootNs"`
 	Sandboxes []string      `json:"sandboxes,omitempty"` // IDs, sorted
 }
 
-// bytes is more than a pod takes in the file: names are of a runtime, and each byte of one may take six.
+// bytes is more than a pod takes in the file: names are of a runtime, and each byte of one may take
+// six.
 func (p *quietPod) bytes(uid string) int {
 	const rest = 256
 	n := rest + 6*len(uid)
@@ -47,7 +51,8 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	}
 	since := reclaim.Quiet{}
 	for uid, p := range q.seen {
-		if slices.ContainsFunc(sandboxes[uid], func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
+		if slices.ContainsFunc(sandboxes[uid],
+			func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
 			continue // it lived in between, and died again
 		}
 		at, looked := q.since[uid]
@@ -68,8 +73,8 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	}
 }
 
-// keep keeps the text of before where only the reading of two clocks, one after the other, makes a difference: the file is written when its
-// text changes, and synced, at each look else.
+// keep keeps the text of before where only the reading of two clocks, one after the other, makes a
+// difference: the file is written when its text changes, and synced, at each look else.
 func (p *quietPod) keep(before quietPod) {
 	const same = time.Second
 	if before.SinceBoot > 0 && (p.SinceBoot-before.SinceBoot).Abs() < same {

@@ -10,8 +10,9 @@ import (
 	"jettison/reclaim"
 )
 
-// Relieve makes a pass for what a Decision wishes for: what lies on the file systems whose signals ask for it, and first what gives the
-// most bytes in the least time. Afterwards look again, and call Manager.Reclaimed.
+// Relieve makes a pass for what a Decision wishes for: what lies on the file systems whose signals
+// ask for it, and first what gives the most bytes in the least time. Afterwards look again, and
+// call Manager.Reclaimed.
 func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result {
 	q := request{trigger: reclaim.DiskPressure, act: true, wishes: wishes}
 	for _, w := range wishes {
@@ -48,7 +49,8 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 	for g := range pace {
 		pace[g] = c.paces.of(steps, g)
 	}
-	// In its place: of ten thousand dead containers another order of the steps would be as large as they are.
+	// In its place: of ten thousand dead containers another order of the steps would be as large as
+	// they are.
 	slices.SortStableFunc(steps, func(a, b reclaim.Step) int {
 		g, other := groupOf(a.Action), groupOf(b.Action)
 		if g == other && a.Action == reclaim.RemoveImage {
@@ -62,7 +64,8 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 // groups of steps keep together.
 const groups = 3
 
-// groupOf is that of an action: a container has a log, too; a sandbox goes after its containers, a cgroup after its sandbox.
+// groupOf is that of an action: a container has a log, too; a sandbox goes after its containers, a
+// cgroup after its sandbox.
 func groupOf(a reclaim.Action) int {
 	switch a {
 	case reclaim.RemoveLogs, reclaim.RemoveLink, reclaim.RemoveVolumes:
@@ -78,7 +81,8 @@ func (c *Collector) shortDevices(wishes []eviction.Wish) (devices []uint64, all 
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
 			dir := c.o.RootDir
-			if name := string(signal); strings.HasPrefix(name, "imagefs.") || strings.HasPrefix(name, "containerfs.") {
+			if name := string(signal); strings.HasPrefix(name, "imagefs.") ||
+				strings.HasPrefix(name, "containerfs.") {
 				dir = c.imageDir
 			} else if !strings.HasPrefix(name, "nodefs.") {
 				return nil, true
@@ -102,9 +106,11 @@ type pace struct{ seconds, bytes float64 }
 // defaultPaces are those of containerd on a small disk before anything was measured.
 func defaultPaces() paces {
 	return paces{
-		reclaim.RemoveContainer: {0.1, 1 << 20}, reclaim.RemoveSandbox: {0.1, 16 << 10}, reclaim.RemoveCgroup: {0.001, 0},
-		reclaim.RemoveLogs: {0.02, 1 << 20}, reclaim.RemoveLink: {0.001, 0}, reclaim.RemoveVolumes: {1, 64 << 20},
-		reclaim.RemoveImage: {0.5, 64 << 20},
+		reclaim.RemoveContainer: {0.1, 1 << 20}, reclaim.RemoveSandbox: {0.1, 16 << 10},
+		reclaim.RemoveCgroup: {0.001, 0},
+		reclaim.RemoveLogs:   {0.02, 1 << 20}, reclaim.RemoveLink: {0.001, 0},
+		reclaim.RemoveVolumes: {1, 64 << 20},
+		reclaim.RemoveImage:   {0.5, 64 << 20},
 	}
 }
 

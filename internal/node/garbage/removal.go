@@ -42,7 +42,8 @@ func changed(format string, args ...any) (Outcome, string, error) {
 	return Skipped, fmt.Sprintf(format, args...), nil
 }
 
-// named says why a step that is taken for what its pod is may not be any more, by what clients and manifests say now; empty: it may.
+// named says why a step that is taken for what its pod is may not be any more, by what clients and
+// manifests say now; empty: it may.
 func (x *run) named(s *reclaim.Step) string {
 	var as []reclaim.Phase
 	switch s.Reason {
@@ -74,8 +75,9 @@ func (x *run) named(s *reclaim.Step) string {
 	return "its pod is named by now as one that is not gone"
 }
 
-// back reports whether the pod of a step lives again that is taken because it is not named, or because this agent has evicted it; what a
-// client says is gone is gone. It may live where not all that is ready is told.
+// back reports whether the pod of a step lives again that is taken because it is not named, or
+// because this agent has evicted it; what a client says is gone is gone. It may live where not all
+// that is ready is told.
 func (x *run) back(s *reclaim.Step, now *view) bool {
 	if now.partly && x.asked(s) {
 		return true
@@ -89,10 +91,12 @@ func (x *run) back(s *reclaim.Step, now *view) bool {
 // asked reports whether back has to be asked.
 func (x *run) asked(s *reclaim.Step) bool {
 	_, named := x.v.known.Pods[s.PodUID]
-	return s.Reason == reclaim.PodGone && !named || s.Reason == reclaim.PodEvicted && x.v.known.Had[s.PodUID] != nil
+	return s.Reason == reclaim.PodGone && !named || s.Reason == reclaim.PodEvicted &&
+		x.v.known.Had[s.PodUID] != nil
 }
 
-// back reports whether something of a pod lives by the runtime's word. A container without a kubelet's label is of its sandbox's pod.
+// back reports whether something of a pod lives by the runtime's word. A container without a
+// kubelet's label is of its sandbox's pod.
 func back(l *reclaim.Look, uid string) bool {
 	for i := range l.Sandboxes {
 		if s := &l.Sandboxes[i]; s.PodUID == uid && !s.NotReady {
@@ -102,7 +106,8 @@ func back(l *reclaim.Look, uid string) bool {
 	own := sandboxesOf(l, uid)
 	for i := range l.Containers {
 		c := &l.Containers[i]
-		if (c.PodUID == uid || own[c.SandboxID]) && (c.State == reclaim.Running || c.State == reclaim.StateAbsent) {
+		if (c.PodUID == uid || own[c.SandboxID]) && (c.State == reclaim.Running ||
+			c.State == reclaim.StateAbsent) {
 			return true // the latter may: it is not told
 		}
 	}
@@ -150,7 +155,10 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		return changed("%s", why)
 	}
 	if now.State == cri.Unknown {
-		if err := x.call(func(ctx context.Context) error { return c.o.Runtime.StopContainer(ctx, s.ID, stopGrace) }); err != nil {
+		if err := x.call(func(ctx context.Context) error {
+			return c.o.Runtime.StopContainer(ctx, s.ID,
+				stopGrace)
+		}); err != nil {
 			return Failed, "", err
 		}
 		now, err = c.o.Runtime.ContainerStatus(x.ctx, s.ID)
@@ -167,7 +175,8 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	if why := x.filesStay(); why != "" {
 		return changed("%s", why)
 	}
-	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone its place is not known.
+	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the
+	// container is gone its place is not known.
 	var logErr error
 	if c.remover != nil && now.LogPath != "" {
 		shared, err := x.sharesLog(s, now.LogPath)
@@ -178,24 +187,30 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 			_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
 		}
 	}
-	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemoveContainer(ctx, s.ID) }); err != nil {
+	if err := x.call(func(ctx context.Context) error {
+		return c.o.Runtime.RemoveContainer(ctx,
+			s.ID)
+	}); err != nil {
 		return Failed, "", errors.Join(err, logErr)
 	}
 	return Removed, "", logErr
 }
 
-// sharesLog reports whether another container has the same log, or one that would be taken for what this one was rotated to. A kubelet
-// gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and
-// where the path is not one of this pod alone, by its UID, any other that has not exited.
+// sharesLog reports whether another container has the same log, or one that would be taken for what
+// this one was rotated to. A kubelet gives each attempt a log of its own. Without one all may have
+// the same, and the one that runs now writes to it: those of the pod, and where the path is not one
+// of this pod alone, by its UID, any other that has not exited.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.freshOf(s.PodUID)
 	if err != nil {
 		return false, err
 	}
-	c, own, ofPod := x.c, sandboxesOf(v.look, s.PodUID), s.PodUID != "" && strings.Contains(file, s.PodUID)
+	c, own, ofPod := x.c, sandboxesOf(v.look, s.PodUID), s.PodUID != "" &&
+		strings.Contains(file, s.PodUID)
 	for i := range v.look.Containers {
 		o := &v.look.Containers[i]
-		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] && (ofPod || o.State == reclaim.Exited) {
+		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] &&
+			(ofPod || o.State == reclaim.Exited) {
 			continue
 		}
 		if o.State == reclaim.StateAbsent {
@@ -226,7 +241,8 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	return false, nil
 }
 
-// hasNewer reports whether the pod of a step's sandbox has a newer one, by the times of one look: those of another may be by another clock.
+// hasNewer reports whether the pod of a step's sandbox has a newer one, by the times of one look:
+// those of another may be by another clock.
 func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 	since := s.Since
 	for i := range l.Sandboxes {
@@ -265,7 +281,8 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 		return changed("it is the newest of its pod by now")
 	}
 	containers, err := c.o.Runtime.Containers(x.ctx, s.ID)
-	if errors.Is(err, cri.ErrTooLarge) && s.Reason != reclaim.NotNewest { // dead ones that are not told go with it
+	// dead ones that are not told go with it
+	if errors.Is(err, cri.ErrTooLarge) && s.Reason != reclaim.NotNewest {
 		containers, err = c.o.Runtime.NotExited(x.ctx, s.ID)
 	}
 	if err != nil {
@@ -277,10 +294,16 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	if why := x.filesStay(); why != "" {
 		return changed("%s", why)
 	}
-	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.StopPodSandbox(ctx, s.ID) }); err != nil {
+	if err := x.call(func(ctx context.Context) error {
+		return c.o.Runtime.StopPodSandbox(ctx,
+			s.ID)
+	}); err != nil {
 		return Failed, "", err
 	}
-	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemovePodSandbox(ctx, s.ID) }); err != nil {
+	if err := x.call(func(ctx context.Context) error {
+		return c.o.Runtime.RemovePodSandbox(ctx,
+			s.ID)
+	}); err != nil {
 		return Failed, "", err
 	}
 	return Removed, "", nil
@@ -313,8 +336,8 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// removeVolumes removes what was put aside, whatever the pod is by now, and what else the eviction did not come to, if nothing is there of
-// the pod.
+// removeVolumes removes what was put aside, whatever the pod is by now, and what else the eviction
+// did not come to, if nothing is there of the pod.
 func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.nothingOf(s.PodUID) })
 	d.Freed = stats.Some(gone.Bytes)
@@ -329,11 +352,13 @@ func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// nothingOf: there is no kubelet, the runtime has nothing of a pod, and nobody names it as one that is there.
+// nothingOf: there is no kubelet, the runtime has nothing of a pod, and nobody names it as one that
+// is there.
 func (x *run) nothingOf(uid string) bool {
 	known := x.c.o.Known()
 	phase, named := known.Pods[uid]
-	if !known.Synced || named && phase != reclaim.Gone && phase != reclaim.Evicted || x.filesStay() != "" {
+	if !known.Synced || named && phase != reclaim.Gone && phase != reclaim.Evicted ||
+		x.filesStay() != "" {
 		return false
 	}
 	v, err := x.freshOf(uid)
@@ -341,7 +366,8 @@ func (x *run) nothingOf(uid string) bool {
 		return false
 	}
 	l := v.look
-	return !slices.ContainsFunc(l.Sandboxes, func(o reclaim.Sandbox) bool { return o.PodUID == uid }) &&
+	return !slices.ContainsFunc(l.Sandboxes,
+		func(o reclaim.Sandbox) bool { return o.PodUID == uid }) &&
 		!slices.ContainsFunc(l.Containers, func(o reclaim.Container) bool { return o.PodUID == uid })
 }
 

@@ -15,14 +15,16 @@ type Result struct {
 	Began   time.Time
 	Looked  time.Duration // for the look and the plan
 	Took    time.Duration // for all of it
-	// Observed says why nothing was to be removed, but for what an eviction had begun to remove; empty: it was.
+	// Observed says why nothing was to be removed, but for what an eviction had begun to remove;
+	// empty: it was.
 	Observed string
 	// PutOff says why a pass was not made now although it was due; empty: it was made.
 	PutOff string
 	Plan   reclaim.Plan
 	Done   []Done   // a step each, in the order in which they were taken
 	Odd    []string // what is wrong with the node or with what was seen of it
-	// Unseen is why images, which the pass was for as well, were not looked at; the rest was collected. It is in Odd, too.
+	// Unseen is why images, which the pass was for as well, were not looked at; the rest was
+	// collected. It is in Odd, too.
 	Unseen error
 	// Filesystems that things were removed from, before and after.
 	Filesystems []Change
@@ -33,7 +35,8 @@ type Result struct {
 // DryRun is Observed of what only plans.
 const DryRun = "dry run"
 
-// Done is what became of a step of the plan. There may be tens of thousands, so that none is copied.
+// Done is what became of a step of the plan. There may be tens of thousands, so that none is
+// copied.
 type Done struct {
 	*reclaim.Step
 	Outcome Outcome
@@ -55,7 +58,10 @@ const (
 )
 
 // String is "removed", "was gone", "skipped" or "failed".
-func (o Outcome) String() string { return [...]string{"removed", "was gone", "skipped", "failed"}[o] }
+func (o Outcome) String() string {
+	return [...]string{"removed", "was gone", "skipped",
+		"failed"}[o]
+}
 
 // Change is how much was available on a file system.
 type Change struct {
@@ -74,7 +80,8 @@ func (r *Result) Count(o Outcome) (n int) {
 	return n
 }
 
-// Predicted are the bytes that the steps that were carried out should have freed, as far as something was said of that.
+// Predicted are the bytes that the steps that were carried out should have freed, as far as
+// something was said of that.
 func (r *Result) Predicted() (sum uint64) {
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Outcome == Removed {
@@ -84,8 +91,8 @@ func (r *Result) Predicted() (sum uint64) {
 	return sum
 }
 
-// Freed are the bytes that are available since on the file systems that things were removed from. Others that write there meanwhile, or
-// remove, count too. Absent: none was measured.
+// Freed are the bytes that are available since on the file systems that things were removed from.
+// Others that write there meanwhile, or remove, count too. Absent: none was measured.
 func (r *Result) Freed() (sum stats.Opt[uint64]) {
 	for _, c := range r.Filesystems {
 		sum.OK = true
@@ -96,7 +103,8 @@ func (r *Result) Freed() (sum stats.Opt[uint64]) {
 	return sum
 }
 
-// Problems are what is wrong, in one line each: with the policy, with the node, with what was seen of it, and with the steps that failed.
+// Problems are what is wrong, in one line each: with the policy, with the node, with what was seen
+// of it, and with the steps that failed.
 func (r *Result) Problems() []string {
 	out := append(append([]string{}, r.Odd...), r.Plan.Problems()...)
 	for i := range r.Done {
@@ -109,13 +117,15 @@ func (r *Result) Problems() []string {
 
 // Fields are the result's for a log line, as log/slog takes them.
 func (r *Result) Fields() []any {
-	fields := []any{"what", r.What.String(), "trigger", r.Trigger.String(), "planned", len(r.Plan.Steps)}
+	fields := []any{"what", r.What.String(), "trigger", r.Trigger.String(), "planned",
+		len(r.Plan.Steps)}
 	if r.Observed != "" {
 		if fields = append(fields, "observed", r.Observed); len(r.Done) == 0 {
 			return fields
 		}
 	}
-	fields = append(fields, "removed", r.Count(Removed), "failed", r.Count(Failed), "skipped", r.Count(Skipped), "predicted", r.Predicted())
+	fields = append(fields, "removed", r.Count(Removed), "failed", r.Count(Failed), "skipped",
+		r.Count(Skipped), "predicted", r.Predicted())
 	if freed := r.Freed(); freed.OK {
 		fields = append(fields, "freed", freed.V)
 	}

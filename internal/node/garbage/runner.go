@@ -22,13 +22,15 @@ type Runner struct {
 	asked    chan []eviction.Wish // one slot: the newest replaces one that was not taken
 	policy   chan Policy          // likewise
 
-	observed time.Time // when a pass for containers last found that nothing may be removed; zero: it may
+	// when a pass for containers last found that nothing may be removed; zero: it may
+	observed time.Time
 
 	mu  sync.Mutex
 	end context.CancelFunc // of the periodic pass under way; nil: none is. mu guards it
 }
 
-// observeAgain is between two passes for containers that may only plan: what they find is for people to read.
+// observeAgain is between two passes for containers that may only plan: what they find is for
+// people to read.
 const observeAgain = 5 * time.Minute
 
 // endLimit is what a call of a periodic pass still has when a relief waits for the pass to end.
@@ -40,12 +42,13 @@ type Policy struct {
 	Containers, Images time.Duration // periods; 0: never
 }
 
-// Start starts a Runner, which has the Collector to itself but for Hold and Release. report gets each result, in the Runner's
-// goroutine. Close it.
+// Start starts a Runner, which has the Collector to itself but for Hold and Release. report gets
+// each result, in the Runner's goroutine. Close it.
 func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
-		c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}), asked: make(chan []eviction.Wish, 1),
+		c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}),
+		asked:  make(chan []eviction.Wish, 1),
 		policy: make(chan Policy, 1),
 	}
 	go func() {
@@ -55,8 +58,9 @@ func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	return r
 }
 
-// Relieve has a pass made at once for a disk that is short. A periodic one ends after the step that it is at, or in its middle if
-// that takes long. It never blocks. A relief that was asked for and not begun is replaced.
+// Relieve has a pass made at once for a disk that is short. A periodic one ends after the step that
+// it is at, or in its middle if that takes long. It never blocks. A relief that was asked for and
+// not begun is replaced.
 func (r *Runner) Relieve(wishes []eviction.Wish) {
 	select {
 	case <-r.asked:
@@ -73,7 +77,8 @@ func (r *Runner) Relieve(wishes []eviction.Wish) {
 	}
 }
 
-// Reconfigure has it go by another policy after the step that a periodic pass is at. It never blocks, and is for one goroutine.
+// Reconfigure has it go by another policy after the step that a periodic pass is at. It never
+// blocks, and is for one goroutine.
 func (r *Runner) Reconfigure(p Policy) {
 	select {
 	case <-r.policy:
@@ -82,7 +87,8 @@ func (r *Runner) Reconfigure(p Policy) {
 	r.policy <- p
 }
 
-// Close ends the pass under way and waits for that, but not longer than limit: a file system may hang.
+// Close ends the pass under way and waits for that, but not longer than limit: a file system may
+// hang.
 func (r *Runner) Close(limit time.Duration) error {
 	r.cancel()
 	if !retry.Await(r.done, limit) {
@@ -93,7 +99,8 @@ func (r *Runner) Close(limit time.Duration) error {
 
 func (r *Runner) run(ctx context.Context) {
 	if r.schedule.Detect {
-		r.report(r.c.Plan(ctx, Images, reclaim.Periodic)) // what was wrong with what is remembered is in it
+		// what was wrong with what is remembered is in it
+		r.report(r.c.Plan(ctx, Images, reclaim.Periodic))
 	}
 	for ctx.Err() == nil {
 		what, at := r.schedule.Next(r.c.now())
@@ -143,7 +150,8 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.mu.Lock()
 	r.end = cancel
 	r.mu.Unlock()
-	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true, ended: r.wanted})
+	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true,
+		ended: r.wanted})
 	r.mu.Lock()
 	r.end = nil
 	r.mu.Unlock()
@@ -158,9 +166,11 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 // wanted: something waits for a periodic pass to end.
 func (r *Runner) wanted() bool { return len(r.asked) > 0 || len(r.policy) > 0 }
 
-// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a moment ago. The one that is due nearest
-// to observeAgain after it is made: a timer is never late by the same amount twice.
+// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a
+// moment ago. The one that is due nearest to observeAgain after it is made: a timer is never late
+// by the same amount twice.
 func (r *Runner) onlyPlanned() bool {
 	since := r.c.now().Sub(r.observed)
-	return !r.observed.IsZero() && since >= 0 && since < observeAgain-r.schedule.Containers/2 && r.c.observes() != ""
+	return !r.observed.IsZero() && since >= 0 && since < observeAgain-r.schedule.Containers/2 &&
+		r.c.observes() != ""
 }

@@ -34,8 +34,8 @@ const (
 	maxID        = 512
 )
 
-// store is what outlives a restart: two files, each replaced as a whole. One process at a time writes them, the one that holds the
-// lock.
+// store is what outlives a restart: two files, each replaced as a whole. One process at a time
+// writes them, the one that holds the lock.
 type store struct {
 	dir     string                       // empty: nothing is kept
 	boot    string                       // this one's ID; empty: not known
@@ -70,7 +70,8 @@ func openStore(dir, boot string) *store {
 	return s
 }
 
-// acquire takes the lock if no other process has it. Without a directory, or where none can be written, there is nothing to be locked.
+// acquire takes the lock if no other process has it. Without a directory, or where none can be
+// written, there is nothing to be locked.
 func (s *store) acquire() {
 	if s.dir == "" || s.lock != nil {
 		return
@@ -103,7 +104,11 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 		parse func(text []byte) error
 	}{
 		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
-		{podsFile, func(text []byte) (err error) { pods.seen, err = parsePods(text, s.boot); return err }},
+		{podsFile, func(text []byte) (err error) {
+			pods.seen,
+				err = parsePods(text, s.boot)
+			return err
+		}},
 	} {
 		if s.dir == "" {
 			break
@@ -153,9 +158,10 @@ func parseImages(text []byte) (reclaim.Records, error) {
 	return out, nil
 }
 
-// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and what
-// starts them needs time for it, however long the node was off. Neither is a file to be relied on that does not say of which boot it is,
-// nor any where that of now is not known: how long ago it was written nothing tells then.
+// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot:
+// all pods are quiet after that, and what starts them needs time for it, however long the node was
+// off. Neither is a file to be relied on that does not say of which boot it is, nor any where that
+// of now is not known: how long ago it was written nothing tells then.
 func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)
@@ -177,7 +183,8 @@ func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	return out, nil
 }
 
-// plausible is a time in UTC, and zero, not known, for one before 1970 or of a year that JSON has no text for.
+// plausible is a time in UTC, and zero, not known, for one before 1970 or of a year that JSON has
+// no text for.
 func plausible(t time.Time) time.Time {
 	if t = t.UTC(); t.Before(time.Unix(0, 0)) || t.Year() > 9999 {
 		return time.Time{}
@@ -187,15 +194,21 @@ func plausible(t time.Time) time.Time {
 
 // saveImages writes the images' records.
 func (s *store) saveImages(records reclaim.Records) error {
-	return s.write(imagesFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(imagesOf(records)) })
+	return s.write(imagesFile,
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(imagesOf(records)) })
 }
 
-// imagesOf is what becomes of records in the file: of too many those that were used last, which are worth the most.
+// imagesOf is what becomes of records in the file: of too many those that were used last, which are
+// worth the most.
 func imagesOf(records reclaim.Records) *imagesState {
-	state := &imagesState{Version: stateVersion, Images: make(map[string]imageState, min(len(records), maxImages))}
+	state := &imagesState{Version: stateVersion, Images: make(map[string]imageState,
+		min(len(records), maxImages))}
 	ids := slices.Collect(maps.Keys(records))
 	if len(ids) > maxImages {
-		slices.SortFunc(ids, func(a, b string) int { return records[b].LastUsed.Compare(records[a].LastUsed) })
+		slices.SortFunc(ids, func(a, b string) int {
+			return records[b].LastUsed.Compare(
+				records[a].LastUsed)
+		})
 		ids = ids[:maxImages]
 	}
 	for _, id := range ids {
@@ -220,7 +233,8 @@ func (s *store) savePods(pods map[string]quietPod, named map[string]reclaim.Phas
 	return s.write(podsFile, func(w io.Writer) error { return s.encodePods(w, uids, pods) })
 }
 
-// encodePods writes a podsState one pod after the other: the text of ten thousand takes megabytes, several times while it is made.
+// encodePods writes a podsState one pod after the other: the text of ten thousand takes megabytes,
+// several times while it is made.
 func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod) error {
 	boot, err := json.Marshal(s.boot)
 	if err != nil {
@@ -243,7 +257,8 @@ func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod
 	return w.Flush()
 }
 
-// longest are the pods that a file has room for, sorted: of too many those that are quiet the longest, which are the next to be gone.
+// longest are the pods that a file has room for, sorted: of too many those that are quiet the
+// longest, which are the next to be gone.
 func longest(pods map[string]quietPod, named map[string]reclaim.Phase) []string {
 	bytes, uids := 0, make([]string, 0, len(pods))
 	for uid, p := range pods {
@@ -270,8 +285,8 @@ func longest(pods map[string]quietPod, named map[string]reclaim.Phase) []string 
 	return uids
 }
 
-// write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens
-// meanwhile. encode writes its text, twice the same.
+// write replaces a file as a whole, if it has to be another one: a reader sees the old text or the
+// new one, whatever happens meanwhile. encode writes its text, twice the same.
 func (s *store) write(name string, encode func(io.Writer) error) error {
 	if s.dir == "" {
 		return nil

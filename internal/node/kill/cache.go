@@ -9,9 +9,10 @@ import (
 	"jettison/reclaim"
 )
 
-// Page cache outlives the pod that filled it: it is charged to the cgroup, and to those above once that is gone, and what is active of it
-// counts as used by the kubelet's formula (working set: usage without inactive_file). A pod that reads a file over and over returns nothing
-// by its death, then, and the next one dies for that (kernel 6.1: all of the file is active).
+// Page cache outlives the pod that filled it: it is charged to the cgroup, and to those above once
+// that is gone, and what is active of it counts as used by the kubelet's formula (working set:
+// usage without inactive_file). A pod that reads a file over and over returns nothing by its death,
+// then, and the next one dies for that (kernel 6.1: all of the file is active).
 const (
 	cacheLimit  = time.Second
 	cacheEnough = 1 << 20  // that may stay
@@ -19,9 +20,11 @@ const (
 	cacheShared = 16 << 20 // of shared memory that must not go to swap instead
 )
 
-// DropCache has the kernel take the page cache of a victim that is dead, for a second at most and until stop says so, and returns how many
-// bytes that were. What other pods use of it stays as a rule, for the kernel spares what was used lately. A kernel without memory.reclaim
-// (before 5.19) takes nothing; one that cannot be told to take page cache alone (6.1) nothing where much shared memory is left.
+// DropCache has the kernel take the page cache of a victim that is dead, for a second at most and
+// until stop says so, and returns how many bytes that were. What other pods use of it stays as a
+// rule, for the kernel spares what was used lately. A kernel without memory.reclaim (before 5.19)
+// takes nothing; one that cannot be told to take page cache alone (6.1) nothing where much shared
+// memory is left.
 func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64) {
 	if !v.group.known {
 		return 0
@@ -30,7 +33,8 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 	if err != nil {
 		return 0 // the kernel has none, or the group is gone
 	}
-	d := &dropping{group: &v.group.wait, stop: stop, asked: make(chan uint64, 1), answers: make(chan error, 1), plain: make(chan bool, 1)}
+	d := &dropping{group: &v.group.wait, stop: stop, asked: make(chan uint64, 1),
+		answers: make(chan error, 1), plain: make(chan bool, 1)}
 	go d.write(r)
 	defer close(d.asked)
 	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
@@ -45,8 +49,8 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 	return took
 }
 
-// dropping is one DropCache. What the kernel is asked for is written by a goroutine that ends with its write, whenever that is: it may wait
-// for a disk or a file server, and nothing waits for it.
+// dropping is one DropCache. What the kernel is asked for is written by a goroutine that ends with
+// its write, whenever that is: it may wait for a disk or a file server, and nothing waits for it.
 type dropping struct {
 	group   *cgroup.Group
 	stop    func() bool
@@ -79,7 +83,8 @@ func (d *dropping) left() (uint64, error) {
 func (d *dropping) run(ctx context.Context) (took uint64, err error) {
 	has, err := d.left()
 	chunk, first := uint64(reclaim.FirstMemoryChunk), true
-	for tries := 0; err == nil && has > cacheEnough && tries < cacheTries && ctx.Err() == nil && !d.stop(); {
+	for tries := 0; err == nil && has > cacheEnough && tries < cacheTries && ctx.Err() == nil &&
+		!d.stop(); {
 		began := time.Now()
 		d.asked <- min(has, chunk)
 		select {
@@ -87,7 +92,8 @@ func (d *dropping) run(ctx context.Context) (took uint64, err error) {
 		case <-ctx.Done():
 			return took, ctx.Err()
 		}
-		if chunk = reclaim.NextMemoryChunk(chunk, time.Since(began)); errors.Is(err, cgroup.ErrNothingLeft) {
+		if chunk = reclaim.NextMemoryChunk(chunk, time.Since(began)); errors.Is(err,
+			cgroup.ErrNothingLeft) {
 			err = nil
 		}
 		before := has

@@ -14,17 +14,20 @@ const (
 	cleanSlow  = 5 * time.Minute // after which it is said once that it is slow
 )
 
-// Clean has the runtime stop the victim's sandboxes and comes back when it calls none of their containers running. After a
-// kill from outside a runtime may for a while answer that all is stopped and still call a container running (containerd
-// 2.4), or be down: it is asked again, further and further apart, until it has done it or ctx ends. slow is called once if
-// that takes very long.
+// Clean has the runtime stop the victim's sandboxes and comes back when it calls none of their
+// containers running. After a kill from outside a runtime may for a while answer that all is
+// stopped and still call a container running (containerd 2.4), or be down: it is asked again,
+// further and further apart, until it has done it or ctx ends. slow is called once if that takes
+// very long.
 //
-// Where the kernel did not kill the victim, this does: its containers are stopped without a grace period, all at once, for
-// runtimes stop those of a sandbox one after the other (containerd), or gently (CRI-O).
+// Where the kernel did not kill the victim, this does: its containers are stopped without a grace
+// period, all at once, for runtimes stop those of a sandbox one after the other (containerd), or
+// gently (CRI-O).
 func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
 	if !v.Killed() {
 		if v.ladder != 0 && !v.ladder.has(ByRuntime) && v.WaitEmpty(ctx, 0) != nil {
-			return fmt.Errorf("clean up after pod %s: it lives, and the runtime may not kill it (rungs: %s)", v.Pod.UID, v.ladder)
+			return fmt.Errorf("clean up after pod %s: it lives, and the runtime may not kill it (rungs: %s)",
+				v.Pod.UID, v.ladder)
 		}
 		v.stopNow(ctx, r)
 	}
@@ -36,9 +39,9 @@ func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
 	})
 }
 
-// Remove has the runtime delete the victim's sandboxes with their containers and writable layers; Clean has to come first.
-// It is asked again as in Clean, since containerd refuses while it calls a container running. A sandbox that cannot be
-// deleted keeps none of the others.
+// Remove has the runtime delete the victim's sandboxes with their containers and writable layers;
+// Clean has to come first. It is asked again as in Clean, since containerd refuses while it calls a
+// container running. A sandbox that cannot be deleted keeps none of the others.
 func (v *Victim) Remove(ctx context.Context, r Runtime) error {
 	return again(ctx, func(error) {}, func() error {
 		if err := v.removeOnce(ctx, r); err != nil {
@@ -70,7 +73,8 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 	}
 }
 
-// stopNow has the runtime kill the containers of the victim that it knows of. What is wrong with that shows in what follows.
+// stopNow has the runtime kill the containers of the victim that it knows of. What is wrong with
+// that shows in what follows.
 func (v *Victim) stopNow(ctx context.Context, r Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()

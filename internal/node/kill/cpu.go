@@ -65,12 +65,14 @@ func (c *raisedCPU) restore(lives bool, steps *stepLog) {
 	}
 }
 
-// lift raises cpu.max and cpu.weight in the victim's groups. What each had is noted: its own may live on (a kubelet makes a new sandbox in
-// it), and those of its containers do where the victim does not die.
+// lift raises cpu.max and cpu.weight in the victim's groups. What each had is noted: its own may
+// live on (a kubelet makes a new sandbox in it), and those of its containers do where the victim
+// does not die.
 func (r *reaping) lift() {
 	v := r.v
 	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
-	if e, err := v.group.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated {
+	if e, err := v.group.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil &&
+		!e.Populated {
 		v.steps.add(CPU.String(), 0, nil) // dead already
 		return
 	}
@@ -88,7 +90,8 @@ func (r *reaping) lift() {
 	v.steps.add(CPU.String(), r.groups, err)
 }
 
-// boostGroup raises one group below the victim's own, unless the victim is dead: what is there then is another.
+// boostGroup raises one group below the victim's own, unless the victim is dead: what is there then
+// is another.
 func (r *reaping) boostGroup(g *cgroup.Group) bool {
 	if r.top {
 		r.top = false
@@ -102,7 +105,8 @@ func (r *reaping) boostGroup(g *cgroup.Group) bool {
 	switch {
 	case err == nil:
 		r.groups++
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrVanished): // the controller is off there
+	// the controller is off there
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrVanished):
 	case r.err == nil:
 		r.err = err
 	}

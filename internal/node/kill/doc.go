@@ -1,5 +1,6 @@
-// Package kill is the kill ladder: it pins a victim, kills it through the kernel, frees its memory from threads of its own,
-// waits until the kernel says that it is gone, and has the runtime clean up after it.
+// Package kill is the kill ladder: it pins a victim, kills it through the kernel, frees its memory
+// from threads of its own, waits until the kernel says that it is gone, and has the runtime clean
+// up after it.
 //
 //	ladder.go          the rungs by name
 //	killer.go          Killer: owns the threads, pins victims
@@ -26,11 +27,13 @@
 //	trial.go           the self-test as the loop makes it, put off while something is short
 //	selftestvictim.go  such a process: started, and what it does
 //
-// cgroup.kill ends every process of the pod, forks in flight included, without the runtime's help. Where it is missing or refused they are
-// killed one by one: a process that was in the middle of a fork finishes it. The kill is repeated, further and further apart, until the
-// cgroup is empty. A write that the kernel holds up (another makes or removes a cgroup, and waits for memory) keeps nobody: after 20 ms
-// the processes are killed by their pidfds beside it.
+// cgroup.kill ends every process of the pod, forks in flight included, without the runtime's help.
+// Where it is missing or refused they are killed one by one: a process that was in the middle of a
+// fork finishes it. The kill is repeated, further and further apart, until the cgroup is empty. A
+// write that the kernel holds up (another makes or removes a cgroup, and waits for memory) keeps
+// nobody: after 20 ms the processes are killed by their pidfds beside it.
 //
-// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left, or the victim is
-// given up; what they were is noted on each cgroup first, for the agent may crash meanwhile. From Pin to the kill nothing is allocated.
+// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once
+// no process is left, or the victim is given up; what they were is noted on each cgroup first, for
+// the agent may crash meanwhile. From Pin to the kill nothing is allocated.
 package kill

@@ -8,10 +8,12 @@ import (
 	"jettison/cgroup"
 )
 
-// Kill sends SIGKILL to every process of the victim: cgroup.kill, or where the kernel has none or refuses, process by process. A victim
-// that is gone already is no error. An error means that something of it may live; Clean then has the runtime kill it. With a Killer its
-// threads do it, and Kill waits for no lock of the kernel: a write that takes longer than 20 ms goes on while the processes are killed one
-// by one beside it, and after as long again Kill returns. What hastens the death goes on in threads of the Killer, too.
+// Kill sends SIGKILL to every process of the victim: cgroup.kill, or where the kernel has none or
+// refuses, process by process. A victim that is gone already is no error. An error means that
+// something of it may live; Clean then has the runtime kill it. With a Killer its threads do it,
+// and Kill waits for no lock of the kernel: a write that takes longer than 20 ms goes on while the
+// processes are killed one by one beside it, and after as long again Kill returns. What hastens the
+// death goes on in threads of the Killer, too.
 func (v *Victim) Kill() error {
 	v.replies.mu.Lock()
 	defer v.replies.mu.Unlock()
@@ -68,12 +70,13 @@ func (v *Victim) climb() error {
 // Killed reports whether a Kill has worked, or is under way.
 func (v *Victim) Killed() bool { return v.progress.killed.Load() }
 
-// Struck reports whether the kernel has carried a kill out: the write of cgroup.kill has returned, or all processes were signalled. A kill
-// that only waits for that ends with this process, perhaps.
+// Struck reports whether the kernel has carried a kill out: the write of cgroup.kill has returned,
+// or all processes were signalled. A kill that only waits for that ends with this process, perhaps.
 func (v *Victim) Struck() bool { return v.progress.struck.Load() }
 
-// strike has the victim killed by the Killer's threads. It waits for a moment only: no error means that it is killed, or that a kill is
-// under way which the kernel holds up; what became of that one is said by WaitEmpty.
+// strike has the victim killed by the Killer's threads. It waits for a moment only: no error means
+// that it is killed, or that a kill is under way which the kernel holds up; what became of that one
+// is said by WaitEmpty.
 func (v *Victim) strike() error {
 	k := v.killer
 	v.replies.drain()
@@ -100,9 +103,10 @@ func (v *Victim) strike() error {
 	return errors.Join(refused, err)
 }
 
-// write writes cgroup.kill, unless no process of the victim is left: it may have waited behind others' writes while the victim died by its
-// pidfds, and a kubelet makes a pod's next sandbox in the same cgroup. Whether one is left is looked up only for a write that was held up:
-// for one that begins at once that would only take longer.
+// write writes cgroup.kill, unless no process of the victim is left: it may have waited behind
+// others' writes while the victim died by its pidfds, and a kubelet makes a pod's next sandbox in
+// the same cgroup. Whether one is left is looked up only for a write that was held up: for one that
+// begins at once that would only take longer.
 func (v *Victim) write(buf []byte) error {
 	v.file.mu.Lock()
 	defer v.file.mu.Unlock()
@@ -119,19 +123,22 @@ func (v *Victim) write(buf []byte) error {
 	return err
 }
 
-// writeAgain writes it once more, unless no process is left: what comes then is not the victim. What goes wrong shows in who is left.
+// writeAgain writes it once more, unless no process is left: what comes then is not the victim.
+// What goes wrong shows in who is left.
 func (v *Victim) writeAgain(buf []byte) {
 	if !v.file.mu.TryLock() {
 		return // it is being written
 	}
 	defer v.file.mu.Unlock()
-	if v.file.err != nil || v.life.over() || v.file.isEmpty(buf) || v.life.dead() { // the look may take long, too
+	// the look may take long, too
+	if v.file.err != nil || v.life.over() || v.file.isEmpty(buf) || v.life.dead() {
 		return
 	}
 	v.steps.call(stepAgain, v.file.write())
 }
 
-// eachProcess kills process by process, unless that is being done, or no process of the victim is left, as in write.
+// eachProcess kills process by process, unless that is being done, or no process of the victim is
+// left, as in write.
 func (v *Victim) eachProcess(by *cgroup.ProcKiller) error {
 	if !v.singles.mu.TryLock() {
 		return nil

@@ -29,14 +29,15 @@ type Options struct {
 	FS     *cgroup.FS
 	Ladder Ladder // zero: All
 
-	// Held is a second handle of a pod's cgroup that is open already, and of its cgroup.kill (-1: of that there is none), so that pinning
-	// looks up no path; not ok: it has none. It is called by who calls Pin. nil: there is never one.
+	// Held is a second handle of a pod's cgroup that is open already, and of its cgroup.kill (-1: of
+	// that there is none), so that pinning looks up no path; not ok: it has none. It is called by who
+	// calls Pin. nil: there is never one.
 	Held func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 }
 
-// Killer pins victims and owns what killing them takes: threads that kill, threads that free the memory of the dying, and victims with
-// their buffers ready, so that from the choice of a victim to its death nothing is allocated. Close it. Pin is called by one
-// goroutine at a time.
+// Killer pins victims and owns what killing them takes: threads that kill, threads that free the
+// memory of the dying, and victims with their buffers ready, so that from the choice of a victim to
+// its death nothing is allocated. Close it. Pin is called by one goroutine at a time.
 type Killer struct {
 	fs     *cgroup.FS
 	ladder Ladder
@@ -64,9 +65,11 @@ func New(o Options) *Killer {
 		o.Ladder = All
 	}
 	k := &Killer{
-		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares), jobs: make(chan *Victim, maxDying),
+		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares),
+		jobs:    make(chan *Victim, maxDying),
 		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
-		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers), pool: make([]*reaping, 0, maxThreads),
+		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers),
+		pool: make([]*reaping, 0, maxThreads),
 	}
 	k.refill()
 	k.startKillers()
@@ -87,11 +90,12 @@ func New(o Options) *Killer {
 	return k
 }
 
-// Refused is what was not granted to the threads that free memory: they do it all the same, at an ordinary priority.
+// Refused is what was not granted to the threads that free memory: they do it all the same, at an
+// ordinary priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them, 2 s at most: os.ErrDeadlineExceeded, one is still in the kernel. Victims that
-// are pinned stay usable; they free their memory themselves.
+// Close ends the threads and waits for them, 2 s at most: os.ErrDeadlineExceeded, one is still in
+// the kernel. Victims that are pinned stay usable; they free their memory themselves.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed, threads := k.closed, k.killers+len(k.pool)
@@ -124,7 +128,8 @@ func (k *Killer) Close() error {
 	}
 }
 
-// offer hands a victim to the threads; it never waits. The caller has retained it for them; they release it.
+// offer hands a victim to the threads; it never waits. The caller has retained it for them; they
+// release it.
 func (k *Killer) offer(v *Victim) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,8 +190,9 @@ func (k *Killer) addReaper(raised chan<- []error) {
 	go r.run(raised)
 }
 
-// relieve has another thread stand in for each of those that free memory and are stuck, up to maxThreads: a process that the kernel holds
-// may keep who frees its memory for as long (process_mrelease waits for its mmap_lock). It may start threads, so it is not for the loop.
+// relieve has another thread stand in for each of those that free memory and are stuck, up to
+// maxThreads: a process that the kernel holds may keep who frees its memory for as long
+// (process_mrelease waits for its mmap_lock). It may start threads, so it is not for the loop.
 func (k *Killer) relieve() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,7 +212,8 @@ func (k *Killer) working() (n int) {
 	return n
 }
 
-// superfluous takes a thread that is not stuck any more out of the pool, if others have stood in for it.
+// superfluous takes a thread that is not stuck any more out of the pool, if others have stood in
+// for it.
 func (k *Killer) superfluous(r *reaping) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

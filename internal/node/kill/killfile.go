@@ -84,4 +84,7 @@ type singleKill struct {
 func (s *singleKill) init(g *cgroup.Group) { s.group, s.limit = g, eachLimit }
 
 // kill goes through the processes once. s.mu is held.
-func (s *singleKill) kill(by *cgroup.ProcKiller) (n int, err error) { return by.Kill(s.group, s.limit) }
+func (s *singleKill) kill(by *cgroup.ProcKiller) (n int, err error) {
+	return by.Kill(s.group,
+		s.limit)
+}

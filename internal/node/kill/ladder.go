@@ -23,9 +23,11 @@ const All = CgroupKill | Pidfd | CPU | Mrelease | ByRuntime
 var rungs = [...]struct {
 	of   Ladder
 	name string
-}{{CgroupKill, "cgroup.kill"}, {Pidfd, "pidfd"}, {CPU, "cpu"}, {Mrelease, "mrelease"}, {ByRuntime, "runtime"}}
+}{{CgroupKill, "cgroup.kill"}, {Pidfd, "pidfd"}, {CPU, "cpu"}, {Mrelease, "mrelease"},
+	{ByRuntime, "runtime"}}
 
-// ParseLadder reads rungs by name, with commas between them: "cgroup.kill,cpu,mrelease". Empty is all of them.
+// ParseLadder reads rungs by name, with commas between them: "cgroup.kill,cpu,mrelease". Empty is
+// all of them.
 func ParseLadder(text string) (Ladder, error) {
 	if strings.TrimSpace(text) == "" {
 		return All, nil
@@ -34,7 +36,8 @@ func ParseLadder(text string) (Ladder, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		rung := byName(strings.TrimSpace(name))
 		if rung == 0 {
-			return 0, fmt.Errorf("%q is no rung of the kill ladder: want some of %s", strings.TrimSpace(name), All)
+			return 0, fmt.Errorf("%q is no rung of the kill ladder: want some of %s",
+				strings.TrimSpace(name), All)
 		}
 		l |= rung
 	}

@@ -12,7 +12,8 @@ type life struct {
 	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
 	end     context.CancelFunc
 	emptied sync.Once
-	gone    atomic.Bool // no process was left in its cgroup: nothing there is killed or raised any more
+	// no process was left in its cgroup: nothing there is killed or raised any more
+	gone atomic.Bool
 
 	mu     sync.Mutex
 	closed bool // mu guards it
@@ -66,8 +67,9 @@ func (l *life) empty(steps *stepLog) {
 // die marks the victim as gone, and reports whether it was that before.
 func (l *life) die() (before bool) { return l.gone.Swap(true) }
 
-// dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim. It waits for no lock: raise holds its
-// own while the kernel does as it likes, and the thread that writes cgroup.kill asks.
+// dead: no process was left in the victim's cgroup at some time. What is in it now is not the
+// victim. It waits for no lock: raise holds its own while the kernel does as it likes, and the
+// thread that writes cgroup.kill asks.
 func (l *life) dead() bool { return l.gone.Load() }
 
 // over: it is dead or closed. What is still to be done to it then is left.

@@ -10,14 +10,16 @@ import (
 	"jettison/cgroup"
 )
 
-// noteCPU is where the CPU limits are kept that a pod's cgroup had before they were raised: "QUOTA PERIOD WEIGHT IDLE", the times in
-// microseconds, "max" for no quota, "-" for what it does not have. The order is: note, raise; restore, remove the note. So a crash leaves
-// nothing raised that is not noted, and Mend puts it back at the next start.
+// noteCPU is where the CPU limits are kept that a pod's cgroup had before they were raised: "QUOTA
+// PERIOD WEIGHT IDLE", the times in microseconds, "max" for no quota, "-" for what it does not
+// have. The order is: note, raise; restore, remove the note. So a crash leaves nothing raised that
+// is not noted, and Mend puts it back at the next start.
 //
-// formerCPU is where agents kept it that any owner of a cgroup's directory could write to: a container that survives its kill, or another
-// one in its place, had no limit any more if it had noted that there was none. So it counts only where such an agent may have crashed, or
-// was replaced in the middle of a kill: where there is no noteCPU, and nothing is limited now. It harms none but who forges it: what is put
-// back only ever takes CPU time away (cgroup.Group.RestoreCPU).
+// formerCPU is where agents kept it that any owner of a cgroup's directory could write to: a
+// container that survives its kill, or another one in its place, had no limit any more if it had
+// noted that there was none. So it counts only where such an agent may have crashed, or was
+// replaced in the middle of a kill: where there is no noteCPU, and nothing is limited now. It harms
+// none but who forges it: what is put back only ever takes CPU time away (cgroup.Group.RestoreCPU).
 const (
 	noteCPU   = cgroup.Trusted + "cpu"
 	formerCPU = "cpu"
@@ -41,8 +43,8 @@ func cpuNote(s cgroup.CPUSettings) string {
 	return strings.Join([]string{quota, period, weight, idle}, " ")
 }
 
-// parseCPUNote reads what cpuNote says. A note may be another version's, or anybody's where it was kept formerly: nothing is taken from it
-// that the kernel would not have said.
+// parseCPUNote reads what cpuNote says. A note may be another version's, or anybody's where it was
+// kept formerly: nothing is taken from it that the kernel would not have said.
 func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
 	f := strings.Split(text, " ")
 	if len(f) != 4 || f[3] != "0" && f[3] != "1" {
@@ -66,7 +68,8 @@ func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
 	return s, s.HasMax || s.HasWeight
 }
 
-// raiseCPU notes what a pod's own cgroup has, before, and raises it. raised may come with an error: not all of it was, or it is not noted.
+// raiseCPU notes what a pod's own cgroup has, before, and raises it. raised may come with an error:
+// not all of it was, or it is not noted.
 func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bool, err error) {
 	if before, err = g.CPUSettings(buf); err != nil {
 		return before, false, err
@@ -78,7 +81,8 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 		before = formerly(g, before)
 		noteErr = g.SetNote(noteCPU, cpuNote(before))
 	}
-	if noteErr != nil && !errors.Is(noteErr, cgroup.ErrVanished) { // the dying need it now, and a crash is rare
+	// the dying need it now, and a crash is rare
+	if noteErr != nil && !errors.Is(noteErr, cgroup.ErrVanished) {
 		noteErr = fmt.Errorf("remember the CPU limits: %w: after a crash they would stay raised", noteErr)
 	}
 	if err = g.RaiseCPU(); err == nil {
@@ -87,7 +91,8 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 	return before, true, err
 }
 
-// formerly is what a group had before an older agent raised it, which Mend has not come to: where nothing is limited now, what that noted.
+// formerly is what a group had before an older agent raised it, which Mend has not come to: where
+// nothing is limited now, what that noted.
 func formerly(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
 	text, _, err := g.Note(formerCPU)
 	former, ok := parseCPUNote(text)
@@ -121,7 +126,8 @@ func forget(g *cgroup.Group) {
 // reading is how a note is read.
 type reading func(*cgroup.Group) (text string, noted bool, err error)
 
-// sound reads what an agent has noted, and passes over what nobody vouches for and is none: a kill that failed is no time to sort it out.
+// sound reads what an agent has noted, and passes over what nobody vouches for and is none: a kill
+// that failed is no time to sort it out.
 func sound(g *cgroup.Group) (text string, noted bool, err error) {
 	if text, noted, err = g.Note(noteCPU); noted || err != nil {
 		return text, noted, err
@@ -143,9 +149,11 @@ func anyNote(g *cgroup.Group) (text string, noted bool, err error) {
 	return "", false, errors.Join(err, formerErr)
 }
 
-// restoreAll puts back what was raised in a pod's own cgroup and in the groups below it, as far as that is noted. Its own note stays where
-// that cannot be done, or not in time: so the next start tries again.
-func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, read reading, buf []byte) error {
+// restoreAll puts back what was raised in a pod's own cgroup and in the groups below it, as far as
+// that is noted. Its own note stays where that cannot be done, or not in time: so the next start
+// tries again.
+func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, read reading,
+	buf []byte) error {
 	below := restoreBelow(g, until, read, buf)
 	if below == nil {
 		return restoreCPU(g, before, buf)
@@ -163,7 +171,8 @@ func restoreBelow(top *cgroup.Group, until time.Time, read reading, buf []byte) 
 			return true
 		}
 		if time.Now().After(until) {
-			errs = errors.Join(errs, fmt.Errorf("it takes longer than %v to look through the groups below", mendLimit))
+			errs = errors.Join(errs, fmt.Errorf("it takes longer than %v to look through the groups below",
+				mendLimit))
 			return false
 		}
 		err := restoreNoted(g, read, buf)
@@ -195,16 +204,18 @@ func restoreNoted(g *cgroup.Group, read reading, buf []byte) error {
 // mendLimit bounds Mend: the agent starts.
 const mendLimit = time.Second
 
-// Mend puts back what an agent that crashed in the middle of a kill has left in pods' cgroups (paths below the root of fs): CPU limits
-// raised, or processes frozen. A kubelet keeps a pod's cgroup for its next sandbox. To be called at the start, before anything is killed.
-// It returns the cgroups that it has mended; one that cannot be is an error, and is tried again at the next start.
+// Mend puts back what an agent that crashed in the middle of a kill has left in pods' cgroups
+// (paths below the root of fs): CPU limits raised, or processes frozen. A kubelet keeps a pod's
+// cgroup for its next sandbox. To be called at the start, before anything is killed. It returns the
+// cgroups that it has mended; one that cannot be is an error, and is tried again at the next start.
 func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	var errs []error
 	buf := make([]byte, 256)
 	until := time.Now().Add(mendLimit)
 	for i, path := range paths {
 		if time.Now().After(until) {
-			errs = append(errs, fmt.Errorf("%d cgroups of pods were not looked into for what a crash has left: it takes longer than %v",
+			errs = append(errs, fmt.Errorf(
+				"%d cgroups of pods were not looked into for what a crash has left: it takes longer than %v",
 				len(paths)-i, mendLimit))
 			break
 		}
@@ -235,6 +246,7 @@ func mend(fs *cgroup.FS, path string, until time.Time, buf []byte) (mended bool,
 		forget(g)
 		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text))
 	}
-	err = restoreAll(g, before, until, anyNote, buf) // groups below were raised only where this one was noted
+	// groups below were raised only where this one was noted
+	err = restoreAll(g, before, until, anyNote, buf)
 	return thawed || err == nil, errors.Join(thawErr, err)
 }

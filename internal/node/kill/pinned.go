@@ -26,7 +26,8 @@ type pinnedGroup struct {
 
 // open opens the pod's cgroup, or duplicates the handle that held has. file is what held has open
 // of its cgroup.kill, or -1. It comes with an error, too.
-func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int, err error) {
+func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int,
+	err error) {
 	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
 		g.Forget()
 	}
@@ -66,7 +67,8 @@ const (
 // process is one process of a victim.
 type process struct {
 	pid, fd int
-	here    atomic.Bool // it was still listed once its descriptor was open: the number was not another process's by then
+	// it was still listed once its descriptor was open: the number was not another process's by then
+	here atomic.Bool
 }
 
 // pinnedProcesses are the processes whose pidfds were opened before the kill. The thread that lists
@@ -106,7 +108,8 @@ func (p *pinnedProcesses) mark(pid, expected int) (next int) {
 	return expected
 }
 
-// signal kills the processes that were pinned. That takes no lock which anybody holds while he allocates.
+// signal kills the processes that were pinned. That takes no lock which anybody holds while he
+// allocates.
 func (p *pinnedProcesses) signal() (n int) {
 	for i := range p.count() {
 		if one := &p.of[i]; one.here.Load() && unix.PidfdSendSignal(one.fd, unix.SIGKILL, nil, 0) == nil {

@@ -46,7 +46,8 @@ func (p *progress) told(as *atomic.Pointer[error], err error) {
 	as.Store(&why)
 }
 
-// ErrNotKilled is WaitEmpty's if a kill that was under way has failed, so that the runtime has to kill the victim.
+// ErrNotKilled is WaitEmpty's if a kill that was under way has failed, so that the runtime has to
+// kill the victim.
 var ErrNotKilled = errors.New("the kernel refuses the kill")
 
 // failed is why none of the kills that were under way has worked; nil: one has, or may yet.

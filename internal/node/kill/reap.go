@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	sweepLimit = 2 * time.Second      // for the search of processes that had no pidfd, or could not be freed yet
+	// for the search of processes that had no pidfd, or could not be freed yet
+	sweepLimit = 2 * time.Second
 	sweepPause = 2 * time.Millisecond // before those that could not be freed are tried again
 	againMax   = 25                   // times that a process which had a pidfd is tried
 	maxSeen    = 1 << 16              // processes that are remembered in one search
@@ -52,7 +53,8 @@ func (r *reaping) stuck(now time.Duration) bool {
 // step notes that the thread goes on.
 func (r *reaping) step() { r.began.Store(int64(monotonic())) }
 
-// run is one thread. It is never unlocked: the thread ends with it, and its priority. raised: nil if nobody asks.
+// run is one thread. It is never unlocked: the thread ends with it, and its priority. raised: nil
+// if nobody asks.
 func (r *reaping) run(raised chan<- []error) {
 	runtime.LockOSThread()
 	_, refused := cgroup.RaiseThread()
@@ -77,7 +79,8 @@ func (r *reaping) run(raised chan<- []error) {
 	}
 }
 
-// reap lets the dying die and frees their memory. The thread that comes first lifts the limits and asks the others for help.
+// reap lets the dying die and frees their memory. The thread that comes first lifts the limits and
+// asks the others for help.
 func (r *reaping) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)
@@ -114,7 +117,8 @@ func (r *reaping) reap(v *Victim) {
 	}
 }
 
-// pidfds frees the processes that were pinned, together with the other threads: each takes the next one.
+// pidfds frees the processes that were pinned, together with the other threads: each takes the next
+// one.
 func (r *reaping) pidfds() {
 	v := r.v
 	for i := v.freeing.take(); i < v.processes.count(); i = v.freeing.take() {
@@ -141,7 +145,8 @@ func (r *reaping) release(pid, fd int) (done bool) {
 	case unix.EAGAIN:
 		r.again++
 		return false
-	case unix.ESRCH, unix.EINVAL: // gone; or it shares its memory with a process that lives, so nothing of it can be freed
+	// gone; or it shares its memory with a process that lives, so nothing of it can be freed
+	case unix.ESRCH, unix.EINVAL:
 		r.see(pid)
 	case unix.ENOSYS, unix.EPERM: // for good
 		text := os.NewSyscallError("process_mrelease", err)
@@ -200,8 +205,8 @@ func (r *reaping) sweepGroup(g *cgroup.Group) bool {
 	}
 }
 
-// freeProcess frees one process of a list. Its number may be another process's by now: the kernel frees the memory only of
-// who is dying anyway.
+// freeProcess frees one process of a list. Its number may be another process's by now: the kernel
+// frees the memory only of who is dying anyway.
 func (r *reaping) freeProcess(pid int) {
 	if pid == 0 || r.seen[pid] || time.Now().After(r.until) {
 		return

@@ -29,7 +29,8 @@ func (r *replies) drain() {
 
 // await waits for what a thread was asked to do, no longer than limit. done: it is, with that
 // error. r.mu is held, or the victim is new.
-func (r *replies) await(asked bool, answer <-chan result, limit time.Duration) (err error, done bool) {
+func (r *replies) await(asked bool, answer <-chan result, limit time.Duration) (err error,
+	done bool) {
 	if !asked {
 		return errBusy, true
 	}

@@ -26,8 +26,9 @@ func (s *sandboxes) start(ids []string, at Stamp) {
 // has reports whether a sandbox is known as the victim's.
 func (s *sandboxes) has(id string) bool { return slices.Contains(s.ids, id) }
 
-// lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
-// next one. The first look that is answered counts: until a later one the clock may have been set and set right again, which no time tells.
+// lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made
+// the pod's first one, or its next one. The first look that is answered counts: until a later one
+// the clock may have been set and set right again, which no time tells.
 func (s *sandboxes) lookUp(ctx context.Context, r Runtime, uid string) error {
 	if s.settled {
 		return nil
@@ -47,8 +48,9 @@ func (s *sandboxes) lookUp(ctx context.Context, r Runtime, uid string) error {
 	return nil
 }
 
-// clockSet is by how much the wall clock was set since the victim was chosen, forth or back: what the runtime says was made before by less
-// than that may have been made after. A node without a clock battery is set by years while it runs.
+// clockSet is by how much the wall clock was set since the victim was chosen, forth or back: what
+// the runtime says was made before by less than that may have been made after. A node without a
+// clock battery is set by years while it runs.
 func (s *sandboxes) clockSet() time.Duration {
 	now := Now()
 	wall, passed := now.Time.Round(0).Sub(s.since.Time.Round(0)), now.Monotonic-s.since.Monotonic
@@ -61,11 +63,12 @@ func (s *sandboxes) setSince(at Stamp) { s.since = at }
 // settle is Victim.Settle.
 func (s *sandboxes) settle() { s.settled = true }
 
-// Since says when the victim was chosen, where that was before it was pinned: sandboxes made later are not its own. To be called before
-// anything is done to it.
+// Since says when the victim was chosen, where that was before it was pinned: sandboxes made later
+// are not its own. To be called before anything is done to it.
 func (v *Victim) Since(at Stamp) { v.sandboxes.setSince(at) }
 
-// Settle says that the victim's sandboxes are those that are known: it is taken up again, and they were looked up when it was chosen.
+// Settle says that the victim's sandboxes are those that are known: it is taken up again, and they
+// were looked up when it was chosen.
 func (v *Victim) Settle() { v.sandboxes.settle() }
 
 // Sandboxes are those of the victim that are known by now.
@@ -74,8 +77,9 @@ func (v *Victim) Sandboxes() []string { return v.sandboxes.ids }
 // ErrBack: a pod has a sandbox that is not the victim's.
 var ErrBack = errors.New("the pod is back")
 
-// Back is ErrBack where the runtime has a sandbox of the pod, in any state, that is not known as one of the victim's; what there is under
-// the pod's UID, logs and volumes, is in use then. No time tells that, for clocks are set.
+// Back is ErrBack where the runtime has a sandbox of the pod, in any state, that is not known as
+// one of the victim's; what there is under the pod's UID, logs and volumes, is in use then. No time
+// tells that, for clocks are set.
 func (v *Victim) Back(ctx context.Context, r Runtime) error {
 	now, err := r.SandboxesOf(ctx, v.Pod.UID)
 	if err != nil {

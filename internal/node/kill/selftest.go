@@ -25,10 +25,11 @@ const (
 	tidyLimit     = 500 * time.Millisecond // beyond that, to clean up
 )
 
-// SelfTest finds out which rungs work here, on processes and cgroups of its own: it starts this program again, with
-// VictimCommand, and kills it with the code that kills pods. own is the cgroup of this process below the root: scratch cgroups
-// are made in the pod that it lies in, or beside it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier
-// one left is removed.
+// SelfTest finds out which rungs work here, on processes and cgroups of its own: it starts this
+// program again, with VictimCommand, and kills it with the code that kills pods. own is the cgroup
+// of this process below the root: scratch cgroups are made in the pod that it lies in, or beside
+// it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier one left is
+// removed.
 func SelfTest(ctx context.Context, fs *cgroup.FS, own string) Report {
 	return selfTestWithin(ctx, fs, own, testLimit)
 }
@@ -38,13 +39,14 @@ func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.D
 	defer cancel()
 	report := Report{Where: scratchParent(own)}
 	removeScratch(fs, report.Where)
-	// The processes that are killed count in the memory of the same pod: so what the first lists have left is given back before, and there
-	// is one at a time.
+	// The processes that are killed count in the memory of the same pod: so what the first lists have
+	// left is given back before, and there is one at a time.
 	debug.FreeOSMemory()
 	var each, all trial
 	all.run(ctx, fs, report.Where, CgroupKill)
 	each.run(ctx, fs, report.Where, Pidfd)
-	report.Rungs = []Result{all.kill, each.kill, cmp.Or(all.cpu, each.cpu), cmp.Or(all.free, each.free)}
+	report.Rungs = []Result{all.kill, each.kill, cmp.Or(all.cpu, each.cpu),
+		cmp.Or(all.free, each.free)}
 	for i, rung := range []Ladder{CgroupKill, Pidfd, CPU, Mrelease} {
 		if r := &report.Rungs[i]; r.Rung == "" {
 			*r = Result{Rung: rung.String(), Outcome: Untested, Err: cmp.Or(all.err, each.err)}
@@ -70,7 +72,8 @@ func scratchParent(own string) string {
 // IsScratch says whether a cgroup is one of the self-test's, by its name.
 func IsScratch(name string) bool { return strings.HasPrefix(name, scratchPrefix) }
 
-// removeScratch removes what a crash left. Its processes ended with who started them; a cgroup that is in use stays.
+// removeScratch removes what a crash left. Its processes ended with who started them; a cgroup that
+// is in use stays.
 func removeScratch(fs *cgroup.FS, parent string) {
 	var left []string
 	_ = fs.Children(parent, make([]byte, 4096), func(name string) {
@@ -162,8 +165,9 @@ func (t *trial) tryCPU(fs *cgroup.FS, name string) {
 	})
 }
 
-// tryFree asks to free the memory of the process before it is killed: EINVAL, for it is not dying, comes only from a kernel
-// that could and a system call that is allowed. After the kill there may be nothing left to free.
+// tryFree asks to free the memory of the process before it is killed: EINVAL, for it is not dying,
+// comes only from a kernel that could and a system call that is allowed. After the kill there may
+// be nothing left to free.
 func (t *trial) tryFree(pid int) {
 	t.free = timed(Mrelease, func() error {
 		fd, err := cgroup.OpenPidfd(pid)
@@ -178,7 +182,8 @@ func (t *trial) tryFree(pid int) {
 	})
 }
 
-// tidy removes a scratch cgroup, once the kernel lets it: a process that was waited for may count for a moment.
+// tidy removes a scratch cgroup, once the kernel lets it: a process that was waited for may count
+// for a moment.
 func tidy(dir string) {
 	for end := time.Now().Add(tidyLimit); unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

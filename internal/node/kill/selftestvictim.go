@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VictimCommand is the hidden command by which the self-test starts this very program as a process to be killed.
+// VictimCommand is the hidden command by which the self-test starts this very program as a process
+// to be killed.
 const VictimCommand = "selftest-victim"
 
 const victimBytes = 4 << 20 // of memory that a process to be killed takes
 
-// BeVictim is that process: it takes memory (args: how many bytes), says so with one byte on its standard output, and waits
-// until it is killed, or until its standard input ends: it does not outlive who has started it.
+// BeVictim is that process: it takes memory (args: how many bytes), says so with one byte on its
+// standard output, and waits until it is killed, or until its standard input ends: it does not
+// outlive who has started it.
 func BeVictim(args []string) {
 	size := victimBytes
 	if len(args) > 0 {
@@ -28,7 +30,8 @@ func BeVictim(args []string) {
 			size = n
 		}
 	}
-	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return
 	}
@@ -64,7 +67,8 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 		return nil, err
 	}
 	defer out.Close()
-	v := &running{cmd: exec.Command("/proc/self/exe", append([]string{VictimCommand}, args...)...), stdin: stdin, read: read}
+	v := &running{cmd: exec.Command("/proc/self/exe", append([]string{VictimCommand}, args...)...),
+		stdin: stdin, read: read}
 	v.cmd.Env = []string{"GOMAXPROCS=1"}
 	v.cmd.Stdin, v.cmd.Stdout = in, out
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
@@ -94,10 +98,12 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 // nodesCgroups is the cgroup namespace of the node's first process.
 const nodesCgroups = "/proc/1/ns/cgroup"
 
-// startFrom starts a process from within a cgroup namespace, where this process is in another one: a container that is not privileged has
-// its own. With the mount option nsdelegate, which systemd takes, no process begins in a cgroup outside of the namespace of who starts it
-// (v6.12 kernel/cgroup/cgroup.c cgroup_procs_write_permission: ENOENT), and scratch cgroups are. Where the namespace cannot be
-// entered the process is started all the same: the kernel says whether that will do.
+// startFrom starts a process from within a cgroup namespace, where this process is in another one:
+// a container that is not privileged has its own. With the mount option nsdelegate, which systemd
+// takes, no process begins in a cgroup outside of the namespace of who starts it (v6.12
+// kernel/cgroup/cgroup.c cgroup_procs_write_permission: ENOENT), and scratch cgroups are. Where the
+// namespace cannot be entered the process is started all the same: the kernel says whether that
+// will do.
 func startFrom(namespace string, cmd *exec.Cmd) error {
 	fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -105,7 +111,8 @@ func startFrom(namespace string, cmd *exec.Cmd) error {
 	}
 	defer unix.Close(fd)
 	var theirs, own unix.Stat_t
-	if unix.Fstat(fd, &theirs) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil && theirs.Ino == own.Ino && theirs.Dev == own.Dev {
+	if unix.Fstat(fd, &theirs) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil &&
+		theirs.Ino == own.Ino && theirs.Dev == own.Dev {
 		return cmd.Start()
 	}
 	started := make(chan error, 1)

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stamp is an instant on both clocks. The monotonic one is CLOCK_MONOTONIC, which the kernel log's time stamps follow.
+// Stamp is an instant on both clocks. The monotonic one is CLOCK_MONOTONIC, which the kernel log's
+// time stamps follow.
 type Stamp = stats.Stamp
 
 // Now reads both clocks.
@@ -26,7 +27,8 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Names of steps that are no rungs. Those that are go by the rung's name: "cgroup.kill", "pidfd", "cpu", "mrelease".
+// Names of steps that are no rungs. Those that are go by the rung's name: "cgroup.kill", "pidfd",
+// "cpu", "mrelease".
 const (
 	stepPin       = "pin"
 	stepPidfds    = "pidfds"
@@ -46,12 +48,14 @@ type Step struct {
 	Name string
 	At   time.Duration // CLOCK_MONOTONIC, when it was done
 	Err  error         // why it was not, or not wholly
-	// N counts: pidfds opened, processes killed by pidfd, groups whose CPU limits were lifted, processes whose memory was
-	// freed, MiB of page cache; of the runtime's calls, how many were made in a row.
+	// N counts: pidfds opened, processes killed by pidfd, groups whose CPU limits were lifted,
+	// processes whose memory was freed, MiB of page cache; of the runtime's calls, how many were made
+	// in a row.
 	N int
 }
 
-// maxSteps bounds what is kept of one victim. A runtime that has to be asked for hours takes one place.
+// maxSteps bounds what is kept of one victim. A runtime that has to be asked for hours takes one
+// place.
 const maxSteps = 24
 
 // stepLog is what was done so far.
@@ -69,7 +73,8 @@ func (s *stepLog) add(name string, n int, err error) {
 	s.of[s.len-1] = Step{Name: name, At: monotonic(), Err: err, N: n}
 }
 
-// call notes a call of the runtime. Calls of the same name in a row are one step: the latest, and how many there were.
+// call notes a call of the runtime. Calls of the same name in a row are one step: the latest, and
+// how many there were.
 func (s *stepLog) call(name string, err error) {
 	s.mu.Lock()
 	if s.len == 0 || s.of[s.len-1].Name != name {

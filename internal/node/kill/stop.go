@@ -13,25 +13,31 @@ import (
 
 const (
 	stopBound = 2 * time.Second // beyond the grace period, for the runtime to do what it was asked
-	stopMax   = 64              // calls of StopContainer under way at a time: a pod with more containers is a rare one
+	// calls of StopContainer under way at a time: a pod with more containers is a rare one
+	stopMax   = 64
 	lookFirst = 100 * time.Millisecond
 	lookMax   = 2 * time.Second
 	maxGrace  = 365 * 24 * time.Hour // as good as for ever
 )
 
-// Stop has the runtime end all containers of the victim, with a grace period, and then its sandboxes, whose own processes
-// live in the pod's cgroup too. It returns as soon as the cgroup is empty by the kernel's word, whatever the runtime says,
-// or does not. Containers that appear meanwhile get what is left of the grace period. 2 s after it the cgroup is killed
-// through the kernel. A Kill by another goroutine meanwhile ends the grace period. An error means that something of the pod may
-// still live: the kernel refused the kill, or the victim was alive 10 s after it (os.ErrDeadlineExceeded), or ctx ended.
+// Stop has the runtime end all containers of the victim, with a grace period, and then its
+// sandboxes, whose own processes live in the pod's cgroup too. It returns as soon as the cgroup is
+// empty by the kernel's word, whatever the runtime says, or does not. Containers that appear
+// meanwhile get what is left of the grace period. 2 s after it the cgroup is killed through the
+// kernel. A Kill by another goroutine meanwhile ends the grace period. An error means that
+// something of the pod may still live: the kernel refused the kill, or the victim was alive 10 s
+// after it (os.ErrDeadlineExceeded), or ctx ended.
 //
-// Without a known cgroup the runtime's answers are all there is: Stop returns when it calls no container running any more,
-// and gives up with the kill's deadline; Clean, which does not wait for anything to end well, is what is left then.
+// Without a known cgroup the runtime's answers are all there is: Stop returns when it calls no
+// container running any more, and gives up with the kill's deadline; Clean, which does not wait for
+// anything to end well, is what is left then.
 //
-// The order among the containers is the runtime's business, and preStop hooks are a kubelet's: none is run.
+// The order among the containers is the runtime's business, and preStop hooks are a kubelet's: none
+// is run.
 func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error {
 	grace = min(max(grace, 0), maxGrace)
-	s := stopping{v: v, r: r, deadline: time.Now().Add(grace), asked: map[string]*asked{}, answers: make(chan answer, stopMax)}
+	s := stopping{v: v, r: r, deadline: time.Now().Add(grace), asked: map[string]*asked{},
+		answers: make(chan answer, stopMax)}
 	gentle, end := context.WithTimeout(ctx, grace+stopBound)
 	defer end()
 	var asking sync.WaitGroup
@@ -43,14 +49,16 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 		}
 		return nil
 	}
-	defer func() { end(); asking.Wait() }() // what the runtime still says does not matter, and a call that hangs is abandoned
+	// what the runtime still says does not matter, and a call that hangs is abandoned
+	defer func() { end(); asking.Wait() }()
 	defer context.AfterFunc(v.life.alive, end)()
 
 	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
 		return nil
 	}
-	<-gentle.Done() // at once, but if the kernel's word could not be had: the pod gets its grace period all the same
+	// at once, but if the kernel's word could not be had: the pod gets its grace period all the same
+	<-gentle.Done()
 	if ctx.Err() != nil {
 		return fmt.Errorf("stop pod %s: %w", v.Pod.UID, err)
 	}
@@ -65,7 +73,8 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	return nil
 }
 
-// stopping is one Stop, as far as it is asked of the runtime. One goroutine owns it; the calls answer on a channel.
+// stopping is one Stop, as far as it is asked of the runtime. One goroutine owns it; the calls
+// answer on a channel.
 type stopping struct {
 	v        *Victim
 	r        Runtime
@@ -78,7 +87,8 @@ type stopping struct {
 
 // asked is what a container was asked.
 type asked struct {
-	state    cri.ContainerState // that it was in then: one that has been started since is asked again at once
+	// that it was in then: one that has been started since is asked again at once
+	state    cri.ContainerState
 	underway bool
 	wait     time.Duration // before it is asked again
 	next     time.Time     // when
@@ -89,7 +99,8 @@ type answer struct {
 	err error
 }
 
-// run looks and asks until nothing of the victim runs, or ctx ends. It returns the last thing that was wrong.
+// run looks and asks until nothing of the victim runs, or ctx ends. It returns the last thing that
+// was wrong.
 func (s *stopping) run(ctx context.Context) error {
 	defer s.calls.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -124,9 +135,11 @@ func (s *stopping) run(ctx context.Context) error {
 	}
 }
 
-// look asks every container of the victim that has not exited to stop. busy: one of them runs, as far as the runtime knows.
+// look asks every container of the victim that has not exited to stop. busy: one of them runs, as
+// far as the runtime knows.
 func (s *stopping) look(ctx context.Context) (busy bool, err error) {
-	err = s.v.sandboxes.lookUp(ctx, s.r, s.v.Pod.UID) // the sandboxes that are known are stopped all the same
+	// the sandboxes that are known are stopped all the same
+	err = s.v.sandboxes.lookUp(ctx, s.r, s.v.Pod.UID)
 	for _, sandbox := range s.v.sandboxes.ids {
 		containers, wrong := s.r.ContainersOf(ctx, sandbox)
 		if wrong != nil && err == nil {

@@ -7,13 +7,16 @@ import (
 	"jettison/cgroup"
 )
 
-// Writing cgroup.kill takes cgroup_mutex, and so does cgroup.freeze; to look a file up in a cgroup takes the lock of its directory, and the
-// rwsem of the whole hierarchy. Whoever makes or removes a pod's cgroup meanwhile holds them while it allocates, which under pressure takes
-// as long as reclaim does (v6.12 kernel/cgroup/cgroup.c cgroup_kill_write, cgroup_mkdir; fs/kernfs/dir.c kernfs_iop_lookup). So one thread
-// writes, others see to processes one by one, and who asks for a kill waits for neither longer than slowKill.
+// Writing cgroup.kill takes cgroup_mutex, and so does cgroup.freeze; to look a file up in a cgroup
+// takes the lock of its directory, and the rwsem of the whole hierarchy. Whoever makes or removes a
+// pod's cgroup meanwhile holds them while it allocates, which under pressure takes as long as
+// reclaim does (v6.12 kernel/cgroup/cgroup.c cgroup_kill_write, cgroup_mkdir; fs/kernfs/dir.c
+// kernfs_iop_lookup). So one thread writes, others see to processes one by one, and who asks for a
+// kill waits for neither longer than slowKill.
 const (
-	helpers  = 2                     // threads that go through processes
-	slowKill = 20 * time.Millisecond // after which a write counts as held up, and the processes are killed one by one
+	helpers = 2 // threads that go through processes
+	// after which a write counts as held up, and the processes are killed one by one
+	slowKill = 20 * time.Millisecond
 )
 
 // strike is a kill for the thread that writes cgroup.kill.
@@ -79,7 +82,8 @@ func (k *Killer) strikeAll() {
 	}
 }
 
-// strike hands a kill to the thread that writes; false: there is none, or it has too much to do. It never waits.
+// strike hands a kill to the thread that writes; false: there is none, or it has too much to do. It
+// never waits.
 func (k *Killer) strike(s strike) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // trialsMost is how often a self-test is made that finds nothing out.
 const trialsMost = 3
 
-// Trial is the self-test as the loop makes it: at once at the start, or later and beside the loop if something is short then. It
-// belongs to the loop. Wait for it at the end.
+// Trial is the self-test as the loop makes it: at once at the start, or later and beside the loop
+// if something is short then. It belongs to the loop. Wait for it at the end.
 type Trial struct {
 	fs   *cgroup.FS
 	own  func() string // cgroup of this process; empty: it is in no pod
@@ -32,7 +32,8 @@ func NewTrial(fs *cgroup.FS, own func() string, log *logthrottle.Logger) *Trial 
 	return &Trial{fs: fs, own: own, log: log, test: SelfTest, done: make(chan Report, 1)}
 }
 
-// AtStart makes the self-test now, unless something that processes take is short: then it is put off, for the first look cannot wait.
+// AtStart makes the self-test now, unless something that processes take is short: then it is put
+// off, for the first look cannot wait.
 func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, made bool) {
 	if short {
 		t.putOff = true
@@ -43,8 +44,9 @@ func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, made bo
 	return report, !t.again(&report)
 }
 
-// again has a self-test made once more that found nothing out of what kills: on a node that is starved its process may not even have begun
-// to run in time, and what was not tried is not known to fail. The last one counts all the same.
+// again has a self-test made once more that found nothing out of what kills: on a node that is
+// starved its process may not even have begun to run in time, and what was not tried is not known
+// to fail. The last one counts all the same.
 func (t *Trial) again(r *Report) bool {
 	if t.tried++; !r.untried() || t.tried >= trialsMost {
 		return false
@@ -57,8 +59,9 @@ func (t *Trial) again(r *Report) bool {
 // Done is what a self-test beside the loop has found.
 func (t *Trial) Done() <-chan Report { return t.done }
 
-// Tick makes the self-test that was put off, beside the loop. It is called while nothing that processes take is short and no pod is
-// being evicted. A disk may stay short for days, and is no reason to wait.
+// Tick makes the self-test that was put off, beside the loop. It is called while nothing that
+// processes take is short and no pod is being evicted. A disk may stay short for days, and is no
+// reason to wait.
 func (t *Trial) Tick(ctx context.Context) {
 	if !t.putOff || t.cancel != nil {
 		return
@@ -70,7 +73,8 @@ func (t *Trial) Tick(ctx context.Context) {
 	t.beside.Go(func() { done <- test(ctx, fs, own) })
 }
 
-// Stop has a self-test that is under way make room for what is short now: it is made later. To be called after the kill.
+// Stop has a self-test that is under way make room for what is short now: it is made later. To be
+// called after the kill.
 func (t *Trial) Stop() {
 	if t.cancel != nil {
 		t.putOff = true
@@ -78,7 +82,8 @@ func (t *Trial) Stop() {
 	}
 }
 
-// OnDone takes what Done told. ok is false if the test was stopped, or is made again, so that it says nothing.
+// OnDone takes what Done told. ok is false if the test was stopped, or is made again, so that it
+// says nothing.
 func (t *Trial) OnDone(ctx context.Context, r *Report) (ok bool) {
 	t.cancel()
 	t.cancel = nil

@@ -20,9 +20,9 @@ type Runtime interface {
 	SandboxesOf(ctx context.Context, uid string) ([]cri.PodSandbox, error)
 }
 
-// Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes back under the same UID
-// is another Victim. Kill, Killed, Steps and Close may be called at any time by any goroutine; the other methods by one goroutine at
-// a time.
+// Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes
+// back under the same UID is another Victim. Kill, Killed, Steps and Close may be called at any
+// time by any goroutine; the other methods by one goroutine at a time.
 //
 // Pod, ladder and killer are set by Pin and only read afterwards. Each part says who may use it.
 type Victim struct {
@@ -53,7 +53,8 @@ func newVictim() *Victim {
 	return v
 }
 
-// Pin is Killer.Pin without a Killer, and so without its threads: the rungs that kill, nothing that hastens death.
+// Pin is Killer.Pin without a Killer, and so without its threads: the rungs that kill, nothing that
+// hastens death.
 func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 	v := newVictim()
 	v.ladder = All &^ (CPU | Mrelease)
@@ -108,14 +109,16 @@ func (v *Victim) closeGroups() {
 // release gives the descriptors back when they are not needed any more.
 func (v *Victim) release() { v.life.release(v.giveBack) }
 
-// giveBack puts the CPU limits back and closes every descriptor. Nothing uses the victim's descriptors any more.
+// giveBack puts the CPU limits back and closes every descriptor. Nothing uses the victim's
+// descriptors any more.
 func (v *Victim) giveBack() {
 	v.restore()
 	v.closeGroups()
 	v.processes.close()
 }
 
-// Close gives the descriptors back, once the threads that free memory are done with them. Nothing but Kill may be under way.
+// Close gives the descriptors back, once the threads that free memory are done with them. Nothing
+// but Kill may be under way.
 func (v *Victim) Close() {
 	if !v.life.close() || !v.group.known {
 		return
@@ -130,8 +133,9 @@ func (v *Victim) Close() {
 // Steps is what was done to the victim so far, in its order.
 func (v *Victim) Steps() []Step { return v.steps.copied() }
 
-// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's for its next sandbox. The groups below
-// go with their processes, but where the victim lives and is given up.
+// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's
+// for its next sandbox. The groups below go with their processes, but where the victim lives and is
+// given up.
 func (v *Victim) restore() {
 	died := v.life.die() // before the lock: who kills does not wait for who raises
 	v.cpu.restore(!died, &v.steps)

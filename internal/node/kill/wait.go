@@ -16,10 +16,11 @@ const (
 	sweepMax   = time.Second
 )
 
-// WaitEmpty blocks until no process of the victim is left, by the kernel's word. A kill is repeated meanwhile, further and further apart: a
-// process that gets SIGKILL in the middle of a fork may finish it, and one may be moved in. What is wrong with the waiting itself (out of
-// descriptors) does not end it: it is a step, and tried again. os.ErrDeadlineExceeded: it is not known to be empty in time; ErrNotKilled:
-// a kill that was under way has failed.
+// WaitEmpty blocks until no process of the victim is left, by the kernel's word. A kill is repeated
+// meanwhile, further and further apart: a process that gets SIGKILL in the middle of a fork may
+// finish it, and one may be moved in. What is wrong with the waiting itself (out of descriptors)
+// does not end it: it is a step, and tried again. os.ErrDeadlineExceeded: it is not known to be
+// empty in time; ErrNotKilled: a kill that was under way has failed.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.group.known {
 		return nil // Clean is what kills it
@@ -43,7 +44,8 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			v.steps.call(stepWait, err)
-			err = fmt.Errorf("%w: it is not known whether pod %s is dead: %w", os.ErrDeadlineExceeded, v.Pod.UID, err)
+			err = fmt.Errorf("%w: it is not known whether pod %s is dead: %w", os.ErrDeadlineExceeded,
+				v.Pod.UID, err)
 			pause(ctx, min(wait, left))
 		}
 		if failed := v.progress.failed(v.ladder); failed != nil && v.progress.killed.Load() {
@@ -66,8 +68,9 @@ func pause(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// killAgain is one more round of a kill that this process has begun. It waits for no thread and holds up none: neither the loop, which may
-// have the next victim to kill by now, nor the threads that free memory wait for a round.
+// killAgain is one more round of a kill that this process has begun. It waits for no thread and
+// holds up none: neither the loop, which may have the next victim to kill by now, nor the threads
+// that free memory wait for a round.
 func (v *Victim) killAgain(by *cgroup.ProcKiller) *cgroup.ProcKiller {
 	if v.killer != nil {
 		v.killer.relieve()

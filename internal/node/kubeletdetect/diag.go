@@ -16,17 +16,20 @@ const (
 	tcpListen        = 1 << 10 // TCPF_LISTEN
 	diagRequestSize  = 56      // struct inet_diag_req_v2
 	diagMessageSize  = 72      // struct inet_diag_msg
-	diagPort         = 4       // in it: idiag_sport, in the network's order; in the request it lies diagRequestPort in
-	diagRequestPort  = 8
-	diagUID          = 64
-	diagInode        = 68
-	diagPatience     = 1 // seconds: the kernel makes an answer when it is read, and has none to wait for
+	// in it: idiag_sport, in the network's order; in the request it lies diagRequestPort in
+	diagPort        = 4
+	diagRequestPort = 8
+	diagUID         = 64
+	diagInode       = 68
+	// seconds: the kernel makes an answer when it is read, and has none to wait for
+	diagPatience = 1
 )
 
 var errDiag = errors.New("malformed answer of the kernel's socket diagnosis")
 
-// diagnose asks the kernel for what listens on a kubelet's ports, by family and port: it goes over its listeners once for each, and tells
-// of no others. The error says why it cannot: CONFIG_INET_DIAG is not there, process 1's network cannot be entered.
+// diagnose asks the kernel for what listens on a kubelet's ports, by family and port: it goes over
+// its listeners once for each, and tells of no others. The error says why it cannot:
+// CONFIG_INET_DIAG is not there, process 1's network cannot be entered.
 func (p *proc) diagnose(all sockets) error {
 	first, err := unix.Openat(p.fd, "1/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -35,7 +38,8 @@ func (p *proc) diagnose(all sockets) error {
 	defer unix.Close(first)
 	at := netns.None() // the network that this program is in
 	var theirs, own unix.Stat_t
-	if unix.Fstat(first, &theirs) != nil || unix.Stat("/proc/self/ns/net", &own) != nil || theirs.Dev != own.Dev || theirs.Ino != own.Ino {
+	if unix.Fstat(first, &theirs) != nil || unix.Stat("/proc/self/ns/net", &own) != nil ||
+		theirs.Dev != own.Dev || theirs.Ino != own.Ino {
 		at = netns.NsHandle(first)
 	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -48,7 +52,8 @@ func (p *proc) diagnose(all sockets) error {
 	return nil
 }
 
-// dump asks for one port. An answer that is not read to its end keeps its socket from another request, so each has its own.
+// dump asks for one port. An answer that is not read to its end keeps its socket from another
+// request, so each has its own.
 func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) error {
 	s, err := nl.GetNetlinkSocketAt(at, netns.None(), unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -59,7 +64,8 @@ func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) er
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return err
 	}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: diagPatience}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Sec: diagPatience}); err != nil {
 		return err
 	}
 	var b [unix.SizeofNlMsghdr + diagRequestSize]byte
@@ -90,7 +96,8 @@ func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) er
 	return nil
 }
 
-// parseDiag reads what one call gave of an answer. took is how many sockets it had; done: it was the last.
+// parseDiag reads what one call gave of an answer. took is how many sockets it had; done: it was
+// the last.
 func parseDiag(b []byte, take func(socket)) (took int, done bool, err error) {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size, kind := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint16(b[4:])

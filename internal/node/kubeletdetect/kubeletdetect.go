@@ -1,5 +1,5 @@
-// Package kubeletdetect finds out whether a kubelet runs on this node. Beside one the agent leaves to it what is the kubelet's: garbage
-// collection, disks, admission (docs/use/configuration.md).
+// Package kubeletdetect finds out whether a kubelet runs on this node. Beside one the agent leaves
+// to it what is the kubelet's: garbage collection, disks, admission (docs/use/configuration.md).
 //
 //	kubeletdetect.go  Finder: the processes that are a kubelet
 //	process.go FindProcess: how the kubelet was started
@@ -22,28 +22,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are programs that are a kubelet, or have one inside: microk8s (kubelite), k3s and rke2 (which rename themselves by
-// what they do), k0s, MicroShift, KubeEdge (edgecore), and the hyperkube of old.
+// names are programs that are a kubelet, or have one inside: microk8s (kubelite), k3s and rke2
+// (which rename themselves by what they do), k0s, MicroShift, KubeEdge (edgecore), and the
+// hyperkube of old.
 var names = []string{
-	"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2", "rke2-server", "rke2-agent", "k0s", "microshift", "edgecore", "hyperkube",
+	"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2", "rke2-server", "rke2-agent",
+	"k0s", "microshift", "edgecore", "hyperkube",
 }
 
 const maxPath = 4096 // of a program's path
 
-// Finder looks for a kubelet, again and again, and begins with the process that it has found: as long as that is a kubelet, no other is
-// asked. Zero is one that has found none. It is safe for concurrent use.
+// Finder looks for a kubelet, again and again, and begins with the process that it has found: as
+// long as that is a kubelet, no other is asked. Zero is one that has found none. It is safe for
+// concurrent use.
 type Finder struct{ pid atomic.Int64 }
 
-// Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty: /proc), and by what: "process
-// 812 is a kubelet". Doubt counts as one: what cannot be read may be one.
+// Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty:
+// /proc), and by what: "process 812 is a kubelet". Doubt counts as one: what cannot be read may be
+// one.
 //
-// Counted is what runs as the node's root under a kubelet's name (/proc/PID/comm, or the file of its program, /proc/PID/exe),
-// and what listens on a kubelet's ports in the node's network. What a pod or another user runs is not: they could stop garbage collection
-// by a name. A kubelet inside a pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos,
-// kind's nodes as seen from their host) lies outside kubepods and counts.
+// Counted is what runs as the node's root under a kubelet's name (/proc/PID/comm, or the file of
+// its program, /proc/PID/exe), and what listens on a kubelet's ports in the node's network. What a
+// pod or another user runs is not: they could stop garbage collection by a name. A kubelet inside a
+// pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos, kind's
+// nodes as seen from their host) lies outside kubepods and counts.
 //
-// It reads a short file and a link of each process each time, since any process may become a kubelet by exec. That a process is none is not
-// remembered.
+// It reads a short file and a link of each process each time, since any process may become a
+// kubelet by exec. That a process is none is not remembered.
 func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
 	procMount = orProc(procMount)
 	p, err := openProc(procMount)
@@ -127,7 +132,8 @@ func (p *proc) list() error {
 	return nil
 }
 
-// read reads the beginning of a file, as far as it fits into buf: these files come in one piece. gone: the process has ended.
+// read reads the beginning of a file, as far as it fits into buf: these files come in one piece.
+// gone: the process has ended.
 func (p *proc) read(path string, buf []byte) (b []byte, gone bool, err error) {
 	fd, err := unix.Openat(p.fd, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -147,8 +153,8 @@ func (p *proc) read(path string, buf []byte) (b []byte, gone bool, err error) {
 	return b, false, nil
 }
 
-// foreign is the doubt in a /proc that is not the node's, where a kubelet cannot be seen: process 1 is this program, or a
-// pod's.
+// foreign is the doubt in a /proc that is not the node's, where a kubelet cannot be seen: process 1
+// is this program, or a pod's.
 func (p *proc) foreign() error {
 	var self [16]byte
 	if n, err := unix.Readlinkat(p.fd, "self", self[:]); err == nil && string(self[:n]) == "1" {
@@ -169,13 +175,17 @@ func errNoMemory(dir string) error {
 	return fmt.Errorf("process %s is there, and its files are not: the kernel may have no memory for them", dir)
 }
 
-// looks is how often a process is looked at that is there by the list of all, and gone by its own files.
+// looks is how often a process is looked at that is there by the list of all, and gone by its own
+// files.
 const looks = 3
 
-// each looks at each process until one is a kubelet. The kernel calls a file of a process absent, too, where it has no memory for its inode
-// (v6.12 fs/proc/base.c proc_pid_instantiate, proc_pident_instantiate), but lists the process all the same (proc_fill_cache there): one
-// that seems gone has to be missing from a list that is made after it, or it is looked at again, and in the end a doubt.
-func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid int, why string, err error) {
+// each looks at each process until one is a kubelet. The kernel calls a file of a process absent,
+// too, where it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
+// proc_pident_instantiate), but lists the process all the same (proc_fill_cache there): one that
+// seems gone has to be missing from a list that is made after it, or it is looked at again, and in
+// the end a doubt.
+func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid int, why string,
+	err error) {
 	left := p.pids
 	for range looks {
 		var gone []int
@@ -229,25 +239,30 @@ func (p *proc) kubelet(dir string) (name string, gone bool, err error) {
 	switch err {
 	case nil:
 		return kubeletName(base(bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)")))), false, nil
-	case unix.ENOENT, unix.ESRCH: // a thread of the kernel, or gone; what is called a kubelet by this link alone is looked for again soon
+	// a thread of the kernel, or gone; what is called a kubelet by this link alone is looked for again
+	// soon
+	case unix.ENOENT, unix.ESRCH:
 		return "", false, nil
-	case unix.ENAMETOOLONG: // a path of more than PATH_MAX is nobody's but a tenant's, who wants to be asked for more
+	// a path of more than PATH_MAX is nobody's but a tenant's, who wants to be asked for more
+	case unix.ENAMETOOLONG:
 		return "", false, nil
 	}
 	name, err = p.argv(dir)
 	return name, false, err
 }
 
-// argv is the kubelet's name in argv[0]. It tells as much as the link, but reading it waits for the process's memory map (v6.12 mm/memory.c
-// __access_remote_vm), which a process that thrashes may hold for ever, and one that wants to. So it is asked only where the link is
-// refused, and only of the node's own processes.
+// argv is the kubelet's name in argv[0]. It tells as much as the link, but reading it waits for the
+// process's memory map (v6.12 mm/memory.c __access_remote_vm), which a process that thrashes may
+// hold for ever, and one that wants to. So it is asked only where the link is refused, and only of
+// the node's own processes.
 func (p *proc) argv(dir string) (name string, err error) {
 	if own, gone, err := p.nodesOwn(dir); err != nil || gone || !own {
 		return "", err
 	}
 	b, _, err := p.read(dir+"/cmdline", p.buf[:maxPath])
 	b, _, _ = bytes.Cut(b, []byte{0})
-	// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s server".
+	// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s
+	// server".
 	b, _, _ = bytes.Cut(b, []byte(" "))
 	return kubeletName(base(b)), err
 }
@@ -255,7 +270,8 @@ func (p *proc) argv(dir string) (name string, err error) {
 func base(path []byte) []byte { return path[bytes.LastIndexByte(path, '/')+1:] }
 
 func kubeletName(b []byte) string {
-	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(".")), []byte("-wrapped")) // NixOS: .kubelet-wrapped
+	// NixOS: .kubelet-wrapped
+	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(".")), []byte("-wrapped"))
 	for _, name := range names {
 		if string(b) == name {
 			return name

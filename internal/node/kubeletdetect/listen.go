@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ports of a kubelet: its API, its health, and the API for reading only (kubelet pkg/cluster/ports/ports.go).
+// ports of a kubelet: its API, its health, and the API for reading only (kubelet
+// pkg/cluster/ports/ports.go).
 var ports = []uint16{10250, 10248, 10255}
 
-// A tenant of the node's network may have any number of sockets listen, and a user on any of these ports. What goes beyond these bounds is
-// not looked at, and no doubt follows from it: they would bring it about. A kubelet has a socket or two a port, and some hundred
-// descriptors.
+// A tenant of the node's network may have any number of sockets listen, and a user on any of these
+// ports. What goes beyond these bounds is not looked at, and no doubt follows from it: they would
+// bring it about. A kubelet has a socket or two a port, and some hundred descriptors.
 const (
 	maxListening   = 20_000 // sockets of a table, or of a port
 	maxSockets     = 4096   // of root on a kubelet's ports
@@ -30,7 +31,8 @@ type socket struct {
 	inode uint64
 }
 
-// sockets are those of root that listen on a kubelet's ports, by what a descriptor's link says of them.
+// sockets are those of root that listen on a kubelet's ports, by what a descriptor's link says of
+// them.
 type sockets map[string]uint16
 
 func (all sockets) add(s socket) {
@@ -39,9 +41,10 @@ func (all sockets) add(s socket) {
 	}
 }
 
-// listener looks for a process of the node's own that holds a socket which listens on a kubelet's port in the node's network: process 1's.
-// One that no such process holds is no kubelet's: a pod in the node's network can take any port, a user any of these, and one that was
-// sent to a socket lies in its queue, held by nobody (unix(7), SCM_RIGHTS). What others hold is not looked at.
+// listener looks for a process of the node's own that holds a socket which listens on a kubelet's
+// port in the node's network: process 1's. One that no such process holds is no kubelet's: a pod in
+// the node's network can take any port, a user any of these, and one that was sent to a socket lies
+// in its queue, held by nobody (unix(7), SCM_RIGHTS). What others hold is not looked at.
 func (p *proc) listener() (why string, err error) {
 	all, err := p.listening()
 	if err != nil || len(all) == 0 {
@@ -65,8 +68,8 @@ func (p *proc) listener() (why string, err error) {
 	return why, err
 }
 
-// listening finds the sockets that listen on a kubelet's ports. The kernel is asked for these ports; where it cannot be, its tables are
-// read.
+// listening finds the sockets that listen on a kubelet's ports. The kernel is asked for these
+// ports; where it cannot be, its tables are read.
 func (p *proc) listening() (all sockets, err error) {
 	all = sockets{}
 	if p.diagnose(all) == nil {
@@ -81,12 +84,14 @@ func (p *proc) listening() (all sockets, err error) {
 	return all, nil
 }
 
-// tableChunk is a page, the most that one call gives (v6.12 fs/seq_file.c seq_read_iter). To go on, the kernel walks the bucket again that
-// it was in: by small pieces, thousands of listeners in one would take it seconds.
+// tableChunk is a page, the most that one call gives (v6.12 fs/seq_file.c seq_read_iter). To go on,
+// the kernel walks the bucket again that it was in: by small pieces, thousands of listeners in one
+// would take it seconds.
 const tableChunk = 4096
 
-// table reads the kubelet's ports out of a table of sockets. The kernel lists those that listen first (v6.12 net/ipv4/tcp_ipv4.c
-// tcp_get_idx), so only the beginning is read, whatever the number of connections.
+// table reads the kubelet's ports out of a table of sockets. The kernel lists those that listen
+// first (v6.12 net/ipv4/tcp_ipv4.c tcp_get_idx), so only the beginning is read, whatever the number
+// of connections.
 func (p *proc) table(file string, all sockets) error {
 	fd, err := unix.Openat(p.fd, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT && strings.HasSuffix(file, "6") { // a kernel without IPv6
@@ -135,7 +140,8 @@ func (p *proc) table(file string, all sockets) error {
 
 var errSocket = errors.New(`malformed line, want "N: ADDRESS:PORT ADDRESS:PORT STATE ... INODE"`)
 
-// parseSocket reads a line of /proc/net/tcp: "0: 0100007F:2808 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 12345 ...".
+// parseSocket reads a line of /proc/net/tcp: "0: 0100007F:2808 00000000:0000 0A 00000000:00000000
+// 00:00000000 00000000 0 0 12345 ...".
 func parseSocket(line []byte) (s socket, listens bool, err error) {
 	const local, state, uid, inode, listen = 1, 3, 7, 9, "0A"
 	f := bytes.Fields(line)
@@ -149,7 +155,8 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	if err != nil {
 		return s, false, errSocket
 	}
-	// The user id is of the reader's user namespace (v6.12 net/ipv4/tcp_ipv4.c get_tcp4_sock, from_kuid_munged of seq_user_ns).
+	// The user id is of the reader's user namespace (v6.12 net/ipv4/tcp_ipv4.c get_tcp4_sock,
+	// from_kuid_munged of seq_user_ns).
 	if _, err := strconv.ParseUint(string(f[uid]), 10, 32); err != nil {
 		return s, false, errSocket
 	}
@@ -160,8 +167,8 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	return socket{uint16(port), string(f[uid]) == "0", ino}, true, nil
 }
 
-// holds says on which port the first of the sockets listens that is among the descriptors in a directory; 0: none is. gone: so is the
-// directory.
+// holds says on which port the first of the sockets listens that is among the descriptors in a
+// directory; 0: none is. gone: so is the directory.
 func (p *proc) holds(dir string, all sockets) (port uint16, gone bool, err error) {
 	fd, err := unix.Openat(p.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.ESRCH {

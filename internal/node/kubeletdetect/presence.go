@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// Absence is for how long no kubelet may have been seen before one that was counts as gone. What it has left alone for a moment, since it
-	// restarts or is upgraded, is not garbage.
+	// Absence is for how long no kubelet may have been seen before one that was counts as gone. What
+	// it has left alone for a moment, since it restarts or is upgraded, is not garbage.
 	Absence = 10 * time.Minute
 
-	// mostGap is what a time in which nobody looked counts for at most: the agent was stopped, or the machine suspended.
+	// mostGap is what a time in which nobody looked counts for at most: the agent was stopped, or the
+	// machine suspended.
 	mostGap = 2 * time.Minute
 
 	// keepStep is how much absence may be lost by a crash: more often it is not written.
@@ -31,11 +32,13 @@ const (
 	maxPresence     = 4 << 10 // bytes of the file
 )
 
-// presenceState is kubelet.json. It is there from when a kubelet is seen until none was for Absence.
+// presenceState is kubelet.json. It is there from when a kubelet is seen until none was for
+// Absence.
 type presenceState struct {
 	Version int    `json:"version"`
 	Boot    string `json:"boot"` // of the kernel, boot_id
-	// Looked is when one was last looked for, and Absent for how long none was seen then. Both in nanoseconds, Looked since the boot.
+	// Looked is when one was last looked for, and Absent for how long none was seen then. Both in
+	// nanoseconds, Looked since the boot.
 	Looked time.Duration `json:"looked"`
 	Absent time.Duration `json:"absent"`
 }
@@ -47,9 +50,10 @@ type PresenceOptions struct {
 	ReadOnly  bool   // nothing is written there
 }
 
-// Presence says whether a kubelet is on this node. One that was seen is, until none was for Absence: it may be starting anew. That is kept
-// over restarts of this program, and goes by the time since the boot, which nobody can set. Time in which nobody looks does not count, and
-// a boot begins it anew: the kubelet may come up after this program. It is safe for concurrent use.
+// Presence says whether a kubelet is on this node. One that was seen is, until none was for
+// Absence: it may be starting anew. That is kept over restarts of this program, and goes by the
+// time since the boot, which nobody can set. Time in which nobody looks does not count, and a boot
+// begins it anew: the kubelet may come up after this program. It is safe for concurrent use.
 type Presence struct {
 	kubelet func() (found bool, why string)
 	uptime  func() time.Duration
@@ -67,8 +71,8 @@ type Presence struct {
 	failed error         // why what was last tried to be written was not
 }
 
-// OpenPresence makes a Presence that has not looked yet, with what an earlier process has left in StateDir. The error says what was wrong
-// there: that a kubelet was seen is all that is known then.
+// OpenPresence makes a Presence that has not looked yet, with what an earlier process has left in
+// StateDir. The error says what was wrong there: that a kubelet was seen is all that is known then.
 func OpenPresence(o PresenceOptions) (*Presence, error) {
 	finder := new(Finder)
 	p := &Presence{
@@ -81,7 +85,8 @@ func OpenPresence(o PresenceOptions) (*Presence, error) {
 	file := filepath.Join(o.StateDir, presenceFile)
 	if !o.ReadOnly {
 		p.file = file
-		atomicfile.Clean(file) // another process that writes it at this moment does so again after its next look
+		// another process that writes it at this moment does so again after its next look
+		atomicfile.Clean(file)
 	}
 	return p, p.load(file)
 }
@@ -94,11 +99,13 @@ func (p *Presence) load(file string) error {
 	}
 	p.seen, p.looked = true, p.uptime()
 	if err != nil {
-		return fmt.Errorf("%s: %w: a kubelet that was here counts for %v more", file, errors.Unwrap(err), Absence)
+		return fmt.Errorf("%s: %w: a kubelet that was here counts for %v more", file, errors.Unwrap(err),
+			Absence)
 	}
 	var s presenceState
 	if err = json.Unmarshal(text, &s); err == nil && (s.Version != presenceVersion || s.Absent < 0) {
-		err = fmt.Errorf("version %d, absent %d: want version %d, and at least 0", s.Version, s.Absent, presenceVersion)
+		err = fmt.Errorf("version %d, absent %d: want version %d, and at least 0", s.Version, s.Absent,
+			presenceVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: a kubelet that was here counts for %v more", file, err, Absence)
@@ -110,8 +117,9 @@ func (p *Presence) load(file string) error {
 	return nil
 }
 
-// Look looks for a kubelet now. found: one is there, or counts still. why says by what, and is the same as long as nothing changes. It
-// reads /proc and nothing else: what it learns is written by Keep.
+// Look looks for a kubelet now. found: one is there, or counts still. why says by what, and is the
+// same as long as nothing changes. It reads /proc and nothing else: what it learns is written by
+// Keep.
 func (p *Presence) Look() (found bool, why string) {
 	found, why = p.kubelet()
 	now := p.uptime()
@@ -151,17 +159,20 @@ func (p *Presence) Unkept() bool {
 	return changed && !p.tried
 }
 
-// toKeep is what belongs into the file now, and whether it is worth writing. Version 0: no file. mu is held.
+// toKeep is what belongs into the file now, and whether it is worth writing. Version 0: no file. mu
+// is held.
 func (p *Presence) toKeep() (s presenceState, changed bool) {
 	if p.seen {
 		s = presenceState{Version: presenceVersion, Boot: p.boot, Looked: p.looked, Absent: p.absent}
 	}
-	changed = s.Version != p.kept.Version || s.Boot != p.kept.Boot || (s.Absent-p.kept.Absent).Abs() >= keepStep ||
+	changed = s.Version != p.kept.Version || s.Boot != p.kept.Boot ||
+		(s.Absent-p.kept.Absent).Abs() >= keepStep ||
 		(s.Absent == 0) != (p.kept.Absent == 0)
 	return s, changed && p.file != ""
 }
 
-// Keep writes what has changed, if anything. It waits for the disk, but not for another Keep. Failed tells whether it succeeded.
+// Keep writes what has changed, if anything. It waits for the disk, but not for another Keep.
+// Failed tells whether it succeeded.
 func (p *Presence) Keep() {
 	if !p.writing.TryLock() {
 		return

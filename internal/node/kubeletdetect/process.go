@@ -22,12 +22,14 @@ type Process struct {
 	Name string   // what it goes by: "kubelet", or a program that has one inside ("k3s")
 	Args []string // without the program itself
 	Dir  string   // its working directory, by its own root
-	Root string   // its root directory as this program sees it; relative symbolic links below it lead out
+	// its root directory as this program sees it; relative symbolic links below it lead out
+	Root string
 }
 
-// FindProcess finds the process of the node's kubelet. ok: there is one. One that is a kubelet and nothing else comes before a program that
-// has one inside: rke2 does not, but starts one, with flags of its own. It waits for that process's memory map, which may be held for long
-// while it thrashes.
+// FindProcess finds the process of the node's kubelet. ok: there is one. One that is a kubelet and
+// nothing else comes before a program that has one inside: rke2 does not, but starts one, with
+// flags of its own. It waits for that process's memory map, which may be held for long while it
+// thrashes.
 func FindProcess(procMount string) (k Process, ok bool, err error) {
 	procMount = orProc(procMount)
 	p, err := openProc(procMount)
@@ -64,12 +66,14 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 	}
 	k.Args = strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")[1:]
 	var b [maxPath]byte
-	if n, err := unix.Readlinkat(p.fd, strconv.Itoa(pid)+"/cwd", b[:]); err == nil && filepath.IsAbs(string(b[:n])) {
+	if n, err := unix.Readlinkat(p.fd, strconv.Itoa(pid)+"/cwd", b[:]); err == nil &&
+		filepath.IsAbs(string(b[:n])) {
 		k.Dir = string(b[:n])
 	}
 	// What was read is of that process only if it is there still.
 	if again, _, err := p.is(pid); err != nil || again != why || k.Name == "" {
-		return k, false, errors.Join(err, fmt.Errorf("process %d ended while its command line was read", pid))
+		return k, false, errors.Join(err, fmt.Errorf("process %d ended while its command line was read",
+			pid))
 	}
 	return k, true, nil
 }

@@ -9,11 +9,14 @@ import (
 )
 
 const (
-	// every is between two searches that Tick starts. One comes before each eviction that is for a disk, too (LookNow).
+	// every is between two searches that Tick starts. One comes before each eviction that is for a
+	// disk, too (LookNow).
 	every = time.Minute
-	// again is that for a kubelet which is not there now, and is waited for: one that restarts may be up for moments only.
+	// again is that for a kubelet which is not there now, and is waited for: one that restarts may be
+	// up for moments only.
 	again = 10 * time.Second
-	// nowWait is how long LookNow waits. A search takes tens of milliseconds for a few thousand processes.
+	// nowWait is how long LookNow waits. A search takes tens of milliseconds for a few thousand
+	// processes.
 	nowWait = 100 * time.Millisecond
 	// lately is how long the answer to LookNow holds for who asks again and again, however many do.
 	lately = time.Second
@@ -31,25 +34,28 @@ type Result struct {
 type WatchOptions struct {
 	Presence *Presence
 	Log      *slog.Logger
-	// Fields are further ones of the line that says that a kubelet has come or gone: what follows from it. nil: there are none.
+	// Fields are further ones of the line that says that a kubelet has come or gone: what follows from
+	// it. nil: there are none.
 	Fields func() []any
 }
 
-// Watch is the one place that knows whether a kubelet is on this node, for a loop that must not wait: a search takes the longer the more
-// processes and listeners there are, and each is one's who may slow it. So there is one search at a time, beside the loop. All of it is for
-// the loop's goroutine.
+// Watch is the one place that knows whether a kubelet is on this node, for a loop that must not
+// wait: a search takes the longer the more processes and listeners there are, and each is one's who
+// may slow it. So there is one search at a time, beside the loop. All of it is for the loop's
+// goroutine.
 type Watch struct {
 	o        WatchOptions
 	searcher *searcher
 	found    bool
-	looked   time.Time     // for it; zero: never
-	asked    time.Time     // the last LookNow of FoundLately
-	began    time.Time     // the last search
-	slow     bool          // that it does not end was said
-	pending  bool          // a search is under way, or its result was not taken yet
-	ended    chan struct{} // closed when the last search has ended, and what it has seen is kept; nil: there was none
-	results  chan Result   // one slot
-	unkept   string        // why what was seen could not be kept, as it was last said
+	looked   time.Time // for it; zero: never
+	asked    time.Time // the last LookNow of FoundLately
+	began    time.Time // the last search
+	slow     bool      // that it does not end was said
+	pending  bool      // a search is under way, or its result was not taken yet
+	// closed when the last search has ended, and what it has seen is kept; nil: there was none
+	ended   chan struct{}
+	results chan Result // one slot
+	unkept  string      // why what was seen could not be kept, as it was last said
 }
 
 // searcher is what a search beside the loop has of a Watch. It is safe for concurrent use.
@@ -76,17 +82,20 @@ func NewWatch(o WatchOptions) *Watch {
 	return &Watch{o: o, searcher: &searcher{o.Presence}, results: make(chan Result, 1)}
 }
 
-// Found reports whether a kubelet was there, or counted still (Presence), when it was last looked for.
+// Found reports whether a kubelet was there, or counted still (Presence), when it was last looked
+// for.
 func (w *Watch) Found() bool { return w.found }
 
-// LookNow looks for one and waits a moment for the answer: for what is about to be done on its account. Where none comes in time, the last
-// one holds, and where there was none yet, a kubelet may be there, so that it counts as one. What comes later is for OnResult. It reports
-// whether what is known has changed.
+// LookNow looks for one and waits a moment for the answer: for what is about to be done on its
+// account. Where none comes in time, the last one holds, and where there was none yet, a kubelet
+// may be there, so that it counts as one. What comes later is for OnResult. It reports whether what
+// is known has changed.
 func (w *Watch) LookNow() (changed bool) {
 	was := w.found
 	timer := time.NewTimer(nowWait)
 	defer timer.Stop()
-	for own := false; w.pending || !own; { // a search that is under way began before, and may have missed it
+	// a search that is under way began before, and may have missed it
+	for own := false; w.pending || !own; {
 		if !w.pending {
 			own = true
 			w.begin(time.Now())
@@ -104,7 +113,8 @@ func (w *Watch) LookNow() (changed bool) {
 	return w.found != was
 }
 
-// FoundLately is Found by a LookNow that was made within the last second: for what is about to be done, and may be asked for often.
+// FoundLately is Found by a LookNow that was made within the last second: for what is about to be
+// done, and may be asked for often.
 func (w *Watch) FoundLately(now time.Time) bool {
 	if w.asked.IsZero() || now.Sub(w.asked) >= lately {
 		w.asked = now
@@ -120,7 +130,8 @@ func (w *Watch) Tick(now time.Time) {
 		w.begin(now)
 	case w.pending && !w.slow && now.Sub(w.began) >= every:
 		w.slow = true
-		w.o.Log.Warn("the search for a kubelet does not end: what it found last counts", "since", w.began, "beside", w.found)
+		w.o.Log.Warn("the search for a kubelet does not end: what it found last counts", "since", w.began,
+			"beside", w.found)
 	}
 }
 
@@ -171,7 +182,8 @@ func (w *Watch) set(found bool, evidence string) (changed bool) {
 	return true
 }
 
-// Close waits for the search under way, but not longer than limit: a process may hold what is read of it, and a disk what is written.
+// Close waits for the search under way, but not longer than limit: a process may hold what is read
+// of it, and a disk what is written.
 func (w *Watch) Close(limit time.Duration) error {
 	if w.ended == nil {
 		return nil

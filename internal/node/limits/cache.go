@@ -21,10 +21,12 @@ const (
 	slack = 16 << 20
 )
 
-// makeRoom takes page cache that was not used of late from the cgroup above all pods, as far as it keeps memory.max away from its target.
-// memory.current counts it, and where pods read files it grows up to any limit. A write to memory.max would take it too, but may kill where
-// that goes wrong; memory.reclaim never does. The kernel has no such file before v5.19: there the limit stays above what is used.
-// Where all of it would not do, none is taken: pods that hold more for good would lose what they read in each pass, for nothing.
+// makeRoom takes page cache that was not used of late from the cgroup above all pods, as far as it
+// keeps memory.max away from its target. memory.current counts it, and where pods read files it
+// grows up to any limit. A write to memory.max would take it too, but may kill where that goes
+// wrong; memory.reclaim never does. The kernel has no such file before v5.19: there the limit stays
+// above what is used. Where all of it would not do, none is taken: pods that hold more for good
+// would lose what they read in each pass, for nothing.
 func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error {
 	current, err := g.MemoryCurrent(p.buf[:])
 	if _, reached := lower(target, now, current); err != nil || reached {
@@ -68,10 +70,11 @@ type reclaimer interface {
 	Plain() bool
 }
 
-// takeFrom takes a little at a time. A kernel that cannot be told to take page cache alone (6.1) would have memory of pods go to swap:
-// where there is any, nothing is taken.
+// takeFrom takes a little at a time. A kernel that cannot be told to take page cache alone (6.1)
+// would have memory of pods go to swap: where there is any, nothing is taken.
 func takeFrom(ctx context.Context, r reclaimer, bytes uint64, swap bool) error {
-	if swap { // 0 bytes tell which kernel it is, and take nothing (v6.1, v6.12 mm/memcontrol.c memory_reclaim)
+	// 0 bytes tell which kernel it is, and take nothing (v6.1, v6.12 mm/memcontrol.c memory_reclaim)
+	if swap {
 		if err := r.Reclaim(0, cgroup.SwappinessFile); err != nil || r.Plain() {
 			return err
 		}

@@ -14,9 +14,9 @@ import (
 	"jettison/stats"
 )
 
-// Capacity is what a node has: cpu, memory, ephemeral-storage (its root directory's file system), pid, and its huge pages by size
-// (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo, v1.36.3). What was not observed is absent. How many pods it takes is no figure of
-// the kernel's.
+// Capacity is what a node has: cpu, memory, ephemeral-storage (its root directory's file system),
+// pid, and its huge pages by size (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo, v1.36.3).
+// What was not observed is absent. How many pods it takes is no figure of the kernel's.
 func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.ResourceList {
 	out := v1.ResourceList{}
 	if cores > 0 {
@@ -33,7 +33,8 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 		set(v1.ResourceEphemeralStorage, node.Fs.V.CapacityBytes, resource.BinarySI)
 	}
 	for size, pages := range hugePages {
-		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size), resource.BinarySI).String())
+		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size),
+			resource.BinarySI).String())
 		set(name, stats.Some(size*pages), resource.BinarySI)
 	}
 	return out
@@ -42,9 +43,9 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 // maxPageSize bounds the sizes that are believed, in bytes; arm64 has pages of 16 GiB.
 const maxPageSize = 1 << 40
 
-// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below kernel/mm/hugepages of /sys. A size of which
-// there are 0 is known: a kubelet has it as 0 in the node's capacity, too, and refuses a pod that wants some. What cannot be read is
-// absent.
+// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below
+// kernel/mm/hugepages of /sys. A size of which there are 0 is known: a kubelet has it as 0 in the
+// node's capacity, too, and refuses a pod that wants some. What cannot be read is absent.
 func HugePages(sysMount string) map[uint64]uint64 {
 	dir := filepath.Join(sysMount, "kernel/mm/hugepages")
 	entries, err := os.ReadDir(dir)
@@ -62,7 +63,8 @@ func HugePages(sysMount string) map[uint64]uint64 {
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && n < math.MaxInt64/(size<<10) {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil &&
+			n < math.MaxInt64/(size<<10) {
 			out[size<<10] = n
 		}
 	}

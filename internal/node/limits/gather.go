@@ -26,12 +26,13 @@ type Known struct {
 	Objects  []*v1.Pod // of clients and manifests
 	Runtime  read.Index
 	Capacity stats.Opt[uint64] // memory of the node, in bytes
-	Self     string            // cgroup of this process, which package protect looks after; empty: it is in no pod
+	// cgroup of this process, which package protect looks after; empty: it is in no pod
+	Self string
 }
 
-// gather finds the cgroups of pods below a kubelet's cgroupRoot, with what is told of them. paths are all cgroups that may have been
-// written to: those above pods, pods, and what is directly below them. Where not all could be listed, err says so, and what was found is
-// good.
+// gather finds the cgroups of pods below a kubelet's cgroupRoot, with what is told of them. paths
+// are all cgroups that may have been written to: those above pods, pods, and what is directly below
+// them. Where not all could be listed, err says so, and what was found is good.
 func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []string, err error) {
 	objects := make(map[string]*v1.Pod, len(k.Objects))
 	for _, o := range k.Objects {
@@ -77,8 +78,8 @@ func children(fs *cgroup.FS, path string, buf []byte) (out []string, err error) 
 	return out, err
 }
 
-// pod puts together what is told of one. An object's word is exact. Without one, what the runtime tells is a range: the least is
-// protected, and nothing is throttled.
+// pod puts together what is told of one. An object's word is exact. Without one, what the runtime
+// tells is a range: the least is protected, and nothing is throttled.
 func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
 	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
 	told := k.Runtime[p.UID]
@@ -123,12 +124,13 @@ func memory(list v1.ResourceList) uint64 {
 	return uint64(max(q.Value(), 0))
 }
 
-// isOf reports whether a cgroup is that of a container: runtimes call it by its id, or as in cri-containerd-ID.scope. CRI-O's monitor of a
-// container, crio-conmon-ID.scope, is not.
+// isOf reports whether a cgroup is that of a container: runtimes call it by its id, or as in
+// cri-containerd-ID.scope. CRI-O's monitor of a container, crio-conmon-ID.scope, is not.
 func isOf(path, id string) bool {
 	name := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".scope")
 	prefix, ok := strings.CutSuffix(name, id)
-	return id != "" && ok && (prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "-conmon-"))
+	return id != "" && ok && (prefix == "" || strings.HasSuffix(prefix, "-") &&
+		!strings.HasSuffix(prefix, "-conmon-"))
 }
 
 // resourcesOf are what a container of a pod object asks for; nil: it has none of that name.

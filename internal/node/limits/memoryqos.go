@@ -10,9 +10,10 @@ import (
 
 // Pod is what protection takes of one.
 type Pod struct {
-	Cgroup     string            // path below the root
-	QOSClass   stats.QOSClass    // by its cgroup
-	Request    stats.Opt[uint64] // memory in bytes, with overhead. Absent: it is not known, and nothing is protected
+	Cgroup   string         // path below the root
+	QOSClass stats.QOSClass // by its cgroup
+	// memory in bytes, with overhead. Absent: it is not known, and nothing is protected
+	Request    stats.Opt[uint64]
 	Containers []Container
 }
 
@@ -20,7 +21,8 @@ type Pod struct {
 type Container struct {
 	Cgroup  string
 	Request stats.Opt[uint64] // memory in bytes; 0: it requests none
-	// Limit of memory in bytes, 0: none. Absent: request and limit are not both known exactly, and it is not throttled.
+	// Limit of memory in bytes, 0: none. Absent: request and limit are not both known exactly, and it
+	// is not throttled.
 	Limit stats.Opt[uint64]
 }
 
@@ -70,20 +72,23 @@ func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
 
 // Budget is what a Plan has to do with.
 type Budget struct {
-	// Allocatable is what is left for pods, in bytes, whatever they are held to: no cgroup above pods protects more together, and a container
-	// without a limit is throttled as if that were its. 0: it is not known; then nothing is protected.
+	// Allocatable is what is left for pods, in bytes, whatever they are held to: no cgroup above pods
+	// protects more together, and a container without a limit is throttled as if that were its. 0: it
+	// is not known; then nothing is protected.
 	Allocatable uint64
 	Factor      float64 // memoryThrottlingFactor
 	Page        uint64  // bytes
 }
 
-// Plan protects the memory that pods request: memory.min of Guaranteed pods, which is never reclaimed, memory.low of Burstable ones, which
-// is reclaimed last, and the same of their containers. It counts only as far as each cgroup above has as much (v6.12 mm/page_counter.c
-// effective_protection), so those have the sum of each. There the kubelet differs: it gives the cgroup of all pods the sum of both as
-// memory.min, and no memory.low, by which the memory.low below it counts for nothing (pkg/kubelet/cm/qos_container_manager_linux.go
-// setMemoryQoS, v1.36.3). A sum is cut at what is allocatable: what is protected beyond the node's memory leaves the kernel nothing but to
-// kill. Page cache below a memory.min is not reclaimed either, while memory.available counts it as available, as in a kubelet: no threshold
-// sees that.
+// Plan protects the memory that pods request: memory.min of Guaranteed pods, which is never
+// reclaimed, memory.low of Burstable ones, which is reclaimed last, and the same of their
+// containers. It counts only as far as each cgroup above has as much (v6.12 mm/page_counter.c
+// effective_protection), so those have the sum of each. There the kubelet differs: it gives the
+// cgroup of all pods the sum of both as memory.min, and no memory.low, by which the memory.low
+// below it counts for nothing (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS,
+// v1.36.3). A sum is cut at what is allocatable: what is protected beyond the node's memory leaves
+// the kernel nothing but to kill. Page cache below a memory.min is not reclaimed either, while
+// memory.available counts it as available, as in a kubelet: no threshold sees that.
 //
 // Containers that may use more than they request are throttled before their limit: memory.high.
 func Plan(pods []Pod, b Budget) Settings {
@@ -125,8 +130,8 @@ func Plan(pods []Pod, b Budget) Settings {
 	return out
 }
 
-// protectionOf is the file by which a class is protected (pkg/kubelet/cm/helpers_linux.go ResourceConfigForPod, v1.36.3, with the policy
-// TieredReservation).
+// protectionOf is the file by which a class is protected (pkg/kubelet/cm/helpers_linux.go
+// ResourceConfigForPod, v1.36.3, with the policy TieredReservation).
 func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	switch class {
 	case stats.Guaranteed:
@@ -137,9 +142,11 @@ func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	return "", false
 }
 
-// throttledAt is the memory.high of a container, in whole pages: its request and a part of what it may use beyond it, up to its limit or,
-// where it has none, to what is allocatable. None where request and limit are the same, or where nothing is left above the request
-// (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go generateLinuxContainerResources, v1.36.3).
+// throttledAt is the memory.high of a container, in whole pages: its request and a part of what it
+// may use beyond it, up to its limit or, where it has none, to what is allocatable. None where
+// request and limit are the same, or where nothing is left above the request
+// (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go generateLinuxContainerResources,
+// v1.36.3).
 func throttledAt(c Container, b Budget) (bytes uint64, ok bool) {
 	if !c.Request.OK || !c.Limit.OK || c.Request.V == c.Limit.V {
 		return 0, false

@@ -19,16 +19,20 @@ import (
 )
 
 const (
-	// Every is between two passes: a pod that starts is unprotected for as long at most, and what systemd has set back lasts as long.
+	// Every is between two passes: a pod that starts is unprotected for as long at most, and what
+	// systemd has set back lasts as long.
 	Every = 10 * time.Second
-	// endLimit is how long Close waits for the pass under way, and then for what is put back; and Mend for that at the start.
+	// endLimit is how long Close waits for the pass under way, and then for what is put back; and Mend
+	// for that at the start.
 	endLimit = time.Second
-	// mostWait is between two passes that put back, at most, where one after the other cannot do all of it.
+	// mostWait is between two passes that put back, at most, where one after the other cannot do all
+	// of it.
 	mostWait = 5 * time.Minute
 )
 
-// Node is what a node has; what of it the cgroup above all pods may have; and what is left for pods, less than that where they are not
-// held to it (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.36.3).
+// Node is what a node has; what of it the cgroup above all pods may have; and what is left for
+// pods, less than that where they are not held to it
+// (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.36.3).
 type Node struct{ Capacity, Enforced, Left v1.ResourceList }
 
 // Options of New.
@@ -58,9 +62,10 @@ type Part struct {
 	undone  time.Time     // when the last one began that puts back
 	wait    time.Duration // from then to the next one of these
 	left    Left          // what may have to be put back
-	anew    bool          // protection begins anew: what is left of an agent before this one goes first
-	beside  bool          // that a kubelet has come was said
-	unknown int           // pods whose request nobody has told, as last said
+	// protection begins anew: what is left of an agent before this one goes first
+	anew    bool
+	beside  bool // that a kubelet has come was said
+	unknown int  // pods whose request nobody has told, as last said
 	results chan Result
 
 	passing sync.WaitGroup
@@ -85,15 +90,18 @@ type Left struct {
 	Word       bool // to systemd, of either
 }
 
-// Mend puts back what an agent before this one has left: all protection, which begins anew, and, where node allocatable is not written any
-// more, what the cgroups above pods were limited to. It is called at the start, before package protect raises anything in the same cgroups.
-// What is left then is a Part's.
+// Mend puts back what an agent before this one has left: all protection, which begins anew, and,
+// where node allocatable is not written any more, what the cgroups above pods were limited to. It
+// is called at the start, before package protect raises anything in the same cgroups. What is left
+// then is a Part's.
 //
-// Beside a kubelet those limits are left alone, and noted: it writes them itself when it starts, whatever it enforces, and nobody can tell
-// a value of the agent's from the same value of the kubelet's (pkg/kubelet/cm/node_container_manager_linux.go
-// enforceNodeAllocatableCgroups, v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put back,
-// and a value that only the kubelet has written stays.
-func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool, kubelet func() bool, tell Teller) Result {
+// Beside a kubelet those limits are left alone, and noted: it writes them itself when it starts,
+// whatever it enforces, and nobody can tell a value of the agent's from the same value of the
+// kubelet's (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups,
+// v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put
+// back, and a value that only the kubelet has written stays.
+func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool,
+	kubelet func() bool, tell Teller) Result {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	w := &Writer{FS: fs, CgroupRoot: cgroupRoot, Kubelet: kubelet, Tell: tell}
@@ -103,13 +111,15 @@ func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable boo
 // and is what two parts of a pass did, of which the second puts back.
 func (r Result) and(o Result) Result {
 	return Result{
-		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored + o.Restored, Pods: r.Pods + o.Pods,
+		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored +
+			o.Restored, Pods: r.Pods + o.Pods,
 		Unknown: r.Unknown + o.Unknown, Beside: r.Beside || o.Beside, Err: errors.Join(r.Err, o.Err),
 		Left: o.Left,
 	}
 }
 
-// due is what a pass that begins now is to do. Beside a kubelet nothing is written, and nothing put back but what is protected.
+// due is what a pass that begins now is to do. Beside a kubelet nothing is written, and nothing put
+// back but what is protected.
 func (p *Part) due(now time.Time, kubelet bool) (d duty) {
 	if now.Sub(p.written) >= Every && !kubelet {
 		d.limit, d.protect = p.o.Allocatable, p.o.MemoryQoS
@@ -148,8 +158,10 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
 		if d.protect && !r.Beside {
-			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity), Self: o.Self}
-			r = r.and(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor, Page: uint64(os.Getpagesize())}))
+			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity),
+				Self: o.Self}
+			r = r.and(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
+				Page: uint64(os.Getpagesize())}))
 		}
 		if d.protect && r.Beside { // sooner than the loop hears of it
 			r.Restored += w.Undo(ctx, false, true).Restored
@@ -169,11 +181,13 @@ func amount(list v1.ResourceList) stats.Opt[uint64] {
 
 func (p *Part) beginPass(do func() Result) {
 	results := p.results
-	p.passing.Go(func() { results <- do() }) // the slot is free: the next pass begins once OnResult has taken this one
+	// the slot is free: the next pass begins once OnResult has taken this one
+	p.passing.Go(func() { results <- do() })
 }
 
-// Protects reports whether memory of pods may be protected by what a Part has written, or an agent before it, also in the cgroups above
-// them: what another adds to that could not be told from it. A nil Part protects none.
+// Protects reports whether memory of pods may be protected by what a Part has written, or an agent
+// before it, also in the cgroups above them: what another adds to that could not be told from it. A
+// nil Part protects none.
 func (p *Part) Protects() bool { return p != nil && p.left.Protection }
 
 // Results are what passes did; nil, which never has anything, of a nil Part.
@@ -204,14 +218,16 @@ func (p *Part) OnResult(r Result) {
 		}
 	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
 		p.unknown = r.Unknown
-		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown, "written", r.Written, "restored", r.Restored)
+		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown, "written",
+			r.Written, "restored", r.Restored)
 	}
 	if r.Beside && !p.beside {
 		p.o.Log.Info("a kubelet has come: cgroups of pods are left to it")
 	}
 	p.beside = r.Beside
 	if r.Err != nil {
-		p.o.Log.Repeat("limits: "+r.Err.Error(), func() { p.o.Log.Warn("cgroups of pods are not as they should be", "error", r.Err) })
+		p.o.Log.Repeat("limits: "+r.Err.Error(),
+			func() { p.o.Log.Warn("cgroups of pods are not as they should be", "error", r.Err) })
 	}
 }
 
@@ -229,15 +245,17 @@ func (p *Part) undid(left Left) {
 	}
 }
 
-// Close waits for the pass that is under way, puts back what is protected, and gives the descriptor back. Limits of node allocatable stay,
-// as a kubelet leaves its own: an agent that starts anew must not open the node for a moment. What the kernel holds is left behind, and
-// put back by Mend at the next start; so it does with what a crash has left.
+// Close waits for the pass that is under way, puts back what is protected, and gives the descriptor
+// back. Limits of node allocatable stay, as a kubelet leaves its own: an agent that starts anew
+// must not open the node for a moment. What the kernel holds is left behind, and put back by Mend
+// at the next start; so it does with what a crash has left.
 func (p *Part) Close() error {
 	if p == nil {
 		return nil
 	}
 	if !retry.AwaitFunc(p.passing.Wait, endLimit) {
-		return fmt.Errorf("stop writing to cgroups of pods: the kernel does not end it within %v: %w", endLimit, os.ErrDeadlineExceeded)
+		return fmt.Errorf("stop writing to cgroups of pods: the kernel does not end it within %v: %w",
+			endLimit, os.ErrDeadlineExceeded)
 	}
 	var r Result
 	if p.left.Protection {
@@ -246,7 +264,8 @@ func (p *Part) Close() error {
 		undone := make(chan Result, 1)
 		p.passing.Go(func() { undone <- p.writer.Undo(ctx, false, true) })
 		if !retry.AwaitFunc(p.passing.Wait, endLimit) {
-			return fmt.Errorf("put back what protects memory of pods: it takes longer than %v: %w", endLimit, os.ErrDeadlineExceeded)
+			return fmt.Errorf("put back what protects memory of pods: it takes longer than %v: %w", endLimit,
+				os.ErrDeadlineExceeded)
 		}
 		r = <-undone
 	}
@@ -256,13 +275,15 @@ func (p *Part) Close() error {
 	return r.Err
 }
 
-// Told is what pods may request of a node, and what the cgroup above them may have, as a log line's fields; nil: nothing is reserved.
+// Told is what pods may request of a node, and what the cgroup above them may have, as a log line's
+// fields; nil: nothing is reserved.
 func Told(capacity v1.ResourceList, r admit.Reserved) (fields []any) {
 	if len(r.Kube)+len(r.System) == 0 {
 		return nil
 	}
 	allocatable := admit.Allocatable(capacity, r)
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, admit.ResourcePIDs} {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory,
+		v1.ResourceEphemeralStorage, admit.ResourcePIDs} {
 		if q, ok := allocatable[name]; ok {
 			fields = append(fields, string(name), q.String())
 		}

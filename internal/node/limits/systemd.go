@@ -31,19 +31,24 @@ type Teller func(ctx context.Context, units []Unit, told func(Unit)) error
 
 // propertyOf is what systemd calls a file (systemd.resource-control(5)).
 var propertyOf = map[cgroup.LimitFile]string{
-	cgroup.FileMemoryMin: "MemoryMin", cgroup.FileMemoryLow: "MemoryLow", cgroup.FileMemoryHigh: "MemoryHigh",
-	cgroup.FileMemoryMax: "MemoryMax", cgroup.FilePIDsMax: "TasksMax", cgroup.FileCPUWeight: "CPUWeight",
+	cgroup.FileMemoryMin: "MemoryMin", cgroup.FileMemoryLow: "MemoryLow",
+	cgroup.FileMemoryHigh: "MemoryHigh",
+	cgroup.FileMemoryMax:  "MemoryMax", cgroup.FilePIDsMax: "TasksMax",
+	cgroup.FileCPUWeight: "CPUWeight",
 }
 
 // tellLimit bounds how long systemd is waited for.
 const tellLimit = 5 * time.Second
 
-// maxRefusals is how many units are named that systemd does not take. One keeps it from being told of no other.
+// maxRefusals is how many units are named that systemd does not take. One keeps it from being told
+// of no other.
 const maxRefusals = 4
 
-// TellSystemd makes what the files of slices say their properties until the next boot: systemd writes all files of a slice when it has a
-// reason to, and what it was not told it would set back. It is told last, so that what it writes is there already: whoever lowers a
-// memory.max reclaims, and that must not be the first process. All that a slice has is told, for one property has it write all.
+// TellSystemd makes what the files of slices say their properties until the next boot: systemd
+// writes all files of a slice when it has a reason to, and what it was not told it would set back.
+// It is told last, so that what it writes is there already: whoever lowers a memory.max reclaims,
+// and that must not be the first process. All that a slice has is told, for one property has it
+// write all.
 //
 // It is reached below the host's root directory: a container has a /run of its own.
 func TellSystemd(hostRoot string) Teller {
@@ -65,7 +70,8 @@ func TellSystemd(hostRoot string) Teller {
 			if len(errs) < maxRefusals {
 				errs = append(errs, fmt.Errorf("set properties of %s: %w", u.Name, err))
 			}
-			if !errors.As(err, new(godbus.Error)) { // it is not systemd's answer: there will be none to the others either
+			// it is not systemd's answer: there will be none to the others either
+			if !errors.As(err, new(godbus.Error)) {
 				break
 			}
 		}
@@ -73,7 +79,8 @@ func TellSystemd(hostRoot string) Teller {
 	}
 }
 
-// connect connects to the host's systemd: by its own socket, which root alone may use, and by the bus where there is none.
+// connect connects to the host's systemd: by its own socket, which root alone may use, and by the
+// bus where there is none.
 func connect(ctx context.Context, hostRoot string) (*dbus.Conn, error) {
 	own, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		return dial(ctx, filepath.Join("/", hostRoot, "run/systemd/private"), false)
@@ -90,7 +97,8 @@ func connect(ctx context.Context, hostRoot string) (*dbus.Conn, error) {
 	return bus, nil
 }
 
-// dial connects to a socket and says who this is, until ctx ends. hello: behind it is a bus, which gives names.
+// dial connects to a socket and says who this is, until ctx ends. hello: behind it is a bus, which
+// gives names.
 func dial(ctx context.Context, socket string, hello bool) (*godbus.Conn, error) {
 	stream, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -104,7 +112,8 @@ func dial(ctx context.Context, socket string, hello bool) (*godbus.Conn, error) 
 		return nil, errors.Join(fmt.Errorf("%s: %w", socket, err), stream.Close())
 	}
 	// The number, not the name, which would be looked up in a file of the container's.
-	if err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err == nil && hello {
+	if err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err == nil &&
+		hello {
 		err = conn.Hello()
 	}
 	if err != nil {
@@ -121,7 +130,8 @@ func properties(files map[cgroup.LimitFile]cgroup.Limit) (out []dbus.Property) {
 		if files[file].Unlimited {
 			value = math.MaxUint64 // "infinity"
 		}
-		if name, ok := propertyOf[file]; ok && (file != cgroup.FileCPUWeight || value > 0) { // an idle group's is 0
+		// an idle group's is 0
+		if name, ok := propertyOf[file]; ok && (file != cgroup.FileCPUWeight || value > 0) {
 			out = append(out, dbus.Property{Name: name, Value: godbus.MakeVariant(value)})
 		}
 	}

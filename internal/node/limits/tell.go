@@ -19,15 +19,16 @@ import (
 // tellAgain is how long after systemd did not answer it is left alone, unless something is written.
 const tellAgain = time.Minute
 
-// noteOwed is on a slice of systemd's from before a file of it is written until systemd was told: whoever dies between, or is not answered,
-// leaves it to the next pass or process. Without it systemd would write a limit again that is put back, and nobody would know.
+// noteOwed is on a slice of systemd's from before a file of it is written until systemd was told:
+// whoever dies between, or is not answered, leaves it to the next pass or process. Without it
+// systemd would write a limit again that is put back, and nobody would know.
 const noteOwed = cgroup.Trusted + "untold"
 
 // untold is what comes of it where systemd does not take all of it.
 const untold = "it is told again, and what it sets back meanwhile is written again"
 
-// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in one place only, so that nothing below a
-// pod is taken for another's.
+// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in
+// one place only, so that nothing below a pod is taken for another's.
 func unitName(cgroupPath string) string {
 	name := path.Base(cgroupPath)
 	if !strings.HasSuffix(name, ".slice") || podindex.CgroupOfParent(name) != cgroupPath {
@@ -37,14 +38,19 @@ func unitName(cgroupPath string) string {
 }
 
 // isSlice: systemd is told of these alone. A container's scope ends with it.
-func (p *pass) isSlice(cgroupPath string) bool { return p.Tell != nil && unitName(cgroupPath) != "" }
+func (p *pass) isSlice(cgroupPath string) bool {
+	return p.Tell != nil &&
+		unitName(cgroupPath) != ""
+}
 
 // slice is one of systemd's that it is to be told of.
 type slice struct {
 	path string
-	// before: it was to be told of it before this pass, so that it knows an earlier value than what was there.
+	// before: it was to be told of it before this pass, so that it knows an earlier value than what
+	// was there.
 	before bool
-	back   map[cgroup.LimitFile]bool // files that have again what they had before, which is noted until it is told
+	// files that have again what they had before, which is noted until it is told
+	back map[cgroup.LimitFile]bool
 }
 
 // owes notes, before a slice is written to, that systemd is to be told of it.
@@ -109,8 +115,9 @@ func (p *pass) tell() {
 	}
 }
 
-// told takes that systemd knows of a slice what it was told: nothing older is noted any more, nor of what was put back there. What it set
-// back while it was told it does not know: the slice says something else then, what is noted stays, and it is told once more.
+// told takes that systemd knows of a slice what it was told: nothing older is noted any more, nor
+// of what was put back there. What it set back while it was told it does not know: the slice says
+// something else then, what is noted stays, and it is told once more.
 func (p *pass) told(u Unit) {
 	g, err := p.FS.Group(u.of.path)
 	if err != nil {
@@ -147,9 +154,11 @@ func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.Limit
 	}
 }
 
-// putBack puts back what one file had before, and says what it says then. In a slice that stays noted until systemd was told: what it sets
-// back meanwhile, for it was told of that once, is known for the agent's own then, and put back once more.
-func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile) (now cgroup.Limit, done bool, err error) {
+// putBack puts back what one file had before, and says what it says then. In a slice that stays
+// noted until systemd was told: what it sets back meanwhile, for it was told of that once, is known
+// for the agent's own then, and put back once more.
+func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile) (now cgroup.Limit,
+	done bool, err error) {
 	c, isNoted, err := cgroupundo.Find(g, file)
 	if err != nil || !isNoted {
 		return c.Now, false, err
@@ -175,8 +184,8 @@ func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile
 	return c.Now, true, cgroupundo.Forget(g, file)
 }
 
-// mayPutBack: what cgroups above pods are limited to is a kubelet's where one is here, and a memory.max is not put back where pods have
-// outgrown it.
+// mayPutBack: what cgroups above pods are limited to is a kubelet's where one is here, and a
+// memory.max is not put back where pods have outgrown it.
 func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *cgroupundo.Control) (bool, error) {
 	if slices.Contains(protections, c.File) {
 		return true, nil
@@ -185,18 +194,20 @@ func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *cgroupundo.Cont
 		p.left = true
 		return false, nil
 	}
-	if c.File != cgroup.FileMemoryMax || !c.Ours || c.Before.Unlimited || !c.Now.Unlimited && c.Before.Bytes >= c.Now.Bytes {
+	if c.File != cgroup.FileMemoryMax || !c.Ours || c.Before.Unlimited || !c.Now.Unlimited &&
+		c.Before.Bytes >= c.Now.Bytes {
 		return true, nil
 	}
 	current, err := g.MemoryCurrent(p.buf[:])
 	if err == nil && stats.SaturatingAdd(current, raceMargin) > c.Before.Bytes {
-		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", cgroupPath, c.Before, current, c.Now)
+		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v",
+			cgroupPath, c.Before, current, c.Now)
 	}
 	return err == nil, err
 }
 
-// units are the slices that systemd is to be told of, with what their files say now. What was put back is, once more: systemd may have
-// written an earlier value since, and must not be told that.
+// units are the slices that systemd is to be told of, with what their files say now. What was put
+// back is, once more: systemd may have written an earlier value since, and must not be told that.
 func (p *pass) units() (out []Unit) {
 	for _, s := range p.slices {
 		g, err := p.FS.Group(s.path)

@@ -14,15 +14,18 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Writer reads, decides and writes. Its methods block as long as the kernel does, and are for one goroutine at a time.
+// Writer reads, decides and writes. Its methods block as long as the kernel does, and are for one
+// goroutine at a time.
 type Writer struct {
 	FS         *cgroup.FS
 	CgroupRoot string // the kubelet's: pods are below it
-	// Kubelet looks for one: right before anything is written, where that was not done a moment ago (lookHolds).
+	// Kubelet looks for one: right before anything is written, where that was not done a moment ago
+	// (lookHolds).
 	Kubelet func() bool
 	Tell    Teller // nil: systemd is not told
 
-	refused   time.Time                                 // when systemd did not answer, if it has not since
+	// when systemd did not answer, if it has not since
+	refused   time.Time
 	takeCache func(g *cgroup.Group, bytes uint64) error // nil: the kernel does
 }
 
@@ -50,15 +53,17 @@ type Result struct {
 // pass is one pass of a Writer.
 type pass struct {
 	*Writer
-	ctx     context.Context
-	r       Result
-	until   time.Time // for so long it counts that no kubelet was seen
-	left    bool      // not all was done: something that is to be put back is noted still, or systemd is to be told
-	written bool      // a slice of systemd's was, or is about to be
-	slices  []*slice  // of systemd's that it is to be told of, in the order in which they were come upon
-	owed    map[string]*slice
-	errs    []error
-	buf     [256]byte
+	ctx   context.Context
+	r     Result
+	until time.Time // for so long it counts that no kubelet was seen
+	// not all was done: something that is to be put back is noted still, or systemd is to be told
+	left    bool
+	written bool // a slice of systemd's was, or is about to be
+	// of systemd's that it is to be told of, in the order in which they were come upon
+	slices []*slice
+	owed   map[string]*slice
+	errs   []error
+	buf    [256]byte
 }
 
 func (w *Writer) begin(ctx context.Context) *pass { return &pass{Writer: w, ctx: ctx} }
@@ -70,12 +75,15 @@ func (p *pass) end() Result {
 	return p.r
 }
 
-// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer than that, for as long: so a pass that
-// writes to a thousand cgroups looks for no more than half of its time. One that has just been started writes to cgroups later than that:
-// it reads its files and asks the runtime first. A write may take seconds (memory.high); after it one is looked for again.
+// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer
+// than that, for as long: so a pass that writes to a thousand cgroups looks for no more than half
+// of its time. One that has just been started writes to cgroups later than that: it reads its files
+// and asks the runtime first. A write may take seconds (memory.high); after it one is looked for
+// again.
 const lookHolds = 100 * time.Millisecond
 
-// allowed looks for a kubelet, unless that was done a moment ago. What is another's is not written to, for the rest of the pass.
+// allowed looks for a kubelet, unless that was done a moment ago. What is another's is not written
+// to, for the rest of the pass.
 func (p *pass) allowed() bool {
 	if began := time.Now(); !p.r.Beside && !began.Before(p.until) {
 		p.r.Beside = p.Kubelet()
@@ -113,7 +121,8 @@ func (p *pass) limit(t Targets) {
 		for _, f := range []struct {
 			file   cgroup.LimitFile
 			target stats.Opt[uint64]
-		}{{cgroup.FileMemoryMax, t.MemoryMax}, {cgroup.FilePIDsMax, t.PIDsMax}, {cgroup.FileCPUWeight, t.CPUWeight}} {
+		}{{cgroup.FileMemoryMax, t.MemoryMax}, {cgroup.FilePIDsMax, t.PIDsMax},
+			{cgroup.FileCPUWeight, t.CPUWeight}} {
 			if f.target.OK {
 				p.failed(p.bring(g, root, f.file, f.target.V))
 			}
@@ -136,7 +145,8 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 	if err != nil || c.Now == value || !p.allowed() {
 		return err
 	}
-	if value, err = p.next(g, &c, file, target); err != nil { // once more, for the search for a kubelet takes long
+	// once more, for the search for a kubelet takes long
+	if value, err = p.next(g, &c, file, target); err != nil {
 		return err
 	}
 	if err := p.owes(g, root); err != nil {
@@ -152,7 +162,8 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 }
 
 // next is what a file is to say now on its way to a target.
-func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFile, target uint64) (cgroup.Limit, error) {
+func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFile, target uint64) (
+	cgroup.Limit, error) {
 	if file != cgroup.FileMemoryMax {
 		return cgroup.Limit{Bytes: target}, nil
 	}
@@ -170,9 +181,11 @@ func off(err error, cgroupPath string) error {
 }
 
 // protections are the files that protection writes.
-var protections = []cgroup.LimitFile{cgroup.FileMemoryMin, cgroup.FileMemoryLow, cgroup.FileMemoryHigh}
+var protections = []cgroup.LimitFile{cgroup.FileMemoryMin, cgroup.FileMemoryLow,
+	cgroup.FileMemoryHigh}
 
-// Protect protects what pods request, and puts back what was written for pods that are not to be protected any more.
+// Protect protects what pods request, and puts back what was written for pods that are not to be
+// protected any more.
 func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	p := w.begin(ctx)
 	pods, paths, err := gather(p.FS, p.CgroupRoot, k)
@@ -187,10 +200,11 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	return p.end()
 }
 
-// Undo puts back what Limit and Protect have written, by this process or one before it: limits, what the cgroups above all pods were
-// limited to, but for a memory.max that would be below what is used, and none of it where a kubelet is here; protection, all of that.
-// Protection comes first: it is put back whoever is here, and the search for a kubelet, which limits wait for, may use up all the time.
-// Systemd is told last, for it may not answer.
+// Undo puts back what Limit and Protect have written, by this process or one before it: limits,
+// what the cgroups above all pods were limited to, but for a memory.max that would be below what is
+// used, and none of it where a kubelet is here; protection, all of that. Protection comes first: it
+// is put back whoever is here, and the search for a kubelet, which limits wait for, may use up all
+// the time. Systemd is told last, for it may not answer.
 func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 	p := w.begin(ctx)
 	if protection {
@@ -221,7 +235,8 @@ func (p *pass) unlimit() {
 	}
 }
 
-// settle brings cgroups to their settings; files without one have again what they had before. to nil: there are none.
+// settle brings cgroups to their settings; files without one have again what they had before. to
+// nil: there are none.
 func (p *pass) settle(paths []string, to Settings) {
 	for i, path := range paths {
 		if err := p.ctx.Err(); err != nil {
@@ -247,8 +262,9 @@ func (p *pass) settle(paths []string, to Settings) {
 	}
 }
 
-// isNoted reports whether any protection is noted of cgroups that a pass has no time left for: without a note nothing is to be put back.
-// It only reads, for as long again at most; what it does not come to may be noted.
+// isNoted reports whether any protection is noted of cgroups that a pass has no time left for:
+// without a note nothing is to be put back. It only reads, for as long again at most; what it does
+// not come to may be noted.
 func (p *pass) isNoted(paths []string) bool {
 	until := time.Now().Add(endLimit)
 	for _, path := range paths {

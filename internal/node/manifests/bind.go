@@ -20,8 +20,9 @@ const (
 	sourceFile       = "file"
 )
 
-// Bind makes objects of manifests whose pods the runtime has, by UID: copies of the manifests with the UID, namespace and name that
-// the runtime knows the pod by, and the annotation that says that it is static.
+// Bind makes objects of manifests whose pods the runtime has, by UID: copies of the manifests with
+// the UID, namespace and name that the runtime knows the pod by, and the annotation that says that
+// it is static.
 func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	out := Match(manifests, index)
 	for uid, m := range out {
@@ -32,12 +33,14 @@ func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 
 // Match finds the manifest of each pod of the runtime that has one, by the pod's UID.
 //
-// The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's with "-" and the node's name
-// after it (pkg/kubelet/config/common.go applyDefaults). So a manifest is a pod's if it has that UID, and a name that fits; else if
-// namespace and name are the same; else if the pod's source says that it is static and its name is the manifest's, "-", and what may
-// be the node's name: all static pods' names end with it. Of several manifests the one with the longest name is meant:
-// "etcd-events-n1" is not another "etcd". A pod that came from an API server has no manifest, nor has one with a container that the
-// manifest has not. During an update a manifest may have two pods.
+// The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's
+// with "-" and the node's name after it (pkg/kubelet/config/common.go applyDefaults). So a manifest
+// is a pod's if it has that UID, and a name that fits; else if namespace and name are the same;
+// else if the pod's source says that it is static and its name is the manifest's, "-", and what may
+// be the node's name: all static pods' names end with it. Of several manifests the one with the
+// longest name is meant: "etcd-events-n1" is not another "etcd". A pod that came from an API server
+// has no manifest, nor has one with a container that the manifest has not. During an update a
+// manifest may have two pods.
 func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	if len(manifests) == 0 {
 		return nil
@@ -80,7 +83,8 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 // named reports whether a pod may be a manifest's by its name: anyone may give a pod a UID.
 func named(m *v1.Pod, p *read.Pod) bool {
 	_, fromKubelet := p.Annotations[annotationSource]
-	return p.PodRef.Namespace == m.Namespace && (p.PodRef.Name == m.Name || fromKubelet && strings.HasPrefix(p.PodRef.Name, m.Name+"-"))
+	return p.PodRef.Namespace == m.Namespace && (p.PodRef.Name == m.Name || fromKubelet &&
+		strings.HasPrefix(p.PodRef.Name, m.Name+"-"))
 }
 
 func byName(manifests []*v1.Pod, p *read.Pod, static []string) *v1.Pod {
@@ -96,7 +100,8 @@ func byName(manifests []*v1.Pod, p *read.Pod, static []string) *v1.Pod {
 		if !ok || !fromKubelet || node == "" {
 			continue
 		}
-		if !slices.ContainsFunc(static, func(name string) bool { return !strings.HasSuffix(name, "-"+node) }) {
+		if !slices.ContainsFunc(static,
+			func(name string) bool { return !strings.HasSuffix(name, "-"+node) }) {
 			return m
 		}
 	}
@@ -107,7 +112,8 @@ func byName(manifests []*v1.Pod, p *read.Pod, static []string) *v1.Pod {
 func hasContainers(m *v1.Pod, p *read.Pod) bool {
 	for i := range p.Containers {
 		named := func(c v1.Container) bool { return c.Name == p.Containers[i].Name }
-		if !slices.ContainsFunc(m.Spec.Containers, named) && !slices.ContainsFunc(m.Spec.InitContainers, named) {
+		if !slices.ContainsFunc(m.Spec.Containers, named) && !slices.ContainsFunc(m.Spec.InitContainers,
+			named) {
 			return false
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// parse takes a manifest, YAML or JSON, as the kubelet does (pkg/kubelet/config/common.go tryDecodeSinglePod): only the first document
-// counts, and unknown or doubled fields do not matter, but are returned as a doubt.
+// parse takes a manifest, YAML or JSON, as the kubelet does (pkg/kubelet/config/common.go
+// tryDecodeSinglePod): only the first document counts, and unknown or doubled fields do not matter,
+// but are returned as a doubt.
 func parse(text []byte) (p *v1.Pod, doubt, err error) {
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -35,7 +36,8 @@ func parse(text []byte) (p *v1.Pod, doubt, err error) {
 }
 
 func oneLine(err error) string {
-	s := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")), " ")
+	s := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(),
+		"error converting YAML to JSON: ")), " ")
 	const most = 300
 	if len(s) > most {
 		s = s[:most] + "..."
@@ -43,9 +45,9 @@ func oneLine(err error) string {
 	return s
 }
 
-// setDefaults does what an API server has done to the objects of clients, as far as it is used here (pkg/apis/core/v1/defaults.go
-// SetDefaults_Pod, SetDefaults_PodSpec): a container's request that is not given is its limit. Pod-level ones stay as they are: no static
-// pod is ever ranked by them.
+// setDefaults does what an API server has done to the objects of clients, as far as it is used here
+// (pkg/apis/core/v1/defaults.go SetDefaults_Pod, SetDefaults_PodSpec): a container's request that
+// is not given is its limit. Pod-level ones stay as they are: no static pod is ever ranked by them.
 func setDefaults(p *v1.Pod) {
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {

@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Once reads all manifests once, for so long at most. doubt says why these may not be all; empty: they are.
+// Once reads all manifests once, for so long at most. doubt says why these may not be all; empty:
+// they are.
 func Once(ctx context.Context, path string, limit time.Duration) (all []*v1.Pod, doubt string) {
 	first := make(chan []*v1.Pod, 1)
 	wrong := make(chan error, 1)

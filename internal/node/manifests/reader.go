@@ -1,5 +1,5 @@
-// Package manifests reads static pod manifests as the kubelet does, again and again, and finds the pods that the runtime made of
-// them.
+// Package manifests reads static pod manifests as the kubelet does, again and again, and finds the
+// pods that the runtime made of them.
 //
 //	reader.go  Reader: looks at the files in a goroutine of its own
 //	once.go    Once: for a command that looks once
@@ -27,8 +27,8 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Bounds. The kubelet takes 10 MiB a file (pkg/kubelet/config/common.go maxConfigLength) and any number; an API server would take
-// no pod above 1.5 MiB.
+// Bounds. The kubelet takes 10 MiB a file (pkg/kubelet/config/common.go maxConfigLength) and any
+// number; an API server would take no pod above 1.5 MiB.
 const (
 	maxFile   = 1 << 20
 	maxFiles  = 1000
@@ -42,16 +42,18 @@ const period = 20 * time.Second
 // closeLimit is how long Close waits for a file system that hangs.
 const closeLimit = 2 * time.Second
 
-// unsure is how long after a change a file may change again without its times telling: they are as coarse as the kernel's tick.
+// unsure is how long after a change a file may change again without its times telling: they are as
+// coarse as the kernel's tick.
 const unsure = time.Second
 
 // Options of Start.
 type Options struct {
 	Path string // staticPodPath: a directory or a file
-	// Changed gets the manifests that are valid, trimmed, whenever they are others than before; first with an empty list of
-	// none at all. It must not change them.
+	// Changed gets the manifests that are valid, trimmed, whenever they are others than before; first
+	// with an empty list of none at all. It must not change them.
 	Changed func([]*v1.Pod)
-	// Report gets what is wrong with the path or a file, once until it is another thing or the file was right in between.
+	// Report gets what is wrong with the path or a file, once until it is another thing or the file
+	// was right in between.
 	Report func(error)
 }
 
@@ -116,7 +118,8 @@ type scanner struct {
 	last  []*v1.Pod         // what the last scan found
 }
 
-// file is one manifest as last read. The pod stays the same pointer as long as the file says the same.
+// file is one manifest as last read. The pod stays the same pointer as long as the file says the
+// same.
 type file struct {
 	stamp stamp
 	sure  bool // a change since would have changed the stamp
@@ -135,9 +138,11 @@ func newScanner(path string) *scanner {
 	return &scanner{path: path, files: map[string]*file{}, said: map[string]string{}}
 }
 
-// scan looks at the path and returns the manifests in the order of the files' names, and the errors that are new. Files that did
-// not change are not read again. As in the kubelet (pkg/kubelet/config/file.go listConfig), a wrong file of a directory is one
-// manifest less, while a path that cannot be read, or is itself a wrong file, changes nothing; one that does not exist holds none.
+// scan looks at the path and returns the manifests in the order of the files' names, and the errors
+// that are new. Files that did not change are not read again. As in the kubelet
+// (pkg/kubelet/config/file.go listConfig), a wrong file of a directory is one manifest less, while
+// a path that cannot be read, or is itself a wrong file, changes nothing; one that does not exist
+// holds none.
 func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news []error) {
 	wrong := map[string]error{}
 	names, err := s.names()
@@ -169,7 +174,9 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 			continue
 		}
 		if memory += podjson.Size(f.pod); memory > maxMemory {
-			wrong[name] = fmt.Errorf("the manifests before it take the %d MiB of memory that there are for them: ignored", maxMemory>>20)
+			wrong[name] = fmt.Errorf(
+				"the manifests before it take the %d MiB of memory that there are for them: ignored",
+				maxMemory>>20)
 			continue
 		}
 		key := f.pod.Namespace + "/" + f.pod.Name
@@ -291,8 +298,8 @@ func regular(mode uint32) error {
 	return errors.New("is neither a directory nor a file")
 }
 
-// readFile reads a regular file of bounded size. It may have become another thing since it was looked at, so it is opened in a way
-// that does not wait, and looked at again.
+// readFile reads a regular file of bounded size. It may have become another thing since it was
+// looked at, so it is opened in a way that does not wait, and looked at again.
 func readFile(path string) ([]byte, stamp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// Source is something that is read again and again. The zero value was never read. It allocates nothing.
+// Source is something that is read again and again. The zero value was never read. It allocates
+// nothing.
 type Source struct {
 	errors Counter
 	up     atomic.Bool
@@ -61,7 +62,8 @@ type Parts struct {
 	Reclaim    *Reclaim
 	Garbage    *Garbage
 	Operations *HistogramVec // of the runtime
-	// Background are the sources that are read beside the loop, by names that stay; nil: there are none.
+	// Background are the sources that are read beside the loop, by names that stay; nil: there are
+	// none.
 	Background func(time.Time) []stats.SourceStatus
 	// Dropped counts what was given up so far: records, frames.
 	Records, Frames func() uint64
@@ -75,10 +77,11 @@ type Now struct {
 	Pressure   stats.NodePressure
 	Thresholds []Threshold
 	Met        map[stats.Signal]bool
-	Gone       map[stats.Signal]bool // the node does not have what they are about: nobody is blind for it
-	Pods, GC   string                // mode_info
-	HeldOff    int
-	Protected  int
+	// the node does not have what they are about: nobody is blind for it
+	Gone      map[stats.Signal]bool
+	Pods, GC  string // mode_info
+	HeldOff   int
+	Protected int
 }
 
 // Threshold is one, in the signal's unit.

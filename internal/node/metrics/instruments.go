@@ -1,5 +1,6 @@
-// Package metrics says how the agent does, in the text format of Prometheus. The parts of the agent count with its instruments, which any
-// goroutine may read at any time; what is not counted, but is so at the moment, is taken from the State that the loop has published.
+// Package metrics says how the agent does, in the text format of Prometheus. The parts of the agent
+// count with its instruments, which any goroutine may read at any time; what is not counted, but is
+// so at the moment, is taken from the State that the loop has published.
 //
 //	instruments.go  Counter, Vec, Histogram: what parts count with
 //	text.go         Writer: the text format
@@ -9,8 +10,8 @@
 //	signals.go      those of the node, from the State
 //	process.go      the process's own
 //
-// There is a writer of its own because github.com/prometheus/client_golang is 21 packages and 0.8 MB of privileged code for a few lines of
-// text.
+// There is a writer of its own because github.com/prometheus/client_golang is 21 packages and 0.8
+// MB of privileged code for a few lines of text.
 package metrics
 
 import (
@@ -92,14 +93,17 @@ func (v *Vec) each(visit func(n float64, labels []string)) {
 		all = append(all, *r)
 	}
 	v.mu.Unlock()
-	slices.SortFunc(all, func(x, y row) int { return slices.CompareFunc(x.labels, y.labels, cmp.Compare) })
+	slices.SortFunc(all, func(x, y row) int {
+		return slices.CompareFunc(x.labels, y.labels,
+			cmp.Compare)
+	})
 	for _, r := range all {
 		visit(r.n, r.labels)
 	}
 }
 
-// Histogram counts durations in classes. It allocates nothing and has no lock. Make it with NewHistogram; the methods of a nil one do
-// nothing.
+// Histogram counts durations in classes. It allocates nothing and has no lock. Make it with
+// NewHistogram; the methods of a nil one do nothing.
 type Histogram struct {
 	bounds  []time.Duration // upper ones, growing
 	classes []atomic.Uint64 // one more than bounds
@@ -122,7 +126,8 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// HistogramVec are histograms by one label. The zero value has no classes: make it with NewHistogramVec.
+// HistogramVec are histograms by one label. The zero value has no classes: make it with
+// NewHistogramVec.
 type HistogramVec struct {
 	bounds []time.Duration
 	mu     sync.Mutex

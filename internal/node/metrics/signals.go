@@ -31,7 +31,8 @@ func unit(s stats.Signal) string {
 	return inBytes
 }
 
-// amount is a value of a signal in its unit: of a pressure, which counts millionths of stalled time, the share that is left.
+// amount is a value of a signal in its unit: of a pressure, which counts millionths of stalled
+// time, the share that is left.
 func amount(s stats.Signal, v uint64) float64 {
 	if unit(s) == inRatio {
 		return 1 - float64(v)/stats.ShareUnit
@@ -68,8 +69,10 @@ func (w *families) signals(now *Now) {
 		units []string
 		of    func(*api.SignalState) uint64
 	}{
-		{"signal_available_", []string{inBytes, inInodes, inTasks, inRatio}, func(s *api.SignalState) uint64 { return s.Available }},
-		{"signal_capacity_", []string{inBytes, inInodes, inTasks}, func(s *api.SignalState) uint64 { return s.Capacity }},
+		{"signal_available_", []string{inBytes, inInodes, inTasks, inRatio},
+			func(s *api.SignalState) uint64 { return s.Available }},
+		{"signal_capacity_", []string{inBytes, inInodes, inTasks},
+			func(s *api.SignalState) uint64 { return s.Capacity }},
 	} {
 		for _, u := range f.units {
 			name := ""
@@ -81,7 +84,8 @@ func (w *families) signals(now *Now) {
 				if name == "" {
 					name = w.begin(f.name + u)
 				}
-				w.Sample(name, amount(signal.Signal, f.of(signal)), time.Time{}, signalLabel, string(signal.Signal))
+				w.Sample(name, amount(signal.Signal, f.of(signal)), time.Time{}, signalLabel,
+					string(signal.Signal))
 			}
 		}
 	}
@@ -90,7 +94,8 @@ func (w *families) signals(now *Now) {
 		if now.Gone[s.Signals[i].Signal] {
 			continue
 		}
-		w.Sample(name, oneIf(s.Signals[i].Observed), time.Time{}, signalLabel, string(s.Signals[i].Signal))
+		w.Sample(name, oneIf(s.Signals[i].Observed), time.Time{}, signalLabel,
+			string(s.Signals[i].Signal))
 	}
 }
 
@@ -102,7 +107,8 @@ func (w *families) thresholds(now *Now) {
 	for _, u := range []string{inBytes, inInodes, inTasks, inRatio} {
 		name, said := "", map[key]bool{}
 		for _, t := range now.Thresholds {
-			if unit(t.Signal) != u || !t.Known || said[key{t.Signal, t.Hard}] { // of two over different windows the first
+			// of two over different windows the first
+			if unit(t.Signal) != u || !t.Known || said[key{t.Signal, t.Hard}] {
 				continue
 			}
 			said[key{t.Signal, t.Hard}] = true
@@ -113,7 +119,8 @@ func (w *families) thresholds(now *Now) {
 			if t.Hard {
 				kind = "hard"
 			}
-			w.Sample(name, amount(t.Signal, t.Limit), time.Time{}, signalLabel, string(t.Signal), "kind", kind)
+			w.Sample(name, amount(t.Signal, t.Limit), time.Time{}, signalLabel, string(t.Signal), "kind",
+				kind)
 		}
 	}
 	name := w.begin("threshold_met")
@@ -145,7 +152,8 @@ func (w *families) pressure(p *stats.NodePressure) {
 				window  string
 				percent float64
 			}{{"10s", k.of.Avg10}, {"1m", k.of.Avg60}, {"5m", k.of.Avg300}} {
-				w.Sample(name, over.percent/100, time.Time{}, "resource", r.resource, "kind", k.kind, "window", over.window)
+				w.Sample(name, over.percent/100, time.Time{}, "resource", r.resource, "kind", k.kind, "window",
+					over.window)
 			}
 		}
 	}

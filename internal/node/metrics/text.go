@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Writer makes the text format of Prometheus, version 0.0.4: of each family HELP, TYPE, then its samples.
+// Writer makes the text format of Prometheus, version 0.0.4: of each family HELP, TYPE, then its
+// samples.
 type Writer struct{ text []byte }
 
 // Text is what was written.

@@ -40,7 +40,8 @@ func Write(in *Inputs) []byte {
 	for i := range Families {
 		w.named[Families[i].Name] = &Families[i]
 	}
-	w.Sample(w.begin("build_info"), 1, time.Time{}, "version", in.Version, "goversion", runtime.Version())
+	w.Sample(w.begin("build_info"), 1, time.Time{}, "version", in.Version, "goversion",
+		runtime.Version())
 	if in.Now != nil {
 		w.state(in.Now)
 	}
@@ -129,7 +130,8 @@ func (w *families) sources(p *Parts) {
 	for _, s := range []struct {
 		name string
 		of   *Source
-	}{{"allocatable", &p.Looks.Allocatable}, {"memory", &p.Looks.Memory}, {"node", &p.Looks.Node}, {"tasks", &p.Looks.Tasks}} {
+	}{{"allocatable", &p.Looks.Allocatable}, {"memory", &p.Looks.Memory}, {"node", &p.Looks.Node},
+		{"tasks", &p.Looks.Tasks}} {
 		r := row{name: s.name, up: s.of.up.Load(), errors: s.of.errors.Value()}
 		if at := s.of.last.Load(); at != 0 {
 			r.last = time.Unix(0, at)
@@ -168,12 +170,14 @@ func (w *families) evictions(e *Evictions, now *Now) {
 	w.vec("kill_step_errors_total", &e.StepErrors, "step")
 }
 
-// outcomes writes how evictions ended. Of a counter that begins with 1 Prometheus sees no increase, so that the first eviction of its kind
-// would set off no alert: what is to be expected of the signals that have a threshold is there from the start.
+// outcomes writes how evictions ended. Of a counter that begins with 1 Prometheus sees no increase,
+// so that the first eviction of its kind would set off no alert: what is to be expected of the
+// signals that have a threshold is there from the start.
 func (w *families) outcomes(v *Vec, now *Now) {
 	name, said := w.begin("evictions_total"), map[[4]string]bool{}
 	sample := func(n float64, labels []string) {
-		w.Sample(name, n, time.Time{}, signalLabel, labels[0], "outcome", labels[1], "qos_class", labels[2], "dry_run", labels[3])
+		w.Sample(name, n, time.Time{}, signalLabel, labels[0], "outcome", labels[1], "qos_class",
+			labels[2], "dry_run", labels[3])
 	}
 	v.each(func(n float64, labels []string) {
 		said[[4]string(labels)] = true
@@ -189,7 +193,8 @@ func (w *families) outcomes(v *Vec, now *Now) {
 	for i := range now.State.Signals {
 		for _, outcome := range outcomes {
 			for _, qos := range []string{"BestEffort", "Burstable", "Guaranteed"} {
-				row := [4]string{string(now.State.Signals[i].Signal), outcome, qos, strconv.FormatBool(now.State.DryRun)}
+				row := [4]string{string(now.State.Signals[i].Signal), outcome, qos,
+					strconv.FormatBool(now.State.DryRun)}
 				if !said[row] {
 					sample(0, row[:])
 				}
@@ -231,7 +236,8 @@ func (w *families) looks(p *Parts) {
 	for _, k := range []struct {
 		kind string
 		of   *Counter
-	}{{"cheap", &p.Looks.Cheap}, {"full", &p.Looks.Full}, {"slow", &p.Looks.Slow}, {"victims", &p.Looks.Victims}} {
+	}{{"cheap", &p.Looks.Cheap}, {"full", &p.Looks.Full}, {"slow", &p.Looks.Slow},
+		{"victims", &p.Looks.Victims}} {
 		w.Sample(name, float64(k.of.Value()), time.Time{}, "kind", k.kind)
 	}
 	name = w.begin("wakeups_total")
@@ -239,7 +245,8 @@ func (w *families) looks(p *Parts) {
 		source string
 		of     *Counter
 	}{
-		{"cgroup.events", &p.Wakes.CgroupEvents}, {"memory.events", &p.Wakes.MemoryEvents}, {"memory.pressure", &p.Wakes.Pressure},
+		{"cgroup.events", &p.Wakes.CgroupEvents}, {"memory.events", &p.Wakes.MemoryEvents},
+		{"memory.pressure", &p.Wakes.Pressure},
 		{"pids.events", &p.Wakes.PIDsEvents},
 	} {
 		w.Sample(name, float64(k.of.Value()), time.Time{}, "source", k.source)
@@ -248,6 +255,7 @@ func (w *families) looks(p *Parts) {
 
 // mode writes mode_info.
 func (w *families) mode(now *Now, s *api.State) {
-	w.Sample(w.begin("mode_info"), 1, time.Time{}, "beside_kubelet", strconv.FormatBool(s.Kubelet), "disk", s.Disk, "gc", now.GC,
+	w.Sample(w.begin("mode_info"), 1, time.Time{}, "beside_kubelet", strconv.FormatBool(s.Kubelet),
+		"disk", s.Disk, "gc", now.GC,
 		"dry_run", strconv.FormatBool(s.DryRun), "pods", now.Pods)
 }

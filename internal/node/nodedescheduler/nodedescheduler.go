@@ -1,5 +1,6 @@
-// Package nodedescheduler finds pods that should not be on this node any more, now and then while the agent runs. What is decided is in
-// reclaim/nodedeschedule; pods are stopped by internal/agent/evictions.
+// Package nodedescheduler finds pods that should not be on this node any more, now and then while
+// the agent runs. What is decided is in reclaim/nodedeschedule; pods are stopped by
+// internal/agent/evictions.
 //
 //	nodedescheduler.go Part: the loop's, which plans in passes
 //	seen.go           what the runtime, objects and a look tell of pods, for a plan
@@ -15,7 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// A pod that went and came back does not go again for so long, or it would for ever. So many are remembered.
+// A pod that went and came back does not go again for so long, or it would for ever. So many are
+// remembered.
 const (
 	remember = 24 * time.Hour
 	mostGone = 1000
@@ -46,12 +48,14 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []ev
 	plan := policy.Plan(&look, now)
 	if plan.Stopped != "" {
 		p.log.Repeat("descheduling stops: "+plan.Stopped, func() {
-			p.log.Warn("descheduling does not know enough", "strategy", nodedeschedule.Shed, "reason", plan.Stopped)
+			p.log.Warn("descheduling does not know enough", "strategy", nodedeschedule.Shed, "reason",
+				plan.Stopped)
 		})
 	}
 	var out []eviction.Eviction
 	for _, e := range plan.Evictions {
-		fields := []any{"victim", e.Pod.Namespace + "/" + e.Pod.Name, "uid", e.Pod.UID, "strategy", e.Strategy, "reason", e.Reason}
+		fields := []any{"victim", e.Pod.Namespace + "/" + e.Pod.Name, "uid", e.Pod.UID, "strategy",
+			e.Strategy, "reason", e.Reason}
 		if !acts {
 			p.log.Info("would deschedule", fields...)
 			continue
@@ -66,7 +70,8 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []ev
 // Went remembers a pod that is being stopped, or notes why it is not.
 func (p *Part) Went(now time.Time, pod stats.PodReference, err error) {
 	if err != nil {
-		p.log.Warn("a pod that should go cannot be stopped", "victim", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
+		p.log.Warn("a pod that should go cannot be stopped", "victim", pod.Namespace+"/"+pod.Name, "uid",
+			pod.UID, "error", err)
 		return
 	}
 	p.gone[pod.UID] = now

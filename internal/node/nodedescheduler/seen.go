@@ -13,7 +13,8 @@ import (
 	"jettison/stats/read"
 )
 
-// seenAnnotation is when a kubelet first saw a pod (pkg/kubelet/types/pod_update.go ConfigFirstSeenAnnotationKey).
+// seenAnnotation is when a kubelet first saw a pod (pkg/kubelet/types/pod_update.go
+// ConfigFirstSeenAnnotationKey).
 const seenAnnotation = "kubernetes.io/config.seen"
 
 // Seen is what is known of the node's pods.
@@ -30,7 +31,8 @@ type Seen struct {
 // Look returns that as a plan takes it.
 func (s *Seen) Look() nodedeschedule.Look {
 	memory := &s.Summary.Node.Memory
-	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes, MemoryInUse: memory.WorkingSetBytes}
+	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes,
+		MemoryInUse: memory.WorkingSetBytes}
 	used := make(map[string]*stats.PodStats, len(s.Summary.Pods))
 	for i := range s.Summary.Pods {
 		used[s.Summary.Pods[i].PodRef.UID] = &s.Summary.Pods[i]
@@ -48,7 +50,8 @@ func (s *Seen) Look() nodedeschedule.Look {
 				_, pod.Protected = s.Policy.Judge(u, s.Objects[uid])
 			}
 		}
-		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace && object.Name == p.PodRef.Name {
+		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace &&
+			object.Name == p.PodRef.Name {
 			told(&pod, object)
 		}
 		out.Pods = append(out.Pods, pod)
@@ -66,12 +69,14 @@ func (s *Seen) of(uid string) (stats.PodStats, *eviction.Pod) {
 	return s.Pods[uid].Told(s.Self), s.Objects[uid]
 }
 
-// pod is what the runtime tells of one. What it has mounted is not taken of a status: a tenant may have any number of mounts.
+// pod is what the runtime tells of one. What it has mounted is not taken of a status: a tenant may
+// have any number of mounts.
 func (s *Seen) pod(p *read.Pod) nodedeschedule.Pod {
 	alone := p.Told(s.Self)
 	_, protected := s.Policy.Judge(&alone, s.Objects[p.PodRef.UID])
 	out := nodedeschedule.Pod{
-		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: since(p), Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
+		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: since(p),
+		Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
 	}
 	for i := range p.Sandboxes {
 		if sandbox := &p.Sandboxes[i]; sandbox.Ready && sandbox.CreatedAt.After(out.Made) {
@@ -82,22 +87,26 @@ func (s *Seen) pod(p *read.Pod) nodedeschedule.Pod {
 	for _, list := range [][]cri.Container{p.Exited, p.Containers} {
 		for i := range list {
 			c := &list[i]
-			if was := newest[c.Name]; was == nil || c.Attempt > was.Attempt || c.Attempt == was.Attempt && c.CreatedAt.After(was.CreatedAt) {
+			if was := newest[c.Name]; was == nil || c.Attempt > was.Attempt || c.Attempt == was.Attempt &&
+				c.CreatedAt.After(was.CreatedAt) {
 				newest[c.Name] = c
 			}
 		}
 	}
 	for name, c := range newest {
-		one := nodedeschedule.Container{Name: name, Restarts: uint64(c.Attempt), Exited: c.State == cri.Exited}
+		one := nodedeschedule.Container{Name: name, Restarts: uint64(c.Attempt),
+			Exited: c.State == cri.Exited}
 		if c.Ended != nil {
-			one.Ended = stats.Some(nodedeschedule.End{Code: c.Ended.Code, Reason: c.Ended.Reason, At: c.Ended.At})
+			one.Ended = stats.Some(nodedeschedule.End{Code: c.Ended.Code, Reason: c.Ended.Reason,
+				At: c.Ended.At})
 		}
 		out.Containers = append(out.Containers, one)
 	}
 	return out
 }
 
-// since is when a kubelet first saw the pod, else when its first sandbox was made that is still there.
+// since is when a kubelet first saw the pod, else when its first sandbox was made that is still
+// there.
 func since(p *read.Pod) (at time.Time) {
 	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[seenAnnotation]); err == nil {
 		return seen

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var golden = flag.Bool("golden", false, "write files of testdata anew that outputs are compared with")
+var golden = flag.Bool("golden", false,
+	"write files of testdata anew that outputs are compared with")
 
 // Golden compares an output with a file of testdata. With -golden it writes the file.
 func Golden(t *testing.T, name, got string) {

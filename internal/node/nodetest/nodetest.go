@@ -1,4 +1,5 @@
-// Package nodetest is a node for unit tests: a tree of files that a part of the agent takes for cgroups and /proc, and a fake runtime.
+// Package nodetest is a node for unit tests: a tree of files that a part of the agent takes for
+// cgroups and /proc, and a fake runtime.
 package nodetest
 
 import (
@@ -81,7 +82,8 @@ func (n *Node) must(err error) {
 // Proc is where its /proc is.
 func (n *Node) Proc() string { return filepath.Join(n.Dir, "proc") }
 
-// Write puts a text into a file of it. What reads the file meanwhile never finds it empty, as the kernel's never are.
+// Write puts a text into a file of it. What reads the file meanwhile never finds it empty, as the
+// kernel's never are.
 func (n *Node) Write(name, text string) {
 	n.t.Helper()
 	path := filepath.Join(n.Dir, name)
@@ -125,10 +127,12 @@ func (n *Node) Runs() read.Index {
 	n.t.Helper()
 	n.Runtime.Change(func() {
 		n.Runtime.Sandboxes = []*runtimev1.PodSandbox{{
-			Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: UID, Name: "pod", Namespace: "default"}, CreatedAt: 1,
+			Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: UID, Name: "pod", Namespace: "default"},
+			CreatedAt: 1,
 		}}
 		n.Runtime.Containers = []*runtimev1.Container{{
-			Id: "c", PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING, Metadata: &runtimev1.ContainerMetadata{Name: "c"},
+			Id: "c", PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING,
+			Metadata: &runtimev1.ContainerMetadata{Name: "c"},
 		}}
 	})
 	listing, err := cri.NewLister(n.Client).List(n.t.Context())

@@ -1,5 +1,5 @@
-// Package observe takes one whole look at a node for the commands that show it: every source is asked, none is waited for longer
-// than a bound, and what did not answer is absent with its reason.
+// Package observe takes one whole look at a node for the commands that show it: every source is
+// asked, none is waited for longer than a bound, and what did not answer is absent with its reason.
 package observe
 
 import (
@@ -49,7 +49,8 @@ type Look struct {
 // Once looks at the node through open sources.
 func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
 	l := &Look{}
-	// The runtime gets half of the wait: what else may block is told its answer, and must not wait for one that does not come.
+	// The runtime gets half of the wait: what else may block is told its answer, and must not wait for
+	// one that does not come.
 	bounded, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	half, cancelHalf := context.WithTimeout(ctx, o.Wait/2)
@@ -96,10 +97,12 @@ func (l *Look) startBackground(s *sources.Sources, o Options) *read.Background {
 		l.HostErr = fmt.Errorf("%w: name the node's root directory with --host-root", err)
 		return nil
 	}
-	// Not closed: a file system that hangs may hold a goroutine of Background's on it for ever, and the process ends soon.
+	// Not closed: a file system that hangs may hold a goroutine of Background's on it for ever, and
+	// the process ends soon.
 	return read.StartBackground(read.BackgroundOptions{
-		Host: host, Runtime: s.Client, Proc: o.ProcMount, RootDir: o.Config.RootDir, PodLogsDir: o.Config.PodLogsDir,
-		Pods: l.Runtime.Pods, OneRound: true,
+		Host: host, Runtime: s.Client, Proc: o.ProcMount, RootDir: o.Config.RootDir,
+		PodLogsDir: o.Config.PodLogsDir,
+		Pods:       l.Runtime.Pods, OneRound: true,
 	})
 }
 

@@ -13,15 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The emptyDirs of a pod are put aside before they are removed: that takes minutes, and the pod may be back before its end. They get a name
-// beside their own, which is this package's from then on: nobody else knows it, and it is never given back once something below it may have
-// been removed. What cannot be removed stays there, and a later life's volumes get a name of their own: aside, aside-1, aside-2.
+// The emptyDirs of a pod are put aside before they are removed: that takes minutes, and the pod may
+// be back before its end. They get a name beside their own, which is this package's from then on:
+// nobody else knows it, and it is never given back once something below it may have been removed.
+// What cannot be removed stays there, and a later life's volumes get a name of their own: aside,
+// aside-1, aside-2.
 const (
 	aside    = ".jettison-removes"
 	maxAside = 16 // of one pod; beyond, volumes are removed in place
 )
 
-// inPlace is for how long volumes that cannot be put aside are removed in place until it is tried again, and asked whether the pod is back.
+// inPlace is for how long volumes that cannot be put aside are removed in place until it is tried
+// again, and asked whether the pod is back.
 const inPlace = time.Second
 
 // ErrTaken: another removal, of this process or another, is at it.
@@ -49,7 +52,8 @@ func asideName(n int) string {
 	return aside + "-" + strconv.Itoa(n)
 }
 
-// asideIn are the numbers of those in a directory of volumes, the highest, which is the newest, first.
+// asideIn are the numbers of those in a directory of volumes, the highest, which is the newest,
+// first.
 func asideIn(volumes int) (numbers []int, err error) {
 	names, err := namesIn(volumes)
 	for _, name := range names {
@@ -62,8 +66,9 @@ func asideIn(volumes int) (numbers []int, err error) {
 	return numbers, err
 }
 
-// hold opens a directory for one remover alone until it is closed: with a lock (flock(2)) that also another process sees, and that ends
-// with its holder. No tenant can open these directories, only what is in them. -1: it is not there, or what is the matter is noted.
+// hold opens a directory for one remover alone until it is closed: with a lock (flock(2)) that also
+// another process sees, and that ends with its holder. No tenant can open these directories, only
+// what is in them. -1: it is not there, or what is the matter is noted.
 func (t *tree) hold(dir int, name string) int {
 	fd := t.openDir(dir, name)
 	if fd < 0 {
@@ -81,7 +86,8 @@ func (t *tree) hold(dir int, name string) int {
 		err = unix.Fstatat(dir, name, &named, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	// Another one: who had the lock has renamed it.
-	if err == unix.EWOULDBLOCK || err == unix.ENOENT || err == nil && (is.Dev != named.Dev || is.Ino != named.Ino) {
+	if err == unix.EWOULDBLOCK || err == unix.ENOENT || err == nil &&
+		(is.Dev != named.Dev || is.Ino != named.Ino) {
 		err = ErrTaken
 	}
 	if err != nil {
@@ -92,8 +98,9 @@ func (t *tree) hold(dir int, name string) int {
 	return fd
 }
 
-// SetAside puts a pod's emptyDirs aside, unless back has an error, which is returned: nothing uses them then any more, and what is not
-// removed in the end, since the node loses its power perhaps, PutAside tells.
+// SetAside puts a pod's emptyDirs aside, unless back has an error, which is returned: nothing uses
+// them then any more, and what is not removed in the end, since the node loses its power perhaps,
+// PutAside tells.
 func (r *Remover) SetAside(uid string, back func() error) error {
 	if checkName(uid) != nil {
 		return fmt.Errorf("put volumes of a pod aside: %.64q cannot be a UID", uid)
@@ -113,8 +120,8 @@ func (r *Remover) SetAside(uid string, back func() error) error {
 	return nil
 }
 
-// setAside gives the emptyDirs in a directory of volumes another name. The pod is asked for before and after: while they have none that
-// anybody else knows, nobody begins to use them.
+// setAside gives the emptyDirs in a directory of volumes another name. The pod is asked for before
+// and after: while they have none that anybody else knows, nobody begins to use them.
 func (r *Remover) setAside(t *tree, fd int, back func() error) error {
 	if err := back(); err != nil {
 		return err
@@ -140,7 +147,8 @@ func (r *Remover) setAside(t *tree, fd int, back func() error) error {
 	}
 	if err = back(); err != nil { // it was then already: they are its own
 		again := unix.Renameat(fd, asideName(n), fd, emptyDirPlugin)
-		if again != nil && again != unix.ENOTEMPTY && again != unix.EEXIST { // these: it has made new ones, and did not see them
+		// these: it has made new ones, and did not see them
+		if again != nil && again != unix.ENOTEMPTY && again != unix.EEXIST {
 			err = errors.Join(err, fmt.Errorf("give them their name again: %w", again))
 		}
 	}
@@ -153,7 +161,8 @@ func (r *Remover) setAside(t *tree, fd int, back func() error) error {
 	return err
 }
 
-// putAside puts the emptyDirs aside, or removes them where they are. fd is the directory of volumes, or -1.
+// putAside puts the emptyDirs aside, or removes them where they are. fd is the directory of
+// volumes, or -1.
 func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() error) error {
 	if fd < 0 {
 		return back()
@@ -223,8 +232,9 @@ func (r *Remover) PutAside() (uids []string, err error) {
 	return uids, nil
 }
 
-// Aside removes the emptyDirs of a pod that were put aside; whether the pod is back does not matter to them. Where gone says so it is not,
-// and what its removal did not come to goes, too: as Volumes, but for volumes that were not put aside.
+// Aside removes the emptyDirs of a pod that were put aside; whether the pod is back does not matter
+// to them. Where gone says so it is not, and what its removal did not come to goes, too: as
+// Volumes, but for volumes that were not put aside.
 func (r *Remover) Aside(ctx context.Context, uid string, gone func() bool) (Result, error) {
 	back := func() error {
 		if !gone() {
@@ -235,7 +245,8 @@ func (r *Remover) Aside(ctx context.Context, uid string, gone func() bool) (Resu
 	return r.volumes(ctx, uid, func(*tree, int) error { return back() }, back)
 }
 
-// removeAside removes what was put aside. What cannot be removed, or is being removed, is noted and stays.
+// removeAside removes what was put aside. What cannot be removed, or is being removed, is noted and
+// stays.
 func (r *Remover) removeAside(ctx context.Context, t *tree, fd int) error {
 	numbers, err := asideIn(fd)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 
 var errRecord = errors.New("malformed directory record")
 
-// dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the next (8), length (2), type
-// (1), name.
+// dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the
+// next (8), length (2), type (1), name.
 func dirent(b []byte) (name string, next int64, rest []byte, err error) {
 	const nameOffset = 19
 	if len(b) <= nameOffset {

@@ -18,7 +18,8 @@ import (
 // MaxEntries is how many names of a directory List takes; more are an error beside those.
 const MaxEntries = 100_000
 
-// Entry is one name in a directory, and whether it is a directory itself, or a symbolic link, which is not followed.
+// Entry is one name in a directory, and whether it is a directory itself, or a symbolic link, which
+// is not followed.
 type Entry struct {
 	Name      string
 	Dir, Link bool
@@ -40,20 +41,23 @@ func List(host *read.HostRoot, dir string) ([]Entry, error) {
 	}
 	slices.Sort(names)
 	if len(names) > MaxEntries {
-		err = fmt.Errorf("list the host's %s: more than %d entries: the others are not looked at", dir, MaxEntries)
+		err = fmt.Errorf("list the host's %s: more than %d entries: the others are not looked at", dir,
+			MaxEntries)
 		names = names[:MaxEntries]
 	}
 	out := make([]Entry, 0, len(names))
 	for _, name := range names {
 		var st unix.Stat_t
 		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil { // else it is gone
-			out = append(out, Entry{Name: name, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Link: st.Mode&unix.S_IFMT == unix.S_IFLNK})
+			out = append(out, Entry{Name: name, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
+				Link: st.Mode&unix.S_IFMT == unix.S_IFLNK})
 		}
 	}
 	return out, err
 }
 
-// namesIn are the names in the directory behind a descriptor (O_PATH will do), one more than MaxEntries at most.
+// namesIn are the names in the directory behind a descriptor (O_PATH will do), one more than
+// MaxEntries at most.
 func namesIn(dir int) ([]string, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -68,8 +72,9 @@ func namesIn(dir int) ([]string, error) {
 	return names, err
 }
 
-// Dangling says whether an entry of a directory of the host is a symbolic link to a place below PodLogsDir at which nothing is. A link to
-// anywhere else is not this package's to judge: an error, as is what is no link.
+// Dangling says whether an entry of a directory of the host is a symbolic link to a place below
+// PodLogsDir at which nothing is. A link to anywhere else is not this package's to judge: an error,
+// as is what is no link.
 func (r *Remover) Dangling(dir, name string) (bool, error) {
 	fd, err := r.Host.Dir(dir)
 	if err != nil {
@@ -94,7 +99,8 @@ func (r *Remover) leadsNowhere(fd int, name string) (bool, error) {
 		return false, err
 	}
 	target := string(buf[:n])
-	if rest, ok := strings.CutPrefix(target, strings.TrimRight(r.PodLogsDir, "/")+"/"); !ok || path.Clean(target) != target || rest == "" {
+	if rest, ok := strings.CutPrefix(target, strings.TrimRight(r.PodLogsDir, "/")+"/"); !ok ||
+		path.Clean(target) != target || rest == "" {
 		return false, errElsewhere
 	}
 	parent, err := r.Host.Dir(path.Dir(target))
@@ -113,7 +119,8 @@ func (r *Remover) leadsNowhere(fd int, name string) (bool, error) {
 	return false, err
 }
 
-// Link removes a symbolic link from a directory of the host if it still is Dangling. One that is gone is no error.
+// Link removes a symbolic link from a directory of the host if it still is Dangling. One that is
+// gone is no error.
 func (r *Remover) Link(dir, name string) error {
 	fd, err := r.Host.Dir(dir)
 	if err != nil {
@@ -137,9 +144,10 @@ func (r *Remover) Link(dir, name string) error {
 	return nil
 }
 
-// ContainerLog deletes the log of a container that is gone, and what it was rotated to (the same name with more after a dot, kubelet
-// pkg/kubelet/logs GetAllLogs). file is what the runtime says: it must be PodLogsDir/POD/CONTAINER/NAME, and only regular files go. What is
-// not there is no error.
+// ContainerLog deletes the log of a container that is gone, and what it was rotated to (the same
+// name with more after a dot, kubelet pkg/kubelet/logs GetAllLogs). file is what the runtime says:
+// it must be PodLogsDir/POD/CONTAINER/NAME, and only regular files go. What is not there is no
+// error.
 func (r *Remover) ContainerLog(ctx context.Context, file string) (Result, error) {
 	t := newTree(r.PodLogsDir)
 	err := r.removeContainerLog(ctx, t, file)
@@ -152,7 +160,8 @@ func (r *Remover) ContainerLog(ctx context.Context, file string) (Result, error)
 func (r *Remover) removeContainerLog(ctx context.Context, t *tree, file string) error {
 	rest, ok := strings.CutPrefix(file, strings.TrimRight(r.PodLogsDir, "/")+"/")
 	parts := strings.Split(rest, "/")
-	if !ok || len(parts) != 3 || slices.ContainsFunc(parts, func(p string) bool { return checkName(p) != nil }) {
+	if !ok || len(parts) != 3 ||
+		slices.ContainsFunc(parts, func(p string) bool { return checkName(p) != nil }) {
 		return fmt.Errorf("not a log in %s/POD/CONTAINER", r.PodLogsDir)
 	}
 	fd, err := r.Host.Dir(r.PodLogsDir)

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryVolumes unmounts the emptyDirs of a pod that is gone which lie in memory (tmpfs), and returns how many bytes they held. What lies
-// on a disk stays. The directories stay, too, empty. Nothing that is no tmpfs is touched, and no symbolic link is followed.
+// MemoryVolumes unmounts the emptyDirs of a pod that is gone which lie in memory (tmpfs), and
+// returns how many bytes they held. What lies on a disk stays. The directories stay, too, empty.
+// Nothing that is no tmpfs is touched, and no symbolic link is followed.
 func (r *Remover) MemoryVolumes(ctx context.Context, uid string) (bytes uint64, err error) {
 	if checkName(uid) != nil {
 		return 0, fmt.Errorf("unmount volumes of a pod: %.64q cannot be a UID", uid)
@@ -29,7 +30,8 @@ func (r *Remover) MemoryVolumes(ctx context.Context, uid string) (bytes uint64, 
 	}
 	dir := base
 	for _, name := range []string{uid, volumes, emptyDirPlugin} {
-		next, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		next, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+			0)
 		unix.Close(dir)
 		if errors.Is(err, unix.ENOENT) {
 			return 0, nil
@@ -76,14 +78,15 @@ func (r *Remover) unmountMemory(dir int, name string) (bytes uint64, err error) 
 	return (fs.Blocks - fs.Bfree) * uint64(fs.Bsize), nil
 }
 
-// shortestID is how long an id of a sandbox is at least that is looked for in paths: containerd and CRI-O make 64 digits, and something
-// short may be the name of any directory.
+// shortestID is how long an id of a sandbox is at least that is looked for in paths: containerd and
+// CRI-O make 64 digits, and something short may be the name of any directory.
 const shortestID = 32
 
-// SharedMemory unmounts the /dev/shm of a sandbox of which no process is left, and returns how many bytes it held. A runtime does that
-// in its own time, or not: containerd only for a sandbox that it calls ready (v2.4 internal/cri/server/sandbox_stop.go), so after a kill
-// from outside its files stay in memory until the sandbox is removed. No mount, and one that the runtime takes away meanwhile, are no
-// errors.
+// SharedMemory unmounts the /dev/shm of a sandbox of which no process is left, and returns how many
+// bytes it held. A runtime does that in its own time, or not: containerd only for a sandbox that it
+// calls ready (v2.4 internal/cri/server/sandbox_stop.go), so after a kill from outside its files
+// stay in memory until the sandbox is removed. No mount, and one that the runtime takes away
+// meanwhile, are no errors.
 func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
 	points, err := r.sharedMemoryPoints(sandbox)
 	if err != nil {
@@ -103,8 +106,9 @@ func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
 	return bytes, errors.Join(errs...)
 }
 
-// sharedMemoryPoints is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the sandbox's id and ends in "/shm"
-// (containerd: /run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/shm; CRI-O:
+// sharedMemoryPoints is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the
+// sandbox's id and ends in "/shm" (containerd:
+// /run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/shm; CRI-O:
 // /run/containers/storage/overlay-containers/ID/userdata/shm).
 func (r *Remover) sharedMemoryPoints(sandbox string) (points []string, err error) {
 	if len(sandbox) < shortestID || checkName(sandbox) != nil {

@@ -11,9 +11,9 @@ import (
 	"jettison/seqfile"
 )
 
-// unmount takes away the memory-backed emptyDir that is mounted on an entry of a directory: a whole tmpfs or hugetlbfs
-// (kubelet pkg/volume/emptydir/empty_dir.go) that is mounted nowhere else and has nothing mounted inside. Anything else is an
-// error, and stays.
+// unmount takes away the memory-backed emptyDir that is mounted on an entry of a directory: a whole
+// tmpfs or hugetlbfs (kubelet pkg/volume/emptydir/empty_dir.go) that is mounted nowhere else and
+// has nothing mounted inside. Anything else is an error, and stays.
 func (r *Remover) unmount(dir int, name string) error {
 	proc := r.Proc
 	if proc == "" {
@@ -21,7 +21,8 @@ func (r *Remover) unmount(dir int, name string) error {
 	}
 	result := make(chan error)
 	go func() {
-		// The thread gets a working directory and maybe a namespace of its own, and ends with the goroutine.
+		// The thread gets a working directory and maybe a namespace of its own, and ends with the
+		// goroutine.
 		runtime.LockOSThread()
 		result <- func() error {
 			fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -41,12 +42,14 @@ func (r *Remover) unmount(dir int, name string) error {
 	return <-result
 }
 
-// detach unmounts an entry of a directory in the mount namespace of a process. It changes the calling thread for good.
+// detach unmounts an entry of a directory in the mount namespace of a process. It changes the
+// calling thread for good.
 func detach(dir int, name, proc string) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // the working directory, and setns asks for it
 		return fmt.Errorf("leave the program's working directory: %w", err)
 	}
-	if proc != "" { // a mount can only be taken away from inside its namespace (v6.12 fs/namespace.c can_umount)
+	// a mount can only be taken away from inside its namespace (v6.12 fs/namespace.c can_umount)
+	if proc != "" {
 		ns, err := unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open %s/ns/mnt: %w", proc, err)
@@ -62,10 +65,12 @@ func detach(dir int, name, proc string) error {
 	return unix.Unmount("./"+name, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 }
 
-// ownMount says why the mount whose root directory this is may not be an emptyDir's own. name is a mountinfo that has it.
+// ownMount says why the mount whose root directory this is may not be an emptyDir's own. name is a
+// mountinfo that has it.
 func ownMount(fd int, name string) error {
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID,
+		&st); err != nil {
 		return err
 	}
 	if st.Mask&unix.STATX_MNT_ID == 0 {
@@ -75,7 +80,10 @@ func ownMount(fd int, name string) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(mounts, func(m *mountinfo.Info) bool { return m.ID >= 0 && uint64(m.ID) == st.Mnt_id })
+	at := slices.IndexFunc(mounts, func(m *mountinfo.Info) bool {
+		return m.ID >= 0 &&
+			uint64(m.ID) == st.Mnt_id
+	})
 	if at < 0 {
 		return fmt.Errorf("mount %d is not in %s", st.Mnt_id, name)
 	}
@@ -85,7 +93,8 @@ func ownMount(fd int, name string) error {
 	}
 	for _, m := range mounts {
 		switch {
-		case m.Parent == own.ID && m.ID != own.ID && m.Mountpoint != own.Mountpoint: // the same point: one more on top of it
+		// the same point: one more on top of it
+		case m.Parent == own.ID && m.ID != own.ID && m.Mountpoint != own.Mountpoint:
 			return fmt.Errorf("%q is mounted inside", m.Mountpoint)
 		case m.Major == own.Major && m.Minor == own.Minor && m.Mountpoint != own.Mountpoint:
 			return fmt.Errorf("it is %q, too", m.Mountpoint)
@@ -94,7 +103,8 @@ func ownMount(fd int, name string) error {
 	return nil
 }
 
-// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be, or cannot be read, is none.
+// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be, or cannot
+// be read, is none.
 func readMounts(name string) ([]*mountinfo.Info, error) {
 	f, err := seqfile.Open(name)
 	if err != nil {

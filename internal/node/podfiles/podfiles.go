@@ -1,9 +1,10 @@
-// Package podfiles deletes the files of pods that are gone: logs and emptyDir volumes. What pods left may be hostile: nothing
-// outside a pod's own directories is ever deleted. No symbolic link is followed, no mount crossed, and no path is resolved
-// twice: everything happens relative to open directories.
+// Package podfiles deletes the files of pods that are gone: logs and emptyDir volumes. What pods
+// left may be hostile: nothing outside a pod's own directories is ever deleted. No symbolic link is
+// followed, no mount crossed, and no path is resolved twice: everything happens relative to open
+// directories.
 //
-// os.Root.RemoveAll would not do: it goes into what is mounted inside (Go 1.26 os/root_openat.go), keeps one descriptor a
-// level, and reads a directory from its start after each thousand names.
+// os.Root.RemoveAll would not do: it goes into what is mounted inside (Go 1.26 os/root_openat.go),
+// keeps one descriptor a level, and reads a directory from its start after each thousand names.
 //
 //	podfiles.go         Remover: logs and volumes of a pod
 //	aside.go          what is removed has a name of its own, and one remover
@@ -27,14 +28,16 @@ import (
 	"jettison/stats/read"
 )
 
-// Remover deletes files of pods on one node. Its callers see to it that the pods are gone. Calls for different pods may run
-// at the same time.
+// Remover deletes files of pods on one node. Its callers see to it that the pods are gone. Calls
+// for different pods may run at the same time.
 type Remover struct {
-	Host       *read.HostRoot
-	RootDir    string // the kubelet's: "/var/lib/kubelet". Itself, and on the way to it, symbolic links and mounts are the administrator's
+	Host *read.HostRoot
+	// the kubelet's: "/var/lib/kubelet". Itself, and on the way to it, symbolic links and mounts are
+	// the administrator's
+	RootDir    string
 	PodLogsDir string // "/var/log/pods"; as RootDir
-	// Proc is the folder of a process in the host's mount namespace: "/proc/1" where this program lives in another. It is
-	// where mounts are looked up and taken away. Empty: this program's own.
+	// Proc is the folder of a process in the host's mount namespace: "/proc/1" where this program
+	// lives in another. It is where mounts are looked up and taken away. Empty: this program's own.
 	Proc string
 	sync func(fd int) error // tests: instead of fsync(2)
 }
@@ -42,10 +45,11 @@ type Remover struct {
 // Result is what was deleted. It is right beside an error, too.
 type Result struct {
 	Entries uint64 // files, directories and the like
-	// Bytes that were allocated to them (st_blocks), without files that have another name left, and without directories.
-	// What a process still holds open is not free yet.
+	// Bytes that were allocated to them (st_blocks), without files that have another name left, and
+	// without directories. What a process still holds open is not free yet.
 	Bytes uint64
-	// Left names what is not this package's to delete, below the pod's directory: "volumes/kubernetes.io~csi". At most 16.
+	// Left names what is not this package's to delete, below the pod's directory:
+	// "volumes/kubernetes.io~csi". At most 16.
 	Left []string
 }
 
@@ -57,14 +61,16 @@ func (r *Result) leave(name string) {
 	}
 }
 
-// Logs deletes a pod's log directory, NAMESPACE_NAME_UID (kubelet pkg/kubelet/kuberuntime/helpers.go
-// BuildPodLogsDirectory). One that does not exist is no error. What cannot be deleted is left and named in the error, and
-// the rest goes on; an error also is what is there and no directory. It ends early with ctx.
+// Logs deletes a pod's log directory, NAMESPACE_NAME_UID (kubelet
+// pkg/kubelet/kuberuntime/helpers.go BuildPodLogsDirectory). One that does not exist is no error.
+// What cannot be deleted is left and named in the error, and the rest goes on; an error also is
+// what is there and no directory. It ends early with ctx.
 func (r *Remover) Logs(ctx context.Context, pod stats.PodReference) (Result, error) {
 	for _, part := range []string{pod.Namespace, pod.Name, pod.UID} {
 		// With another "_" the name could be that of another pod.
 		if err := checkName(part); err != nil || strings.Contains(part, "_") {
-			return Result{}, fmt.Errorf("remove logs of pod %.64q: %.64q cannot be part of a log directory's name", pod.UID, part)
+			return Result{}, fmt.Errorf(
+				"remove logs of pod %.64q: %.64q cannot be part of a log directory's name", pod.UID, part)
 		}
 	}
 	t := newTree(r.PodLogsDir)
@@ -81,7 +87,8 @@ func (r *Remover) Logs(ctx context.Context, pod stats.PodReference) (Result, err
 	return t.result, err
 }
 
-// Directories below rootDir/pods/UID (kubelet pkg/kubelet/kubelet_getters.go, pkg/kubelet/config/defaults.go).
+// Directories below rootDir/pods/UID (kubelet pkg/kubelet/kubelet_getters.go,
+// pkg/kubelet/config/defaults.go).
 const (
 	emptyDirPlugin = "kubernetes.io~empty-dir"
 	volumes        = "volumes"
@@ -89,24 +96,28 @@ const (
 	containers     = "containers" // termination messages
 )
 
-// Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without worth there without the
-// pod: etc-hosts, termination messages (containers/), the emptyDir plugin's own notes, and directories that are empty.
-// Volumes of other plugins are left alone, for they may hold what a tenant wants back; Left names them. A memory-backed
-// emptyDir is unmounted first; anything else that is mounted stays, with what is below it, and is named in the error. A pod
+// Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without
+// worth there without the pod: etc-hosts, termination messages (containers/), the emptyDir plugin's
+// own notes, and directories that are empty. Volumes of other plugins are left alone, for they may
+// hold what a tenant wants back; Left names them. A memory-backed emptyDir is unmounted first;
+// anything else that is mounted stays, with what is below it, and is named in the error. A pod
 // without files is no error. It ends early with ctx.
 //
-// The pod may come back at any time: as soon as back, which asks for that, has an error, nothing of its new life is touched, and that error
-// is returned. What it had before goes nevertheless as far as it was put aside. nil: it does not come back.
+// The pod may come back at any time: as soon as back, which asks for that, has an error, nothing of
+// its new life is touched, and that error is returned. What it had before goes nevertheless as far
+// as it was put aside. nil: it does not come back.
 func (r *Remover) Volumes(ctx context.Context, uid string, back func() error) (Result, error) {
 	if back == nil {
 		back = func() error { return nil }
 	}
-	return r.volumes(ctx, uid, func(t *tree, fd int) error { return r.putAside(ctx, t, fd, back) }, back)
+	return r.volumes(ctx, uid, func(t *tree, fd int) error { return r.putAside(ctx, t, fd, back) },
+		back)
 }
 
-// volumes deletes what is ours in a pod's directory. What the pod has now goes only as long as first, which is asked before anything is
-// done, and back have no error, which is returned then.
-func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, volumes int) error, back func() error) (Result, error) {
+// volumes deletes what is ours in a pod's directory. What the pod has now goes only as long as
+// first, which is asked before anything is done, and back have no error, which is returned then.
+func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, volumes int) error,
+	back func() error) (Result, error) {
 	if checkName(uid) != nil {
 		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
 	}
@@ -128,9 +139,11 @@ func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, v
 // pods is where the directories of pods are.
 func (r *Remover) pods() string { return strings.TrimRight(r.RootDir, "/") + "/pods" }
 
-// removeVolumes: an error ends it; what is only left is noted in the tree. What takes long comes last but for the directories themselves,
-// and with it the name by which a pass sees that the removal has not ended.
-func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string, first func(*tree, int) error, back func() error) error {
+// removeVolumes: an error ends it; what is only left is noted in the tree. What takes long comes
+// last but for the directories themselves, and with it the name by which a pass sees that the
+// removal has not ended.
+func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string,
+	first func(*tree, int) error, back func() error) error {
 	pod := t.openDir(base, uid)
 	if pod < 0 {
 		return nil
@@ -163,7 +176,8 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	return t.removeDirs(base, pod, fd, uid)
 }
 
-// removeNotes removes the small things: what the emptyDir plugin has noted, termination messages, etc-hosts.
+// removeNotes removes the small things: what the emptyDir plugin has noted, termination messages,
+// etc-hosts.
 func (t *tree) removeNotes(ctx context.Context, pod int) error {
 	if fd := t.openDir(pod, plugins); fd >= 0 {
 		up := t.into(plugins)
@@ -202,7 +216,8 @@ func (t *tree) removeDirs(base, pod, fd int, uid string) error {
 
 // checkName says whether a name is one entry of a directory.
 func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || len(name) > 255 || strings.ContainsAny(name, "/\x00") {
+	if name == "" || name == "." || name == ".." || len(name) > 255 ||
+		strings.ContainsAny(name, "/\x00") {
 		return errors.New("not a file name")
 	}
 	return nil

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a tenant decides - how many files, how deep - must not decide how much memory and how many descriptors it takes.
+// What a tenant decides - how many files, how deep - must not decide how much memory and how many
+// descriptors it takes.
 const (
 	maxLevels = 48   // directories open at a time; deeper ones are moved to the top of what is removed
 	maxBatch  = 1024 // names of directories kept of one level; the rest is listed when those are gone
 	minBatch  = 4    // the same, where the levels above keep maxNames already
 	maxNames  = 8192 // names kept of all levels together, but for the minBatch of each
 	maxPasses = 100  // through one directory that something still writes to
-	maxStuck  = 4096 // entries remembered as not to be removed; beyond, they are tried, and counted, again
+	// entries remembered as not to be removed; beyond, they are tried, and counted, again
+	maxStuck = 4096
 )
 
 var (
@@ -65,7 +67,8 @@ func newTree(path string) *tree {
 	return &tree{path: path, buf: make([]byte, 32<<10), stuck: map[id]bool{}}
 }
 
-// into puts a name before those in errors, until the function that it returns is called (more than once does not matter).
+// into puts a name before those in errors, until the function that it returns is called (more than
+// once does not matter).
 func (t *tree) into(name string) func() {
 	before := t.path
 	t.path += "/" + name
@@ -124,8 +127,8 @@ func mounted(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT
 
 func isDir(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// open opens a directory in a directory, and nothing else: EXDEV: it is a mount point (a btrfs subvolume is none); ELOOP or
-// ENOTDIR: it is no directory.
+// open opens a directory in a directory, and nothing else: EXDEV: it is a mount point (a btrfs
+// subvolume is none); ELOOP or ENOTDIR: it is no directory.
 func open(dir int, name string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
@@ -133,13 +136,15 @@ func open(dir int, name string) (int, error) {
 	}
 	for {
 		fd, err := unix.Openat2(dir, name, &how)
-		if err == nil || err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with it (openat2(2))
+		// EAGAIN: a rename raced with it (openat2(2))
+		if err == nil || err != unix.EINTR && err != unix.EAGAIN {
 			return fd, err
 		}
 	}
 }
 
-// openDir opens a directory that is to be there, or not: -1. What else there is stays, and is noted.
+// openDir opens a directory that is to be there, or not: -1. What else there is stays, and is
+// noted.
 func (t *tree) openDir(dir int, name string) int {
 	fd, err := open(dir, name)
 	switch err {
@@ -156,8 +161,8 @@ func (t *tree) openDir(dir int, name string) int {
 	return -1
 }
 
-// remove removes a directory with all that is in it. Its error, ctx's for the most part, ends the removal; what stays is only
-// noted.
+// remove removes a directory with all that is in it. Its error, ctx's for the most part, ends the
+// removal; what stays is only noted.
 func (t *tree) remove(ctx context.Context, dir int, name string) (err error) {
 	fd := t.openDir(dir, name)
 	if fd < 0 {
@@ -176,7 +181,8 @@ func (t *tree) remove(ctx context.Context, dir int, name string) (err error) {
 			t.descend(l, below)
 		case l.more:
 			err = t.list(ctx, l)
-		case l.kept && l.removed && l.passes < maxPasses: // some file systems skip entries when others are removed
+		// some file systems skip entries when others are removed
+		case l.kept && l.removed && l.passes < maxPasses:
 			l.again()
 		default:
 			above := dir
@@ -209,8 +215,9 @@ func (t *tree) leave(from int) {
 	t.levels = t.levels[:from]
 }
 
-// descend goes into a directory of the lowest level. One too deep is moved to the top instead: no file system on which
-// emptyDirs or logs lie refuses that, and within what is removed it does no harm.
+// descend goes into a directory of the lowest level. One too deep is moved to the top instead: no
+// file system on which emptyDirs or logs lie refuses that, and within what is removed it does no
+// harm.
 func (t *tree) descend(l *level, name string) {
 	st, of, err := look(l.fd, name)
 	if err == unix.ENOENT || err == nil && t.stuck[of] {
@@ -243,19 +250,21 @@ func (t *tree) descend(l *level, name string) {
 func (t *tree) hoist(l *level, name string, of id) {
 	t.hoisted++
 	top := &t.levels[0]
-	switch err := unix.Renameat(l.fd, name, top.fd, fmt.Sprintf(".jettison-removes-%d", t.hoisted)); err {
+	switch err := unix.Renameat(l.fd, name, top.fd, fmt.Sprintf(".jettison-removes-%d",
+		t.hoisted)); err {
 	case nil:
 		l.removed, top.removed, top.passes = true, true, 0
 	case unix.ENOENT:
-	case unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR: // that name is taken; the next pass takes the next one
+	// that name is taken; the next pass takes the next one
+	case unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR:
 		l.removed = true
 	default:
 		t.keep(l, of, name, fmt.Errorf("move up: %w", err))
 	}
 }
 
-// ascend removes the lowest level, which was emptied, from the directory above, unless something in it stays. done: that was
-// the top.
+// ascend removes the lowest level, which was emptied, from the directory above, unless something in
+// it stays. done: that was the top.
 func (t *tree) ascend(above int) (done bool) {
 	n := len(t.levels) - 1
 	l := t.levels[n]
@@ -301,7 +310,8 @@ func (t *tree) ascend(above int) (done bool) {
 	return n == 0
 }
 
-// list removes the files of a directory, from where its listing stopped, until enough directories are found among them.
+// list removes the files of a directory, from where its listing stopped, until enough directories
+// are found among them.
 func (t *tree) list(ctx context.Context, l *level) error {
 	if _, err := unix.Seek(l.fd, l.next, unix.SEEK_SET); err != nil {
 		t.keep(l, l.id, "", fmt.Errorf("list: %w", err))
@@ -350,7 +360,8 @@ func (t *tree) entry(l *level, name string) error {
 		t.each(l.fd, name)
 	}
 	st, of, err := look(l.fd, name)
-	for tries := 0; err == nil && mounted(&st) && t.unmount != nil && len(t.levels) == 1 && tries < 16; tries++ {
+	for tries := 0; err == nil && mounted(&st) && t.unmount != nil && len(t.levels) == 1 &&
+		tries < 16; tries++ {
 		if err := t.unmount(l.fd, name); err != nil {
 			t.keep(l, of, name, err)
 			return nil
@@ -437,14 +448,16 @@ func (t *tree) removeDir(dir int, name string) error {
 	return nil
 }
 
-// removeEmpty removes the empty directories in a directory, and puts the names of the others with a prefix into Left. Only
-// the node's administrator writes there: more than maxBatch entries are left as they are.
+// removeEmpty removes the empty directories in a directory, and puts the names of the others with a
+// prefix into Left. Only the node's administrator writes there: more than maxBatch entries are left
+// as they are.
 func (t *tree) removeEmpty(dir int, prefix string) error {
 	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
 		return fmt.Errorf("list %q: %w", t.path, err)
 	}
 	for seen := 0; seen < maxBatch; {
-		// A signal, the Go scheduler's too, ends a listing before its buffer is full (v6.12 fs/readdir.c filldir64).
+		// A signal, the Go scheduler's too, ends a listing before its buffer is full (v6.12 fs/readdir.c
+		// filldir64).
 		n, err := unix.Getdents(dir, t.buf)
 		if err == unix.EINTR {
 			continue
@@ -467,7 +480,8 @@ func (t *tree) removeEmpty(dir int, prefix string) error {
 				return err
 			}
 			_, own := asideNumber(name)
-			own = own || name == volumes || name == plugins || name == emptyDirPlugin || name == containers // said already, if anything stays
+			// said already, if anything stays
+			own = own || name == volumes || name == plugins || name == emptyDirPlugin || name == containers
 			if _, _, err := look(dir, name); err == nil && !own {
 				t.result.leave(strings.TrimPrefix(prefix+"/"+name, "/"))
 			}

@@ -9,7 +9,8 @@ import (
 	"jettison/stats/read"
 )
 
-// patience is how long a pod may run until it is missed that nobody tells its priority: a client hears of it later than the runtime.
+// patience is how long a pod may run until it is missed that nobody tells its priority: a client
+// hears of it later than the runtime.
 const patience = 5 * time.Minute
 
 // Options of New.
@@ -26,9 +27,10 @@ type Part struct {
 	objects map[string]*eviction.Pod
 	counted *api.UnknownPriority // nil: not as it is now
 	never   int                  // pods that are never victims, as of counted
-	since   time.Time            // since when Tick has found some that nothing protects; zero: there is none
-	said    bool                 // that there are some
-	mended  bool                 // that there are none any more
+	// since when Tick has found some that nothing protects; zero: there is none
+	since  time.Time
+	said   bool // that there are some
+	mended bool // that there are none any more
 }
 
 // New makes a Part that knows of no pod.
@@ -43,7 +45,8 @@ func (p *Part) OnPods(pods read.Index) { p.pods, p.counted = pods, nil }
 // OnObjects takes the objects that are known, by UID.
 func (p *Part) OnObjects(objects map[string]*eviction.Pod) { p.objects, p.counted = objects, nil }
 
-// Count is how many there are now; nil: the runtime has told no pods yet. It is not changed afterwards.
+// Count is how many there are now; nil: the runtime has told no pods yet. It is not changed
+// afterwards.
 func (p *Part) Count() *api.UnknownPriority {
 	if p.counted == nil && p.pods != nil {
 		var n api.UnknownPriority
@@ -89,6 +92,7 @@ func (p *Part) Tick(now time.Time) {
 
 func (p *Part) warn(n *api.UnknownPriority) {
 	p.said = true
-	p.o.Log.Warn("pods of unknown priority: a critical one among those that nothing protects may be evicted before a pod that leaks",
+	p.o.Log.Warn("pods of unknown priority: a critical one among those that nothing protects may be "+
+		"evicted before a pod that leaks",
 		"unknown", n.Pods, "unprotected", n.Unprotected, "mend", Ways)
 }

@@ -1,5 +1,6 @@
-// Package priorities counts the pods whose priority nobody has told, and says so. The CRI knows no priorities, and labels are the tenant's
-// own: without objects a critical pod outside the protected namespaces looks like any other, and may go before the one that leaks.
+// Package priorities counts the pods whose priority nobody has told, and says so. The CRI knows no
+// priorities, and labels are the tenant's own: without objects a critical pod outside the protected
+// namespaces looks like any other, and may go before the one that leaks.
 //
 //	priorities.go  Count; Ways: how to mend it
 //	part.go        Part: the loop's, which keeps the count and warns
@@ -15,12 +16,15 @@ import (
 )
 
 // Ways are how priorities become known.
-const Ways = "name the directory of the static pods' manifests (staticPodPath), switch on the kubelet's feature gate PodsAPI (v1.36), or " +
-	"have a client put pod objects on the agent's socket: one of your own, or a bridge to the Kubernetes API (docs/reference/socket.md)"
+const Ways = "name the directory of the static pods' manifests (staticPodPath), switch on the " +
+	"kubelet's feature gate PodsAPI (v1.36), or " +
+	"have a client put pod objects on the agent's socket: one of your own, or a bridge to the " +
+	"Kubernetes API (docs/reference/socket.md)"
 
-// Count counts, of the runtime's pods that have a ready sandbox, those of unknown priority. objects are by UID; self is the cgroup of this
-// process, empty: unknown.
-func Count(policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod, self string) (n api.UnknownPriority) {
+// Count counts, of the runtime's pods that have a ready sandbox, those of unknown priority. objects
+// are by UID; self is the cgroup of this process, empty: unknown.
+func Count(policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod,
+	self string) (n api.UnknownPriority) {
 	n, _ = count(policy, pods, objects, self)
 	return n
 }
@@ -71,5 +75,6 @@ func Origins(p *api.PodCount) string {
 
 // Text is a count in words.
 func Text(n api.UnknownPriority) string {
-	return fmt.Sprintf("pods of unknown priority: %d, not protected otherwise: %d", n.Pods, n.Unprotected)
+	return fmt.Sprintf("pods of unknown priority: %d, not protected otherwise: %d", n.Pods,
+		n.Unprotected)
 }

@@ -1,5 +1,6 @@
-// Package records keeps what an eviction was: a bounded file that outlives restarts, and a line in the kernel's log, where a post-mortem
-// finds it. It keeps what the next process needs to go on, too. What a record is, package api says.
+// Package records keeps what an eviction was: a bounded file that outlives restarts, and a line in
+// the kernel's log, where a post-mortem finds it. It keeps what the next process needs to go on,
+// too. What a record is, package api says.
 //
 //	begin.go    Begin: the record of an eviction that has just begun
 //	bound.go    what of a record is cut, and made one line
@@ -25,10 +26,12 @@ import (
 	"jettison/stats"
 )
 
-// Version of a Record's format. A field may be added without a new one. StateVersion is that of a State.
+// Version of a Record's format. A field may be added without a new one. StateVersion is that of a
+// State.
 const Version = api.RecordVersion
 
-// NewID is the identity of the record of an eviction that begins at a time: sorted as text, IDs are in the order of time.
+// NewID is the identity of the record of an eviction that begins at a time: sorted as text, IDs are
+// in the order of time.
 func NewID(at time.Time, uid string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
@@ -38,14 +41,19 @@ func NewID(at time.Time, uid string) string {
 // idTime is how an ID begins.
 const idTime = "20060102T150405.000000Z"
 
-// Begin makes the record of an eviction that has just begun, of the decision that it follows from; it shares nothing with it. name says
-// how a pod is called where the decision does not know its name; nil: by its UID. What Begin cannot know is for the caller: Crossed,
-// Reclaimed, Squeeze, HoldOffUntil, and where nothing is killed yet, killed is zero.
-func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp, name func(stats.PodReference) string) api.Record {
+// Begin makes the record of an eviction that has just begun, of the decision that it follows from;
+// it shares nothing with it. name says how a pod is called where the decision does not know its
+// name; nil: by its UID. What Begin cannot know is for the caller: Crossed, Reclaimed, Squeeze,
+// HoldOffUntil, and where nothing is killed yet, killed is zero.
+func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp,
+	name func(stats.PodReference) string) api.Record {
 	r := api.Record{
-		Version: Version, ID: NewID(began.Time, e.Pod.PodRef.UID), Outcome: api.OutcomeRunning, Began: began, Killed: killed,
-		Pod: victimOf(&e.Pod), Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds, Reason: d.Reason, Message: e.Message,
-		Ranking: rankingOf(d, name), StatusReason: e.Reason, Annotations: maps.Clone(e.Annotations), Disruption: e.Disruption,
+		Version: Version, ID: NewID(began.Time, e.Pod.PodRef.UID), Outcome: api.OutcomeRunning,
+		Began: began, Killed: killed,
+		Pod: victimOf(&e.Pod), Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds,
+		Reason: d.Reason, Message: e.Message,
+		Ranking: rankingOf(d, name), StatusReason: e.Reason, Annotations: maps.Clone(e.Annotations),
+		Disruption: e.Disruption,
 	}
 	if e.Returns > 0 {
 		returns := e.Returns
@@ -61,7 +69,8 @@ func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp, 
 	return r
 }
 
-// decidedAt is the instant of a decision on both clocks, as far as that of the eviction's beginning tells.
+// decidedAt is the instant of a decision on both clocks, as far as that of the eviction's beginning
+// tells.
 func decidedAt(decided time.Time, began api.Stamp) api.Stamp {
 	at := api.Stamp{Time: decided}
 	if back := began.Time.Sub(decided); began.Monotonic > 0 && back >= 0 && back < began.Monotonic {
@@ -82,7 +91,8 @@ func rankingOf(d *eviction.Decision, name func(stats.PodReference) string) api.R
 	k := api.Ranking{More: max(0, len(d.Ranking)-maxRows), Protected: len(d.Protected)}
 	for _, c := range d.Ranking[:min(len(d.Ranking), maxRows)] {
 		ref := c.Pod.PodRef
-		row := api.Candidate{Pod: api.Title(ref), UID: ref.UID, QOSClass: c.Pod.QOSClass, DecidedBy: c.DecidedBy, Keys: c.Explain()}
+		row := api.Candidate{Pod: api.Title(ref), UID: ref.UID, QOSClass: c.Pod.QOSClass,
+			DecidedBy: c.DecidedBy, Keys: c.Explain()}
 		if ref.Name == "" && name != nil {
 			row.Pod = name(ref)
 		}

@@ -22,22 +22,28 @@ const (
 	maxAnnotations = 8
 )
 
-// bound cuts what is too long and makes every text one line that a terminal may be shown. It writes to no slice that the caller has.
+// bound cuts what is too long and makes every text one line that a terminal may be shown. It writes
+// to no slice that the caller has.
 func bound(r *api.Record) {
 	for _, f := range []struct {
 		text *string
 		most int
 	}{
-		{&r.ID, maxWord}, {&r.BootID, maxWord}, {&r.Agent, maxWord}, {&r.Pod.UID, maxName}, {&r.Pod.Namespace, maxName}, {&r.Pod.Name, maxName},
-		{(*string)(&r.Pod.QOSClass), maxWord}, {&r.Pod.Cgroup, maxText}, {(*string)(&r.Signal), maxWord}, {&r.Threshold, maxName},
-		{&r.ThresholdGrace, maxWord}, {&r.Reason, maxText}, {&r.Message, maxText}, {(*string)(&r.Outcome), maxWord}, {&r.Error, maxText},
+		{&r.ID, maxWord}, {&r.BootID, maxWord}, {&r.Agent, maxWord}, {&r.Pod.UID, maxName},
+		{&r.Pod.Namespace, maxName}, {&r.Pod.Name, maxName},
+		{(*string)(&r.Pod.QOSClass), maxWord}, {&r.Pod.Cgroup, maxText}, {(*string)(&r.Signal), maxWord},
+		{&r.Threshold, maxName},
+		{&r.ThresholdGrace, maxWord}, {&r.Reason, maxText}, {&r.Message, maxText},
+		{(*string)(&r.Outcome), maxWord}, {&r.Error, maxText},
 		{&r.StatusReason, maxWord},
 	} {
 		*f.text = oneLine(*f.text, f.most)
 	}
-	r.Crossed, r.Decided, r.After = boundReading(r.Crossed), boundReading(r.Decided), boundReading(r.After)
+	r.Crossed, r.Decided, r.After = boundReading(r.Crossed), boundReading(r.Decided),
+		boundReading(r.After)
 	r.Squeeze = boundSqueeze(r.Squeeze)
-	r.Pod.SandboxIDs = boundEach(r.Pod.SandboxIDs, maxIDs, func(id string) string { return oneLine(id, maxName) })
+	r.Pod.SandboxIDs = boundEach(r.Pod.SandboxIDs, maxIDs,
+		func(id string) string { return oneLine(id, maxName) })
 	r.Ranking.Rows = boundEach(r.Ranking.Rows, maxRows, boundCandidate)
 	r.Steps = boundEach(r.Steps, maxSteps, boundStep)
 	r.Annotations = boundAnnotations(r.Annotations)
@@ -78,13 +84,15 @@ func boundSqueeze(s *api.Squeeze) *api.Squeeze {
 		return nil
 	}
 	clean := *s
-	clean.Signal, clean.Kind = stats.Signal(oneLine(string(s.Signal), maxWord)), oneLine(s.Kind, maxWord)
+	clean.Signal, clean.Kind = stats.Signal(oneLine(string(s.Signal), maxWord)),
+		oneLine(s.Kind, maxWord)
 	return &clean
 }
 
 func boundCandidate(c api.Candidate) api.Candidate {
 	return api.Candidate{
-		Pod: oneLine(c.Pod, 2*maxName+1), UID: oneLine(c.UID, maxName), QOSClass: stats.QOSClass(oneLine(string(c.QOSClass), maxWord)),
+		Pod: oneLine(c.Pod, 2*maxName+1), UID: oneLine(c.UID, maxName),
+		QOSClass:  stats.QOSClass(oneLine(string(c.QOSClass), maxWord)),
 		DecidedBy: oneLine(c.DecidedBy, maxWord), Keys: oneLine(c.Keys, maxKeys),
 	}
 }
@@ -94,7 +102,8 @@ func boundStep(s api.Step) api.Step {
 	return s
 }
 
-// oneLine is a text from outside as it may stand in a line and on a terminal: what cannot be printed is a question mark.
+// oneLine is a text from outside as it may stand in a line and on a terminal: what cannot be
+// printed is a question mark.
 func oneLine(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

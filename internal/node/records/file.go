@@ -25,8 +25,8 @@ const (
 	maxLine    = 128 << 10 // of one record; bound makes it less
 )
 
-// journal is the file of records, for the Writer's goroutine. Each record is one line and one write; a process that dies in the middle
-// leaves half a line, which the next one ends.
+// journal is the file of records, for the Writer's goroutine. Each record is one line and one
+// write; a process that dies in the middle leaves half a line, which the next one ends.
 type journal struct {
 	path    string
 	bytes   int64 // bounds
@@ -41,7 +41,8 @@ type journal struct {
 }
 
 func newJournal(dir string, o *Options) journal {
-	return journal{path: filepath.Join(dir, File), bytes: o.Bytes, records: o.Records, write: (*os.File).Write}
+	return journal{path: filepath.Join(dir, File), bytes: o.Bytes, records: o.Records,
+		write: (*os.File).Write}
 }
 
 // append writes the line of one record; without an ID it is a mark.
@@ -87,7 +88,8 @@ func encode(r *api.Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// open opens the file and finds out what is in it. A file that was moved or removed since is not written to any more.
+// open opens the file and finds out what is in it. A file that was moved or removed since is not
+// written to any more.
 func (j *journal) open() error {
 	if j.file != nil {
 		there, err1 := os.Lstat(j.path)
@@ -128,7 +130,8 @@ func (j *journal) index() error {
 	})
 }
 
-// idOf is the ID of a record's line; empty: it is none. mark: it is that of records that are lost, and why they are.
+// idOf is the ID of a record's line; empty: it is none. mark: it is that of records that are lost,
+// and why they are.
 func idOf(text []byte) (id, mark string) {
 	var r struct {
 		ID      string      `json:"id"`
@@ -146,7 +149,9 @@ func idOf(text []byte) (id, mark string) {
 
 // markOf makes the line that stands for records which are lost.
 func markOf(l lost) []byte {
-	text, _ := encode(&api.Record{Version: Version, ID: l.id, Outcome: api.OutcomeLost, Error: l.reason}) // cannot fail
+	// cannot fail
+	text, _ := encode(&api.Record{Version: Version, ID: l.id, Outcome: api.OutcomeLost,
+		Error: l.reason})
 	return text
 }
 
@@ -156,13 +161,15 @@ type place struct {
 	size int
 }
 
-// newest finds the newest half: the last lines that take half of the bound, each record once, half as many as may be. It returns their IDs
-// in order, where they lie, and what is lost without the rest.
+// newest finds the newest half: the last lines that take half of the bound, each record once, half
+// as many as may be. It returns their IDs in order, where they lie, and what is lost without the
+// rest.
 func (j *journal) newest() (order []string, last map[string]place, gone lost, err error) {
 	in, err := search(j.file, j.size, j.bytes, j.records)
 	order, last, gone = in.order, in.last, in.lost
 	keep, size := len(order), int64(0)
-	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+1 <= j.bytes/2 {
+	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+
+		1 <= j.bytes/2 {
 		keep--
 		size += int64(last[order[keep]].size) + 1
 	}
@@ -172,7 +179,8 @@ func (j *journal) newest() (order []string, last map[string]place, gone lost, er
 	return order[keep:], last, gone, err
 }
 
-// halve writes the newest half of the file anew, after a line for what is lost. What was there stays until that lies on the disk whole.
+// halve writes the newest half of the file anew, after a line for what is lost. What was there
+// stays until that lies on the disk whole.
 func (j *journal) halve() error {
 	order, last, gone, err := j.newest()
 	if err != nil {

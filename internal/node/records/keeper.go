@@ -13,12 +13,13 @@ import (
 // closeLimit is how long the last records may take to be written when the agent ends.
 const closeLimit = time.Second
 
-// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of its own, and has the last records at
-// hand for readers. The methods of a nil Keeper do nothing.
+// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of
+// its own, and has the last records at hand for readers. The methods of a nil Keeper do nothing.
 type Keeper struct {
-	writer  *Writer // nil: nothing is kept
-	agent   string  // its version
-	dry     bool    // of a dry run: it keeps what would have been done, and nothing that a restart needs
+	writer *Writer // nil: nothing is kept
+	agent  string  // its version
+	// of a dry run: it keeps what would have been done, and nothing that a restart needs
+	dry     bool
 	bootID  string
 	changed bool // what a restart needs has changed since it was saved
 	queue   *Queue
@@ -33,26 +34,29 @@ type KeeperOptions struct {
 	Log   *logthrottle.Logger
 	// Queue is for readers. nil: there are none.
 	Queue *Queue
-	// DryRun: nothing is taken over from the process before this one, nothing is left to the next, and the kernel's log gets no line.
+	// DryRun: nothing is taken over from the process before this one, nothing is left to the next, and
+	// the kernel's log gets no line.
 	DryRun bool
 }
 
-// StartKeeper begins to write records and state, and returns what the process before this one has left; nothing, while another one keeps
-// its own there. Close it.
+// StartKeeper begins to write records and state, and returns what the process before this one has
+// left; nothing, while another one keeps its own there. Close it.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
-	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun, queue: cmp.Or(o.Queue, NewQueue())}
+	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun,
+		queue: cmp.Or(o.Queue, NewQueue())}
 	kmsg := Kmsg
 	if o.DryRun {
 		kmsg = os.DevNull
 	}
 	log := o.Log.Logger // the writer's goroutine reports
-	writer, err := Start(Options{Dir: o.Dir, Kmsg: kmsg, BootID: k.bootID, Agent: o.Agent, Report: func(n Notice) {
-		if n.Err != nil {
-			log.Warn("not kept", "what", n.What, "error", n.Err)
-			return
-		}
-		log.Info("kept again", "what", n.What, "lost", n.Lost)
-	}})
+	writer, err := Start(Options{Dir: o.Dir, Kmsg: kmsg, BootID: k.bootID, Agent: o.Agent,
+		Report: func(n Notice) {
+			if n.Err != nil {
+				log.Warn("not kept", "what", n.What, "error", n.Err)
+				return
+			}
+			log.Info("kept again", "what", n.What, "lost", n.Lost)
+		}})
 	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
 		var warnings []error
 		var kept []api.Record
@@ -147,7 +151,8 @@ func (k *Keeper) Changed() {
 	}
 }
 
-// Save hands over what the next process needs, if that has changed. fill completes a state that has its version, boot and time.
+// Save hands over what the next process needs, if that has changed. fill completes a state that has
+// its version, boot and time.
 func (k *Keeper) Save(now time.Time, fill func(*State)) {
 	if !k.writes() || k.dry || !k.changed {
 		return

@@ -19,21 +19,24 @@ import (
 // recentSize bounds the records that are at hand for readers.
 const recentSize = 32
 
-// Queue has the last records at hand for readers, finds older ones in the file, and tells who waits of each that is new or another by now.
-// It is safe for concurrent use, and no reader holds up whoever keeps records.
+// Queue has the last records at hand for readers, finds older ones in the file, and tells who waits
+// of each that is new or another by now. It is safe for concurrent use, and no reader holds up
+// whoever keeps records.
 type Queue struct {
 	reading sync.Mutex // the file is searched by one reader at a time
 
-	mu      sync.Mutex
-	open    bool
-	recent  []change // in the order in which they came first. What one points to is never written again
-	seq     uint64   // of the last change
-	past    uint64   // the last change of a record that is not at hand any more
-	path    string   // of the file; empty: there is none
-	writer  *Writer  // nil: nothing is written
-	dropped string   // without a file: the newest ID that is not at hand any more
-	began   string   // without a file: what sorts before each ID of this process; empty: there is a file
-	more    chan struct{}
+	mu   sync.Mutex
+	open bool
+	// in the order in which they came first. What one points to is never written again
+	recent  []change
+	seq     uint64  // of the last change
+	past    uint64  // the last change of a record that is not at hand any more
+	path    string  // of the file; empty: there is none
+	writer  *Writer // nil: nothing is written
+	dropped string  // without a file: the newest ID that is not at hand any more
+	// without a file: what sorts before each ID of this process; empty: there is a file
+	began string
+	more  chan struct{}
 }
 
 // change is a record as it is since then.
@@ -45,7 +48,8 @@ type change struct {
 // NewQueue makes a Queue that does not know of any record yet: a Keeper fills it.
 func NewQueue() *Queue { return &Queue{} }
 
-// start begins with those that were kept before, oldest first, and where all lie; writer and path may be missing.
+// start begins with those that were kept before, oldest first, and where all lie; writer and path
+// may be missing.
 func (q *Queue) start(now time.Time, kept []api.Record, path string, writer *Writer) {
 	for _, r := range kept[max(0, len(kept)-recentSize):] {
 		q.put(r)
@@ -65,7 +69,8 @@ func (q *Queue) put(now api.Record) {
 	defer q.mu.Unlock()
 	q.seq++
 	c := change{&now, q.seq}
-	if at := slices.IndexFunc(q.recent, func(x change) bool { return x.record.ID == now.ID }); at >= 0 {
+	if at := slices.IndexFunc(q.recent,
+		func(x change) bool { return x.record.ID == now.ID }); at >= 0 {
 		q.recent[at] = c
 	} else {
 		q.recent = append(q.recent, c)
@@ -80,7 +85,8 @@ func (q *Queue) put(now api.Record) {
 	}
 }
 
-// Recent are the records at hand, oldest first, never nil; ok false: there are none yet, for the agent starts.
+// Recent are the records at hand, oldest first, never nil; ok false: there are none yet, for the
+// agent starts.
 func (q *Queue) Recent() (records []*api.Record, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,12 +110,13 @@ func (q *Queue) position() Position {
 	return Position{q.seq, q.more}
 }
 
-// Next are the records that have changed since, in the order in which they did, each as it is now. ok false: others have, too, that are
-// not at hand any more, so that the reader has to begin again.
+// Next are the records that have changed since, in the order in which they did, each as it is now.
+// ok false: others have, too, that are not at hand any more, so that the reader has to begin again.
 func (q *Queue) Next(from Position) (records []*api.Record, to Position, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	changed := slices.DeleteFunc(slices.Clone(q.recent), func(c change) bool { return c.seq <= from.seq })
+	changed := slices.DeleteFunc(slices.Clone(q.recent),
+		func(c change) bool { return c.seq <= from.seq })
 	slices.SortFunc(changed, func(x, y change) int { return int(x.seq) - int(y.seq) })
 	for _, c := range changed {
 		records = append(records, c.record)
@@ -117,12 +124,14 @@ func (q *Queue) Next(from Position) (records []*api.Record, to Position, ok bool
 	return records, q.position(), q.past <= from.seq
 }
 
-// Read hands over what is kept after an ID, or what looks like the beginning of one; empty: all. First what is missing, if something is,
-// then the records by their IDs, each as it is now. An error is each's.
+// Read hands over what is kept after an ID, or what looks like the beginning of one; empty: all.
+// First what is missing, if something is, then the records by their IDs, each as it is now. An
+// error is each's.
 func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position, error) {
 	q.mu.Lock()
 	at, path, dropped := q.position(), q.path, q.dropped
-	if after != "" { // who asks after one may have missed what the process before this one has begun since
+	// who asks after one may have missed what the process before this one has begun since
+	if after != "" {
 		dropped = max(dropped, q.began)
 	}
 	recent := map[string]*api.Record{}
@@ -189,9 +198,10 @@ func (k *kept) record(id string) *api.Record {
 	return &r
 }
 
-// older finds the records of the file after an ID, without those at hand. What is missing is found by what was left in their place, and
-// by what waits to be written.
-func (q *Queue) older(path string, writer *Writer, after string, recent map[string]*api.Record) (k kept) {
+// older finds the records of the file after an ID, without those at hand. What is missing is found
+// by what was left in their place, and by what waits to be written.
+func (q *Queue) older(path string, writer *Writer, after string, recent map[string]*api.Record) (
+	k kept) {
 	q.reading.Lock()
 	defer q.reading.Unlock()
 	waiting, lost := writer.missing() // before the file is read: what is written meanwhile is in it

@@ -28,8 +28,8 @@ type List struct {
 	Foreign  int          // lines that are no records, where none is one
 }
 
-// Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the file cannot be read, with
-// os.ErrNotExist for one that is not there.
+// Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the
+// file cannot be read, with os.ErrNotExist for one that is not there.
 func Read(path string) (*List, error) { return readTail(path, readBytes) }
 
 func readTail(path string, most int64) (*List, error) {
@@ -50,7 +50,8 @@ func readTail(path string, most int64) (*List, error) {
 	return list, nil
 }
 
-// parse reads records line by line. cut: the text begins somewhere in the file, perhaps within a line.
+// parse reads records line by line. cut: the text begins somewhere in the file, perhaps within a
+// line.
 func parse(r io.Reader, cut bool) (*List, error) {
 	p := parser{at: map[string]int{}, within: cut}
 	err := lines(r, p.line)
@@ -134,7 +135,8 @@ func decode(l line) (r api.Record, ok bool) {
 
 // ValidID tells what can be the ID of a record: it is compared, and typed by people.
 func ValidID(id string) bool {
-	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
+	return id != "" && len(id) <= 64 &&
+		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
 }
 
 // line of a file, valid until the next one.

@@ -28,10 +28,12 @@ const (
 	maxState    = 2 << 20
 	maxHoldOffs = 1024            // as nri.HoldOffs
 	maxHoldOff  = 5 * time.Minute // from now, when it is read
-	runningTail = 256 << 10       // how much of the end of the records is searched for those that are running
+	// how much of the end of the records is searched for those that are running
+	runningTail = 256 << 10
 )
 
-// StateVersion is that of a State's format. A field may be added without a new one. The one before is read, too.
+// StateVersion is that of a State's format. A field may be added without a new one. The one before
+// is read, too.
 const StateVersion = 2
 
 // State is what the next process needs to go on where this one was. All times are absolute.
@@ -43,17 +45,20 @@ type State struct {
 	HoldOffs []HoldOff      `json:"holdOffs,omitempty"`
 }
 
-// HoldOff is a pod that is not let in again for a while; without a UID those that an owner makes in its place.
+// HoldOff is a pod that is not let in again for a while; without a UID those that an owner makes in
+// its place.
 type HoldOff struct {
-	UID    string       `json:"uid,omitempty"`
-	Until  time.Time    `json:"until"`
-	Reason string       `json:"reason,omitempty"`
-	Times  int          `json:"times"`
-	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
+	UID    string    `json:"uid,omitempty"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason,omitempty"`
+	Times  int       `json:"times"`
+	// the hold-off lasts as long as that is short; empty: not known, so it ends with Until
+	Signal stats.Signal `json:"signal,omitempty"`
 	Owner  Owner        `json:"owner,omitzero"`
 }
 
-// Owner is what brings a pod back under another UID: the controller's kind and UID, the pod's namespace and name.
+// Owner is what brings a pod back under another UID: the controller's kind and UID, the pod's
+// namespace and name.
 type Owner struct {
 	Kind      string `json:"kind"`
 	UID       string `json:"uid"`
@@ -81,12 +86,16 @@ func stillRunning(kept []api.Record) (running []api.Record) {
 	return running
 }
 
-// Load reads what the process before this one has left in a state directory: its State, and its records. It never fails: what is missing,
-// corrupt or cannot be true is left out, each with one warning, and what is left is a fresh start. Of another boot only hold-offs count:
-// its cgroups are gone, and their identities may have been given to others since. boot is of package bootid; State.Manager is checked by
-// eviction's Resume.
+// Load reads what the process before this one has left in a state directory: its State, and its
+// records. It never fails: what is missing, corrupt or cannot be true is left out, each with one
+// warning, and what is left is a fresh start. Of another boot only hold-offs count: its cgroups are
+// gone, and their identities may have been given to others since. boot is of package bootid;
+// State.Manager is checked by eviction's Resume.
 func Load(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
-	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
+	warn := func(format string, args ...any) {
+		warnings = append(warnings,
+			fmt.Errorf(format, args...))
+	}
 	path := filepath.Join(dir, StateFile)
 	said := func(format string, args ...any) { warn(path+": "+format, args...) }
 	switch text, err := atomicfile.Read(path, maxState, unix.O_NOFOLLOW); {
@@ -138,7 +147,8 @@ func parseState(text []byte, warn func(string, ...any)) (s State, err error) {
 	return s, nil
 }
 
-// check leaves out what cannot be true, and clamps what is too far in the future. What is wrong with an eviction itself its Resume says.
+// check leaves out what cannot be true, and clamps what is too far in the future. What is wrong
+// with an eviction itself its Resume says.
 func (s *State) check(now time.Time, warn func(string, ...any)) {
 	s.Manager.Lives = slices.DeleteFunc(s.Manager.Lives, func(l eviction.SavedLife) bool {
 		wrong := l.Record != "" && !ValidID(l.Record)
@@ -168,12 +178,14 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 			continue
 		}
 		if most := now.Add(maxHoldOff); h.Until.After(most) {
-			warn("the hold-off of pod %s ends at %s, which is too far: %v from now", h.UID, h.Until.Format(time.RFC3339), maxHoldOff)
+			warn("the hold-off of pod %s ends at %s, which is too far: %v from now", h.UID,
+				h.Until.Format(time.RFC3339), maxHoldOff)
 			h.Until = most
 		}
 		held[key] = true
 		h.Reason, h.Times = oneLine(h.Reason, 256), min(max(h.Times, 1), maxRecords)
-		h.Signal = stats.Signal(oneLine(string(h.Signal), 64)) // one that no threshold is for never lasts longer
+		// one that no threshold is for never lasts longer
+		h.Signal = stats.Signal(oneLine(string(h.Signal), 64))
 		holds = append(holds, h)
 	}
 	s.HoldOffs = holds

@@ -7,7 +7,8 @@ import (
 	"jettison/eviction"
 )
 
-// state1 is a State of version 1. It held an eviction twice: what the agent carried out, and what its effect was awaited by.
+// state1 is a State of version 1. It held an eviction twice: what the agent carried out, and what
+// its effect was awaited by.
 type state1 struct {
 	BootID    string      `json:"bootId"`
 	Time      time.Time   `json:"time"`
@@ -19,7 +20,8 @@ type state1 struct {
 	HoldOffs []HoldOff `json:"holdOffs"`
 }
 
-// underway1 is an eviction that was not over for the agent: the pod lived, or the runtime had not cleaned up.
+// underway1 is an eviction that was not over for the agent: the pod lived, or the runtime had not
+// cleaned up.
 type underway1 struct {
 	Record      string                 `json:"record"`
 	Eviction    eviction.SavedEviction `json:"eviction"`
@@ -40,12 +42,14 @@ type pending1 struct {
 	Ended    time.Time              `json:"ended"`
 }
 
-// settle1 is how long after the end of its processes a pod's memory was awaited; longer where much of it was shared.
+// settle1 is how long after the end of its processes a pod's memory was awaited; longer where much
+// of it was shared.
 const settle1 = 2 * time.Second
 
 // migrate makes a State of it. Evictions that others waited for come first, in their order.
 func (o *state1) migrate(warn func(string, ...any)) State {
-	s := State{Version: StateVersion, BootID: o.BootID, Time: o.Time, Manager: o.Manager.Saved, HoldOffs: o.HoldOffs}
+	s := State{Version: StateVersion, BootID: o.BootID, Time: o.Time, Manager: o.Manager.Saved,
+		HoldOffs: o.HoldOffs}
 	carried := map[string]*underway1{}
 	for i := range o.Evictions {
 		u := &o.Evictions[i]
@@ -88,7 +92,8 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 // life is what the agent knew of an eviction.
 func (u *underway1) life() eviction.SavedLife {
 	return eviction.SavedLife{
-		Eviction: u.Eviction, Record: u.Record, RemoveFiles: u.RemoveFiles, Began: eviction.Stamp(u.Began), Deadline: u.Deadline,
+		Eviction: u.Eviction, Record: u.Record, RemoveFiles: u.RemoveFiles,
+		Began: eviction.Stamp(u.Began), Deadline: u.Deadline,
 		Killed: eviction.Stamp(u.Killed), Emptied: eviction.Stamp(u.Emptied),
 	}
 }

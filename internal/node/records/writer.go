@@ -29,8 +29,8 @@ type Options struct {
 	Records int
 	Queue   int           // records that wait to be written; default 64
 	Retry   time.Duration // after something could not be written; default 5 s
-	// Report is called when something cannot be written, and when it can be again, from Start and from the Writer's own goroutine. It
-	// must not block. nil: it is not told.
+	// Report is called when something cannot be written, and when it can be again, from Start and from
+	// the Writer's own goroutine. It must not block. nil: it is not told.
 	Report func(Notice)
 }
 
@@ -41,8 +41,9 @@ type Notice struct {
 	Lost int    // records that were given up meanwhile, the oldest ones
 }
 
-// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them
-// over: a disk that hangs or is full costs the oldest records beyond what may wait. Close it.
+// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It
+// never blocks the caller that hands them over: a disk that hangs or is full costs the oldest
+// records beyond what may wait. Close it.
 type Writer struct {
 	o       Options
 	wake    chan struct{} // one slot
@@ -94,14 +95,15 @@ func another(dir string, err error) error {
 	return fmt.Errorf("%s: %s keeps its records and state there: stop it, or give this one another stateDir", dir, who)
 }
 
-// acquire takes the directory's lock: two agents would take each other's evictions for their own. An error: another process has it. Where
-// there can be no lock, what is written says what is wrong.
+// acquire takes the directory's lock: two agents would take each other's evictions for their own.
+// An error: another process has it. Where there can be no lock, what is written says what is wrong.
 func (w *Writer) acquire() error {
 	if w.o.Dir == "" || w.lock != nil || os.MkdirAll(w.o.Dir, 0o700) != nil {
 		return nil
 	}
 	var err error
-	if w.lock, err = atomicfile.Lock(filepath.Join(w.o.Dir, lockFile)); errors.Is(err, atomicfile.ErrLocked) {
+	if w.lock, err = atomicfile.Lock(filepath.Join(w.o.Dir, lockFile)); errors.Is(err,
+		atomicfile.ErrLocked) {
 		return another(w.o.Dir, err)
 	}
 	if err == nil {
@@ -112,8 +114,9 @@ func (w *Writer) acquire() error {
 	return nil
 }
 
-// Start starts a Writer. It opens the kernel's log and takes the directory's lock; what else is wrong with the directory is found out at
-// the first write. While another process has the lock nothing is written, and what lies there is its own.
+// Start starts a Writer. It opens the kernel's log and takes the directory's lock; what else is
+// wrong with the directory is found out at the first write. While another process has the lock
+// nothing is written, and what lies there is its own.
 func Start(o Options) (*Writer, error) {
 	if o.Bytes < 0 || o.Records < 0 || o.Queue < 0 || o.Retry < 0 {
 		return nil, errors.New("records: a bound is negative")
@@ -129,7 +132,8 @@ func Start(o Options) (*Writer, error) {
 	if o.Report == nil {
 		o.Report = func(Notice) {}
 	}
-	w := &Writer{o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), journal: newJournal(o.Dir, &o)}
+	w := &Writer{o: o, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		journal: newJournal(o.Dir, &o)}
 	var err error
 	if w.kmsg, err = openKmsg(o.Kmsg); err != nil {
 		w.said(toKmsg, err)
@@ -144,15 +148,16 @@ func Start(o Options) (*Writer, error) {
 // Foreign says which other process had the directory's lock when this one started; nil: none had.
 func (w *Writer) Foreign() error { return w.foreign }
 
-// Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
-// points to.
+// Begin hands over the record of an eviction that has begun, and has a line written to the kernel's
+// log. The Writer owns what the record points to.
 func (w *Writer) Begin(r api.Record) { w.put(&entry{r, true}) }
 
-// Update hands over the same record, whole, with what is known by now. The Writer owns what the record points to.
+// Update hands over the same record, whole, with what is known by now. The Writer owns what the
+// record points to.
 func (w *Writer) Update(r api.Record) { w.put(&entry{r, false}) }
 
-// Save hands over what the next process needs, in place of what was handed over before. The Writer owns what it points to. One that
-// says the same as the one before is not written again.
+// Save hands over what the next process needs, in place of what was handed over before. The Writer
+// owns what it points to. One that says the same as the one before is not written again.
 func (w *Writer) Save(s State) {
 	w.mu.Lock()
 	if !w.closed {
@@ -171,7 +176,8 @@ func (w *Writer) put(e *entry) {
 	w.poke()
 }
 
-// enqueue takes a record instead of what waits of the same eviction; of too many the oldest is given up. mu is held.
+// enqueue takes a record instead of what waits of the same eviction; of too many the oldest is
+// given up. mu is held.
 func (w *Writer) enqueue(e *entry) {
 	for i, old := range w.queue {
 		if old.record.ID == e.record.ID {
@@ -195,7 +201,8 @@ func (w *Writer) trim() {
 	}
 }
 
-// missing are the IDs of records that wait to be written, and the newest of those that were given up and of which the file does not say so.
+// missing are the IDs of records that wait to be written, and the newest of those that were given
+// up and of which the file does not say so.
 func (w *Writer) missing() (waiting []string, gone string) {
 	if w == nil {
 		return nil, ""
@@ -216,15 +223,16 @@ func (w *Writer) poke() {
 	}
 }
 
-// Close writes what waits. A disk that hangs is waited for so long at most; then the goroutine that hangs on it is left behind. An
-// error says what was not written.
+// Close writes what waits. A disk that hangs is waited for so long at most; then the goroutine that
+// hangs on it is left behind. An error says what was not written.
 func (w *Writer) Close(atMost time.Duration) error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.poke()
 	if !retry.Await(w.done, atMost) {
-		return fmt.Errorf("records: %s did not take the last records and the state within %v", w.o.Dir, atMost)
+		return fmt.Errorf("records: %s did not take the last records and the state within %v", w.o.Dir,
+			atMost)
 	}
 	return w.unwritten
 }
@@ -262,7 +270,8 @@ func (w *Writer) unlock() {
 	}
 }
 
-// round writes what waits: what is quick and survives the node first. An error: some of it still waits.
+// round writes what waits: what is quick and survives the node first. An error: some of it still
+// waits.
 func (w *Writer) round() error {
 	w.mu.Lock()
 	batch, state, lost, gone := w.queue, w.state, w.lost, w.gone
@@ -349,7 +358,8 @@ func (w *Writer) writeState(s *State) error {
 	}
 	s.Version, s.BootID, s.Time = StateVersion, w.o.BootID, time.Time{}
 	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { // they come out of maps
-		return cmp.Or(strings.Compare(x.UID, y.UID), strings.Compare(fmt.Sprint(x.Owner), fmt.Sprint(y.Owner)))
+		return cmp.Or(strings.Compare(x.UID, y.UID), strings.Compare(fmt.Sprint(x.Owner),
+			fmt.Sprint(y.Owner)))
 	})
 	text, err := s.encode()
 	if err != nil { // it never will be
@@ -395,7 +405,8 @@ func (w *Writer) replaceState(text []byte) error {
 	return nil
 }
 
-// putBack has records wait that could not be written, before those that came meanwhile, and not those that are out of date by now.
+// putBack has records wait that could not be written, before those that came meanwhile, and not
+// those that are out of date by now.
 func (w *Writer) putBack(batch []*entry, lost int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,24 +10,28 @@ import (
 	"jettison/cgroup"
 )
 
-// ownMemory is what is protected: the agent has up to 28 MiB resident, and the kernel counts its page tables, sockets and
-// files to it as well.
+// ownMemory is what is protected: the agent has up to 28 MiB resident, and the kernel counts its
+// page tables, sockets and files to it as well.
 const ownMemory = 48 << 20
 
-// noteName is where a cgroup's memory.min from before is kept: "BEFORE WRITTEN", in bytes. Any owner of a cgroup's directory can leave one;
-// these cgroups are the agent's own and those above it, which are no other container's.
+// noteName is where a cgroup's memory.min from before is kept: "BEFORE WRITTEN", in bytes. Any
+// owner of a cgroup's directory can leave one; these cgroups are the agent's own and those above
+// it, which are no other container's.
 const noteName = "memory.min"
 
-// Memory has the kernel leave the agent's memory alone: it raises memory.min of the cgroup that the agent runs in (own, below
-// the root of fs) to 48 MiB. That counts only if each cgroup above it has as much, beyond what it protects already; with parents
-// these are raised too. Beside a kubelet parents must be false: those cgroups are its own. Where the hierarchy is mounted with
-// memory_recursiveprot (as systemd does), what a parent has and its children did not ask for protects all of them: without
-// parents, nothing is lost by own's claim; with them, own claims exactly what was added.
+// Memory has the kernel leave the agent's memory alone: it raises memory.min of the cgroup that the
+// agent runs in (own, below the root of fs) to 48 MiB. That counts only if each cgroup above it has
+// as much, beyond what it protects already; with parents these are raised too. Beside a kubelet
+// parents must be false: those cgroups are its own. Where the hierarchy is mounted with
+// memory_recursiveprot (as systemd does), what a parent has and its children did not ask for
+// protects all of them: without parents, nothing is lost by own's claim; with them, own claims
+// exactly what was added.
 //
-// undo puts the former values back, unless another process has changed them meanwhile. After a crash they stay; they are noted on
-// the cgroups (extended attributes), so the next start takes the values from before, not its own, for the former ones. Where the
-// kernel has no such notes, memory.min is only raised where it is smaller, and refused says so. Each step that is refused is an
-// error of its own.
+// undo puts the former values back, unless another process has changed them meanwhile. After a
+// crash they stay; they are noted on the cgroups (extended attributes), so the next start takes the
+// values from before, not its own, for the former ones. Where the kernel has no such notes,
+// memory.min is only raised where it is smaller, and refused says so. Each step that is refused is
+// an error of its own.
 func Memory(fs *cgroup.FS, own string, parents bool) (undo func() error, refused []error) {
 	own = strings.Trim(path.Clean("/"+own), "/")
 	var done []raised
@@ -40,7 +44,8 @@ func Memory(fs *cgroup.FS, own string, parents bool) (undo func() error, refused
 		return errors.Join(errs...)
 	}
 	if own == "" {
-		return undo, []error{errors.New("protect own memory: the agent runs in the root cgroup, which has no memory.min")}
+		return undo, []error{errors.New(
+			"protect own memory: the agent runs in the root cgroup, which has no memory.min")}
 	}
 	paths := []string{own}
 	if parents {
@@ -67,7 +72,8 @@ type raised struct {
 	before, written uint64
 }
 
-// raise raises one cgroup's memory.min; add: on top of what it had. The zero value: nothing was done.
+// raise raises one cgroup's memory.min; add: on top of what it had. The zero value: nothing was
+// done.
 func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
 	g, err := fs.Group(name)
 	if err != nil {
@@ -95,7 +101,8 @@ func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
 	}
 	if noteErr != nil { // who knows whose value it is: never add to it
 		r.written = max(limit.Bytes, ownMemory)
-		noteErr = fmt.Errorf("remember memory.min of /%s: %w: after a crash it would stay raised", name, noteErr)
+		noteErr = fmt.Errorf("remember memory.min of /%s: %w: after a crash it would stay raised", name,
+			noteErr)
 	}
 	if r.written == limit.Bytes && r.written == r.before {
 		return raised{}, errors.Join(noteErr, g.RemoveNote(noteName))
@@ -106,15 +113,17 @@ func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
 	return r, noteErr
 }
 
-// Restore puts back the memory.min that a cgroup had before an agent raised it that has crashed since, and removes the note. A value that
-// another process has written meanwhile stays. Without a note nothing is done.
+// Restore puts back the memory.min that a cgroup had before an agent raised it that has crashed
+// since, and removes the note. A value that another process has written meanwhile stays. Without a
+// note nothing is done.
 func Restore(g *cgroup.Group) (changed bool, err error) {
 	text, noted, err := g.Note(noteName)
 	if err != nil || !noted {
 		return false, err
 	}
 	limit, err := g.MemoryMin(make([]byte, 64))
-	if before, written, ok := parseNote(text); err == nil && ok && !limit.Unlimited && written == limit.Bytes && written != before {
+	if before, written, ok := parseNote(text); err == nil && ok && !limit.Unlimited &&
+		written == limit.Bytes && written != before {
 		if err = g.SetMemoryMin(before); err == nil {
 			changed = true
 		}

@@ -13,11 +13,14 @@ import (
 // groupNote is where a cgroup's memory.oom.group from before is kept, as noteName is.
 const groupNote = "memory.oom.group"
 
-// Apart has an OOM kill in the agent's own cgroup be of one process: a command that somebody runs in its container, and that takes the
-// container's memory, is killed alone, having a higher oom_score_adj. A kubelet has all processes of a container killed together (since
-// v1.28, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, memory.oom.group), where singleProcessOOMKill is not set.
+// Apart has an OOM kill in the agent's own cgroup be of one process: a command that somebody runs
+// in its container, and that takes the container's memory, is killed alone, having a higher
+// oom_score_adj. A kubelet has all processes of a container killed together (since v1.28,
+// pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, memory.oom.group), where
+// singleProcessOOMKill is not set.
 //
-// undo puts the former value back, unless another process has changed it meanwhile. After a crash it stays, and is noted.
+// undo puts the former value back, unless another process has changed it meanwhile. After a crash
+// it stays, and is noted.
 func Apart(fs *cgroup.FS, own string) (undo func() error, err error) {
 	own = strings.Trim(path.Clean("/"+own), "/")
 	none := func() error { return nil }
@@ -65,8 +68,10 @@ func apart(fs *cgroup.FS, own string) (id cgroup.ID, done bool, err error) {
 		return g.ID(), noted && err == nil, nil
 	}
 	if err := g.SetNote(groupNote, "1 0"); err != nil {
-		// Without the note nobody puts it back: it goes with the cgroup, which is the container's or the service's.
-		return id, false, errors.Join(fmt.Errorf("remember memory.oom.group of /%s: %w: it would stay 0", own, err), g.SetOOMGroup(false))
+		// Without the note nobody puts it back: it goes with the cgroup, which is the container's or the
+		// service's.
+		return id, false, errors.Join(fmt.Errorf("remember memory.oom.group of /%s: %w: it would stay 0",
+			own, err), g.SetOOMGroup(false))
 	}
 	return g.ID(), true, g.SetOOMGroup(false)
 }
@@ -74,15 +79,17 @@ func apart(fs *cgroup.FS, own string) (id cgroup.ID, done bool, err error) {
 // oneWord is room for a file of one digit.
 const oneWord = 64
 
-// RestoreOOMGroup puts back the memory.oom.group that a cgroup had before an agent cleared it, and removes the note. A value that another
-// process has written meanwhile stays. Without a note nothing is done.
+// RestoreOOMGroup puts back the memory.oom.group that a cgroup had before an agent cleared it, and
+// removes the note. A value that another process has written meanwhile stays. Without a note
+// nothing is done.
 func RestoreOOMGroup(g *cgroup.Group) (changed bool, err error) {
 	text, noted, err := g.Note(groupNote)
 	if err != nil || !noted {
 		return false, err
 	}
 	all, err := g.OOMGroup(make([]byte, oneWord))
-	if before, written, ok := parseNote(text); err == nil && ok && before == 1 && written == 0 && !all {
+	if before, written, ok := parseNote(text); err == nil && ok && before == 1 && written == 0 &&
+		!all {
 		if err = g.SetOOMGroup(true); err == nil {
 			changed = true
 		}

@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SmallPages runs this program anew, without huge pages, where the kernel would give them; it returns where that is so already, or
-// cannot be. What the Go runtime takes before main is a page of 2 MiB else, of which it uses a part and gives nothing back: it
-// believes that it has never touched the rest. That a process gets none outlives execve(2) (include/linux/sched/coredump.h
+// SmallPages runs this program anew, without huge pages, where the kernel would give them; it
+// returns where that is so already, or cannot be. What the Go runtime takes before main is a page
+// of 2 MiB else, of which it uses a part and gives nothing back: it believes that it has never
+// touched the rest. That a process gets none outlives execve(2) (include/linux/sched/coredump.h
 // MMF_INIT_MASK, Linux 6.1). The process keeps its id, and what it was called with.
 func SmallPages() error {
 	already, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0)
@@ -26,7 +27,8 @@ func SmallPages() error {
 	return err
 }
 
-// anew is set in the environment of a program that was run anew: where a kernel does not keep the flag it would be for ever.
+// anew is set in the environment of a program that was run anew: where a kernel does not keep the
+// flag it would be for ever.
 const anew = "JETTISON_SMALL_PAGES"
 
 // WithHugePages does something as processes do that have huge pages, if this one may.
@@ -37,8 +39,9 @@ func WithHugePages(do func()) {
 	do()
 }
 
-// noHugePages has none from now on. Where the kernel gives them by itself, as Debian's do (transparent_hugepage/enabled is "always"),
-// a heap of some MiB lies in them for the most part, and what is given back of one is not free.
+// noHugePages has none from now on. Where the kernel gives them by itself, as Debian's do
+// (transparent_hugepage/enabled is "always"), a heap of some MiB lies in them for the most part,
+// and what is given back of one is not free.
 func noHugePages() error {
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("have no huge pages: %w", err)

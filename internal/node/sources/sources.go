@@ -1,5 +1,5 @@
-// Package sources opens what the agent reads and acts through, and says in words what is wrong with each: what, where, and what
-// to do about it.
+// Package sources opens what the agent reads and acts through, and says in words what is wrong with
+// each: what, where, and what to do about it.
 package sources
 
 import (
@@ -81,8 +81,10 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 	fs, err := cgroup.Open(o.CgroupMount)
 	switch {
 	case errors.Is(err, cgroup.ErrNotV2):
-		return nil, fmt.Errorf("%w: boot the node with systemd.unified_cgroup_hierarchy=1, or name the cgroup v2 mount with --cgroup-mount", err)
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w: boot the node with systemd.unified_cgroup_hierarchy=1, or name the "+
+			"cgroup v2 mount with --cgroup-mount", err)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission),
+		errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("%w: mount the node's cgroup v2 hierarchy there, or name it with --cgroup-mount", err)
 	case err != nil:
 		return nil, err
@@ -129,7 +131,8 @@ func Dial(o Options) (*cri.Client, error) {
 	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
-// Redial makes the runtime's client anew, for a configuration that has another one by now, and closes the one before.
+// Redial makes the runtime's client anew, for a configuration that has another one by now, and
+// closes the one before.
 func (s *Sources) Redial(c *config.Loaded) error {
 	client, err := Dial(Options{Config: c})
 	if err != nil {
@@ -149,11 +152,13 @@ const (
 	lastWait  = time.Second
 )
 
-// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. runtime is asked before each attempt whom to ask. waits
-// is told at once, or a second after the start of one that does not answer at all, that it is waited for and why, and again when that is
-// something else.
+// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. runtime is
+// asked before each attempt whom to ask. waits is told at once, or a second after the start of one
+// that does not answer at all, that it is waited for and why, and again when that is something
+// else.
 func FirstAnswer(
-	ctx context.Context, runtime func() (*cri.Client, *cri.Lister), limit time.Duration, waits func(why string),
+	ctx context.Context, runtime func() (*cri.Client, *cri.Lister), limit time.Duration,
+	waits func(why string),
 ) (version cri.Version, listing cri.Listing, err error) {
 	first, cancelFirst := context.WithTimeout(ctx, soon)
 	defer cancelFirst()
@@ -176,14 +181,16 @@ func FirstAnswer(
 			return version, listing, nil
 		}
 		if errors.Is(err, cri.ErrNotCRI) {
-			return version, listing, fmt.Errorf("%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
+			return version, listing, fmt.Errorf(
+				"%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
 		}
 		if why := Diagnose(c.Endpoint(), err); why != said && ctx.Err() == nil {
 			waits(why)
 			said = why
 		}
 		if !retry.Sleep(ctx, wait) {
-			return version, listing, fmt.Errorf("container runtime %s: no answer within %v: %s", c.Endpoint(), limit, Diagnose(c.Endpoint(), err))
+			return version, listing, fmt.Errorf("container runtime %s: no answer within %v: %s",
+				c.Endpoint(), limit, Diagnose(c.Endpoint(), err))
 		}
 	}
 }
@@ -198,7 +205,8 @@ func Diagnose(endpoint string, err error) string {
 	switch {
 	case dialErr == nil:
 		conn.Close()
-		return "it accepts connections and does not speak CRI v1, or hangs: check the runtime, or set containerRuntimeEndpoint"
+		return "it accepts connections and does not speak CRI v1, or hangs: check the runtime, or set " +
+			"containerRuntimeEndpoint"
 	case errors.Is(dialErr, os.ErrNotExist):
 		return "no such socket: start the runtime, or set containerRuntimeEndpoint"
 	case errors.Is(dialErr, os.ErrPermission):

@@ -9,7 +9,8 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// most is the greatest figure that can be true; the API's own types let greater and, of tasks, negative ones through.
+// most is the greatest figure that can be true; the API's own types let greater and, of tasks,
+// negative ones through.
 const most = math.MaxInt64
 
 // checker keeps the first thing that is wrong.
@@ -21,9 +22,10 @@ func (c *checker) fail(what, field string, args ...any) {
 	}
 }
 
-// Check refuses what cannot be true in a Summary that came from outside: figures beyond 2^63-1 and sums of them, negative numbers
-// of tasks, shares of time that are no percentage, pods without a UID and two with the same. It
-// returns a *strict.FieldError, whose field is a JSON path, as in pods[3].podRef.uid.
+// Check refuses what cannot be true in a Summary that came from outside: figures beyond 2^63-1 and
+// sums of them, negative numbers of tasks, shares of time that are no percentage, pods without a
+// UID and two with the same. It returns a *strict.FieldError, whose field is a JSON path, as in
+// pods[3].podRef.uid.
 func Check(s *v1alpha1.Summary) error {
 	var c checker
 	c.node(&s.Node)
@@ -31,7 +33,8 @@ func Check(s *v1alpha1.Summary) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if before, twice := seen[p.PodRef.UID]; twice {
-			c.fail(fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.PodRef.UID, before), "pods[%d].podRef.uid", i)
+			c.fail(fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.PodRef.UID, before),
+				"pods[%d].podRef.uid", i)
 		}
 		if seen[p.PodRef.UID] = i; p.PodRef.UID == "" {
 			c.fail("missing", "pods[%d].podRef.uid", i)
@@ -75,7 +78,8 @@ func (c *checker) node(n *v1alpha1.NodeStats) {
 	}
 }
 
-// pod names fields below the pod. It reports whether nothing was wrong in it or something had been before.
+// pod names fields below the pod. It reports whether nothing was wrong in it or something had been
+// before.
 func (c *checker) pod(p *v1alpha1.PodStats) bool {
 	if c.err != nil {
 		return true
@@ -154,7 +158,8 @@ func (c *checker) swap(in string, v *v1alpha1.SwapStats) {
 
 // largeFs is true where a figure is wrong: most often none is, and no name has to be made.
 func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
-	for _, n := range [...]*uint64{v.AvailableBytes, v.CapacityBytes, v.UsedBytes, v.InodesFree, v.Inodes, v.InodesUsed} {
+	for _, n := range [...]*uint64{v.AvailableBytes, v.CapacityBytes, v.UsedBytes, v.InodesFree,
+		v.Inodes, v.InodesUsed} {
 		if n != nil && *n > most {
 			return true
 		}
@@ -183,11 +188,13 @@ func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
 		for j, share := range [...]float64{d.Avg10, d.Avg60, d.Avg300} {
 			if !(share >= 0 && share <= 100) {
 				window := [...]string{"avg10", "avg60", "avg300"}[j]
-				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in, [...]string{"some", "full"}[i], window)
+				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in,
+					[...]string{"some", "full"}[i], window)
 			}
 		}
 		if d.Total > most {
-			c.fail(fmt.Sprintf("%d is more than any node has", d.Total), "%s.psi.%s.total", in, [...]string{"some", "full"}[i])
+			c.fail(fmt.Sprintf("%d is more than any node has", d.Total), "%s.psi.%s.total", in,
+				[...]string{"some", "full"}[i])
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package summaryv1 writes a Summary of this project as the kubelet's Summary API has it (k8s.io/kubelet
-// pkg/apis/stats/v1alpha1), and reads one. What is absent here is absent there.
+// Package summaryv1 writes a Summary of this project as the kubelet's Summary API has it
+// (k8s.io/kubelet pkg/apis/stats/v1alpha1), and reads one. What is absent here is absent there.
 //
 //	summaryv1.go  From: ours as the API's
 //	to.go         To: the API's as ours
@@ -17,7 +17,8 @@ import (
 
 // From converts a Summary.
 func From(s *stats.Summary, nodeName string) v1alpha1.Summary {
-	out := v1alpha1.Summary{Node: node(&s.Node, nodeName), Pods: make([]v1alpha1.PodStats, 0, len(s.Pods))}
+	out := v1alpha1.Summary{Node: node(&s.Node, nodeName), Pods: make([]v1alpha1.PodStats, 0,
+		len(s.Pods))}
 	for i := range s.Pods {
 		out.Pods = append(out.Pods, pod(&s.Pods[i], &s.Node))
 	}
@@ -42,18 +43,22 @@ func signed(v stats.Opt[uint64]) *int64 {
 func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 	at := metav1.NewTime(n.Memory.Time)
 	out := v1alpha1.NodeStats{
-		NodeName: name, StartTime: metav1.NewTime(n.StartTime), CPU: cpu(n.CPU, n.Pressure.CPU.Stats), Fs: fs(n.Fs),
+		NodeName: name, StartTime: metav1.NewTime(n.StartTime), CPU: cpu(n.CPU, n.Pressure.CPU.Stats),
+		Fs: fs(n.Fs),
 		Memory: &v1alpha1.MemoryStats{
-			Time: at, UsageBytes: ptr(n.Memory.UsageBytes), WorkingSetBytes: ptr(n.Memory.WorkingSetBytes), RSSBytes: ptr(n.Memory.RSSBytes),
-			PSI: psi(n.Pressure.Memory.Stats),
+			Time: at, UsageBytes: ptr(n.Memory.UsageBytes), WorkingSetBytes: ptr(n.Memory.WorkingSetBytes),
+			RSSBytes: ptr(n.Memory.RSSBytes),
+			PSI:      psi(n.Pressure.Memory.Stats),
 		},
 		IO:      &v1alpha1.IOStats{Time: at, PSI: psi(n.Pressure.IO.Stats)},
 		Runtime: &v1alpha1.RuntimeStats{ImageFs: fs(n.ImageFs), ContainerFs: fs(n.ContainerFs)},
 		Rlimit: &v1alpha1.RlimitStats{
-			Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max), NumOfRunningProcesses: signed(n.PIDs.Current),
+			Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max),
+			NumOfRunningProcesses: signed(n.PIDs.Current),
 		},
 	}
-	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK { // the API's meaning, whatever this agent acts on
+	// the API's meaning, whatever this agent acts on
+	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK {
 		out.Memory.AvailableBytes = &o.Value
 	}
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK && f.OK {
@@ -62,8 +67,9 @@ func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 	if a := n.Allocatable; a.LimitBytes.OK && a.WorkingSetBytes.OK {
 		left := a.LimitBytes.V - min(a.WorkingSetBytes.V, a.LimitBytes.V)
 		out.SystemContainers = []v1alpha1.ContainerStats{{
-			Name:   v1alpha1.SystemContainerPods,
-			Memory: &v1alpha1.MemoryStats{Time: metav1.NewTime(a.Time), AvailableBytes: &left, WorkingSetBytes: ptr(a.WorkingSetBytes)},
+			Name: v1alpha1.SystemContainerPods,
+			Memory: &v1alpha1.MemoryStats{Time: metav1.NewTime(a.Time), AvailableBytes: &left,
+				WorkingSetBytes: ptr(a.WorkingSetBytes)},
 		}}
 	}
 	return out
@@ -75,7 +81,8 @@ func cpu(c stats.CPUStats, pressure stats.Opt[stats.PSIStats]) *v1alpha1.CPUStat
 	}
 	used := stats.Opt[uint64]{V: uint64(c.Usage.V.Nanoseconds()), OK: c.Usage.OK}
 	return &v1alpha1.CPUStats{
-		Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used), PSI: psi(pressure),
+		Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used),
+		PSI: psi(pressure),
 	}
 }
 
@@ -84,7 +91,8 @@ func psi(p stats.Opt[stats.PSIStats]) *v1alpha1.PSIStats {
 		return nil
 	}
 	data := func(d stats.PSIData) v1alpha1.PSIData {
-		return v1alpha1.PSIData{Total: uint64(d.Total.Nanoseconds()), Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
+		return v1alpha1.PSIData{Total: uint64(d.Total.Nanoseconds()), Avg10: d.Avg10, Avg60: d.Avg60,
+			Avg300: d.Avg300}
 	}
 	return &v1alpha1.PSIStats{Full: data(p.V.Full), Some: data(p.V.Some)}
 }
@@ -95,7 +103,8 @@ func fs(f stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
 	}
 	v := f.V
 	return &v1alpha1.FsStats{
-		Time: metav1.NewTime(v.Time), AvailableBytes: ptr(v.AvailableBytes), CapacityBytes: ptr(v.CapacityBytes), UsedBytes: ptr(v.UsedBytes),
+		Time: metav1.NewTime(v.Time), AvailableBytes: ptr(v.AvailableBytes),
+		CapacityBytes: ptr(v.CapacityBytes), UsedBytes: ptr(v.UsedBytes),
 		InodesFree: ptr(v.InodesFree), Inodes: ptr(v.Inodes), InodesUsed: ptr(v.InodesUsed),
 	}
 }
@@ -104,7 +113,8 @@ func swap(at time.Time, used, free stats.Opt[uint64]) *v1alpha1.SwapStats {
 	if !used.OK {
 		return nil
 	}
-	return &v1alpha1.SwapStats{Time: metav1.NewTime(at), SwapUsageBytes: ptr(used), SwapAvailableBytes: ptr(free)}
+	return &v1alpha1.SwapStats{Time: metav1.NewTime(at), SwapUsageBytes: ptr(used),
+		SwapAvailableBytes: ptr(free)}
 }
 
 // left is what is left of a limit; absent: there is none, or what is used is not known.
@@ -115,12 +125,15 @@ func left(limit, used stats.Opt[uint64]) stats.Opt[uint64] {
 func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
 	m := p.Memory
 	out := v1alpha1.PodStats{
-		PodRef:    v1alpha1.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace, UID: p.PodRef.UID},
-		StartTime: metav1.NewTime(p.StartTime), Containers: make([]v1alpha1.ContainerStats, 0, len(p.Containers)),
+		PodRef: v1alpha1.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace,
+			UID: p.PodRef.UID},
+		StartTime: metav1.NewTime(p.StartTime), Containers: make([]v1alpha1.ContainerStats, 0,
+			len(p.Containers)),
 		CPU: cpu(p.CPU, p.CPUPressure), Swap: swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
 		IO: &v1alpha1.IOStats{Time: metav1.NewTime(m.Time), PSI: psi(p.IOPressure)},
 		Memory: memory(stats.ContainerMemoryStats{
-			Time: m.Time, UsageBytes: m.UsageBytes, WorkingSetBytes: m.WorkingSetBytes, AnonBytes: m.AnonBytes,
+			Time: m.Time, UsageBytes: m.UsageBytes, WorkingSetBytes: m.WorkingSetBytes,
+			AnonBytes:  m.AnonBytes,
 			PageFaults: m.PageFaults, MajorPageFaults: m.MajorPageFaults, LimitBytes: m.LimitBytes,
 		}, p.MemoryPressure),
 	}
@@ -133,7 +146,8 @@ func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
 	for _, v := range p.EphemeralStorage.Volumes {
 		used := onFs(v.Time, stats.Some(v.UsedBytes), stats.Some(v.InodesUsed), n.Fs)
 		if v.Memory { // not on the node's file system
-			used = &v1alpha1.FsStats{Time: metav1.NewTime(v.Time), UsedBytes: &v.UsedBytes, InodesUsed: &v.InodesUsed}
+			used = &v1alpha1.FsStats{Time: metav1.NewTime(v.Time), UsedBytes: &v.UsedBytes,
+				InodesUsed: &v.InodesUsed}
 		}
 		out.VolumeStats = append(out.VolumeStats, v1alpha1.VolumeStats{Name: v.Name, FsStats: *used})
 	}
@@ -158,7 +172,8 @@ func processes(p *stats.PodStats) (n uint64, ok bool) {
 }
 
 // onFs is a part of a file system: what is used of it here, and what the whole of it has left.
-func onFs(at time.Time, used, inodes stats.Opt[uint64], whole stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
+func onFs(at time.Time, used, inodes stats.Opt[uint64],
+	whole stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
 	out := &v1alpha1.FsStats{Time: metav1.NewTime(at), UsedBytes: ptr(used), InodesUsed: ptr(inodes)}
 	if whole.OK {
 		out.AvailableBytes, out.CapacityBytes = ptr(whole.V.AvailableBytes), ptr(whole.V.CapacityBytes)
@@ -167,9 +182,11 @@ func onFs(at time.Time, used, inodes stats.Opt[uint64], whole stats.Opt[stats.Fs
 	return out
 }
 
-func memory(m stats.ContainerMemoryStats, pressure stats.Opt[stats.PSIStats]) *v1alpha1.MemoryStats {
+func memory(m stats.ContainerMemoryStats,
+	pressure stats.Opt[stats.PSIStats]) *v1alpha1.MemoryStats {
 	out := &v1alpha1.MemoryStats{
-		Time: metav1.NewTime(m.Time), UsageBytes: ptr(m.UsageBytes), WorkingSetBytes: ptr(m.WorkingSetBytes), RSSBytes: ptr(m.AnonBytes),
+		Time: metav1.NewTime(m.Time), UsageBytes: ptr(m.UsageBytes),
+		WorkingSetBytes: ptr(m.WorkingSetBytes), RSSBytes: ptr(m.AnonBytes),
 		PageFaults: ptr(m.PageFaults), MajorPageFaults: ptr(m.MajorPageFaults), PSI: psi(pressure),
 	}
 	if m.LimitBytes.OK && m.WorkingSetBytes.OK {
@@ -191,13 +208,15 @@ func network(n stats.NetworkStats) *v1alpha1.NetworkStats {
 }
 
 func networkInterface(i stats.InterfaceStats) v1alpha1.InterfaceStats {
-	return v1alpha1.InterfaceStats{Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors, TxBytes: &i.TxBytes, TxErrors: &i.TxErrors}
+	return v1alpha1.InterfaceStats{Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors,
+		TxBytes: &i.TxBytes, TxErrors: &i.TxErrors}
 }
 
 func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerStats {
 	m := c.Memory
 	out := v1alpha1.ContainerStats{
-		Name: c.Name, StartTime: metav1.NewTime(c.StartTime), CPU: cpu(c.CPU, stats.Opt[stats.PSIStats]{}),
+		Name: c.Name, StartTime: metav1.NewTime(c.StartTime),
+		CPU:    cpu(c.CPU, stats.Opt[stats.PSIStats]{}),
 		Memory: memory(m, stats.Opt[stats.PSIStats]{}),
 		Swap:   swap(m.Time, m.SwapBytes, left(m.SwapLimitBytes, m.SwapBytes)),
 	}
@@ -205,10 +224,12 @@ func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerSt
 		out.Name = c.ID
 	}
 	if c.Rootfs.OK {
-		out.Rootfs = onFs(c.Rootfs.V.Time, stats.Some(c.Rootfs.V.UsedBytes), stats.Some(c.Rootfs.V.InodesUsed), n.ContainerFs)
+		out.Rootfs = onFs(c.Rootfs.V.Time, stats.Some(c.Rootfs.V.UsedBytes),
+			stats.Some(c.Rootfs.V.InodesUsed), n.ContainerFs)
 	}
 	if c.Logs.OK {
-		out.Logs = onFs(c.Logs.V.Time, stats.Some(c.Logs.V.UsedBytes), stats.Some(c.Logs.V.InodesUsed), n.Fs)
+		out.Logs = onFs(c.Logs.V.Time, stats.Some(c.Logs.V.UsedBytes), stats.Some(c.Logs.V.InodesUsed),
+			n.Fs)
 	}
 	return out
 }

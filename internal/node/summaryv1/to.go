@@ -9,10 +9,12 @@ import (
 	"jettison/stats"
 )
 
-// To is the way back: a Summary of this project as far as the API's knows it. What is absent there is absent here. The node's
-// memory.available by the kubelet's formula is exactly availableBytes, of availableBytes + workingSetBytes, and as in the kubelet
-// absent where one of them is (pkg/kubelet/eviction/helpers.go makeSignalObservations). Every pod counts as announced. Volumes
-// with a claim are left out: they are not the pod's own use of the node's disk. Numbers must have been checked (Check).
+// To is the way back: a Summary of this project as far as the API's knows it. What is absent there
+// is absent here. The node's memory.available by the kubelet's formula is exactly availableBytes,
+// of availableBytes + workingSetBytes, and as in the kubelet absent where one of them is
+// (pkg/kubelet/eviction/helpers.go makeSignalObservations). Every pod counts as announced. Volumes
+// with a claim are left out: they are not the pod's own use of the node's disk. Numbers must have
+// been checked (Check).
 func To(s *v1alpha1.Summary) stats.Summary {
 	out := stats.Summary{Pods: make([]stats.PodStats, len(s.Pods))}
 	toNode(&s.Node, &out.Node)
@@ -49,8 +51,9 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	out.StartTime = n.StartTime.Time
 	if m := n.Memory; m != nil {
 		out.Memory = stats.NodeMemoryStats{
-			Time: m.Time.Time, CapacityBytes: both(m.AvailableBytes, m.WorkingSetBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
-			UsageBytes: opt(m.UsageBytes), RSSBytes: opt(m.RSSBytes),
+			Time: m.Time.Time, CapacityBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			WorkingSetBytes: opt(m.WorkingSetBytes),
+			UsageBytes:      opt(m.UsageBytes), RSSBytes: opt(m.RSSBytes),
 		}
 		out.Pressure.Memory = stats.Pressure{Time: m.Time.Time, Stats: toPSI(m.PSI)}
 	}
@@ -62,11 +65,13 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 		out.Pressure.IO = stats.Pressure{Time: io.Time.Time, Stats: toPSI(io.PSI)}
 	}
 	if r := n.Rlimit; r != nil {
-		out.PIDs = stats.NodePIDStats{Time: r.Time.Time, Max: unsigned(r.MaxPID), Current: unsigned(r.NumOfRunningProcesses)}
+		out.PIDs = stats.NodePIDStats{Time: r.Time.Time, Max: unsigned(r.MaxPID),
+			Current: unsigned(r.NumOfRunningProcesses)}
 	}
 	if s := n.Swap; s != nil {
 		total := both(s.SwapUsageBytes, s.SwapAvailableBytes)
-		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: total, FreeBytes: opt(s.SwapAvailableBytes)}
+		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: total,
+			FreeBytes: opt(s.SwapAvailableBytes)}
 	}
 	out.Fs = toFs(n.Fs)
 	if r := n.Runtime; r != nil {
@@ -95,9 +100,11 @@ func toPSI(p *v1alpha1.PSIStats) stats.Opt[stats.PSIStats] {
 		return stats.Opt[stats.PSIStats]{}
 	}
 	data := func(d v1alpha1.PSIData) stats.PSIData {
-		return stats.PSIData{Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300, Total: time.Duration(min(d.Total, math.MaxInt64))}
+		return stats.PSIData{Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300,
+			Total: time.Duration(min(d.Total, math.MaxInt64))}
 	}
-	return stats.Some(stats.PSIStats{Some: data(p.Some), Full: data(p.Full), HasSome: true, HasFull: true})
+	return stats.Some(stats.PSIStats{Some: data(p.Some), Full: data(p.Full), HasSome: true,
+		HasFull: true})
 }
 
 func toFs(f *v1alpha1.FsStats) stats.Opt[stats.FsStats] {
@@ -105,27 +112,33 @@ func toFs(f *v1alpha1.FsStats) stats.Opt[stats.FsStats] {
 		return stats.Opt[stats.FsStats]{}
 	}
 	return stats.Some(stats.FsStats{
-		Time: f.Time.Time, AvailableBytes: opt(f.AvailableBytes), CapacityBytes: opt(f.CapacityBytes), UsedBytes: opt(f.UsedBytes),
+		Time: f.Time.Time, AvailableBytes: opt(f.AvailableBytes), CapacityBytes: opt(f.CapacityBytes),
+		UsedBytes:  opt(f.UsedBytes),
 		InodesFree: opt(f.InodesFree), Inodes: opt(f.Inodes), InodesUsed: opt(f.InodesUsed),
 	})
 }
 
-// toUsage is what a part of a pod takes; absent where neither its bytes nor its inodes are known. Where one is, the other counts
-// as 0, as in the kubelet (pkg/kubelet/eviction/helpers.go diskUsage, inodeUsage).
+// toUsage is what a part of a pod takes; absent where neither its bytes nor its inodes are known.
+// Where one is, the other counts as 0, as in the kubelet (pkg/kubelet/eviction/helpers.go
+// diskUsage, inodeUsage).
 func toUsage(f *v1alpha1.FsStats) stats.Opt[stats.FsUsage] {
 	if f == nil || f.UsedBytes == nil && f.InodesUsed == nil {
 		return stats.Opt[stats.FsUsage]{}
 	}
-	return stats.Some(stats.FsUsage{Time: f.Time.Time, UsedBytes: opt(f.UsedBytes).V, InodesUsed: opt(f.InodesUsed).V})
+	return stats.Some(stats.FsUsage{Time: f.Time.Time, UsedBytes: opt(f.UsedBytes).V,
+		InodesUsed: opt(f.InodesUsed).V})
 }
 
 func toPod(p *v1alpha1.PodStats, out *stats.PodStats) {
-	out.PodRef = stats.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace, UID: p.PodRef.UID}
+	out.PodRef = stats.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace,
+		UID: p.PodRef.UID}
 	out.StartTime, out.Announced = p.StartTime.Time, true
 	if m := p.Memory; m != nil {
 		out.Memory = stats.PodMemoryStats{
-			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes), AnonBytes: opt(m.RSSBytes),
-			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults), LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
+			AnonBytes:  opt(m.RSSBytes),
+			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
+			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
 		}
 		out.MemoryPressure = toPSI(m.PSI)
 	}
@@ -142,12 +155,14 @@ func toPod(p *v1alpha1.PodStats, out *stats.PodStats) {
 		out.Processes = opt(s.ProcessCount)
 	}
 	if e := p.EphemeralStorage; e != nil {
-		out.EphemeralStorage = stats.PodStorageStats{Time: e.Time.Time, UsedBytes: opt(e.UsedBytes), InodesUsed: opt(e.InodesUsed)}
+		out.EphemeralStorage = stats.PodStorageStats{Time: e.Time.Time, UsedBytes: opt(e.UsedBytes),
+			InodesUsed: opt(e.InodesUsed)}
 	}
 	for i := range p.VolumeStats {
 		v := &p.VolumeStats[i]
 		if u := toUsage(&v.FsStats); u.OK && v.PVCRef == nil {
-			out.EphemeralStorage.Volumes = append(out.EphemeralStorage.Volumes, stats.VolumeStats{Name: v.Name, FsUsage: u.V})
+			out.EphemeralStorage.Volumes = append(out.EphemeralStorage.Volumes,
+				stats.VolumeStats{Name: v.Name, FsUsage: u.V})
 		}
 	}
 	if p.Network != nil {
@@ -168,12 +183,15 @@ func toContainer(c *v1alpha1.ContainerStats, out *stats.ContainerStats) {
 	}
 	if m := c.Memory; m != nil {
 		out.Memory = stats.ContainerMemoryStats{
-			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes), AnonBytes: opt(m.RSSBytes),
-			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults), LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
+			AnonBytes:  opt(m.RSSBytes),
+			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
+			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
 		}
 	}
 	if c.Swap != nil {
-		out.Memory.SwapBytes, out.Memory.SwapLimitBytes = opt(c.Swap.SwapUsageBytes), both(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
+		out.Memory.SwapBytes, out.Memory.SwapLimitBytes = opt(c.Swap.SwapUsageBytes),
+			both(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
 	}
 	out.Rootfs, out.Logs = toUsage(c.Rootfs), toUsage(c.Logs)
 }
@@ -186,7 +204,8 @@ func toNetwork(n *v1alpha1.NetworkStats) stats.NetworkStats {
 	}
 	for _, i := range all {
 		out.Interfaces = append(out.Interfaces, stats.InterfaceStats{
-			Name: i.Name, RxBytes: opt(i.RxBytes).V, RxErrors: opt(i.RxErrors).V, TxBytes: opt(i.TxBytes).V, TxErrors: opt(i.TxErrors).V,
+			Name: i.Name, RxBytes: opt(i.RxBytes).V, RxErrors: opt(i.RxErrors).V, TxBytes: opt(i.TxBytes).V,
+			TxErrors: opt(i.TxErrors).V,
 		})
 	}
 	return out

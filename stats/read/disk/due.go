@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// oldest chooses the pod to measure next; not due: all figures are young enough. A pod that was never measured comes first, one
-// whose walk was cut off after all others that were not measured since the last such walk.
+// oldest chooses the pod to measure next; not due: all figures are young enough. A pod that was
+// never measured comes first, one whose walk was cut off after all others that were not measured
+// since the last such walk.
 func (l *Loop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +67,8 @@ func (l *Loop) cutAt() (at time.Time) {
 	return at
 }
 
-// hurriedEvery is the age at which figures are renewed while a disk is short, eagerEvery that of pods with limits of their own.
+// hurriedEvery is the age at which figures are renewed while a disk is short, eagerEvery that of
+// pods with limits of their own.
 const (
 	hurriedEvery = 5 * time.Second
 	eagerEvery   = 10 * time.Second
@@ -82,7 +84,8 @@ func (l *Loop) Demand(since time.Time) {
 	l.wake()
 }
 
-// Finish has pods whose walks from before a time were cut off walked again, in the longest turn. Nobody waits for that.
+// Finish has pods whose walks from before a time were cut off walked again, in the longest turn.
+// Nobody waits for that.
 func (l *Loop) Finish(since time.Time) {
 	l.mu.Lock()
 	later := since.After(l.whole)
@@ -95,7 +98,8 @@ func (l *Loop) Finish(since time.Time) {
 	}
 }
 
-// Fresh reports whether no figure of a pod is from before a time. One whose walk was cut off counts as it is.
+// Fresh reports whether no figure of a pod is from before a time. One whose walk was cut off counts
+// as it is.
 func (l *Loop) Fresh(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

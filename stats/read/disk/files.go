@@ -36,9 +36,10 @@ func (s *storageWalker) etcHosts(pod string, out *storage) error {
 	return nil
 }
 
-// terminations measures what containers write to /dev/termination-log: the kubelet makes a file for each, below the pod's directory at
-// containers/NAME, and mounts it writable (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). It reads no more than 4 KiB of
-// it, but nothing bounds what is written.
+// terminations measures what containers write to /dev/termination-log: the kubelet makes a file for
+// each, below the pod's directory at containers/NAME, and mounts it writable
+// (pkg/kubelet/kuberuntime/kuberuntime_container.go makeMounts). It reads no more than 4 KiB of it,
+// but nothing bounds what is written.
 func (s *storageWalker) terminations(ctx context.Context, pod string, out *storage) error {
 	u, err := mayMiss(s.tree(ctx, path.Join(pod, "containers")))
 	if u.Time.IsZero() {
@@ -48,17 +49,19 @@ func (s *storageWalker) terminations(ctx context.Context, pod string, out *stora
 	return err
 }
 
-// containerd keeps files for each sandbox and container below its root directory. Mounted into the containers, writable, and bounded by
-// nothing, are the sandbox's hostname and resolv.conf, and the volumes that an image declares (internal/cri/server/podsandbox/helpers.go
-// getSandboxRootDir, internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (RunDir in its
-// server/sandbox_run_linux.go), where they count as shared memory.
+// containerd keeps files for each sandbox and container below its root directory. Mounted into the
+// containers, writable, and bounded by nothing, are the sandbox's hostname and resolv.conf, and the
+// volumes that an image declares (internal/cri/server/podsandbox/helpers.go getSandboxRootDir,
+// internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (RunDir
+// in its server/sandbox_run_linux.go), where they count as shared memory.
 const (
 	containerdRoot  = "/var/lib/containerd"
 	containerdCRI   = "io.containerd.grpc.v1.cri"
 	containerdStore = "io.containerd.snapshotter.v1." // a store's directory below the root begins so
 )
 
-// ofRuntime measures what containerd keeps for a pod, where that is the runtime. What cannot be read of it is a lower bound.
+// ofRuntime measures what containerd keeps for a pod, where that is the runtime. What cannot be
+// read of it is a lower bound.
 func (s *storageWalker) ofRuntime(ctx context.Context, pod *podindex.Pod, out *storage) error {
 	root := containerdRoot
 	if s.store != nil {
@@ -69,7 +72,8 @@ func (s *storageWalker) ofRuntime(ctx context.Context, pod *podindex.Pod, out *s
 	root = path.Join(root, containerdCRI)
 	var errs []error
 	measure := func(kind, id string) {
-		if id == "" || strings.ContainsRune(id, '/') || id == "." || id == ".." { // of a runtime that names them so
+		// of a runtime that names them so
+		if id == "" || strings.ContainsRune(id, '/') || id == "." || id == ".." {
 			return
 		}
 		u, err := s.tree(ctx, path.Join(root, kind, id))

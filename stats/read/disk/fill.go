@@ -8,8 +8,9 @@ import (
 	"jettison/stats/read/openfiles"
 )
 
-// limit is how old a figure may be: a few rounds. Where figures are wanted on demand only, demands are further apart than that, and a pod
-// that is not walked within a few seconds would never have one.
+// limit is how old a figure may be: a few rounds. Where figures are wanted on demand only, demands
+// are further apart than that, and a pod that is not walked within a few seconds would never have
+// one.
 func (l *Loop) limit(now time.Time) time.Duration {
 	if l.lazy {
 		return storageLimit
@@ -24,7 +25,8 @@ func (l *Loop) limit(now time.Time) time.Duration {
 // storageLimit is the age of the oldest figures that are shown, however long a round takes.
 const storageLimit = openfiles.KeepFor
 
-// Fill writes what is known of a pod's storage, once its memory is: what would not be freed comes off that.
+// Fill writes what is known of a pod's storage, once its memory is: what would not be freed comes
+// off that.
 func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +64,8 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 		}
 	}
 	if !s.missing { // a sum with a part missing would be a lie
-		st.UsedBytes, st.InodesUsed = stats.Some(total.Counted()), stats.Some(total.InodesUsed-total.KeptInodes)
+		st.UsedBytes, st.InodesUsed = stats.Some(total.Counted()),
+			stats.Some(total.InodesUsed-total.KeptInodes)
 		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)
 		st.Partial = total.Partial
 		// What lies in memory-backed volumes outlives the containers for sure.
@@ -72,17 +75,20 @@ func (l *Loop) Fill(now time.Time, p *stats.PodStats) {
 	}
 }
 
-// FillOpenFiles writes what is known of a pod's files without a name, once the node's file systems are.
+// FillOpenFiles writes what is known of a pod's files without a name, once the node's file systems
+// are.
 func (l *Loop) FillOpenFiles(now time.Time, p *stats.PodStats, n *stats.NodeStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.unnamed.Time) <= l.limit(now) {
 		u := &s.unnamed
-		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.On(n.Fs), Image: u.On(n.ImageFs), Container: u.On(n.ContainerFs)}
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.On(n.Fs), Image: u.On(n.ImageFs),
+			Container: u.On(n.ContainerFs)}
 	}
 }
 
-// Remains adds the UIDs of pods that are not among those on the node and whose directories are there still, as far as they were listed.
+// Remains adds the UIDs of pods that are not among those on the node and whose directories are
+// there still, as far as they were listed.
 func (l *Loop) Remains(out []string, pods []stats.PodStats) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// keep takes over what was measured before where that is larger than a lower bound, or all there is: to be hard to measure must not make
-// a pod smaller. What is kept has the time it was measured at, is partial, and is marked as kept.
+// keep takes over what was measured before where that is larger than a lower bound, or all there
+// is: to be hard to measure must not make a pod smaller. What is kept has the time it was measured
+// at, is partial, and is marked as kept.
 func (s *storage) keep(before *storage) {
 	if before == nil {
 		return
@@ -47,19 +48,22 @@ func (s *storage) keep(before *storage) {
 	slices.SortFunc(s.volumes, byName)
 }
 
-// larger is what counts of a part. One that is not there now counts as before only while something is missing. Nothing is kept for longer
-// than storageLimit after it was counted: a pod that is never measured to its end may have removed it. Then the look before counts.
+// larger is what counts of a part. One that is not there now counts as before only while something
+// is missing. Nothing is kept for longer than storageLimit after it was counted: a pod that is
+// never measured to its end may have removed it. Then the look before counts.
 func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
 	counted := before.Time
 	switch {
 	case before.KeptTime.IsZero():
 	case s.time.Sub(before.KeptTime) > storageLimit:
-		before.UsedBytes, before.InodesUsed = before.Counted(), before.InodesUsed-min(before.KeptInodes, before.InodesUsed)
+		before.UsedBytes, before.InodesUsed = before.Counted(), before.InodesUsed-min(before.KeptInodes,
+			before.InodesUsed)
 	default:
 		counted = before.KeptTime
 	}
 	switch {
-	case before.Time.IsZero(), now.Time.IsZero() && (!s.missing || s.time.Sub(before.Time) > storageLimit), !now.Time.IsZero() && !now.Partial:
+	case before.Time.IsZero(), now.Time.IsZero() &&
+		(!s.missing || s.time.Sub(before.Time) > storageLimit), !now.Time.IsZero() && !now.Partial:
 		return now
 	case now.Time.IsZero():
 		now, now.KeptTime = before, time.Time{}
@@ -67,7 +71,8 @@ func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
 	default:
 		now.KeptBytes = before.UsedBytes - min(now.UsedBytes, before.UsedBytes)
 		now.KeptInodes = before.InodesUsed - min(now.InodesUsed, before.InodesUsed)
-		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes), max(now.InodesUsed, before.InodesUsed)
+		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes),
+			max(now.InodesUsed, before.InodesUsed)
 	}
 	if now.Partial = true; now.KeptBytes > 0 || now.KeptInodes > 0 {
 		now.KeptTime = counted

@@ -11,9 +11,10 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// layer measures a container's writable layer: the upper directory of the overlay that the runtime has mounted as its root. Where
-// the host has no such mount (devmapper, btrfs, native snapshots; CRI-O's mount points do not name the container), the runtime's
-// own word is taken. One that does not run yet has written nothing, so its layer may be missing.
+// layer measures a container's writable layer: the upper directory of the overlay that the runtime
+// has mounted as its root. Where the host has no such mount (devmapper, btrfs, native snapshots;
+// CRI-O's mount points do not name the container), the runtime's own word is taken. One that does
+// not run yet has written nothing, so its layer may be missing.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
 	dir, ok := s.upper(c.ID, out.time)
 	if !ok {
@@ -35,8 +36,8 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 	return err
 }
 
-// upper is the upper directory of a container's root. One that is not among the mounts may have been mounted since they were read: they
-// are read anew, if that was before a time.
+// upper is the upper directory of a container's root. One that is not among the mounts may have
+// been mounted since they were read: they are read anew, if that was before a time.
 func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	s.readMounts()
 	dir, ok := s.uppers[id]
@@ -48,8 +49,9 @@ func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
 	return dir, ok
 }
 
-// readMounts renews what is known of the host's mounts: those of its first process. A container's own are no witness, for a
-// tenant may put itself on an overlay of its choice (unshare(2), pivot_root(2)); nothing it mounts in there is seen out here.
+// readMounts renews what is known of the host's mounts: those of its first process. A container's
+// own are no witness, for a tenant may put itself on an overlay of its choice (unshare(2),
+// pivot_root(2)); nothing it mounts in there is seen out here.
 func (s *storageWalker) readMounts() {
 	if !s.mounted.IsZero() && time.Since(s.mounted) < mounts.Every {
 		return
@@ -61,7 +63,8 @@ func (s *storageWalker) readMounts() {
 	}
 }
 
-// byRuntime is what the runtime says of a writable layer. It is asked once for all containers, and seldom: that is dear.
+// byRuntime is what the runtime says of a writable layer. It is asked once for all containers, and
+// seldom: that is dear.
 func (s *storageWalker) byRuntime(ctx context.Context, c *cri.Container) (stats.FsUsage, error) {
 	if s.asked.IsZero() || time.Since(s.asked) >= storageEvery {
 		short, cancel := context.WithTimeout(ctx, runtimePatience)
@@ -92,9 +95,11 @@ func (s *storageWalker) byRuntime(ctx context.Context, c *cri.Container) (stats.
 // runtimePatience is how long the walk waits for the runtime's word: all pods wait with it.
 const runtimePatience = 3 * time.Second
 
-// exitedLayer is what a container that has exited left in its writable layer. Its root is not mounted any more, so the runtime's word is
-// taken. Not every runtime has one: then what it holds is at least nothing, or what was found while the container lived (keep).
-func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container, since time.Time) stats.FsUsage {
+// exitedLayer is what a container that has exited left in its writable layer. Its root is not
+// mounted any more, so the runtime's word is taken. Not every runtime has one: then what it holds
+// is at least nothing, or what was found while the container lived (keep).
+func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container,
+	since time.Time) stats.FsUsage {
 	if dir, ok := s.upper(c.ID, since); ok {
 		if u, _ := s.tree(ctx, dir); !u.Time.IsZero() {
 			return u

@@ -15,23 +15,26 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Runtime is what is asked of a container runtime (*cri.Client). Its calls have deadlines of their own.
+// Runtime is what is asked of a container runtime (*cri.Client). Its calls have deadlines of their
+// own.
 type Runtime interface {
 	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
 }
 
-// Options say where things are on the host, and how they are measured. OpenFiles and Store may be nil.
+// Options say where things are on the host, and how they are measured. OpenFiles and Store may be
+// nil.
 type Options struct {
 	Host       *hostroot.Root
 	Runtime    Runtime
-	Proc       string            // the host's /proc
-	RootDir    string            // the kubelet's
-	PodLogsDir string            // where it keeps the logs of pods
-	Store      func() string     // where the runtime says that its images are; empty: not known yet
-	OpenFiles  *openfiles.Finder // finds the files without a name while a disk is short. Its end is that of Run
-	Share      float64           // of a core for walking directories, 0 to 1
-	Lazy       bool              // only pods that SetEager names, in a Hurry, or on Demand
-	OneRound   bool              // everything once, as fast as the disk allows
+	Proc       string        // the host's /proc
+	RootDir    string        // the kubelet's
+	PodLogsDir string        // where it keeps the logs of pods
+	Store      func() string // where the runtime says that its images are; empty: not known yet
+	// finds the files without a name while a disk is short. Its end is that of Run
+	OpenFiles *openfiles.Finder
+	Share     float64 // of a core for walking directories, 0 to 1
+	Lazy      bool    // only pods that SetEager names, in a Hurry, or on Demand
+	OneRound  bool    // everything once, as fast as the disk allows
 }
 
 // Loop has a storageWalker measure all pods again and again, and keeps what it found.
@@ -46,35 +49,40 @@ type Loop struct {
 
 	mu       sync.Mutex
 	hurry    bool
-	demanded time.Time       // figures from before that are renewed at once
-	whole    time.Time       // and those of walks from before that which were cut off by one in the longest turn
-	eager    map[string]bool // UIDs of pods that are measured often
-	woken    chan struct{}   // one slot: something is due
-	pods     map[string]*storage
-	index    podindex.Index
-	known    map[string]bool // UIDs of all pods there are to measure
-	dirs     map[string]bool // of those that have a directory of their own, beside that of their logs
-	listed   time.Time       // when the pods' directories were last listed; zero: never
-	err      error           // of that
-	began    time.Time       // start of the round under way; zero: none is
-	round    time.Duration   // measuring all pods that were due took, the last time
-	doing    string          // UID of the pod being walked; empty: none is
-	since    time.Time       // that
-	until    time.Time       // its turn ends
-	hurried  bool            // it began in a hurry
-	end      *time.Timer     // ends it; nil: none was begun
-	settled  bool            // first is closed
-	first    chan struct{}   // closed when every pod that was found at first is measured, or they cannot be listed
+	demanded time.Time // figures from before that are renewed at once
+	// and those of walks from before that which were cut off by one in the longest turn
+	whole   time.Time
+	eager   map[string]bool // UIDs of pods that are measured often
+	woken   chan struct{}   // one slot: something is due
+	pods    map[string]*storage
+	index   podindex.Index
+	known   map[string]bool // UIDs of all pods there are to measure
+	dirs    map[string]bool // of those that have a directory of their own, beside that of their logs
+	listed  time.Time       // when the pods' directories were last listed; zero: never
+	err     error           // of that
+	began   time.Time       // start of the round under way; zero: none is
+	round   time.Duration   // measuring all pods that were due took, the last time
+	doing   string          // UID of the pod being walked; empty: none is
+	since   time.Time       // that
+	until   time.Time       // its turn ends
+	hurried bool            // it began in a hurry
+	end     *time.Timer     // ends it; nil: none was begun
+	settled bool            // first is closed
+	// closed when every pod that was found at first is measured, or they cannot be listed
+	first chan struct{}
 }
 
 func newStorageLoop(w *storageWalker, every time.Duration) *Loop {
-	return &Loop{walker: w, every: every, woken: make(chan struct{}, 1), pods: map[string]*storage{}, first: make(chan struct{})}
+	return &Loop{walker: w, every: every, woken: make(chan struct{}, 1), pods: map[string]*storage{},
+		first: make(chan struct{})}
 }
 
 // New makes a loop that measures nothing before Run.
 func New(o Options) *Loop {
-	l := newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir,
-		uppers: map[string]string{}, runtime: o.Runtime, store: o.Store, unnamed: o.OpenFiles}, storageEvery)
+	l := newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir,
+		logsDir: o.PodLogsDir,
+		uppers:  map[string]string{}, runtime: o.Runtime, store: o.Store, unnamed: o.OpenFiles},
+		storageEvery)
 	l.lazy, l.once, l.calm = o.Lazy, o.OneRound, o.Share
 	return l
 }

@@ -20,11 +20,13 @@ func (l *Loop) Status() stats.SourceStatus {
 		err = errors.Join(err, fmt.Errorf("pod %s has been walked for %v: a file system that hangs",
 			l.doing, now.Sub(l.since).Round(time.Second)))
 	}
-	return stats.SourceStatus{Name: "disk usage of pods", Time: l.listed, Err: errors.Join(err, l.missing())}
+	return stats.SourceStatus{Name: "disk usage of pods", Time: l.listed,
+		Err: errors.Join(err, l.missing())}
 }
 
-// missing says how many pods' figures there are, unless all are: while the first round is under way, too. Of several errors it
-// tells the one of the lowest UID, so that it stays the same from look to look.
+// missing says how many pods' figures there are, unless all are: while the first round is under
+// way, too. Of several errors it tells the one of the lowest UID, so that it stays the same from
+// look to look.
 func (l *Loop) missing() error {
 	now := time.Now()
 	measured, failed, old, first := 0, 0, 0, ""
@@ -72,5 +74,6 @@ func (l *Loop) count(next string, due bool) {
 	}
 }
 
-// walkPatience is how long after the end of its turn a pod may be walked before it is called out: something hangs then.
+// walkPatience is how long after the end of its turn a pod may be walked before it is called out:
+// something hangs then.
 const walkPatience = 30 * time.Second

@@ -42,8 +42,8 @@ type storage struct {
 	unnamed     openfiles.Kept
 }
 
-// storageWalker measures pods one at a time, the one whose figures are oldest first, and uses the file system's own count where
-// it has one.
+// storageWalker measures pods one at a time, the one whose figures are oldest first, and uses the
+// file system's own count where it has one.
 type storageWalker struct {
 	host    *hostroot.Root
 	proc    string // where the host's /proc is
@@ -58,7 +58,8 @@ type storageWalker struct {
 	unnamed *openfiles.Finder // nil: they are not looked for
 	asked   time.Time         // when the runtime was last asked for writable layers
 	told    map[string]stats.FsUsage
-	// project is projectUsage (nil), or a test's. owners are the pods by whose project the file system's count was believed.
+	// project is projectUsage (nil), or a test's. owners are the pods by whose project the file
+	// system's count was believed.
 	project func(dir int) (quota.Project, walk.Usage, bool)
 	owners  map[quota.Project]string
 	tellErr error
@@ -102,16 +103,20 @@ func (s *storageWalker) names(dir string, visit func(string)) error {
 // errUnannounced: the pod has directories, but which containers write for it is not known.
 var errUnannounced = errors.New("the runtime has not told of its containers")
 
-// measure walks one pod. Why a part of it could not be measured, or not to its end, is in err. What was counted stands.
-func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs, pod *podindex.Pod) *storage {
-	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{}, layers: map[string]stats.FsUsage{},
+// measure walks one pod. Why a part of it could not be measured, or not to its end, is in err. What
+// was counted stands.
+func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs,
+	pod *podindex.Pod) *storage {
+	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{},
+		layers: map[string]stats.FsUsage{},
 		exited: map[string]stats.FsUsage{}}
 	var errs []error
 	for _, logs := range dirs.logs {
 		errs = append(errs, s.logs(ctx, logs, out))
 	}
 	if dirs.pod != "" {
-		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)), s.terminations(ctx, dirs.pod, out))
+		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)),
+			s.terminations(ctx, dirs.pod, out))
 	}
 	if pod == nil {
 		out.unannounced = true
@@ -137,7 +142,8 @@ func (s *storage) lacks(err error) error {
 	return err
 }
 
-// lower takes the figure of a part and the error beside it: then it is a lower bound, or there is none.
+// lower takes the figure of a part and the error beside it: then it is a lower bound, or there is
+// none.
 func (s *storage) lower(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	if u.Time.IsZero() {
 		return u, s.lacks(err)
@@ -153,7 +159,8 @@ func mayMiss(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	return u, err
 }
 
-// tree walks a directory of the host, which must be there. Beside an error is what was counted; without a time, nothing was.
+// tree walks a directory of the host, which must be there. Beside an error is what was counted;
+// without a time, nothing was.
 func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -164,7 +171,8 @@ func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, er
 	if err != nil {
 		err = fmt.Errorf("walk the host's %s: %w", dir, err)
 	}
-	return stats.FsUsage{Time: time.Now(), UsedBytes: u.Bytes, InodesUsed: u.Inodes, Partial: u.Partial}, err
+	return stats.FsUsage{Time: time.Now(), UsedBytes: u.Bytes, InodesUsed: u.Inodes,
+		Partial: u.Partial}, err
 }
 
 // seen is how many entries were looked at so far.
@@ -192,7 +200,8 @@ func (s *storageWalker) logs(ctx context.Context, dir string, out *storage) erro
 		err = fmt.Errorf("list the host's %s: %w", dir, err)
 	}
 	errs := []error{err}
-	all := stats.FsUsage{Time: began, UsedBytes: own.Bytes, InodesUsed: own.Inodes, Partial: own.Partial}
+	all := stats.FsUsage{Time: began, UsedBytes: own.Bytes, InodesUsed: own.Inodes,
+		Partial: own.Partial}
 	for _, c := range containers {
 		u, err := out.lower(mayMiss(s.tree(ctx, path.Join(dir, c))))
 		errs = append(errs, err)

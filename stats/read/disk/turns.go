@@ -7,19 +7,22 @@ import (
 	"time"
 )
 
-// A pod is walked for a turn at most, so that one with many files holds up no other for long. A walk that its turn's end cut off
-// begins anew when all other pods that are due were measured since, in a turn twice as long, up to longestTurn: other pods wait for one of
-// these at a time. Nor does it wait until no other is due: where a round of them takes longer than their figures may be old, one always is.
+// A pod is walked for a turn at most, so that one with many files holds up no other for long. A
+// walk that its turn's end cut off begins anew when all other pods that are due were measured
+// since, in a turn twice as long, up to longestTurn: other pods wait for one of these at a time.
+// Nor does it wait until no other is due: where a round of them takes longer than their figures may
+// be old, one always is.
 const (
 	turn        = time.Minute
 	longestTurn = 10 * time.Minute
 )
 
-// hurriedTurn is the first turn while a disk is short, and turn the longest then: victims are chosen by the figures of all pods.
+// hurriedTurn is the first turn while a disk is short, and turn the longest then: victims are
+// chosen by the figures of all pods.
 const hurriedTurn = 5 * time.Second
 
-// turnOf is how long the next turn of a pod may take, and whether files without a name are looked for in it: while a disk is short, and
-// where figures are demanded, for it was found to be.
+// turnOf is how long the next turn of a pod may take, and whether files without a name are looked
+// for in it: while a disk is short, and where figures are demanded, for it was found to be.
 func (l *Loop) turnOf(before *storage) (long time.Duration, short bool) {
 	first, longest := turn, longestTurn
 	if l.hurry {
@@ -75,8 +78,9 @@ func (l *Loop) measure(ctx context.Context, uid string, dirs storageDirs) {
 	}
 }
 
-// setHurry tells whether a disk is short. The turn under way becomes a first one of then, unless it began in a hurry: victims do not wait
-// for more, and a disk that is short again after a moment is to cut off no walk that was given its time.
+// setHurry tells whether a disk is short. The turn under way becomes a first one of then, unless it
+// began in a hurry: victims do not wait for more, and a disk that is short again after a moment is
+// to cut off no walk that was given its time.
 func (l *Loop) setHurry(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +103,8 @@ func (l *Loop) share() float64 {
 	return l.calm
 }
 
-// Hurry tells whether a disk is short: then all pods are measured every few seconds, at up to a fifth of a core.
+// Hurry tells whether a disk is short: then all pods are measured every few seconds, at up to a
+// fifth of a core.
 func (l *Loop) Hurry(on bool) {
 	if l.short.Swap(on) == on {
 		return

@@ -18,8 +18,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// volumes measures the volumes that the kubelet counts as local (pkg/kubelet/eviction/helpers.go localVolumeNames), and those
-// in memory. Secrets and projected volumes are tmpfs that only the kubelet writes to.
+// volumes measures the volumes that the kubelet counts as local (pkg/kubelet/eviction/helpers.go
+// localVolumeNames), and those in memory. Secrets and projected volumes are tmpfs that only the
+// kubelet writes to.
 func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *storage) error {
 	out.projects = map[quota.Project]bool{}
 	maps.DeleteFunc(s.owners, func(_ quota.Project, owner string) bool { return owner == uid })
@@ -42,8 +43,10 @@ func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *stora
 
 func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
-// volume measures one volume: by asking the file system where it counts by itself (tmpfs, project quotas), else by walking it.
-func (s *storageWalker) volume(ctx context.Context, uid, dir string, counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
+// volume measures one volume: by asking the file system where it counts by itself (tmpfs, project
+// quotas), else by walking it.
+func (s *storageWalker) volume(ctx context.Context, uid, dir string,
+	counted map[quota.Project]bool) (v stats.VolumeStats, err error) {
 	fd, err := s.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return v, err
@@ -75,8 +78,8 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string, counted map
 	return v, err
 }
 
-// ofProject is what the file system itself counts of a volume. A project that another pod's volume has is not believed: a
-// kubelet gives no project to two pods.
+// ofProject is what the file system itself counts of a volume. A project that another pod's volume
+// has is not believed: a kubelet gives no project to two pods.
 func (s *storageWalker) ofProject(uid string, fd int) (p quota.Project, u walk.Usage, ok bool) {
 	ask := s.project
 	if ask == nil {
@@ -95,7 +98,8 @@ func (s *storageWalker) ofProject(uid string, fd int) (p quota.Project, u walk.U
 	return p, u, true
 }
 
-// Paths of what pods keep on disk, as the kubelet lays them out (pkg/kubelet/kubelet_getters.go, v1.36).
+// Paths of what pods keep on disk, as the kubelet lays them out (pkg/kubelet/kubelet_getters.go,
+// v1.36).
 const (
 	emptyDirPlugin  = "kubernetes.io~empty-dir"
 	configMapPlugin = "kubernetes.io~configmap"

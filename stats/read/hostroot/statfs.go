@@ -33,8 +33,8 @@ func (h *Root) StatFs(path string) (stats.FsStats, error) {
 	return out, nil
 }
 
-// StatNearest asks for the file system that a directory lies on, or would lie on once it is made: a node without a kubelet need
-// not have the kubelet's.
+// StatNearest asks for the file system that a directory lies on, or would lie on once it is made: a
+// node without a kubelet need not have the kubelet's.
 func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 	for {
 		fs, err := h.StatFs(dir)
@@ -45,16 +45,19 @@ func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
 	}
 }
 
-// FsStats takes the figures of a statfs answer. A file system that counts no inodes (btrfs, some network ones) says 0 of 0.
+// FsStats takes the figures of a statfs answer. A file system that counts no inodes (btrfs, some
+// network ones) says 0 of 0.
 func FsStats(fs *unix.Statfs_t) stats.FsStats {
 	unit := uint64(fs.Frsize)
 	if unit == 0 {
 		unit = uint64(fs.Bsize)
 	}
-	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit), CapacityBytes: stats.Some(fs.Blocks * unit),
-		UsedBytes: stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
+	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit),
+		CapacityBytes: stats.Some(fs.Blocks * unit),
+		UsedBytes:     stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
 	if fs.Files > 0 {
-		out.InodesFree, out.Inodes, out.InodesUsed = stats.Some(fs.Ffree), stats.Some(fs.Files), stats.Some(fs.Files-min(fs.Ffree, fs.Files))
+		out.InodesFree, out.Inodes, out.InodesUsed = stats.Some(fs.Ffree), stats.Some(fs.Files),
+			stats.Some(fs.Files-min(fs.Ffree, fs.Files))
 	}
 	return out
 }

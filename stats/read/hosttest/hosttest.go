@@ -1,4 +1,5 @@
-// Package hosttest makes the directories of a host with a pod, and a runtime that knows of it, for tests.
+// Package hosttest makes the directories of a host with a pod, and a runtime that knows of it, for
+// tests.
 package hosttest
 
 import (
@@ -45,7 +46,9 @@ func (f Runtime) ListContainerStats(ctx context.Context) ([]cri.ContainerStats, 
 }
 
 // Overlay is a line of a mountinfo: the root of container c-app.
-const Overlay = "600 500 0:50 / /run/containerd/io.containerd.runtime.v2.task/k8s.io/c-app/rootfs rw,relatime - overlay overlay rw,lowerdir=/a:/b,upperdir=/store/snapshots/7/fs\\040x,workdir=/store/snapshots/7/work\n"
+const Overlay = "600 500 0:50 / " +
+	"/run/containerd/io.containerd.runtime.v2.task/k8s.io/c-app/rootfs rw,relatime - overlay " +
+	"overlay rw,lowerdir=/a:/b,upperdir=/store/snapshots/7/fs\\040x,workdir=/store/snapshots/7/work\n"
 
 // Mounts says what is mounted on the host.
 func Mounts(t testing.TB, root, text string) {
@@ -55,7 +58,8 @@ func Mounts(t testing.TB, root, text string) {
 	}
 }
 
-// WithAPod makes a host with one pod: logs of two containers, a volume, a file of the kubelet's, and a writable layer.
+// WithAPod makes a host with one pod: logs of two containers, a volume, a file of the kubelet's,
+// and a writable layer.
 func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	root = t.TempDir()
 	pod := filepath.Join(root, "var/lib/kubelet/pods/uid-1")
@@ -70,8 +74,10 @@ func WithAPod(t testing.TB) (root string, index podindex.Index) {
 	Write(t, 0, root, "proc/1/mountinfo")
 	Mounts(t, root, "500 400 8:1 / / rw - ext4 /dev/vda rw\n"+Overlay)
 	return root, podindex.New(cri.Listing{
-		Sandboxes:  []cri.PodSandbox{{ID: "s", UID: "uid-1", Name: "web", Namespace: "default", Ready: true}},
-		Containers: []cri.Container{{ID: "c-app", SandboxID: "s", Name: "app", State: cri.Running, Running: true, PID: 41}},
+		Sandboxes: []cri.PodSandbox{{ID: "s", UID: "uid-1", Name: "web", Namespace: "default",
+			Ready: true}},
+		Containers: []cri.Container{{ID: "c-app", SandboxID: "s", Name: "app", State: cri.Running,
+			Running: true, PID: 41}},
 	})
 }
 
@@ -80,9 +86,13 @@ func OneStore(root string) Runtime {
 	return Runtime{
 		FsInfo: func(context.Context) (cri.FsInfo, error) {
 			used, inodes := uint64(4096), uint64(7)
-			return cri.FsInfo{Images: []cri.FilesystemUsage{{Mountpoint: "/store", UsedBytes: &used, InodesUsed: &inodes}}}, nil
+			return cri.FsInfo{Images: []cri.FilesystemUsage{{Mountpoint: "/store", UsedBytes: &used,
+				InodesUsed: &inodes}}}, nil
 		},
-		Stats: func(context.Context) ([]cri.ContainerStats, error) { return nil, errors.New("not to be asked") },
+		Stats: func(context.Context) ([]cri.ContainerStats, error) {
+			return nil,
+				errors.New("not to be asked")
+		},
 	}
 }
 
@@ -158,8 +168,10 @@ func Descriptors(t testing.TB) int {
 	return len(names)
 }
 
-// Survives runs a test once more where it has as much memory as the agent, the kernel's for it included. It returns what that said.
-func Survives(t *testing.T, within func(testing.TB, int, string) (string, int, error), argument string) (out string, peak int) {
+// Survives runs a test once more where it has as much memory as the agent, the kernel's for it
+// included. It returns what that said.
+func Survives(t *testing.T, within func(testing.TB, int, string) (string, int, error),
+	argument string) (out string, peak int) {
 	t.Helper()
 	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
 	out, peak, err := within(t, limit, argument)

@@ -23,12 +23,13 @@ type Mount struct {
 	Root    uint64 // a hash of the path it had on its device, where it is unnamed
 }
 
-// maxMountPoint is how much of a mount point is kept. What is mounted may lie as far down as who may write to its directory likes, so that
-// nothing of its path is kept but whether the file has it still.
+// maxMountPoint is how much of a mount point is kept. What is mounted may lie as far down as who
+// may write to its directory likes, so that nothing of its path is kept but whether the file has it
+// still.
 const maxMountPoint = 1 << 20
 
-// rootDeleted is what the kernel writes behind the path of a mounted file without a name: no name has a slash (v6.12 fs/d_path.c
-// dentry_path).
+// rootDeleted is what the kernel writes behind the path of a mounted file without a name: no name
+// has a slash (v6.12 fs/d_path.c dentry_path).
 const rootDeleted = "//deleted"
 
 // eachMount visits the lines of a mountinfo. whole: there are no others.
@@ -86,7 +87,8 @@ func (l *mountLine) parse() (m Mount, ok bool) {
 	if l.field < len(l.fields) || err != nil || err1 != nil || err2 != nil {
 		return m, false
 	}
-	m = Mount{ID: id, Device: unix.Mkdev(uint32(x), uint32(y)), Unnamed: string(l.fields[3]) == rootDeleted}
+	m = Mount{ID: id, Device: unix.Mkdev(uint32(x), uint32(y)),
+		Unnamed: string(l.fields[3]) == rootDeleted}
 	if m.Unnamed {
 		m.Point, m.Root = unescape.Replace(string(l.fields[4])), l.root.Sum64()
 	}
@@ -96,7 +98,8 @@ func (l *mountLine) parse() (m Mount, ok bool) {
 // maxUnnamed is how many of them are kept of one mountinfo.
 const maxUnnamed = 1 << 16
 
-// Unnamed are those of files without a name in a mountinfo, and how many mounts there are in all. whole: there are no others.
+// Unnamed are those of files without a name in a mountinfo, and how many mounts there are in all.
+// whole: there are no others.
 func Unnamed(file io.Reader) (found []Mount, all int, whole bool) {
 	room := 4 * maxMountPoint
 	left := false

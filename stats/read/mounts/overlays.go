@@ -24,12 +24,15 @@ const Every = 3 * time.Second
 // maxMounts is the size of a mountinfo in bytes beyond which none is used.
 const maxMounts = 16 << 20
 
-// parseUpperDirs finds the upper directories of containers' roots in a mountinfo (proc_pid_mountinfo(5)), by container id: of
-// overlays mounted at ".../ID/rootfs", as containerd does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). An id for
-// which the mounts disagree is left out, as is an upper directory that is not absolute: from where it counts is not known.
+// parseUpperDirs finds the upper directories of containers' roots in a mountinfo
+// (proc_pid_mountinfo(5)), by container id: of overlays mounted at ".../ID/rootfs", as containerd
+// does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). An id for which the mounts
+// disagree is left out, as is an upper directory that is not absolute: from where it counts is not
+// known.
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
-	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,
+		stop bool) {
 		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
 		slash := strings.LastIndexByte(parent, '/')
 		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {
@@ -76,15 +79,19 @@ func upperOption(options string) string {
 	return ""
 }
 
-// unescape undoes what the kernel does to overlay's options (fs/seq_file.c seq_show_option, fs/overlayfs ovl_show_options).
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\072`, ":", `\054`, ",", `\043`, "#")
+// unescape undoes what the kernel does to overlay's options (fs/seq_file.c seq_show_option,
+// fs/overlayfs ovl_show_options).
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\072`,
+	":", `\054`, ",", `\043`, "#")
 
-// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing. With
-// seqfile.ErrLong there are those that come before that line.
+// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is
+// not absolute says nothing. With seqfile.ErrLong there are those that come before that line.
 func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	found := map[uint64]string{}
-	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
-		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") && m.Major >= 0 && m.Minor >= 0 {
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip,
+		stop bool) {
+		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") &&
+			m.Major >= 0 && m.Minor >= 0 {
 			found[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = upper
 		}
 		return true, false

@@ -26,8 +26,9 @@ const (
 	Limit = 45 * time.Second
 )
 
-// Networks reads the counters of every pod's network namespace. It keeps a socket in each, so that no reading changes
-// namespaces; a socket keeps its namespace alive, so it is closed as soon as the pod is gone.
+// Networks reads the counters of every pod's network namespace. It keeps a socket in each, so that
+// no reading changes namespaces; a socket keeps its namespace alive, so it is closed as soon as the
+// pod is gone.
 type Networks struct {
 	proc    string
 	handles map[uint64]*netlink.Handle // by inode of the namespace
@@ -53,8 +54,8 @@ type Reading struct {
 	Err  error
 }
 
-// Read reads all pods. One that goes away meanwhile has no figures; nor have pods that share a namespace: whose traffic that is
-// cannot be told.
+// Read reads all pods. One that goes away meanwhile has no figures; nor have pods that share a
+// namespace: whose traffic that is cannot be told.
 func (n *Networks) Read(ctx context.Context) (Reading, error) {
 	n.mu.Lock()
 	index := n.index
@@ -71,7 +72,8 @@ func (n *Networks) Read(ctx context.Context) (Reading, error) {
 		if pid == 0 || ctx.Err() != nil {
 			continue
 		}
-		if own, _ := procfs.InCgroup(n.proc, id, pid); !own { // or it cannot be told: its figures are missing then
+		// or it cannot be told: its figures are missing then
+		if own, _ := procfs.InCgroup(n.proc, id, pid); !own {
 			continue
 		}
 		name := fmt.Sprintf("%s/%d/ns/net", n.proc, pid)
@@ -131,7 +133,8 @@ func (n *Networks) links(inode uint64, name string) (stats.NetworkStats, error) 
 		}
 		defer ns.Close()
 		var st unix.Stat_t
-		if err := unix.Fstat(int(ns), &st); err != nil || st.Ino != inode { // the process id was used again
+		// the process id was used again
+		if err := unix.Fstat(int(ns), &st); err != nil || st.Ino != inode {
 			return stats.NetworkStats{}, os.ErrNotExist
 		}
 		if h, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
@@ -160,6 +163,9 @@ func (n *Networks) links(inode uint64, name string) (stats.NetworkStats, error) 
 			TxBytes: a.Statistics.TxBytes, TxErrors: a.Statistics.TxErrors,
 		})
 	}
-	slices.SortFunc(out.Interfaces, func(a, b stats.InterfaceStats) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Interfaces, func(a, b stats.InterfaceStats) int {
+		return cmp.Compare(a.Name,
+			b.Name)
+	})
 	return out, nil
 }

@@ -8,9 +8,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// isUnnamed reads what a link leads to, and reports whether it is a file without a name. That may be held up: a network file system is not
-// asked for what it knows, but whether its file is there still (NFS, 9p: v6.12 fs/namei.c complete_walk, d_weak_revalidate), and its server
-// may be gone.
+// isUnnamed reads what a link leads to, and reports whether it is a file without a name. That may
+// be held up: a network file system is not asked for what it knows, but whether its file is there
+// still (NFS, 9p: v6.12 fs/namei.c complete_walk, d_weak_revalidate), and its server may be gone.
 func isUnnamed(dir int, name string, st *unix.Statx_t) bool {
 	const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS
 	return unix.Statx(dir, name, flags, want, st) == nil && st.Nlink == 0
@@ -87,11 +87,12 @@ type holding struct {
 	nth int
 }
 
-// heldFor looks an inode counts for the pod that held it, where they are cut off and do not find it: by then another pod may hold it, or
-// an inode of that number.
+// heldFor looks an inode counts for the pod that held it, where they are cut off and do not find
+// it: by then another pod may hold it, or an inode of that number.
 const heldFor = 2
 
-// file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on a disk.
+// file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on
+// a disk.
 func (f *Finder) file(dir int, name string) {
 	st := new(unix.Statx_t)
 	if f.guarded(func() {

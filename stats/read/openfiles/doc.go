@@ -1,5 +1,6 @@
-// Package openfiles finds files without a name: unlinked, but kept by a process of a pod or by a mount. No walk of directories finds
-// them. A Finder looks at one pod at a time, for a bounded turn.
+// Package openfiles finds files without a name: unlinked, but kept by a process of a pod or by a
+// mount. No walk of directories finds them. A Finder looks at one pod at a time, for a bounded
+// turn.
 //
 //	finder.go    Finder: a look at a pod, and its bounds
 //	processes.go the pod's processes, in which order they are looked at

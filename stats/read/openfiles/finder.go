@@ -23,24 +23,28 @@ const (
 const (
 	maxProcesses = 1 << 16 // of one pod; beyond, they are left out
 	maxRanked    = 4096    // of those are put in order by what they have written
-	maxFirst     = 1024    // descriptors of a thread that are looked at before every process had its turn
-	maxHolders   = 64      // remembered of one pod
-	maxInodes    = 1 << 16 // remembered of one pod, and of all
-	maxFileSets  = 8       // of the threads of one process, likewise; most have one
+	// descriptors of a thread that are looked at before every process had its turn
+	maxFirst    = 1024
+	maxHolders  = 64      // remembered of one pod
+	maxInodes   = 1 << 16 // remembered of one pod, and of all
+	maxFileSets = 8       // of the threads of one process, likewise; most have one
 )
 
 // KeepFor is how long after it was counted a figure counts.
 const KeepFor = time.Hour
 
-// Finder finds files without a name: unlinked, but open or mapped by a process of a pod, its program, or mounted for it. No walk
-// of directories sees them, nor do du(1) and the kubelet. They are seen through /proc/PID/fd, map_files, exe and mountinfo as the kernel
-// has them (kernel 6.12 and 6.1 alike): with a link count of 0 and their blocks; st_dev is that of the disk, and of a file in a
-// container's writable layer that of the overlay, whose upper directory says which disk it is. It is for one goroutine.
+// Finder finds files without a name: unlinked, but open or mapped by a process of a pod, its
+// program, or mounted for it. No walk of directories sees them, nor do du(1) and the kubelet. They
+// are seen through /proc/PID/fd, map_files, exe and mountinfo as the kernel has them (kernel 6.12
+// and 6.1 alike): with a link count of 0 and their blocks; st_dev is that of the disk, and of a
+// file in a container's writable layer that of the overlay, whose upper directory says which disk
+// it is. It is for one goroutine.
 //
-// What a process, or who serves it files, can hold up is not waited for (guard): then what is found is a lower bound.
+// What a process, or who serves it files, can hold up is not waited for (guard): then what is found
+// is a lower bound.
 //
-// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod has mounted for itself, or mounts that
-// no process is in keep.
+// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod
+// has mounted for itself, or mounts that no process is in keep.
 type Finder struct {
 	fs      *cgroup.FS
 	roots   []string // cgroups whose children are pods
@@ -70,25 +74,30 @@ type Finder struct {
 	steps   int
 	group   string // base name of the pod's cgroup
 	pid     int
-	member  bool                // pid was found to be in it
-	mounts  map[uint64]uint64   // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
-	onDisk  bool                // the descriptor looked at is on one
-	spaces  map[mountSpace]bool // whose mounts were gone through
-	again   bool                // the host's mounts were read anew for one that was not among them
+	member  bool // pid was found to be in it
+	// of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
+	mounts map[uint64]uint64
+	onDisk bool                // the descriptor looked at is on one
+	spaces map[mountSpace]bool // whose mounts were gone through
+	again  bool                // the host's mounts were read anew for one that was not among them
 }
 
 // New makes a Finder of pods below these cgroups. It needs SetPace before the first look; Close it.
-func New(fs *cgroup.FS, roots []string, proc string, host *hostroot.Root, disks func() map[uint64]bool) *Finder {
-	return &Finder{fs: fs, roots: roots, proc: proc, host: host, disks: disks, buf: make([]byte, 16<<10),
+func New(fs *cgroup.FS, roots []string, proc string, host *hostroot.Root,
+	disks func() map[uint64]bool) *Finder {
+	return &Finder{fs: fs, roots: roots, proc: proc, host: host, disks: disks,
+		buf:   make([]byte, 16<<10),
 		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{},
 		spaces: map[mountSpace]bool{}}
 }
 
-// Look finds what a pod's processes keep, for a turn at most. group is its cgroup as the runtime names it, empty: it does not.
-// before is what the last look has found. counted are the projects whose usage the file system itself has told already, files
-// without a name included.
-func (f *Finder) Look(ctx context.Context, uid, group string, counted map[quota.Project]bool, before *Kept) (out Kept) {
-	out = Kept{by: map[uint64]walk.Usage{}, turn: unnamedTurn, holders: map[int]uint64{}, Time: time.Now(), nth: before.nth + 1}
+// Look finds what a pod's processes keep, for a turn at most. group is its cgroup as the runtime
+// names it, empty: it does not. before is what the last look has found. counted are the projects
+// whose usage the file system itself has told already, files without a name included.
+func (f *Finder) Look(ctx context.Context, uid, group string, counted map[quota.Project]bool,
+	before *Kept) (out Kept) {
+	out = Kept{by: map[uint64]walk.Usage{}, turn: unnamedTurn, holders: map[int]uint64{},
+		Time: time.Now(), nth: before.nth + 1}
 	if before.cut {
 		out.turn = min(2*before.turn, longestUnnamedTurn)
 	}

@@ -10,11 +10,13 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// guard makes the calls that somebody else can hold up. To look at a process' mappings the kernel takes its mmap_lock, and for its io and
-// to compare two threads its exec_update_lock (v6.12 fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process keeps
-// these while it waits for a page, or for a descriptor to be closed, by a file system that need not answer: one over the network, or one
-// that a pod serves itself. A call that does so ends when that answers, or with the process. So a helper makes it, which is given up after
-// patience; it ends when its call does. It is for one goroutine.
+// guard makes the calls that somebody else can hold up. To look at a process' mappings the kernel
+// takes its mmap_lock, and for its io and to compare two threads its exec_update_lock (v6.12
+// fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process keeps these while
+// it waits for a page, or for a descriptor to be closed, by a file system that need not answer: one
+// over the network, or one that a pod serves itself. A call that does so ends when that answers, or
+// with the process. So a helper makes it, which is given up after patience; it ends when its call
+// does. It is for one goroutine.
 type guard struct {
 	patience time.Duration
 	free     *helper   // nil: none was begun
@@ -27,7 +29,9 @@ type guard struct {
 // What a pod holds up must blind no look at another for long, nor need more than a few threads.
 const (
 	stuckPatience = time.Second
-	maxStuck      = 8 // helpers given up at a time; beyond, no call is made for a pod that holds one up: the looks at others go on
+	// helpers given up at a time; beyond, no call is made for a pod that holds one up: the looks at
+	// others go on
+	maxStuck      = 8
 	maxStuckOfPod = 2 // of them for one pod
 )
 
@@ -43,7 +47,8 @@ type helper struct {
 	pid   int
 }
 
-// do makes a call that is about a process of a pod. After an error it may be under way still: it must write nothing that others read.
+// do makes a call that is about a process of a pod. After an error it may be under way still: it
+// must write nothing that others read.
 func (g *guard) do(uid string, pid int, call func()) error {
 	g.gone = slices.DeleteFunc(g.gone, func(h *helper) bool { return h.ended.Load() })
 	of := 0
@@ -82,9 +87,13 @@ func (g *guard) do(uid string, pid int, call func()) error {
 	return errStuck
 }
 
-// holds reports whether a process or its pod holds calls up, so that others about it may not be made.
+// holds reports whether a process or its pod holds calls up, so that others about it may not be
+// made.
 func (g *guard) holds(uid string, pid int) bool {
-	return slices.ContainsFunc(g.gone, func(h *helper) bool { return !h.ended.Load() && (h.uid == uid || h.pid == pid) })
+	return slices.ContainsFunc(g.gone, func(h *helper) bool {
+		return !h.ended.Load() &&
+			(h.uid == uid || h.pid == pid)
+	})
 }
 
 func (g *guard) help(h *helper) {
@@ -101,7 +110,8 @@ func (g *guard) help(h *helper) {
 // used is the CPU time of the calls.
 func (g *guard) used() time.Duration { return time.Duration(g.cpu.Load()) }
 
-// close waits for the end of every helper: for those that were given up as long as the kernel holds them.
+// close waits for the end of every helper: for those that were given up as long as the kernel holds
+// them.
 func (g *guard) close() {
 	if g.free != nil {
 		close(g.free.work)

@@ -11,8 +11,9 @@ import (
 	"jettison/stats/read/mounts"
 )
 
-// overlay is the upper directory of the overlay that a device is; empty: it is none. A container may have been started since the mounts
-// were read, so they are read anew for a device of no disk (v6.12 fs/super.c get_anon_bdev) that is not among them, once in a look.
+// overlay is the upper directory of the overlay that a device is; empty: it is none. A container
+// may have been started since the mounts were read, so they are read anew for a device of no disk
+// (v6.12 fs/super.c get_anon_bdev) that is not among them, once in a look.
 func (f *Finder) overlay(device uint64) string {
 	dir := f.overlays[device]
 	if dir == "" && unix.Major(device) == 0 && f.mounted.Before(f.began) {
@@ -38,8 +39,9 @@ func (f *Finder) readOverlays() {
 	}
 }
 
-// keptByHost counts those that the kubelet has mounted for the pod's volumes, for no process of it need live (pkg/volume/util/subpath
-// subpath_linux.go: pods/UID/volume-subpaths/VOLUME/CONTAINER/INDEX).
+// keptByHost counts those that the kubelet has mounted for the pod's volumes, for no process of it
+// need live (pkg/volume/util/subpath subpath_linux.go:
+// pods/UID/volume-subpaths/VOLUME/CONTAINER/INDEX).
 func (f *Finder) keptByHost(ctx context.Context) {
 	var of []mounts.Mount
 	for i := range f.hosts {
@@ -62,9 +64,10 @@ func (f *Finder) keptByHost(ctx context.Context) {
 	}
 }
 
-// isHosts reports whether the host has a file mounted, too. Then it is not that pod's that sees all of the host's mounts, as one does that
-// watches the node, but whose volume it is of, if any's. The file may have lost its name since the host's mounts were read, so for one that
-// is not among them they are read anew, once in a look.
+// isHosts reports whether the host has a file mounted, too. Then it is not that pod's that sees all
+// of the host's mounts, as one does that watches the node, but whose volume it is of, if any's. The
+// file may have lost its name since the host's mounts were read, so for one that is not among them
+// they are read anew, once in a look.
 func (f *Finder) isHosts(m *mounts.Mount, st *unix.Statx_t) bool {
 	if f.amongHosts(m, st) {
 		return true

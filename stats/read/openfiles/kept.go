@@ -10,11 +10,13 @@ import (
 
 // Kept is what the processes of one pod keep of files that no directory has any more.
 type Kept struct {
-	by      map[uint64]walk.Usage // by the device of the disk that has the blocks; nil: it was not looked for
-	cut     bool                  // its turn ended before
-	lacks   bool                  // the host's mounts are not all known
-	turn    time.Duration         // that it might have taken
-	holders map[int]uint64        // process ids, and what each was found to keep in bytes: a few, for the order of the next look
+	// by the device of the disk that has the blocks; nil: it was not looked for
+	by    map[uint64]walk.Usage
+	cut   bool          // its turn ended before
+	lacks bool          // the host's mounts are not all known
+	turn  time.Duration // that it might have taken
+	// process ids, and what each was found to keep in bytes: a few, for the order of the next look
+	holders map[int]uint64
 	Time    time.Time             // it began
 	nth     int                   // look at that pod
 	own     map[uint64]walk.Usage // what of by it has counted itself, where a part is kept; nil: all
@@ -29,8 +31,9 @@ func (u *Kept) atLeast() {
 	}
 }
 
-// larger keeps the figures of the look before where they are larger: to be hard to count must not make a pod smaller. What was kept already
-// for KeepFor after it was counted is not kept any more: then the look before counts.
+// larger keeps the figures of the look before where they are larger: to be hard to count must not
+// make a pod smaller. What was kept already for KeepFor after it was counted is not kept any more:
+// then the look before counts.
 func (u *Kept) larger(before *Kept) {
 	u.own = maps.Clone(u.by)
 	kept, counted := before.by, before.Time
@@ -57,5 +60,6 @@ func (u *Kept) On(device stats.Opt[stats.FsStats]) (out stats.Opt[stats.FsUsage]
 		return out
 	}
 	on := u.by[device.V.Device]
-	return stats.Some(stats.FsUsage{Time: u.Time, UsedBytes: on.Bytes, InodesUsed: on.Inodes, Partial: on.Partial || u.cut || u.lacks})
+	return stats.Some(stats.FsUsage{Time: u.Time, UsedBytes: on.Bytes, InodesUsed: on.Inodes,
+		Partial: on.Partial || u.cut || u.lacks})
 }

@@ -11,8 +11,9 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// mapped counts the files without a name that a process maps: their descriptors may be closed. A thread that has ended tells of none, and
-// the first may have ended before the others: then another is asked, for all of a process map the same (clone(2), CLONE_THREAD).
+// mapped counts the files without a name that a process maps: their descriptors may be closed. A
+// thread that has ended tells of none, and the first may have ended before the others: then another
+// is asked, for all of a process map the same (clone(2), CLONE_THREAD).
 func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 	told, err := f.mappings(ctx, dir, pid)
 	if told || err != nil {
@@ -23,7 +24,8 @@ func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 		if err != nil || tid == pid {
 			return true, nil
 		}
-		// map_files is in /proc/TID only, not in /proc/PID/task/TID (v6.12 fs/proc/base.c tid_base_stuff).
+		// map_files is in /proc/TID only, not in /proc/PID/task/TID (v6.12 fs/proc/base.c
+		// tid_base_stuff).
 		thread, err := unix.Open(f.proc+"/"+name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			f.missed(err, tid)
@@ -31,7 +33,8 @@ func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 		}
 		defer unix.Close(thread)
 		var st unix.Stat_t
-		if unix.Fstatat(threads, name, &st, 0) != nil { // ids are used again: what was opened is this process' thread, or gone
+		// ids are used again: what was opened is this process' thread, or gone
+		if unix.Fstatat(threads, name, &st, 0) != nil {
 			return true, nil
 		}
 		told, err := f.mappings(ctx, thread, tid)
@@ -39,9 +42,9 @@ func (f *Finder) mapped(ctx context.Context, dir, pid int) error {
 	})
 }
 
-// mappings counts those that a process or thread maps, and its program's, which it need not map any more. told: it maps any. Links are
-// asked for, not /proc/PID/maps: the kernel makes that of whole paths, as long as they are (package seqfile), but of a link no more than a
-// page.
+// mappings counts those that a process or thread maps, and its program's, which it need not map any
+// more. told: it maps any. Links are asked for, not /proc/PID/maps: the kernel makes that of whole
+// paths, as long as they are (package seqfile), but of a link no more than a page.
 func (f *Finder) mappings(ctx context.Context, dir, tid int) (told bool, err error) {
 	if isDeleted(dir, "exe") {
 		f.file(dir, "exe")
@@ -86,14 +89,15 @@ func (f *Finder) mappings(ctx context.Context, dir, tid int) (told bool, err err
 	}
 }
 
-// mappedFiles are some of the files that a process maps: how many, and the links in map_files of those that may have no name.
+// mappedFiles are some of the files that a process maps: how many, and the links in map_files of
+// those that may have no name.
 type mappedFiles struct {
 	all     int
 	deleted []string
 }
 
-// read reads the next of a map_files; none: that was all. Both the list and each link take the process' mmap_lock (v6.12 fs/proc/base.c
-// proc_map_files_readdir, map_files_get_link).
+// read reads the next of a map_files; none: that was all. Both the list and each link take the
+// process' mmap_lock (v6.12 fs/proc/base.c proc_map_files_readdir, map_files_get_link).
 func (m *mappedFiles) read(file *os.File, buf []byte) {
 	conn, err := file.SyscallConn()
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"jettison/stats/read/quota"
 )
 
-// mountSpace is what decides which mounts a thread sees: its namespace, and where in that its root is. That is a mount and a directory of
-// it, and no path: something else may be mounted over one, with another thread's root on it.
+// mountSpace is what decides which mounts a thread sees: its namespace, and where in that its root
+// is. That is a mount and a directory of it, and no path: something else may be mounted over one,
+// with another thread's root on it.
 type mountSpace struct {
 	namespace           string
 	device, inode, root uint64 // root: the id of the mount; 0: not known (before Linux 5.8)
@@ -31,20 +32,23 @@ func (f *Finder) spaceOf(dir int, thread string) (space mountSpace, ok bool) {
 		ok bool
 	})
 	if !f.guarded(func() {
-		const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_INO | unix.STATX_MNT_ID
+		const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT,
+			unix.STATX_INO | unix.STATX_MNT_ID
 		told.ok = unix.Statx(dir, thread+"root", flags, want, &told.st) == nil
 	}) || !told.ok {
 		return space, false
 	}
-	space = mountSpace{namespace: string(text[:n]), device: unix.Mkdev(told.st.Dev_major, told.st.Dev_minor), inode: told.st.Ino}
+	space = mountSpace{namespace: string(text[:n]), device: unix.Mkdev(told.st.Dev_major,
+		told.st.Dev_minor), inode: told.st.Ino}
 	if told.st.Mask&unix.STATX_MNT_ID != 0 {
 		space.root = told.st.Mnt_id
 	}
 	return space, true
 }
 
-// keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose subPath is a file is a mount of it, and who
-// has namespaces of its own may mount what it likes. Threads that have the same mounted, from the same root, are asked once.
+// keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose
+// subPath is a file is a mount of it, and who has namespaces of its own may mount what it likes.
+// Threads that have the same mounted, from the same root, are asked once.
 func (f *Finder) keptByMounts(ctx context.Context, dir int, thread string, tid int) error {
 	if space, ok := f.spaceOf(dir, thread); ok && f.spaces[space] {
 		return nil
@@ -68,16 +72,19 @@ func (f *Finder) keptByMounts(ctx context.Context, dir int, thread string, tid i
 		if err := f.step(ctx); err != nil {
 			return err
 		}
-		if st, project := f.mountedFile(dir, thread+"root", &found[i]); st != nil && !f.isHosts(&found[i], st) {
+		if st, project := f.mountedFile(dir, thread+"root", &found[i]); st != nil &&
+			!f.isHosts(&found[i], st) {
 			f.count(st, project)
 		}
 	}
 	return nil
 }
 
-// mountedFile looks at a file without a name on a disk that is mounted somewhere below a root; nil: there is none. One that is not found
-// there, for something else was mounted over it, may take any room.
-func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.Statx_t, ofProject func() (uint32, bool)) {
+// mountedFile looks at a file without a name on a disk that is mounted somewhere below a root; nil:
+// there is none. One that is not found there, for something else was mounted over it, may take any
+// room.
+func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.Statx_t,
+	ofProject func() (uint32, bool)) {
 	if !f.now[m.Device] && f.overlay(m.Device) == "" {
 		return nil, nil
 	}
@@ -109,13 +116,15 @@ func (f *Finder) mountedFile(dir int, root string, m *mounts.Mount) (st *unix.St
 	return &got.st, func() (uint32, bool) { return got.project, got.known }
 }
 
-// openBelow opens a path of any length below a root for its metadata. It goes through no link: a mountinfo has none.
+// openBelow opens a path of any length below a root for its metadata. It goes through no link: a
+// mountinfo has none.
 func openBelow(dir int, root, name string) (fd int, err error) {
 	const atOnce = 15 // names, of 255 bytes at most: with fewer than PATH_MAX together
 	if fd, err = unix.Openat(dir, root, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return -1, err
 	}
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	for names := strings.Split(strings.Trim(name, "/"), "/"); len(names) > 0; {
 		n := min(atOnce, len(names))
 		next, err := unix.Openat2(fd, strings.Join(names[:n], "/"), &how)

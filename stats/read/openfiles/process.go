@@ -15,11 +15,13 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// deleted is what the kernel writes behind the path of a file without a name (v6.12 fs/d_path.c path_with_deleted). A file may be named so
-// too: this saves asking for the others, which may lie on a network file system whose server is gone.
+// deleted is what the kernel writes behind the path of a file without a name (v6.12 fs/d_path.c
+// path_with_deleted). A file may be named so too: this saves asking for the others, which may lie
+// on a network file system whose server is gone.
 const deleted = " (deleted)"
 
-// guarded makes a call about the process at hand that may be held up (guard). ok: it was made; else what is found is a lower bound.
+// guarded makes a call about the process at hand that may be held up (guard). ok: it was made; else
+// what is found is a lower bound.
 func (f *Finder) guarded(call func()) (ok bool) {
 	if f.onDisk {
 		ok = f.guard.do(f.uid+" on disks", -f.pid, call) == nil
@@ -30,7 +32,8 @@ func (f *Finder) guarded(call func()) (ok bool) {
 	return ok
 }
 
-// round bounds what is looked at of one process: descriptors of a thread, and threads with descriptors of their own.
+// round bounds what is looked at of one process: descriptors of a thread, and threads with
+// descriptors of their own.
 type round struct{ fds, sets int }
 
 var (
@@ -38,17 +41,19 @@ var (
 	lastRound  = round{1 << 30, maxProcesses}
 )
 
-// process looks at the descriptors and mappings of one process, within a round's bounds. more: it has more. An error is the end of the
-// turn; a process that is gone is none.
+// process looks at the descriptors and mappings of one process, within a round's bounds. more: it
+// has more. An error is the end of the turn; a process that is gone is none.
 func (f *Finder) process(ctx context.Context, pid int, within round) (more bool, err error) {
-	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid),
+		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	f.pid, f.member = pid, false
 	if err != nil {
 		f.missed(err, pid)
 		return false, f.step(ctx)
 	}
 	defer unix.Close(dir) // until then it is this very process, or none
-	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have ended before the others.
+	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have
+	// ended before the others.
 	var sets fileSets
 	same := func(other, tid int) (order int, ok bool) {
 		told := new(int)
@@ -62,7 +67,8 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 		if err != nil {
 			return true, nil
 		}
-		for _, link := range [...]string{"/cwd", "/root"} { // it may be in directories of its own (CLONE_FS)
+		// it may be in directories of its own (CLONE_FS)
+		for _, link := range [...]string{"/cwd", "/root"} {
 			if link = "task/" + name + link; isDeleted(dir, link) {
 				f.file(dir, link)
 			}
@@ -99,22 +105,26 @@ func (f *Finder) process(ctx context.Context, pid int, within round) (more bool,
 	return more, f.mapped(ctx, dir, pid)
 }
 
-// missed takes that something of a thread could not be opened: unless it has ended, or that is refused, what is found is a lower bound. The
-// kernel calls a file of a process absent, too, where it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
+// missed takes that something of a thread could not be opened: unless it has ended, or that is
+// refused, what is found is a lower bound. The kernel calls a file of a process absent, too, where
+// it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
 // proc_pident_instantiate), so another system call has to say that it is gone.
 func (f *Finder) missed(err error, tid int) {
 	switch {
-	case errors.Is(err, unix.EINVAL): // it has ended, and nobody has waited for it (v6.12 fs/proc_namespace.c mounts_open_common)
+	// it has ended, and nobody has waited for it (v6.12 fs/proc_namespace.c mounts_open_common)
+	case errors.Is(err, unix.EINVAL):
 	case errors.Is(err, os.ErrPermission):
-	case (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) && unix.Tgkill(f.pid, tid, 0) == unix.ESRCH:
+	case (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) &&
+		unix.Tgkill(f.pid, tid, 0) == unix.ESRCH:
 	default:
 		f.out.cut = true
 	}
 }
 
-// isOnDisk reports whether a descriptor's file lies on a disk, by the mounts of its thread. Nobody can hold up a look at that, unless by
-// giving the descriptor to another file meanwhile: it is not left out where the process, or its pod, holds up other calls. fdinfo has a
-// line for each lock that is taken on the file (v6.12 fs/locks.c show_fd_locks), and is made as a whole.
+// isOnDisk reports whether a descriptor's file lies on a disk, by the mounts of its thread. Nobody
+// can hold up a look at that, unless by giving the descriptor to another file meanwhile: it is not
+// left out where the process, or its pod, holds up other calls. fdinfo has a line for each lock
+// that is taken on the file (v6.12 fs/locks.c show_fd_locks), and is made as a whole.
 func (f *Finder) isOnDisk(fds int, name string) bool {
 	var text [1024]byte
 	n := readAt(fds, "../fdinfo/"+name, text[:])
@@ -145,16 +155,19 @@ func readAt(dir int, name string, buf []byte) int {
 	return n
 }
 
-// isDeleted reads where a link leads, without going there. Of a path that is longer than the kernel tells (v6.12 fs/proc/base.c
-// do_proc_readlink) it is not known, so that the file is asked.
+// isDeleted reads where a link leads, without going there. Of a path that is longer than the kernel
+// tells (v6.12 fs/proc/base.c do_proc_readlink) it is not known, so that the file is asked.
 func isDeleted(dir int, name string) bool {
 	var text [4096]byte
 	n, err := unix.Readlinkat(dir, name, text[:])
-	return err == unix.ENAMETOOLONG || err == nil && (n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
+	return err == unix.ENAMETOOLONG || err == nil &&
+		(n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
 }
 
-// entries visits what is in a directory of a thread until visit says false. One that is gone has nothing.
-func (f *Finder) entries(ctx context.Context, at int, name string, tid int, visit func(dir int, name string) (bool, error)) error {
+// entries visits what is in a directory of a thread until visit says false. One that is gone has
+// nothing.
+func (f *Finder) entries(ctx context.Context, at int, name string, tid int,
+	visit func(dir int, name string) (bool, error)) error {
 	dir, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		f.missed(err, tid)

@@ -16,10 +16,12 @@ import (
 	"jettison/stats"
 )
 
-// groups are the pod's cgroups: those in the hierarchy that are named after it, and the one that the runtime names, if that is.
+// groups are the pod's cgroups: those in the hierarchy that are named after it, and the one that
+// the runtime names, if that is.
 func (f *Finder) groups(uid, cgroup string) (names []string) {
 	take := func(root, name string) {
-		if p, ok := stats.ParsePodCgroup(root, name); ok && p.UID == uid && !slices.Contains(names, p.Path) {
+		if p, ok := stats.ParsePodCgroup(root, name); ok && p.UID == uid &&
+			!slices.Contains(names, p.Path) {
 			names = append(names, p.Path)
 		}
 	}
@@ -35,7 +37,8 @@ func (f *Finder) groups(uid, cgroup string) (names []string) {
 	return names
 }
 
-// processes are those in a cgroup and all below it, as far as these can be gone through until a time: most of a turn is for their files.
+// processes are those in a cgroup and all below it, as far as these can be gone through until a
+// time: most of a turn is for their files.
 func (f *Finder) processes(name string, until time.Time) (pids []int) {
 	g, err := f.fs.Group(name)
 	if err != nil {
@@ -74,7 +77,8 @@ func (f *Finder) order(pids []int, before *Kept) []int {
 	return pids
 }
 
-// all looks at every process: at a bounded number of threads and descriptors of each, and then at the rest.
+// all looks at every process: at a bounded number of threads and descriptors of each, and then at
+// the rest.
 func (f *Finder) all(ctx context.Context, pids []int) {
 	var rest []int
 	for _, pid := range pids {
@@ -99,7 +103,8 @@ func (f *Finder) all(ctx context.Context, pids []int) {
 // written is what a process has had written to disks, in bytes; 0: unknown.
 func (f *Finder) written(pid int) uint64 {
 	told := new([]byte)
-	if f.guard.do(f.uid, pid, func() { *told, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
+	if f.guard.do(f.uid, pid,
+		func() { *told, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
 		return 0
 	}
 	_, rest, _ := strings.Cut(string(*told), "\nwrite_bytes: ")

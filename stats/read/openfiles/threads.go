@@ -6,12 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSets are threads no two of which are known to share their descriptors, in the kernel's order of what they have.
+// fileSets are threads no two of which are known to share their descriptors, in the kernel's order
+// of what they have.
 type fileSets []int
 
-// has reports whether a thread has the descriptors of one in the list; one that has not is added. same is sameFiles; not ok: it was not
-// asked. Where the kernel does not tell (kcmp(2) is refused, or a thread has ended), it has its own: to look twice is better than not to
-// look.
+// has reports whether a thread has the descriptors of one in the list; one that has not is added.
+// same is sameFiles; not ok: it was not asked. Where the kernel does not tell (kcmp(2) is refused,
+// or a thread has ended), it has its own: to look twice is better than not to look.
 func (s *fileSets) has(tid int, same func(other, tid int) (order int, ok bool)) bool {
 	at, shared := slices.BinarySearchFunc(*s, tid, func(other, tid int) int {
 		order, ok := same(other, tid)

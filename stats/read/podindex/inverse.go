@@ -14,8 +14,9 @@ const (
 	oomScoreAdjBestEffort   = 1000
 )
 
-// requestFromOOMScoreAdj inverts the kubelet's formula for a Burstable container, adj = 1000 - 1000*request/capacity in
-// integers, clamped to 3..999. The result is as wide as a thousandth of the capacity; at the clamps it is wider.
+// requestFromOOMScoreAdj inverts the kubelet's formula for a Burstable container, adj = 1000 -
+// 1000*request/capacity in integers, clamped to 3..999. The result is as wide as a thousandth of
+// the capacity; at the clamps it is wider.
 func requestFromOOMScoreAdj(adj int64, capacity uint64) stats.Range {
 	share := func(thousandths int64) uint64 { // ceil(capacity * thousandths / 1000)
 		return (capacity/1000)*uint64(thousandths) + ((capacity%1000)*uint64(thousandths)+999)/1000
@@ -33,9 +34,11 @@ func requestFromOOMScoreAdj(adj int64, capacity uint64) stats.Range {
 	return r
 }
 
-// containerRequest is the memory request of one container as far as it can be known from the CRI. A kubelet with MemoryQoS and
-// tiered reservation writes it out (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.36).
-func containerRequest(qos stats.QOSClass, c *cri.Container, capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
+// containerRequest is the memory request of one container as far as it can be known from the CRI. A
+// kubelet with MemoryQoS and tiered reservation writes it out
+// (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.36).
+func containerRequest(qos stats.QOSClass, c *cri.Container,
+	capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	for _, key := range []string{"memory.min", "memory.low"} {
 		if v, ok := cgroup.Decimal([]byte(c.Unified[key])); ok && v > 0 && qos != stats.BestEffort {
 			return stats.Some(stats.Exactly(v))
@@ -47,14 +50,16 @@ func containerRequest(qos stats.QOSClass, c *cri.Container, capacity stats.Opt[u
 		return stats.Some(stats.Range{})
 	case qos == stats.Guaranteed && limit != nil:
 		return stats.Some(stats.Range{Min: *limit, Max: *limit})
-	case qos == stats.Burstable && adj != nil && *adj >= oomScoreAdjBurstableMin && *adj <= oomScoreAdjBurstableMax && capacity.OK:
+	case qos == stats.Burstable && adj != nil && *adj >= oomScoreAdjBurstableMin &&
+		*adj <= oomScoreAdjBurstableMax && capacity.OK:
 		return stats.Some(requestFromOOMScoreAdj(*adj, capacity.V))
 	}
 	return stats.Opt[stats.Range]{}
 }
 
-// cpuRequest inverts the kubelet's cpu.shares = milli*1024/1000, floor, at least 2 (pkg/kubelet/cm/helpers_linux.go
-// MilliCPUToShares, v1.36), in thousandths of a core: to one of them; the minimum of 2 stands for 0 to 2.
+// cpuRequest inverts the kubelet's cpu.shares = milli*1024/1000, floor, at least 2
+// (pkg/kubelet/cm/helpers_linux.go MilliCPUToShares, v1.36), in thousandths of a core: to one of
+// them; the minimum of 2 stands for 0 to 2.
 func cpuRequest(shares *uint64) stats.Opt[stats.Range] {
 	const minShares = 2
 	switch {
@@ -63,5 +68,6 @@ func cpuRequest(shares *uint64) stats.Opt[stats.Range] {
 	case *shares <= minShares:
 		return stats.Some(stats.Range{Min: 0, Max: 2})
 	}
-	return stats.Some(stats.Range{Min: (*shares*1000 + 1023) / 1024, Max: ((*shares+1)*1000 - 1) / 1024})
+	return stats.Some(stats.Range{Min: (*shares*1000 + 1023) / 1024,
+		Max: ((*shares+1)*1000 - 1) / 1024})
 }

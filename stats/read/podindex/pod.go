@@ -1,4 +1,5 @@
-// Package podindex holds the pods as the container runtime tells of them: who they are and what they request, not what they use.
+// Package podindex holds the pods as the container runtime tells of them: who they are and what
+// they request, not what they use.
 //
 //	pod.go     Pod, Index: made from a cri.Listing
 //	told.go    Told: a pod by the runtime's word alone
@@ -35,8 +36,8 @@ type Pod struct {
 // Index is the runtime's pods by UID. It is never changed once made.
 type Index map[string]*Pod
 
-// New groups a listing by pod. Sandboxes without a UID (made by hand, without metadata) cannot be told apart and are
-// left out.
+// New groups a listing by pod. Sandboxes without a UID (made by hand, without metadata) cannot be
+// told apart and are left out.
 func New(l cri.Listing) Index {
 	index := Index{}
 	bySandbox := make(map[string]*Pod, len(l.Sandboxes))
@@ -54,7 +55,8 @@ func New(l cri.Listing) Index {
 	}
 	for _, p := range index {
 		slices.SortFunc(p.Sandboxes, func(a, b cri.PodSandbox) int {
-			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt),
+				strings.Compare(a.ID, b.ID))
 		})
 		newest := p.Sandboxes[0]
 		p.Annotations = newest.Annotations
@@ -92,36 +94,43 @@ func (p *Pod) Ready() bool {
 // youth is how long after its start a sandbox may be without a running container.
 const youth = time.Minute
 
-// Settled is false while a young pod has no running container yet: what the runtime says of it is about to change.
+// Settled is false while a young pod has no running container yet: what the runtime says of it is
+// about to change.
 func (i Index) Settled(now time.Time) bool {
 	for _, p := range i {
 		running := slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running })
-		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt).Abs() < youth { // a clock may be set back
+		// a clock may be set back
+		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt).Abs() < youth {
 			return false
 		}
 	}
 	return true
 }
 
-// Scored reports whether the oom_score_adj of a container is known; all of a pod have the same where it says anything of
-// its priority.
+// Scored reports whether the oom_score_adj of a container is known; all of a pod have the same
+// where it says anything of its priority.
 func (p *Pod) Scored() bool {
-	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.OOMScoreAdj != nil })
+	return slices.ContainsFunc(p.Containers,
+		func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
-// Refused reports whether the runtime's status of the pod, or of a container of it, is larger than is taken of one.
+// Refused reports whether the runtime's status of the pod, or of a container of it, is larger than
+// is taken of one.
 func (p *Pod) Refused() bool {
 	refused := func(c *cri.Container) bool { return c.Refused }
-	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) || slices.ContainsFunc(p.parts.dead, refused)
+	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) ||
+		slices.ContainsFunc(p.parts.dead, refused)
 }
 
 // Describe fills in what the runtime knows.
 func (p *Pod) Describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
-	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.SandboxIDs, p.Refused()
+	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.SandboxIDs,
+		p.Refused()
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if adj := c.OOMScoreAdj; adj != nil && *adj == OOMScoreAdjGuaranteed && out.QOSClass != stats.Guaranteed && out.QOSClass != "" {
+		if adj := c.OOMScoreAdj; adj != nil && *adj == OOMScoreAdjGuaranteed &&
+			out.QOSClass != stats.Guaranteed && out.QOSClass != "" {
 			out.NodeCritical = true
 		}
 	}
@@ -145,10 +154,12 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 	return stats.Opt[stats.Range]{V: a.V.Add(b.V), OK: a.OK && b.OK}
 }
 
-// DescribeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own. Where not all were
-// looked into, the others that the runtime tells of are there without figures: what they write is measured apart from their cgroups.
+// DescribeContainers names the containers that were found in the pod's cgroup and leaves out its
+// sandboxes' own. Where not all were looked into, the others that the runtime tells of are there
+// without figures: what they write is measured apart from their cgroups.
 func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
-	out.Containers = slices.DeleteFunc(out.Containers, func(c stats.ContainerStats) bool { return slices.Contains(p.SandboxIDs, c.ID) })
+	out.Containers = slices.DeleteFunc(out.Containers,
+		func(c stats.ContainerStats) bool { return slices.Contains(p.SandboxIDs, c.ID) })
 	for i := 0; i < len(p.Containers) && !all; i++ {
 		id := p.Containers[i].ID
 		if !slices.ContainsFunc(out.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {
@@ -169,8 +180,8 @@ func (p *Pod) DescribeContainers(out *stats.PodStats, all bool) {
 	})
 }
 
-// Process is a process of the pod that shares its network: its newest sandbox's, or where the runtime keeps none (CRI-O's
-// drop_infra_ctr) a container's. pid 0: none is known.
+// Process is a process of the pod that shares its network: its newest sandbox's, or where the
+// runtime keeps none (CRI-O's drop_infra_ctr) a container's. pid 0: none is known.
 func (p *Pod) Process() (id string, pid int) {
 	if s := p.Sandboxes[0]; s.PID > 0 {
 		return s.ID, s.PID

@@ -9,32 +9,42 @@ import (
 	"jettison/stats"
 )
 
-// What a pod requests is the greater of what its regular containers and sidecars ask for together and of what each init container asks for
-// with the sidecars before it; or what the pod asks for itself; and its overhead (k8s.io/component-helpers/resource PodRequests). The
-// runtime tells containers, but not of which kind they are, nor which are still to come, and their oom_score_adj says less than it seems to
-// (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
+// What a pod requests is the greater of what its regular containers and sidecars ask for together
+// and of what each init container asks for with the sidecars before it; or what the pod asks for
+// itself; and its overhead (k8s.io/component-helpers/resource PodRequests). The runtime tells
+// containers, but not of which kind they are, nor which are still to come, and their oom_score_adj
+// says less than it seems to (pkg/kubelet/qos/policy.go GetContainerOOMScoreAdjust, v1.36):
 //
-//   - a sidecar (a restartable init container) carries the score of the smallest regular container, if that is lower than its own;
-//   - what a pod asks for itself beyond its containers is spread evenly over all of them, init containers included.
+//   - a sidecar (a restartable init container) carries the score of the smallest regular container,
+//     if that is lower than its own;
+//   - what a pod asks for itself beyond its containers is spread evenly over all of them, init
+//     containers included.
 //
-// So the request is a range. Its bounds hold for any pod that a kubelet runs and has not resized since, with one assumption: if neither
-// the CPU nor the memory limit of the sandbox, which are those of the whole pod, tells of a container that was not seen, there is none.
+// So the request is a range. Its bounds hold for any pod that a kubelet runs and has not resized
+// since, with one assumption: if neither the CPU nor the memory limit of the sandbox, which are
+// those of the whole pod, tells of a container that was not seen, there is none.
 
-// parts are the containers that a pod's request is made of: the newest of each name. They are found once for an Index.
+// parts are the containers that a pod's request is made of: the newest of each name. They are found
+// once for an Index.
 type parts struct {
-	alive  []*cri.Container // by oom_score_adj, lowest first, which is the largest request; one without a score last
-	dead   []*cri.Container
-	hidden bool // the sandbox was made for more than was seen: there are containers that are still to come, or were removed
+	// by oom_score_adj, lowest first, which is the largest request; one without a score last
+	alive []*cri.Container
+	dead  []*cri.Container
+	// the sandbox was made for more than was seen: there are containers that are still to come, or
+	// were removed
+	hidden bool
 }
 
 // arrange finds the parts of a pod's request among its containers.
 func (p *Pod) arrange() {
 	newest := make(map[string]*cri.Container, len(p.Containers)+len(p.Exited))
-	for _, from := range [][]cri.Container{p.Exited, p.Containers} { // who lives counts, whatever the clock said
+	// who lives counts, whatever the clock said
+	for _, from := range [][]cri.Container{p.Exited, p.Containers} {
 		for i := range from {
 			c := &from[i]
 			name := cmp.Or(c.Name, c.ID)
-			if old := newest[name]; old == nil || (old.State == cri.Exited) != (c.State == cri.Exited) || !c.CreatedAt.Before(old.CreatedAt) {
+			if old := newest[name]; old == nil || (old.State == cri.Exited) != (c.State == cri.Exited) ||
+				!c.CreatedAt.Before(old.CreatedAt) {
 				newest[name] = c
 			}
 		}
@@ -59,8 +69,8 @@ func score(c *cri.Container) int64 {
 	return *c.OOMScoreAdj
 }
 
-// unseen reports whether a sandbox was made for more CPU, or for higher limits on memory, than the containers have that were seen. Of
-// limits that were not told nothing follows.
+// unseen reports whether a sandbox was made for more CPU, or for higher limits on memory, than the
+// containers have that were seen. Of limits that were not told nothing follows.
 func (p *parts) unseen(s *cri.PodSandbox) bool {
 	cpu, limits := stats.Some(stats.Range{}), uint64(0)
 	for _, list := range [][]*cri.Container{p.alive, p.dead} {
@@ -75,7 +85,8 @@ func (p *parts) unseen(s *cri.PodSandbox) bool {
 	return of.OK && cpu.OK && of.V.Min > cpu.V.Max || s.MemoryLimit != nil && *s.MemoryLimit > limits
 }
 
-// overhead of a pod in bytes; told is false where it may have one that the runtime did not tell. Without a RuntimeClass there is none.
+// overhead of a pod in bytes; told is false where it may have one that the runtime did not tell.
+// Without a RuntimeClass there is none.
 func (p *Pod) overhead() (bytes uint64, told bool) {
 	s := &p.Sandboxes[0]
 	if s.Overhead == nil {
@@ -84,11 +95,13 @@ func (p *Pod) overhead() (bytes uint64, told bool) {
 	return *s.Overhead, true
 }
 
-// memoryRequest is what a pod requests of a node with so much memory. Absent: nothing is known of it, or the pod keeps a part of it from
-// being known.
-func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (out stats.Opt[stats.Range]) {
+// memoryRequest is what a pod requests of a node with so much memory. Absent: nothing is known of
+// it, or the pod keeps a part of it from being known.
+func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (
+	out stats.Opt[stats.Range]) {
 	overhead, told := p.overhead()
-	if qos == stats.BestEffort { // which the kubelet's ranking does not count it in, and everything else does
+	// which the kubelet's ranking does not count it in, and everything else does
+	if qos == stats.BestEffort {
 		return stats.Some(stats.Range{Max: overhead})
 	}
 	var b bounds
@@ -115,7 +128,8 @@ func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (out
 	return out
 }
 
-// bounds gather the request of a pod, container by container: those alive by their score, lowest first, before the dead.
+// bounds gather the request of a pod, container by container: those alive by their score, lowest
+// first, before the dead.
 type bounds struct {
 	known, open bool   // something is known; something is not
 	refused     bool   // something is not by the pod's own doing
@@ -123,7 +137,8 @@ type bounds struct {
 	single      uint64 // the least that the largest one has, be it dead
 	most        uint64
 
-	// Of those alive that only have a score, each score once: who shares one may be a sidecar that only carries it.
+	// Of those alive that only have a score, each score once: who shares one may be a sidecar that
+	// only carries it.
 	scores        int
 	last          int64
 	first, second uint64 // of the two lowest scores
@@ -157,8 +172,9 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 	}
 }
 
-// least is what the pod requests at least. Of those alive all may be sidecars but one, an init container that is done before the regular
-// one starts whose score they carry: then these two do not add up. So the second largest does not count.
+// least is what the pod requests at least. Of those alive all may be sidecars but one, an init
+// container that is done before the regular one starts whose score they carry: then these two do
+// not add up. So the second largest does not count.
 func (b *bounds) least() uint64 {
 	scored := b.sum - b.second
 	if b.scores == 0 {
@@ -167,8 +183,9 @@ func (b *bounds) least() uint64 {
 	return max(b.exact, scored, b.single)
 }
 
-// cpuMillis is a pod's request for CPU in thousandths of a core: that of the containers alive, and at most what the sandbox was made for,
-// or where that was not told, what the dead ones asked for besides. Only the former follows a resize in place.
+// cpuMillis is a pod's request for CPU in thousandths of a core: that of the containers alive, and
+// at most what the sandbox was made for, or where that was not told, what the dead ones asked for
+// besides. Only the former follows a resize in place.
 func (p *Pod) cpuMillis() stats.Opt[stats.Range] {
 	out := stats.Some(stats.Range{})
 	for _, c := range p.parts.alive {

@@ -6,8 +6,8 @@ import (
 	"github.com/opencontainers/cgroups/systemd"
 )
 
-// CgroupOfParent is the path, below the root, of a pod's cgroup as a CRI cgroup_parent names it: a path with the cgroupfs
-// driver, the name of a slice with systemd's. Empty: the name is neither.
+// CgroupOfParent is the path, below the root, of a pod's cgroup as a CRI cgroup_parent names it: a
+// path with the cgroupfs driver, the name of a slice with systemd's. Empty: the name is neither.
 func CgroupOfParent(parent string) string {
 	if strings.HasSuffix(parent, ".slice") && !strings.Contains(strings.Trim(parent, "/"), "/") {
 		path, err := systemd.ExpandSlice(strings.Trim(parent, "/"))
@@ -19,16 +19,18 @@ func CgroupOfParent(parent string) string {
 	return strings.Trim(parent, "/")
 }
 
-// PodRoots are the cgroups whose children are pods, below a kubelet's cgroupRoot, for both drivers: which one is in use
-// shows in which exist.
+// PodRoots are the cgroups whose children are pods, below a kubelet's cgroupRoot, for both drivers:
+// which one is in use shows in which exist.
 func PodRoots(cgroupRoot string) []string {
 	root := strings.Trim(cgroupRoot, "/")
 	in := func(p string) string { return strings.Trim(root+"/"+p, "/") }
 	roots := []string{in("kubepods"), in("kubepods/burstable"), in("kubepods/besteffort")}
 	if root == "" {
-		return append(roots, "kubepods.slice", "kubepods.slice/kubepods-burstable.slice", "kubepods.slice/kubepods-besteffort.slice")
+		return append(roots, "kubepods.slice", "kubepods.slice/kubepods-burstable.slice",
+			"kubepods.slice/kubepods-besteffort.slice")
 	}
-	// With systemd, cgroupRoot /a/b makes the slice a-b-kubepods.slice (kubelet cm CgroupName.ToSystemd).
+	// With systemd, cgroupRoot /a/b makes the slice a-b-kubepods.slice (kubelet cm
+	// CgroupName.ToSystemd).
 	escaped := strings.ReplaceAll(strings.ReplaceAll(root, "-", "_"), "/", "-")
 	for _, leaf := range []string{"kubepods", "kubepods-burstable", "kubepods-besteffort"} {
 		if p := CgroupOfParent(escaped + "-" + leaf + ".slice"); p != "" {
@@ -52,5 +54,6 @@ func TopRoots(cgroupRoot string) []string {
 
 // Within reports whether a path is that of a cgroup or of one in it.
 func Within(path, group string) bool {
-	return path == group || len(path) > len(group) && path[len(group)] == '/' && path[:len(group)] == group
+	return path == group || len(path) > len(group) && path[len(group)] == '/' &&
+		path[:len(group)] == group
 }

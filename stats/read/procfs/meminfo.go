@@ -21,9 +21,9 @@ type MemInfo struct {
 	SwapFree  stats.Opt[uint64]
 }
 
-// ParseMemInfo reads /proc/meminfo: lines of "Name:   123 kB" (fs/proc/meminfo.c). Unknown lines are skipped, a known one
-// without a number of kB is malformed, a known one that is missing is absent. What follows the last known one is not looked at.
-// It does not allocate.
+// ParseMemInfo reads /proc/meminfo: lines of "Name: 123 kB" (fs/proc/meminfo.c). Unknown lines are
+// skipped, a known one without a number of kB is malformed, a known one that is missing is absent.
+// What follows the last known one is not looked at. It does not allocate.
 func ParseMemInfo(b []byte, out *MemInfo) error {
 	*out = MemInfo{}
 	for line := range bytes.Lines(b) {

@@ -18,8 +18,8 @@ import (
 	"jettison/cgroup"
 )
 
-// Proc is a mounted proc file system, with the descriptors of the files read again and again. Close it. It is used by one
-// goroutine at a time.
+// Proc is a mounted proc file system, with the descriptors of the files read again and again. Close
+// it. It is used by one goroutine at a time.
 type Proc struct {
 	mount    string
 	meminfo  int
@@ -82,9 +82,9 @@ func (p *Proc) OOMScoreAdj(pid int) (int64, error) {
 	return v, nil
 }
 
-// SelfCgroup is the path of this process's cgroup below the root of the hierarchy, without a leading slash, from
-// self/cgroup ("0::/path", cgroups(7)). In a cgroup namespace of its own the path is relative to that namespace's root and
-// says nothing about the host's: then ok is false.
+// SelfCgroup is the path of this process's cgroup below the root of the hierarchy, without a
+// leading slash, from self/cgroup ("0::/path", cgroups(7)). In a cgroup namespace of its own the
+// path is relative to that namespace's root and says nothing about the host's: then ok is false.
 func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	name := filepath.Join(p.mount, "self", "cgroup")
 	b, err := os.ReadFile(name)
@@ -102,8 +102,9 @@ func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 // taskFiles are what PIDs reads: how many tasks there are, and what bounds them.
 var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads-max"}
 
-// PIDs reads how many tasks the node has and may have at most: loadavg's fourth field, and the lower of kernel.pid_max and
-// kernel.threads-max (kubelet pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
+// PIDs reads how many tasks the node has and may have at most: loadavg's fourth field, and the
+// lower of kernel.pid_max and kernel.threads-max (kubelet
+// pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
 func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
 	for i, name := range taskFiles {
 		b, err := p.kept(&p.tasks[i], name, buf)
@@ -129,8 +130,8 @@ func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
 	return current, limit, nil
 }
 
-// ParseLoadAvgTasks reads the number of tasks out of /proc/loadavg: "0.20 0.18 0.12 1/80 11206", of which it is the 80
-// (fs/proc/loadavg.c).
+// ParseLoadAvgTasks reads the number of tasks out of /proc/loadavg: "0.20 0.18 0.12 1/80 11206", of
+// which it is the 80 (fs/proc/loadavg.c).
 func ParseLoadAvgTasks(b []byte) (uint64, error) {
 	fields := bytes.Fields(b)
 	if len(fields) >= 4 {
@@ -143,7 +144,8 @@ func ParseLoadAvgTasks(b []byte) (uint64, error) {
 	return 0, fmt.Errorf("%w: %.60q", ErrMalformed, b)
 }
 
-// kept reads a file that fits into buf, and keeps its descriptor: to open one costs several times as much as to read it.
+// kept reads a file that fits into buf, and keeps its descriptor: to open one costs several times
+// as much as to read it.
 func (p *Proc) kept(fd *int, name string, buf []byte) (b []byte, err error) {
 	if *fd < 0 {
 		path := filepath.Join(p.mount, name)
@@ -175,7 +177,8 @@ func (p *Proc) small(name string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// Stat reads how many processors are online and when the node was booted: the cpuN and btime lines of stat (fs/proc/stat.c).
+// Stat reads how many processors are online and when the node was booted: the cpuN and btime lines
+// of stat (fs/proc/stat.c).
 func (p *Proc) Stat() (cpus int, boot time.Time, err error) {
 	name := filepath.Join(p.mount, "stat")
 	b, err := os.ReadFile(name)
@@ -198,8 +201,8 @@ func (p *Proc) Stat() (cpus int, boot time.Time, err error) {
 	return cpus, boot, nil
 }
 
-// InCgroup reports whether a process is in a cgroup named after a container or sandbox. Only then is a process id that the runtime
-// gave believed: ids are used again.
+// InCgroup reports whether a process is in a cgroup named after a container or sandbox. Only then
+// is a process id that the runtime gave believed: ids are used again.
 func InCgroup(proc, id string, pid int) (bool, error) {
 	group, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
 	return err == nil && id != "" && bytes.Contains(group, []byte(id)), err

@@ -10,14 +10,15 @@ import (
 	"jettison/stats/read/walk"
 )
 
-// Project quotas: where a kubelet has given a volume a project of its own, the file system counts for us
-// (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
+// Project quotas: where a kubelet has given a volume a project of its own, the file system counts
+// for us (kubelet pkg/volume/util/fsquota; Documentation/filesystems/quota.rst).
 const (
-	fsIocFsGetXattr   = 0x801c581f // FS_IOC_FSGETXATTR (include/uapi/linux/fs.h)
-	fsXflagProjInh    = 0x200      // FS_XFLAG_PROJINHERIT: all that is made below belongs to the project too
-	prjQuota          = 2          // PRJQUOTA (include/uapi/linux/quota.h)
-	qGetQuota         = 0x800007   // Q_GETQUOTA; XFS answers it too (fs/quota/quota.c quota_getquota)
-	quotaCommandShift = 8          // QCMD
+	fsIocFsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR (include/uapi/linux/fs.h)
+	// FS_XFLAG_PROJINHERIT: all that is made below belongs to the project too
+	fsXflagProjInh    = 0x200
+	prjQuota          = 2        // PRJQUOTA (include/uapi/linux/quota.h)
+	qGetQuota         = 0x800007 // Q_GETQUOTA; XFS answers it too (fs/quota/quota.c quota_getquota)
+	quotaCommandShift = 8        // QCMD
 )
 
 // fsXattr is struct fsxattr.
@@ -42,25 +43,29 @@ type Project struct {
 // maxProbes is how many entries of a volume are asked for their project.
 const maxProbes = 16
 
-// OfVolume reads the usage of the project that a volume belongs to. ok is false where there is none, the file system does not
-// count, or it does not look like one that a kubelet gave to this volume: the directory above is of the same project (an
-// administrator gave all of /var/lib/kubelet one), or an entry in it is of another. Then it must be walked.
+// OfVolume reads the usage of the project that a volume belongs to. ok is false where there is
+// none, the file system does not count, or it does not look like one that a kubelet gave to this
+// volume: the directory above is of the same project (an administrator gave all of /var/lib/kubelet
+// one), or an entry in it is of another. Then it must be walked.
 //
-// This is a plausibility check, no proof. In the initial user namespace the owner of a file may change its project
-// (fs/file_attr.c fileattr_set_prepare), so a tenant that may set attributes, on a file system with project quotas, can take
-// what lies deeper in a volume, or beyond the entries that are asked, out of its account.
+// This is a plausibility check, no proof. In the initial user namespace the owner of a file may
+// change its project (fs/file_attr.c fileattr_set_prepare), so a tenant that may set attributes, on
+// a file system with project quotas, can take what lies deeper in a volume, or beyond the entries
+// that are asked, out of its account.
 func OfVolume(dir int) (p Project, u walk.Usage, ok bool) {
 	attr, ok := xattrOf(dir)
 	if !ok || attr.projid == 0 || attr.xflags&fsXflagProjInh == 0 {
 		return p, u, false
 	}
 	var st unix.Stat_t
-	if unix.Fstat(dir, &st) != nil || inheritedProject(dir, attr.projid) || !entriesOf(dir, attr.projid) {
+	if unix.Fstat(dir, &st) != nil || inheritedProject(dir, attr.projid) ||
+		!entriesOf(dir, attr.projid) {
 		return p, u, false
 	}
 	var q dqBlk
 	// quotactl_fd(2), since v5.14.
-	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(dir), qGetQuota<<quotaCommandShift|prjQuota, uintptr(attr.projid),
+	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(dir),
+		qGetQuota<<quotaCommandShift|prjQuota, uintptr(attr.projid),
 		uintptr(unsafe.Pointer(&q)), 0, 0); errno != 0 {
 		return p, u, false
 	}
@@ -68,7 +73,8 @@ func OfVolume(dir int) (p Project, u walk.Usage, ok bool) {
 }
 
 func xattrOf(fd int) (attr fsXattr, ok bool) {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), fsIocFsGetXattr, uintptr(unsafe.Pointer(&attr)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), fsIocFsGetXattr,
+		uintptr(unsafe.Pointer(&attr)))
 	return attr, errno == 0
 }
 
@@ -92,7 +98,8 @@ func entriesOf(dir int, id uint32) bool {
 	defer unix.Close(own)
 	buf := make([]byte, 4<<10)
 	for probes := 0; probes < maxProbes; {
-		n, err := unix.Getdents(own, buf) // a signal may end it after a few entries (v6.12 fs/readdir.c filldir64)
+		// a signal may end it after a few entries (v6.12 fs/readdir.c filldir64)
+		n, err := unix.Getdents(own, buf)
 		if err == unix.EINTR {
 			continue
 		}
@@ -115,8 +122,9 @@ func entriesOf(dir int, id uint32) bool {
 	return true
 }
 
-// isOf reports whether an entry is of a project. Devices, pipes and links are not asked: only files and directories, which can
-// be opened without any effect, and those not before it is known that they are.
+// isOf reports whether an entry is of a project. Devices, pipes and links are not asked: only files
+// and directories, which can be opened without any effect, and those not before it is known that
+// they are.
 func isOf(dir int, name string, id uint32) bool {
 	path, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -130,7 +138,8 @@ func isOf(dir int, name string, id uint32) bool {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		return true
 	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
@@ -139,7 +148,8 @@ func isOf(dir int, name string, id uint32) bool {
 	return ok && attr.projid == id
 }
 
-// OfFile is the project that a file belongs to. That its owner keeps a lease on it does not hold this up.
+// OfFile is the project that a file belongs to. That its owner keeps a lease on it does not hold
+// this up.
 func OfFile(dir int, name string) (id uint32, ok bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

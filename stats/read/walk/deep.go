@@ -7,14 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What lies deeper than maxLevels is walked without the way there being kept, but for the lowest part of it: one directory after the
-// other, and back by "..". Where a directory's listing goes on is found by the inode that the walk comes from.
+// What lies deeper than maxLevels is walked without the way there being kept, but for the lowest
+// part of it: one directory after the other, and back by "..". Where a directory's listing goes on
+// is found by the inode that the walk comes from.
 const (
 	maxDepth  = 1 << 20 // levels of a tree; more are not walked
 	maxPlaces = 4096    // kept of the way
 )
 
-// Bounds bound a walk: see maxLevels, maxPlaces, maxDepth. steps is how many entries are looked at between two calls of pace.
+// Bounds bound a walk: see maxLevels, maxPlaces, maxDepth. steps is how many entries are looked at
+// between two calls of pace.
 type Bounds struct{ Levels, Places, Depth, Steps int }
 
 // DefaultBounds are those of New.
@@ -42,7 +44,8 @@ type depths struct {
 	after  uint64  // behind this inode, whose place is not kept; 0: at next
 }
 
-// beneath measures what is in an open directory and below it, and closes it. Where one on the way was moved, what is left is given up.
+// beneath measures what is in an open directory and below it, and closes it. Where one on the way
+// was moved, what is left is given up.
 func (w *Walker) beneath(ctx context.Context, fd int, st *unix.Stat_t, u *Usage) error {
 	d := &depths{Walker: w, device: st.Dev, top: st.Ino, here: st.Ino, fd: fd}
 	defer func() { unix.Close(d.fd) }()
@@ -63,7 +66,8 @@ func (w *Walker) beneath(ctx context.Context, fd int, st *unix.Stat_t, u *Usage)
 	return nil // its end is left out already
 }
 
-// subdirectory goes on with the listing to the next directory and counts what is in between; empty: there is no more.
+// subdirectory goes on with the listing to the next directory and counts what is in between; empty:
+// there is no more.
 func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
 	if _, err := unix.Seek(d.fd, d.next, unix.SEEK_SET); err != nil {
 		return "", fmt.Errorf("list directory on: %w", err)
@@ -109,7 +113,8 @@ func (d *depths) subdirectory(ctx context.Context, u *Usage) (string, error) {
 
 // down goes into a directory, unless it is gone or another file system is mounted there.
 func (d *depths) down(name string) error {
-	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(d.fd, name,
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // removed or replaced since it was listed
@@ -135,9 +140,11 @@ func (d *depths) down(name string) error {
 	return nil
 }
 
-// up goes to the directory above; false: it was moved. The top of the tree is above none that is so deep.
+// up goes to the directory above; false: it was moved. The top of the tree is above none that is so
+// deep.
 func (d *depths) up() bool {
-	fd, err := unix.Openat(d.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(d.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK,
+		0)
 	if err != nil {
 		return false
 	}

@@ -20,8 +20,8 @@ type DirEntry struct {
 	Inode uint64
 }
 
-// Dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the next (8), length (2), type (1),
-// name.
+// Dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the
+// next (8), length (2), type (1), name.
 func Dirent(b []byte) (e DirEntry, rest []byte, ok bool) {
 	const nameOffset = 19
 	if len(b) <= nameOffset {
@@ -35,7 +35,8 @@ func Dirent(b []byte) (e DirEntry, rest []byte, ok bool) {
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
 		raw = raw[:end]
 	}
-	return DirEntry{string(raw), int64(binary.NativeEndian.Uint64(b[8:])), b[18], binary.NativeEndian.Uint64(b)}, b[length:], true
+	return DirEntry{string(raw), int64(binary.NativeEndian.Uint64(b[8:])), b[18],
+		binary.NativeEndian.Uint64(b)}, b[length:], true
 }
 
 // Subdirectories visits the directories in an open directory.
@@ -57,7 +58,8 @@ func Subdirectories(fd int, visit func(string)) error {
 			b = rest
 			if e.Kind == unix.DT_UNKNOWN { // not every file system tells
 				var st unix.Stat_t
-				if unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				if unix.Fstatat(fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == nil &&
+					st.Mode&unix.S_IFMT == unix.S_IFDIR {
 					e.Kind = unix.DT_DIR
 				}
 			}

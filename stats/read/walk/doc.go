@@ -1,4 +1,5 @@
-// Package walk measures directory trees, at a bounded share of a core and in bounded memory, however large or deep they are.
+// Package walk measures directory trees, at a bounded share of a core and in bounded memory,
+// however large or deep they are.
 //
 //	walk.go    Walker: a tree, its bounds
 //	levels.go  the way from the top of a tree down and back

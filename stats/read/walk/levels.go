@@ -20,7 +20,8 @@ type level struct {
 	dirs          Usage    // that was counted of the directories listed: their own inodes
 }
 
-// enter makes an open directory the lowest level and counts what is in it. The walker closes the descriptor.
+// enter makes an open directory the lowest level and counts what is in it. The walker closes the
+// descriptor.
 func (w *Walker) enter(ctx context.Context, fd int, name string, st *unix.Stat_t, u *Usage) error {
 	if n := len(w.levels); n >= w.bounds.Depth {
 		unix.Close(fd)
@@ -48,10 +49,12 @@ func (w *Walker) leave(from int) {
 	w.levels = w.levels[:from]
 }
 
-// descend goes into a directory of the lowest level, unless it is gone or another file system is mounted there.
+// descend goes into a directory of the lowest level, unless it is gone or another file system is
+// mounted there.
 func (w *Walker) descend(ctx context.Context, name string, u *Usage) error {
 	l := &w.levels[len(w.levels)-1]
-	fd, err := unix.Openat(l.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(l.fd, name,
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // removed or replaced since it was listed
@@ -67,7 +70,8 @@ func (w *Walker) descend(ctx context.Context, name string, u *Usage) error {
 	return w.enter(ctx, fd, name, &st, u)
 }
 
-// ascend leaves the lowest level for the one above; if that is not there any more, for the nearest that is.
+// ascend leaves the lowest level for the one above; if that is not there any more, for the nearest
+// that is.
 func (w *Walker) ascend(ctx context.Context, u *Usage) error {
 	n := len(w.levels) - 1
 	if n == 0 || w.levels[n-1].fd >= 0 {
@@ -89,7 +93,8 @@ var errElsewhere = errors.New("the directory was moved")
 
 // openLevel opens the directory of a level by a name in another directory, if it is that one still.
 func (w *Walker) openLevel(dir int, name string, l *level) (int, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(dir, name,
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return -1, err
 	}
@@ -101,7 +106,8 @@ func (w *Walker) openLevel(dir int, name string, l *level) (int, error) {
 	return fd, nil
 }
 
-// again leaves the n-th level for the lowest above it that is found by name. What was to be gone into of those in between is given up.
+// again leaves the n-th level for the lowest above it that is found by name. What was to be gone
+// into of those in between is given up.
 func (w *Walker) again(ctx context.Context, n int, u *Usage) error {
 	at := openAbove - 1
 	fd, failed := w.levels[at].fd, error(nil)

@@ -4,8 +4,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkShares adds up what names of files are of them: a file with n names is counted at each by an n-th, so that all of them make one.
-type linkShares struct{ bytes, inodes uint64 } // what is less than a byte or an inode, in 1/linkUnit
+// linkShares adds up what names of files are of them: a file with n names is counted at each by an
+// n-th, so that all of them make one. what is less than a byte or an inode, in 1/linkUnit
+type linkShares struct{ bytes, inodes uint64 }
 
 const linkUnit = 1 << 32
 

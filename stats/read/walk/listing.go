@@ -18,8 +18,8 @@ func (w *Walker) step(ctx context.Context) error {
 	return err
 }
 
-// list counts the entries of a directory from where its listing stopped, until enough directories are found among them. After an
-// error there is no more of it.
+// list counts the entries of a directory from where its listing stopped, until enough directories
+// are found among them. After an error there is no more of it.
 func (w *Walker) list(ctx context.Context, l *level, u *Usage) error {
 	l.more = false
 	if l.next != 0 {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Share returns a pace that keeps the calling thread below a share of one core, 0 to 1, by the CPU time it has used (clock). The
-// goroutine must be locked to its thread.
+// Share returns a pace that keeps the calling thread below a share of one core, 0 to 1, by the CPU
+// time it has used (clock). The goroutine must be locked to its thread.
 func Share(of func() float64, clock func() time.Duration) func(context.Context) error {
 	const slice = 2 * time.Millisecond // of CPU time between two pauses
 	last := clock()
@@ -38,10 +38,11 @@ func ThreadCPU() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// YieldDisk locks the goroutine to a thread of its own whose disk accesses come after all others. The thread ends with
-// the goroutine.
+// YieldDisk locks the goroutine to a thread of its own whose disk accesses come after all others.
+// The thread ends with the goroutine.
 func YieldDisk() {
 	runtime.LockOSThread()
-	const ioprioWhoProcess, ioprioClassIdle = 1, 3 << 13 // include/uapi/linux/ioprio.h; process 0: this thread
+	// include/uapi/linux/ioprio.h; process 0: this thread
+	const ioprioWhoProcess, ioprioClassIdle = 1, 3 << 13
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, ioprioClassIdle)
 }

@@ -4,8 +4,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a directory tree takes: allocated bytes (st_blocks), and inodes, the directories' own included, as cAdvisor
-// counts them (fs/fs.go GetDirUsage). partial: a part was not reached, it is a lower bound.
+// Usage is what a directory tree takes: allocated bytes (st_blocks), and inodes, the directories'
+// own included, as cAdvisor counts them (fs/fs.go GetDirUsage). partial: a part was not reached, it
+// is a lower bound.
 type Usage struct {
 	Bytes, Inodes uint64
 	Partial       bool

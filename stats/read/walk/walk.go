@@ -7,26 +7,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a tenant decides - how many directories, how deep - must not decide how much memory and how many descriptors a walk needs.
+// What a tenant decides - how many directories, how deep - must not decide how much memory and how
+// many descriptors a walk needs.
 const (
-	maxLinks  = 1 << 16 // inodes with several names that are remembered of one tree; beyond, each name counts for its share
-	maxBatch  = 1024    // names of directories kept of one level; the rest is listed when those are done
-	minBatch  = 4       // the same, where the levels above keep maxNames already
-	maxNames  = 8192    // names kept of all levels together, but for the minBatch of each
-	openAbove = 64      // levels whose descriptors stay open
-	maxLevels = 10000   // that are kept; beyond, the walk goes on with less (deep.go)
-	walkTries = 3       // for a tree that changes
+	// inodes with several names that are remembered of one tree; beyond, each name counts for its
+	// share
+	maxLinks = 1 << 16
+	// names of directories kept of one level; the rest is listed when those are done
+	maxBatch  = 1024
+	minBatch  = 4     // the same, where the levels above keep maxNames already
+	maxNames  = 8192  // names kept of all levels together, but for the minBatch of each
+	openAbove = 64    // levels whose descriptors stay open
+	maxLevels = 10000 // that are kept; beyond, the walk goes on with less (deep.go)
+	walkTries = 3     // for a tree that changes
 )
 
-// Walker measures directory trees. It follows no symbolic link, leaves no device, and needs neither more descriptors nor, but
-// for a few hundred bytes a level, more memory for a large tree than for a small one.
+// Walker measures directory trees. It follows no symbolic link, leaves no device, and needs neither
+// more descriptors nor, but for a few hundred bytes a level, more memory for a large tree than for
+// a small one.
 //
-// From a directory of the first openAbove levels it returns to the one above by that one's descriptor, whatever was renamed in
-// between. Deeper ones return by "..". Where that leads elsewhere, the directory was moved, and the walk goes on above it, which it
-// finds by name from the last descriptor on. Of levels that are not where they were, what is left is given up, and after walkTries
-// walks that met this the largest counts, as a lower bound. What is nested deeper than maxDepth, or cannot be read, is left out, and
-// the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As with du(1), what is moved from
-// one place of a tree to another while it is walked may be counted twice or not at all.
+// From a directory of the first openAbove levels it returns to the one above by that one's
+// descriptor, whatever was renamed in between. Deeper ones return by "..". Where that leads
+// elsewhere, the directory was moved, and the walk goes on above it, which it finds by name from
+// the last descriptor on. Of levels that are not where they were, what is left is given up, and
+// after walkTries walks that met this the largest counts, as a lower bound. What is nested deeper
+// than maxDepth, or cannot be read, is left out, and the rest counts, as a lower bound too: a part
+// must not take a whole tree out of its pod's account. As with du(1), what is moved from one place
+// of a tree to another while it is walked may be counted twice or not at all.
 type Walker struct {
 	buf     []byte             // directory entries
 	links   map[[2]uint64]bool // inodes with several names that were counted, room of them at most
@@ -48,15 +55,18 @@ func New(pace func(context.Context) error) *Walker { return NewWithin(pace, Defa
 
 // NewWithin makes a walker with bounds of its own.
 func NewWithin(pace func(context.Context) error, bounds Bounds) *Walker {
-	return &Walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace, bounds: bounds}
+	return &Walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace,
+		bounds: bounds}
 }
 
-// Tree measures the directory behind a descriptor, which stays open. Beside an error is what was counted all the same, a lower bound.
+// Tree measures the directory behind a descriptor, which stays open. Beside an error is what was
+// counted all the same, a lower bound.
 func (w *Walker) Tree(ctx context.Context, dir int) (most Usage, err error) {
 	for range walkTries {
 		u, err := w.once(ctx, dir)
 		u.Partial = u.Partial || err != nil
-		if u.Bytes, u.Inodes = max(u.Bytes, most.Bytes), max(u.Inodes, most.Inodes); err != nil || !w.moved {
+		if u.Bytes, u.Inodes = max(u.Bytes, most.Bytes), max(u.Inodes, most.Inodes); err != nil ||
+			!w.moved {
 			return u, err
 		}
 		most = u
@@ -99,7 +109,8 @@ func (w *Walker) once(ctx context.Context, dir int) (u Usage, err error) {
 	return u, w.fault
 }
 
-// leaveOut takes that a part was not measured, if there was an error. The walk goes on with the rest.
+// leaveOut takes that a part was not measured, if there was an error. The walk goes on with the
+// rest.
 func (w *Walker) leaveOut(err error) {
 	if err != nil && (w.fault == nil || w.ended) { // its end is what matters most
 		w.fault = err

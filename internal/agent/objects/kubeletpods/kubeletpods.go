@@ -1,6 +1,7 @@
-// Package kubeletpods reads pods from the kubelet of this node: its local pods API, k8s.io/kubelet/pkg/apis/pods/v1alpha1, which a
-// kubelet serves to root on a socket of its own where the feature gate PodsAPI is on (v1.36, alpha; pkg/kubelet/apis/pods/server.go). What
-// a kubelet tells is exact, and takes no API server.
+// Package kubeletpods reads pods from the kubelet of this node: its local pods API,
+// k8s.io/kubelet/pkg/apis/pods/v1alpha1, which a kubelet serves to root on a socket of its own
+// where the feature gate PodsAPI is on (v1.36, alpha; pkg/kubelet/apis/pods/server.go). What a
+// kubelet tells is exact, and takes no API server.
 //
 //	kubeletpods.go  Reader: follows the kubelet, beside the loop
 package kubeletpods
@@ -27,8 +28,9 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Path is where a kubelet's socket is seen below the node's root directory (pkg/kubelet/kubelet_getters.go getPodsAPIDir,
-// pkg/kubelet/apis/pods/constants.go Socket, v1.36); empty: the kubelet's root directory is not known.
+// Path is where a kubelet's socket is seen below the node's root directory
+// (pkg/kubelet/kubelet_getters.go getPodsAPIDir, pkg/kubelet/apis/pods/constants.go Socket, v1.36);
+// empty: the kubelet's root directory is not known.
 func Path(hostRoot, rootDir string) string {
 	if rootDir == "" {
 		return ""
@@ -52,10 +54,13 @@ type Options struct {
 
 // timing is what tests change.
 type timing struct {
-	look  time.Duration // between two looks for a socket that is not there, and the longest between two attempts
+	// between two looks for a socket that is not there, and the longest between two attempts
+	look  time.Duration
 	retry time.Duration // after the first attempt that failed; doubled each time
 	sync  time.Duration // for all pods to be told
-	anew  time.Duration // until all are told anew: a kubelet drops events that its readers are too slow for (server.go Broadcast)
+	// until all are told anew: a kubelet drops events that its readers are too slow for (server.go
+	// Broadcast)
+	anew time.Duration
 }
 
 const (
@@ -71,7 +76,8 @@ type Reader struct {
 
 // Start starts a Reader. Close it.
 func Start(o Options) *Reader {
-	return startWith(o, timing{look: 30 * time.Second, retry: time.Second, sync: 30 * time.Second, anew: 10 * time.Minute})
+	return startWith(o, timing{look: 30 * time.Second, retry: time.Second, sync: 30 * time.Second,
+		anew: 10 * time.Minute})
 }
 
 func startWith(o Options, t timing) *Reader {
@@ -129,19 +135,23 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// failed says once that the kubelet does not tell. What it told counts still: a kubelet that restarts makes no pod go.
+// failed says once that the kubelet does not tell. What it told counts still: a kubelet that
+// restarts makes no pod go.
 func (f *follower) failed(err error) {
 	if f.said != err.Error() {
 		f.said = err.Error()
-		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still", "socket", f.Socket, "error", err)
+		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still", "socket",
+			f.Socket, "error", err)
 	}
 	f.tells = false
 }
 
-// follow takes all pods and then what changes, until it is time to begin anew (nil), or something is wrong.
+// follow takes all pods and then what changes, until it is time to begin anew (nil), or something
+// is wrong.
 func (f *follower) follow(ctx context.Context) error {
 	f.unread = nil
-	conn, err := grpc.NewClient("passthrough:///kubelet", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///kubelet",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", f.Socket)
@@ -152,7 +162,8 @@ func (f *follower) follow(ctx context.Context) error {
 	defer conn.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(f.sync, func() { cancel(fmt.Errorf("not all pods are told within %v", f.sync)) })
+	late := time.AfterFunc(f.sync,
+		func() { cancel(fmt.Errorf("not all pods are told within %v", f.sync)) })
 	defer late.Stop()
 	stream, err := podsv1alpha1.NewPodsClient(conn).WatchPods(ctx, &podsv1alpha1.WatchPodsRequest{})
 	if err != nil {
@@ -167,7 +178,8 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return cmp.Or(cause, err)
-		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced && f.unread != nil && len(all) == 0:
+		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced && f.unread != nil &&
+			len(all) == 0:
 			return f.unread // none can be read
 		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced:
 			late.Stop()
@@ -203,11 +215,13 @@ func (f *follower) told() {
 func (f *follower) skip(err error) {
 	if f.unread = fmt.Errorf("a pod of the kubelet's: %w", err); !f.lacks {
 		f.lacks = true
-		f.Log.Warn("some of the kubelet's pods cannot be read, and are left out", "socket", f.Socket, "error", f.unread)
+		f.Log.Warn("some of the kubelet's pods cannot be read, and are left out", "socket", f.Socket,
+			"error", f.unread)
 	}
 }
 
-// fit cuts pods to what there is room for: a store that takes none for one that is too large would know nobody's priority.
+// fit cuts pods to what there is room for: a store that takes none for one that is too large would
+// know nobody's priority.
 func (f *follower) fit(all []*v1.Pod) []*v1.Pod {
 	all, did := podjson.Fit(all)
 	f.fitted.Less += did.Less
@@ -218,15 +232,17 @@ func (f *follower) fit(all []*v1.Pod) []*v1.Pod {
 // cut says that pods were cut, when they were by more than before.
 func (f *follower) cut() {
 	if f.fitted.Less > f.before.Less || f.fitted.Left > f.before.Left {
-		f.Log.Warn("this node's pods are more than there is room for: of the largest it is known who they are, and of some nothing",
+		f.Log.Warn("this node's pods are more than there is room for: of the largest it is known who "+
+			"they are, and of some nothing",
 			"pods", f.fitted.Less, "left", f.fitted.Left)
 	}
 	f.before = f.fitted
 }
 
-// take takes one event; before all is told into all. One pod that cannot be read, or is too large, costs none of the others its object:
-// tenants make pods.
-func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod, error) {
+// take takes one event; before all is told into all. One pod that cannot be read, or is too large,
+// costs none of the others its object: tenants make pods.
+func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod,
+	error) {
 	switch event.Type {
 	case podsv1alpha1.EventType_ADDED, podsv1alpha1.EventType_MODIFIED, podsv1alpha1.EventType_DELETED:
 	default: // of a newer kubelet

@@ -28,7 +28,8 @@ const (
 
 // Asked is a pod that asks whether the node takes it. Nothing of it is kept.
 type Asked struct {
-	// Pod is the whole object, of which kubernetes.io/config.source is what the runtime or a manifest says of the pod, and not the client.
+	// Pod is the whole object, of which kubernetes.io/config.source is what the runtime or a manifest
+	// says of the pod, and not the client.
 	Pod *v1.Pod
 	// Unknown are fields that the agent does not know.
 	Unknown []string
@@ -36,8 +37,8 @@ type Asked struct {
 	Known bool
 }
 
-// Ask reads one pod, and takes what it needs from the budget until done is called, which is never nil. Errors name the field, and wrap what
-// Put's do.
+// Ask reads one pod, and takes what it needs from the budget until done is called, which is never
+// nil. Errors name the field, and wrap what Put's do.
 func (s *Store) Ask(r io.Reader, form Form, by By) (asked *Asked, done func(), err error) {
 	u := &underway{s: s, by: by}
 	text, err := io.ReadAll(&counted{r: r, held: u.text})
@@ -55,7 +56,8 @@ func (s *Store) Ask(r io.Reader, form Form, by By) (asked *Asked, done func(), e
 func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	s := u.s
 	defer u.turn()()
-	if form == FormYAML || form == FormUnsaid && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+	if form == FormYAML || form == FormUnsaid && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"),
+		[]byte("{")) {
 		var err error
 		if text, err = podjson.YAML(text); err != nil {
 			return nil, err
@@ -72,14 +74,17 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	if err = u.room(); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
+	maps.DeleteFunc(p.Annotations,
+		func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
 	asked := &Asked{Pod: p, Unknown: unknown}
 	ref, source := s.named(p)
 	if asked.Known = ref.UID != ""; !asked.Known {
 		return asked, nil
 	}
-	if own := (&eviction.Pod{Ref: stats.PodReference{Namespace: p.Namespace, Name: p.Name}}); !own.Names(ref) {
-		return nil, fmt.Errorf("metadata.uid: %s is that of %s/%s: give a pod its own UID", p.UID, ref.Namespace, ref.Name)
+	if own := (&eviction.Pod{Ref: stats.PodReference{Namespace: p.Namespace,
+		Name: p.Name}}); !own.Names(ref) {
+		return nil, fmt.Errorf("metadata.uid: %s is that of %s/%s: give a pod its own UID", p.UID,
+			ref.Namespace, ref.Name)
 	}
 	if source != "" {
 		if p.Annotations == nil {
@@ -90,13 +95,15 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	return asked, nil
 }
 
-// The kubelet's annotation for where it has a pod from (pkg/kubelet/types/pod_update.go), and that it is a file.
+// The kubelet's annotation for where it has a pod from (pkg/kubelet/types/pod_update.go), and that
+// it is a file.
 const (
 	sourceAnnotation = kubeletsAnnotations + "source"
 	sourceFile       = "file"
 )
 
-// named is the pod of p's UID, as the runtime has it, else a manifest, with where it is from. p has a UID.
+// named is the pod of p's UID, as the runtime has it, else a manifest, with where it is from. p has
+// a UID.
 func (s *Store) named(p *v1.Pod) (ref stats.PodReference, source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

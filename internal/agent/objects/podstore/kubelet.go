@@ -12,8 +12,8 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// SetKubelet takes all pods that the kubelet has, trimmed, in place of what it told before. What is the same as before stays. An error:
-// they are more than a node's, and nothing has changed.
+// SetKubelet takes all pods that the kubelet has, trimmed, in place of what it told before. What is
+// the same as before stays. An error: they are more than a node's, and nothing has changed.
 func (s *Store) SetKubelet(pods []*v1.Pod) error {
 	next := layer{}
 	s.mu.Lock()
@@ -60,7 +60,8 @@ func (s *Store) Kubelet() time.Time {
 	return s.told
 }
 
-// kubelets is the entry of a pod that the kubelet tells, the one that there is where it says the same. The lock is held.
+// kubelets is the entry of a pod that the kubelet tells, the one that there is where it says the
+// same. The lock is held.
 func (s *Store) kubelets(p *v1.Pod) *entry {
 	if old := s.kubelet[string(p.UID)]; old != nil && reflect.DeepEqual(old.object, p) {
 		return old
@@ -75,7 +76,8 @@ func (s *Store) setKubelet(next layer, changed bool) error {
 		memory += e.size
 	}
 	if len(next) > MaxPods || memory > MaxMemory {
-		return fmt.Errorf("%w: the kubelet has %d pods of %.1f MiB, and the agent takes %d of %d", ErrTooLarge, len(next),
+		return fmt.Errorf("%w: the kubelet has %d pods of %.1f MiB, and the agent takes %d of %d",
+			ErrTooLarge, len(next),
 			float64(memory)/(1<<20), MaxPods, MaxMemory>>20)
 	}
 	if s.kubelet = next; changed {

@@ -27,7 +27,8 @@ func (by By) memory() int {
 // layer are objects by UID.
 type layer = map[string]*entry
 
-// layers are what clients have handed over. They are never changed. What both say of a pod in the same words is one entry.
+// layers are what clients have handed over. They are never changed. What both say of a pod in the
+// same words is one entry.
 type layers struct{ root, members layer }
 
 // of is what one has put.
@@ -41,7 +42,8 @@ func (l *layers) of(by By) *layer {
 // all are both, root's first.
 func (l *layers) all() []layer { return []layer{l.root, l.members} }
 
-// same is the entry that a new one equals; nil: there is none. Of large objects that takes milliseconds.
+// same is the entry that a new one equals; nil: there is none. Of large objects that takes
+// milliseconds.
 func (l *layers) same(e *entry) *entry {
 	for _, layer := range l.all() {
 		if old := layer[string(e.object.UID)]; old != nil && reflect.DeepEqual(old.object, e.object) {
@@ -51,7 +53,8 @@ func (l *layers) same(e *entry) *entry {
 	return nil
 }
 
-// with has a batch added to what one has put, or in the place of that; root's in the place of everybody's. changed: it has other entries.
+// with has a batch added to what one has put, or in the place of that; root's in the place of
+// everybody's. changed: it has other entries.
 func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bool) {
 	next = *l
 	own, before := layer{}, *l.of(by)
@@ -90,8 +93,9 @@ func (l *layers) delete(uid string, by By) (next layers, err error) {
 	return next, nil
 }
 
-// heaviest are the UIDs of members' objects without which there are so many bytes less, or of all: those first that count for nothing, as
-// root has one of the same pod, then the largest. pinned ones would be there all the same.
+// heaviest are the UIDs of members' objects without which there are so many bytes less, or of all:
+// those first that count for nothing, as root has one of the same pod, then the largest. pinned
+// ones would be there all the same.
 func (l *layers) heaviest(bytes int, pinned map[*entry]int) (uids []string) {
 	for uid, e := range l.members {
 		if l.root[uid] != e && pinned[e] == 0 {
@@ -105,7 +109,8 @@ func (l *layers) heaviest(bytes int, pinned map[*entry]int) (uids []string) {
 		return 1
 	}
 	slices.SortFunc(uids, func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts(a), counts(b)), cmp.Compare(l.members[b].size, l.members[a].size), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(counts(a), counts(b)), cmp.Compare(l.members[b].size,
+			l.members[a].size), cmp.Compare(a, b))
 	})
 	for i, uid := range uids {
 		if bytes <= 0 {

@@ -1,12 +1,15 @@
-// Package podstore holds the pod objects that are known, from three origins: clients of the agent's socket, static manifests, and the
-// kubelet's local pods API. They live in memory only, and stay until they are deleted or replaced. A pod that asks to be taken is decoded
-// here, too, and not kept.
+// Package podstore holds the pod objects that are known, from three origins: clients of the agent's
+// socket, static manifests, and the kubelet's local pods API. They live in memory only, and stay
+// until they are deleted or replaced. A pod that asks to be taken is decoded here, too, and not
+// kept.
 //
-// A client's word ends where the runtime's begins. An object of another pod than the runtime has by its UID is refused: it is kept, for the
-// runtime may have been read wrong, but nobody sees it. One that comes before its pod waits for that. And no client makes a pod static.
+// A client's word ends where the runtime's begins. An object of another pod than the runtime has by
+// its UID is refused: it is kept, for the runtime may have been read wrong, but nobody sees it. One
+// that comes before its pod waits for that. And no client makes a pod static.
 //
-// A word of root's stands against one of a member of the socket's group. Both are kept, and of one pod root's counts; a manifest's before
-// either. So a member that puts all pods of the node keeps them exact, and takes none from root.
+// A word of root's stands against one of a member of the socket's group. Both are kept, and of one
+// pod root's counts; a manifest's before either. So a member that puts all pods of the node keeps
+// them exact, and takes none from root.
 //
 //	store.go     Store: what is known, and how it changes
 //	kubelet.go   what the kubelet tells
@@ -36,9 +39,10 @@ import (
 	"jettison/stats/read"
 )
 
-// Bounds of what clients hand over. MaxPods is of root, and of all members together. Nodes are run with up to about 1,000 pods, and
-// finished ones are objects too; a client that puts the pods of a whole cluster is told so. An ordinary pod takes about 10 KiB of
-// heap, 6.5 of them as podjson.Size counts; a change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
+// Bounds of what clients hand over. MaxPods is of root, and of all members together. Nodes are run
+// with up to about 1,000 pods, and finished ones are objects too; a client that puts the pods of a
+// whole cluster is told so. An ordinary pod takes about 10 KiB of heap, 6.5 of them as podjson.Size
+// counts; a change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
 const (
 	MaxPods   = 2000
 	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
@@ -46,17 +50,21 @@ const (
 	maxMembers = 7 << 20
 	// maxText is what the largest pod takes while it is read.
 	maxText = textCosts * podjson.MaxHeld
-	// maxBoth bounds what is known together with what is under way by members: objects, of which there are both until a Put is over, and
-	// text that is read or to be sent (Hold). However much is known, there is room for one pod to be read, or to ask.
+	// maxBoth bounds what is known together with what is under way by members: objects, of which there
+	// are both until a Put is over, and text that is read or to be sent (Hold). However much is known,
+	// there is room for one pod to be read, or to ask.
 	maxBoth = MaxMemory + maxText
-	// maxAll is the one budget of all that clients have the agent keep, over all their connections. What is beyond maxBoth is root's.
+	// maxAll is the one budget of all that clients have the agent keep, over all their connections.
+	// What is beyond maxBoth is root's.
 	maxAll = maxBoth + maxRoots
 	// maxRoots is what there is for root alone.
 	maxRoots = 2 << 20
-	// maxObjects bounds the objects in maxBoth: one takes half as much again as is counted, and text takes what is.
+	// maxObjects bounds the objects in maxBoth: one takes half as much again as is counted, and text
+	// takes what is.
 	maxObjects = 10 << 20
-	// freeText is how much text of one body does not count, and freeObjects how much memory of objects one Put or Ask may take where there
-	// is none left: some ordinary pods are put, whatever others do. The socket has 48 connections.
+	// freeText is how much text of one body does not count, and freeObjects how much memory of objects
+	// one Put or Ask may take where there is none left: some ordinary pods are put, whatever others
+	// do. The socket has 48 connections.
 	freeText    = 16 << 10
 	freeObjects = 32 << 10
 	// textCosts is how many bytes of memory one of a body's takes, see podjson.List.
@@ -78,20 +86,23 @@ var (
 
 // Snapshot is what is known at one time. It is never changed, nor may its readers change it.
 type Snapshot struct {
-	Version uint64                   // greater than that of any snapshot before, and the same as long as nothing changes
+	// greater than that of any snapshot before, and the same as long as nothing changes
+	Version uint64
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
 	Kubelet int                      // how many of them the kubelet told of, and no manifest
-	// Members are the UIDs of those that only members of the socket's group have told of: they have no pod killed, and none chosen for what
-	// they say of it (docs/reference/socket.md).
+	// Members are the UIDs of those that only members of the socket's group have told of: they have no
+	// pod killed, and none chosen for what they say of it (docs/reference/socket.md).
 	Members map[string]bool
 	Refused []Refused // of what clients have put, by UID: neither in Pods nor in Objects
-	// Manifests are all static ones, as they were read, those whose pods the runtime does not have yet included. They are not in Objects.
+	// Manifests are all static ones, as they were read, those whose pods the runtime does not have yet
+	// included. They are not in Objects.
 	Manifests []*v1.Pod
 }
 
-// Refused is an object that a client has put and that is of another pod than the runtime has by its UID.
+// Refused is an object that a client has put and that is of another pod than the runtime has by its
+// UID.
 type Refused struct{ Object, Runtime stats.PodReference }
 
 // Store is safe for concurrent use. Make one with New.
@@ -104,7 +115,8 @@ type Store struct {
 	staged   atomic.Int64  // bytes of objects in Puts under way that are not known, or not any more
 	texts    atomic.Int64  // bytes of memory that text of clients takes
 	roots    atomic.Int64  // how much of staged and texts is root's
-	yielding atomic.Int64  // until when members hand over little, in nanoseconds of Unix: root was told ErrBusy
+	// until when members hand over little, in nanoseconds of Unix: root was told ErrBusy
+	yielding atomic.Int64
 
 	mu        sync.Mutex
 	clients   layers
@@ -141,11 +153,12 @@ func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
 // Changed gets a value when there is a newer snapshot than at the last receive.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that was handed over before: where a member does
-// that, by members. A pod whose UID is known replaces that one, unless that is root's and this a member's. It is all or nothing: after an
-// error nothing has changed, but that objects of members' may have made way for root's. Errors name the pod, and wrap ErrTooLarge (no store
-// would take this), ErrFull (there is no room beside what is known: delete some), ErrBusy (too much is being put by others: try again) or
-// the reader's.
+// Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that was
+// handed over before: where a member does that, by members. A pod whose UID is known replaces that
+// one, unless that is root's and this a member's. It is all or nothing: after an error nothing has
+// changed, but that objects of members' may have made way for root's. Errors name the pod, and wrap
+// ErrTooLarge (no store would take this), ErrFull (there is no room beside what is known: delete
+// some), ErrBusy (too much is being put by others: try again) or the reader's.
 func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
 	batch, memory := layer{}, 0
 	u := &underway{s: s, by: by}
@@ -187,20 +200,23 @@ func errMemory(by By) error {
 	if by == ByRoot {
 		return fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
 	}
-	return fmt.Errorf("%w: the agent has room for %d MiB of pods that members of socketGroup put", ErrTooLarge, maxMembers>>20)
+	return fmt.Errorf("%w: the agent has room for %d MiB of pods that members of socketGroup put",
+		ErrTooLarge, maxMembers>>20)
 }
 
 // errFull is why one is that would have, with what is known, so many bytes of pods.
 func errFull(room, bytes int, whose string) error {
-	return fmt.Errorf("%w: the agent has room for %d MiB of pods%s, and would have %.1f: delete those that are gone, or put all that there "+
+	return fmt.Errorf("%w: the agent has room for %d MiB of pods%s, and would have %.1f: delete "+
+		"those that are gone, or put all that there "+
 		"are with replace=true", ErrFull, room>>20, whose, float64(bytes)/(1<<20))
 }
 
-// kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
+// kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet,
+// and a manifest is given them here.
 const kubeletsAnnotations = "kubernetes.io/config."
 
-// apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one. What is too much
-// with root's are members' objects.
+// apply makes a batch known. What is the same as before stays, so that readers see a new version
+// only when there is one. What is too much with root's are members' objects.
 func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +224,8 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 	own, all := next.memory(by)
 	switch pods := len(*next.of(by)); {
 	case pods > MaxPods:
-		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: delete those that are gone, or put all that "+
+		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: "+
+			"delete those that are gone, or put all that "+
 			"there are with replace=true", ErrFull, MaxPods, pods)
 	case by == ByRoot && own > MaxMemory:
 		return 0, errFull(MaxMemory, own, "")
@@ -231,8 +248,8 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 	return s.Snapshot().Version, nil
 }
 
-// Delete forgets a pod: for root whoever has handed it over, for a member where a member has. A client cannot delete a manifest's. It
-// returns ErrUnknown or ErrRoots, or nil.
+// Delete forgets a pod: for root whoever has handed it over, for a member where a member has. A
+// client cannot delete a manifest's. It returns ErrUnknown or ErrRoots, or nil.
 func (s *Store) Delete(uid string, by By) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,14 +264,16 @@ func (s *Store) Delete(uid string, by By) error {
 	return nil
 }
 
-// Heard is when a client was heard last, and when one last put all pods that there are; zero: none has.
+// Heard is when a client was heard last, and when one last put all pods that there are; zero: none
+// has.
 func (s *Store) Heard() (heard, synced time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heard, s.synced
 }
 
-// weigh takes into account what the known objects take, and those that only a Put under way refers to any more. The lock is held.
+// weigh takes into account what the known objects take, and those that only a Put under way refers
+// to any more. The lock is held.
 func (s *Store) weigh(all int) {
 	orphans := 0
 	for e := range s.again {
@@ -278,8 +297,9 @@ func (s *Store) SetManifests(all []*v1.Pod) {
 	}
 }
 
-// SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among them, and a client's object is refused
-// when it is of another one. Where nothing changed it takes microseconds.
+// SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among
+// them, and a client's object is refused when it is of another one. Where nothing changed it takes
+// microseconds.
 func (s *Store) SetRuntime(index read.Index) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +324,8 @@ func (s *Store) bind() {
 	s.publish()
 }
 
-// refuse finds the clients' objects that are of other pods than the runtime has by their UIDs. The lock is held.
+// refuse finds the clients' objects that are of other pods than the runtime has by their UIDs. The
+// lock is held.
 func (s *Store) refuse() []Refused {
 	s.refused = nil
 	for _, layer := range s.clients.all() {
@@ -315,7 +336,8 @@ func (s *Store) refuse() []Refused {
 		}
 	}
 	slices.SortFunc(s.refused, func(a, b Refused) int {
-		return cmp.Or(strings.Compare(a.Runtime.UID, b.Runtime.UID), strings.Compare(a.Object.Namespace, b.Object.Namespace),
+		return cmp.Or(strings.Compare(a.Runtime.UID, b.Runtime.UID), strings.Compare(a.Object.Namespace,
+			b.Object.Namespace),
 			strings.Compare(a.Object.Name, b.Object.Name))
 	})
 	s.refused = slices.Compact(s.refused) // root and a member may say the same
@@ -327,12 +349,14 @@ func (s *Store) isRefused(e *entry) bool {
 	return p != nil && !e.pod.Names(p.PodRef)
 }
 
-// publish makes a snapshot of what is known. Manifests come before what the kubelet tells of the same pod, that before what clients say,
-// and root's word before a member's. One that is refused is nobody's. The lock is held.
+// publish makes a snapshot of what is known. Manifests come before what the kubelet tells of the
+// same pod, that before what clients say, and root's word before a member's. One that is refused is
+// nobody's. The lock is held.
 func (s *Store) publish() {
 	most := len(s.clients.root) + len(s.clients.members) + len(s.static) + len(s.kubelet)
 	next := &Snapshot{
-		Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, most), Objects: make([]*v1.Pod, 0, most),
+		Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, most),
+		Objects: make([]*v1.Pod, 0, most),
 		Members: map[string]bool{}, Refused: s.refuse(), Manifests: s.manifests,
 	}
 	for _, layer := range append([]layer{s.static, s.kubelet}, s.clients.all()...) {
@@ -358,7 +382,8 @@ func (s *Store) publish() {
 	}
 	next.Clients = len(next.Objects) - len(s.static) - next.Kubelet
 	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+			strings.Compare(string(a.UID), string(b.UID)))
 	})
 	s.snapshot.Store(next)
 	select {

@@ -36,15 +36,16 @@ func (u *underway) end() {
 	s.weigh(all)
 }
 
-// known is the entry that a new one equals, whoever put it; nil: there is none. It takes no memory a second time, and what it takes counts
-// until the Put is over, whoever replaces it meanwhile.
+// known is the entry that a new one equals, whoever put it; nil: there is none. It takes no memory
+// a second time, and what it takes counts until the Put is over, whoever replaces it meanwhile.
 func (u *underway) known(e *entry) *entry {
 	s, uid := u.s, string(e.object.UID)
 	known := s.known()
 	old := known.same(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old == nil || s.clients.root[uid] != old && s.clients.members[uid] != old { // nobody counts it any more
+	// nobody counts it any more
+	if old == nil || s.clients.root[uid] != old && s.clients.members[uid] != old {
 		return nil
 	}
 	s.again[old]++
@@ -75,7 +76,8 @@ func (u *underway) take(staged, texts int) {
 	}
 }
 
-// text takes so many bytes of text into account, which is more than before. A decoder's buffer does not shrink.
+// text takes so many bytes of text into account, which is more than before. A decoder's buffer does
+// not shrink.
 func (u *underway) text(bytes int) error {
 	more := textCosts*(bytes-freeText) - u.texts
 	if more <= 0 {
@@ -100,7 +102,8 @@ func (u *underway) turn() (done func()) {
 	}
 }
 
-// decode makes an entry of a pod's text, one pod at a time: what a pod takes before it is taken into account is there once.
+// decode makes an entry of a pod's text, one pod at a time: what a pod takes before it is taken
+// into account is there once.
 func (u *underway) decode(raw []byte) (*entry, error) {
 	defer u.turn()()
 	e, err := newEntry(raw)
@@ -119,16 +122,18 @@ func newEntry(raw []byte) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
+	maps.DeleteFunc(p.Annotations,
+		func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
 	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}, nil
 }
 
-// yieldFor is how long members hand over little after root found no room beside them: longer than what they have begun may last, so that
-// root finds some when it tries again.
+// yieldFor is how long members hand over little after root found no room beside them: longer than
+// what they have begun may last, so that root finds some when it tries again.
 const yieldFor = 40 * time.Second
 
-// room refuses what does not fit beside what is known and what others put. Members have no more than maxBoth for all that, so that root has
-// the rest, and the place of what they have put; and what is small fits whatever others do.
+// room refuses what does not fit beside what is known and what others put. Members have no more
+// than maxBoth for all that, so that root has the rest, and the place of what they have put; and
+// what is small fits whatever others do.
 func (u *underway) room() error {
 	s, root := u.s, u.by == ByRoot
 	if u.small() {
@@ -140,7 +145,8 @@ func (u *underway) room() error {
 	}
 	switch {
 	case beyond > 0 && u.alone():
-		return fmt.Errorf("%w: the agent has %.1f MiB of pods, and no room for so much that is new beside them: delete some, or put these in "+
+		return fmt.Errorf("%w: the agent has %.1f MiB of pods, and no room for so much that is new "+
+			"beside them: delete some, or put these in "+
 			"parts", ErrFull, float64(s.held.Load())/(1<<20))
 	case beyond > 0 && root && s.staged.Load()+s.texts.Load() > s.roots.Load():
 		s.yielding.Store(time.Now().Add(yieldFor).UnixNano())
@@ -166,10 +172,12 @@ func (u *underway) beyond() int64 {
 	if u.by == ByRoot {
 		return max(own, all-maxAll, objects-maxObjects-maxRoots)
 	}
-	return max(own, all-maxAll, all-roots-maxBoth, objects-maxObjects-maxRoots, objects-roots-maxObjects)
+	return max(own, all-maxAll, all-roots-maxBoth, objects-maxObjects-maxRoots,
+		objects-roots-maxObjects)
 }
 
-// alone: it would not fit if nobody else were handing over anything, either. What members have put makes way for root.
+// alone: it would not fit if nobody else were handing over anything, either. What members have put
+// makes way for root.
 func (u *underway) alone() bool {
 	own := u.staged + u.texts
 	if u.by == ByMember {
@@ -184,7 +192,8 @@ func (u *underway) alone() bool {
 // leastWay is how much makes way at once, in bytes: a snapshot is made each time.
 const leastWay = 512 << 10
 
-// makeWay forgets so many bytes of members' objects; false: there are less that would be gone, and nothing is forgotten.
+// makeWay forgets so many bytes of members' objects; false: there are less that would be gone, and
+// nothing is forgotten.
 func (s *Store) makeWay(bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +209,8 @@ func (s *Store) makeWay(bytes int64) bool {
 	return true
 }
 
-// Hold takes bytes of memory for a member's answer from the budget, until release is called; false: there is no room, and nothing is held.
+// Hold takes bytes of memory for a member's answer from the budget, until release is called; false:
+// there is no room, and nothing is held.
 func (s *Store) Hold(bytes int) (release func(), ok bool) {
 	u := &underway{s: s, by: ByMember}
 	u.take(0, bytes)

@@ -1,5 +1,5 @@
-// Package endpoints answers those who read of the agent over HTTP and change nothing, on whatever they connect by: package socket serves
-// it on the unix socket.
+// Package endpoints answers those who read of the agent over HTTP and change nothing, on whatever
+// they connect by: package socket serves it on the unix socket.
 //
 //	endpoints.go  Endpoints: the paths, and what answers at each
 //	health.go     is it alive, does it watch the node?
@@ -27,18 +27,21 @@ import (
 
 // Options of New.
 type Options struct {
-	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It is for any goroutine.
+	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It
+	// is for any goroutine.
 	Turned func() (ago time.Duration, why string, ok bool)
 	Events *eventlog.Ring
 	// Records are those of evictions. nil: that is not told.
 	Records Records
-	// Metrics are in the text format of Prometheus, with how many events readers were too slow for. nil: there are none.
+	// Metrics are in the text format of Prometheus, with how many events readers were too slow for.
+	// nil: there are none.
 	Metrics func(eventsDropped uint64) []byte
 	// Stats are what the node and its pods use. nil: that is not told.
 	Stats *nodestats.Taker
 	// State is what GET /v1/state answers with where it is not package socket that does.
 	State func() any
-	// Kubelet: one is on this node, so that others get from it what it serves as well. For any goroutine; nil: none is.
+	// Kubelet: one is on this node, so that others get from it what it serves as well. For any
+	// goroutine; nil: none is.
 	Kubelet func() bool
 	Pprof   bool
 }
@@ -58,7 +61,8 @@ const patience = 5 * time.Second
 // New makes an Endpoints.
 func New(o Options) *Endpoints {
 	e := &Endpoints{o: o, patient: patience}
-	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready, api.PathEvents: e.events}
+	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready,
+		api.PathEvents: e.events}
 	if o.Records != nil {
 		e.paths[api.PathRecords] = e.records
 	}
@@ -89,7 +93,8 @@ func (e *Endpoints) Find(path string) http.HandlerFunc {
 	return e.paths[path]
 }
 
-// Remote is what answers there on the network, as Find; why it does not, although the unix socket has it, is in words.
+// Remote is what answers there on the network, as Find; why it does not, although the unix socket
+// has it, is in words.
 func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
 	switch {
 	case path == api.PathState && e.o.State != nil:
@@ -104,7 +109,8 @@ func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
 
 // fail answers with what is wrong, in one line.
 func fail(w http.ResponseWriter, status int, text string) {
-	body, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(text), " ")}) // cannot fail
+	// cannot fail
+	body, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(text), " ")})
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -113,8 +119,10 @@ func fail(w http.ResponseWriter, status int, text string) {
 	_, _ = printable.Writer(w).Write(append(body, '\n'))
 }
 
-// parameters are those of a request, each known and at most once; ok false: that was not so, and the client was told.
-func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values, ok bool) {
+// parameters are those of a request, each known and at most once; ok false: that was not so, and
+// the client was told.
+func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values,
+	ok bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, "query: "+err.Error())
@@ -126,7 +134,8 @@ func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values
 		case !slices.Contains(known, name) && len(known) == 0:
 			text = "query: this path takes no parameters"
 		case !slices.Contains(known, name):
-			text = fmt.Sprintf("query: %.60q is no parameter of this path, which takes %s", name, strings.Join(known, ", "))
+			text = fmt.Sprintf("query: %.60q is no parameter of this path, which takes %s", name,
+				strings.Join(known, ", "))
 		case len(given) > 1:
 			text = fmt.Sprintf("query: %s is given more than once", name)
 		default:

@@ -12,7 +12,8 @@ import (
 	"jettison/internal/base/printable"
 )
 
-// events is GET /v1/events[?since=SEQ][&follow=true]: JSON lines. A reader that is too slow is cut off, so that it knows.
+// events is GET /v1/events[?since=SEQ][&follow=true]: JSON lines. A reader that is too slow is cut
+// off, so that it knows.
 func (e *Endpoints) events(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "since", "follow")
 	if !ok {

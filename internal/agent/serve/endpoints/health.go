@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// The loop turns once a second at least. A node that is very busy may hold it up for some; within hungLimit it is known to hang, and beyond
-// deadLimit a new process is more likely to help than waiting.
+// The loop turns once a second at least. A node that is very busy may hold it up for some; within
+// hungLimit it is known to hang, and beyond deadLimit a new process is more likely to help than
+// waiting.
 const (
 	hungLimit = 5 * time.Second
 	deadLimit = time.Minute
@@ -41,7 +42,8 @@ func (e *Endpoints) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func hung(ago time.Duration) string {
-	return fmt.Sprintf("the loop hangs: it turned %v ago for the last time, and nothing is evicted", ago.Round(time.Second))
+	return fmt.Sprintf("the loop hangs: it turned %v ago for the last time, and nothing is evicted",
+		ago.Round(time.Second))
 }
 
 func fine(w http.ResponseWriter) {

@@ -20,7 +20,8 @@ type Records interface {
 	Next(from records.Position) (changed []*api.Record, to records.Position, ok bool)
 }
 
-// records is GET /v1/records[?after=ID][&follow=true]: without parameters the last ones in one value, else JSON lines.
+// records is GET /v1/records[?after=ID][&follow=true]: without parameters the last ones in one
+// value, else JSON lines.
 func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "after", "follow")
 	if !ok {
@@ -28,7 +29,8 @@ func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	}
 	after := values.Get("after")
 	if after != "" && !records.ValidID(after) {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("after=%.80q: want the id of a record, or its beginning", after))
+		fail(w, http.StatusBadRequest,
+			fmt.Sprintf("after=%.80q: want the id of a record, or its beginning", after))
 		return
 	}
 	follow, ok := flag(w, values, "follow")
@@ -38,7 +40,8 @@ func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	recent, ok := e.o.Records.Recent()
 	switch {
 	case !ok:
-		fail(w, http.StatusServiceUnavailable, "there are no records yet, the agent is starting: try again")
+		fail(w, http.StatusServiceUnavailable,
+			"there are no records yet, the agent is starting: try again")
 	case len(values) == 0:
 		text, err := json.Marshal(&api.RecordsAnswer{Records: recent})
 		if err != nil {
@@ -54,7 +57,8 @@ func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendRecords sends what is kept, and then what changes. A reader that is too slow is cut off, so that it knows.
+// sendRecords sends what is kept, and then what changes. A reader that is too slow is cut off, so
+// that it knows.
 func (e *Endpoints) sendRecords(w http.ResponseWriter, r *http.Request, after string, follow bool) {
 	control, out := http.NewResponseController(w), printable.Writer(w)
 	write := func(l *api.RecordsLine) error {

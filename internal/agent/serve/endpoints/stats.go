@@ -11,7 +11,8 @@ import (
 	"jettison/internal/agent/nodestats"
 )
 
-// encoded is the last Summary as text: however many ask for one, it is made once and in memory once.
+// encoded is the last Summary as text: however many ask for one, it is made once and in memory
+// once.
 type encoded struct {
 	mu     sync.Mutex
 	of     *v1alpha1.Summary // nil: none yet, or it is forgotten
@@ -20,7 +21,8 @@ type encoded struct {
 	forget *time.Timer // nil: none was there yet
 }
 
-// kept is how long it is in memory for others that ask. A Summary is a newer one after a second, and of many pods it has megabytes.
+// kept is how long it is in memory for others that ask. A Summary is a newer one after a second,
+// and of many pods it has megabytes.
 const kept = 2 * time.Second
 
 // text of a Summary.
@@ -51,16 +53,18 @@ func (c *encoded) drop() {
 	c.of, c.json, c.err = nil, [2][]byte{}, nil
 }
 
-// cpuAndMemory is the part of a Summary that a kubelet answers with where only that is wanted (pkg/kubelet/server/stats/summary.go
-// GetCPUAndMemoryStats, v1.36).
+// cpuAndMemory is the part of a Summary that a kubelet answers with where only that is wanted
+// (pkg/kubelet/server/stats/summary.go GetCPUAndMemoryStats, v1.36).
 func cpuAndMemory(s *v1alpha1.Summary) *v1alpha1.Summary {
 	n := &s.Node
 	out := &v1alpha1.Summary{Node: v1alpha1.NodeStats{
-		NodeName: n.NodeName, StartTime: n.StartTime, CPU: n.CPU, Memory: n.Memory, Swap: n.Swap, SystemContainers: n.SystemContainers,
+		NodeName: n.NodeName, StartTime: n.StartTime, CPU: n.CPU, Memory: n.Memory, Swap: n.Swap,
+		SystemContainers: n.SystemContainers,
 	}, Pods: make([]v1alpha1.PodStats, 0, len(s.Pods))}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		little := v1alpha1.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory, Swap: p.Swap}
+		little := v1alpha1.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU,
+			Memory: p.Memory, Swap: p.Swap}
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			little.Containers = append(little.Containers, v1alpha1.ContainerStats{

@@ -12,7 +12,8 @@ import (
 	"jettison/api"
 )
 
-// NewHandler is a log that hands each line on, and keeps those from info on in a Ring, whatever the level of the log is.
+// NewHandler is a log that hands each line on, and keeps those from info on in a Ring, whatever the
+// level of the log is.
 func NewHandler(r *Ring, next slog.Handler) slog.Handler { return handler{r, next} }
 
 type handler struct {
@@ -42,7 +43,10 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup is likewise.
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.ring, h.next.WithGroup(name)} }
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.ring,
+		h.next.WithGroup(name)}
+}
 
 // Append writes an event of a Batch as a line of JSON.
 func Append(to []byte, seq uint64, line []byte) []byte {
@@ -52,7 +56,8 @@ func Append(to []byte, seq uint64, line []byte) []byte {
 	return append(append(to, line...), '\n')
 }
 
-// Lost is the line of the event that says that those after one are not kept any more; first is the first that is.
+// Lost is the line of the event that says that those after one are not kept any more; first is the
+// first that is.
 func Lost(now time.Time, after, first uint64) []byte {
 	record := slog.NewRecord(now, slog.LevelWarn, "events are lost: they are not kept any more", 0)
 	record.Add("since", after)

@@ -1,5 +1,6 @@
-// Package eventlog keeps the last lines of the agent's log for those who want to see what it does. Whatever logs, adds; whoever reads,
-// reads at its own pace, and one that is too slow misses what it was too slow for.
+// Package eventlog keeps the last lines of the agent's log for those who want to see what it does.
+// Whatever logs, adds; whoever reads, reads at its own pace, and one that is too slow misses what
+// it was too slow for.
 //
 //	ring.go     Ring: the last events, bounded
 //	handler.go  NewHandler: a log that fills a Ring
@@ -27,8 +28,8 @@ type Ring struct {
 	more  chan struct{} // closed at the next event; nil: nobody waits for it
 }
 
-// NewRing makes a Ring without events. Its numbers begin with the time, in microseconds since 1970, so that they grow from one process to
-// the next.
+// NewRing makes a Ring without events. Its numbers begin with the time, in microseconds since 1970,
+// so that they grow from one process to the next.
 func NewRing(now time.Time) *Ring { return &Ring{first: uint64(max(now.UnixMicro(), 1))} }
 
 // add keeps an event.
@@ -59,7 +60,8 @@ type Batch struct {
 	More <-chan struct{}
 }
 
-// After are the events after the one with a seq, 0: all. A seq that is still to come is of another time, and all have come since.
+// After are the events after the one with a seq, 0: all. A seq that is still to come is of another
+// time, and all have come since.
 func (r *Ring) After(seq uint64) Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"jettison/internal/agent/serve/connlimit"
 )
 
-// bounded accepts so many connections at the same time, and so many of one address; others are hung up on.
+// bounded accepts so many connections at the same time, and so many of one address; others are hung
+// up on.
 type bounded struct {
 	net.Listener
 	places connlimit.Places
@@ -19,14 +20,16 @@ type bounded struct {
 	peers  map[netip.Prefix]int
 }
 
-// newBounded bounds a listener's connections. Where it is reached by way of loopback alone all peers are the node's, and which process has
-// how many places no address says: those are not bounded each.
+// newBounded bounds a listener's connections. Where it is reached by way of loopback alone all
+// peers are the node's, and which process has how many places no address says: those are not
+// bounded each.
 func newBounded(l net.Listener, loopback bool) *bounded {
 	each := maxAddress
 	if loopback {
 		each = math.MaxInt
 	}
-	return &bounded{Listener: l, places: connlimit.Places{Patience: answerLimit}, each: each, peers: map[netip.Prefix]int{}}
+	return &bounded{Listener: l, places: connlimit.Places{Patience: answerLimit}, each: each,
+		peers: map[netip.Prefix]int{}}
 }
 
 // everybody has places in common: whoever connects is nobody.
@@ -67,8 +70,9 @@ func (b *bounded) leave(peer netip.Prefix) {
 	}
 }
 
-// peerOf is what counts as one peer: an IPv4 address; the 64 bits of an IPv6 address within which a host chooses its own (RFC 4291, 2.5.1);
-// loopback as a whole, of which any process has millions of addresses.
+// peerOf is what counts as one peer: an IPv4 address; the 64 bits of an IPv6 address within which a
+// host chooses its own (RFC 4291, 2.5.1); loopback as a whole, of which any process has millions of
+// addresses.
 func peerOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -104,7 +108,8 @@ func (c *conn) State(s http.ConnState) { c.place.State(s) }
 // Write writes some of an answer.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }
 
-// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment then.
+// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment
+// then.
 func (c *conn) CloseWrite() error {
 	c.place.Leaves()
 	c.leave()

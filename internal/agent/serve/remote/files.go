@@ -23,8 +23,8 @@ const (
 	mostToken  = 4 << 10
 )
 
-// watched are files that are read again when they have changed: another file at the path (a Secret's are links that are swapped), another
-// size or time.
+// watched are files that are read again when they have changed: another file at the path (a
+// Secret's are links that are swapped), another size or time.
 type watched struct {
 	paths []string
 	now   func() time.Time
@@ -74,13 +74,15 @@ func (t *token) read() error {
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) < leastToken || bytes.ContainsAny(text, " \t\r\n") {
-		return fmt.Errorf("bearerTokenFile %s: want one token of %d bytes at least, without spaces", t.paths[0], leastToken)
+		return fmt.Errorf("bearerTokenFile %s: want one token of %d bytes at least, without spaces",
+			t.paths[0], leastToken)
 	}
 	t.sum, t.ok = sha256.Sum256(text), true
 	return nil
 }
 
-// is reports whether a header Authorization has the token, in a time that does not tell how much of it is right.
+// is reports whether a header Authorization has the token, in a time that does not tell how much of
+// it is right.
 func (t *token) is(header string) bool {
 	scheme, given, _ := strings.Cut(header, " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
@@ -89,13 +91,15 @@ func (t *token) is(header string) bool {
 	if t.changed() && t.read() != nil { // nobody is let in then
 		t.seen = nil // try again: that it may be read now changes no time of it
 	}
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 && t.ok
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 &&
+		t.ok
 }
 
 // othersMay is the permission of every user to read or to write.
 const othersMay = 0o006
 
-// readSecret reads a file that is to be a secret: one that every user of the node may read lets all of them in.
+// readSecret reads a file that is to be a secret: one that every user of the node may read lets all
+// of them in.
 func readSecret(path string, most int64) ([]byte, error) {
 	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -107,7 +111,8 @@ func readSecret(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&othersMay != 0 {
-		return nil, fmt.Errorf("%s: every user may read or write it (%v): chmod o-rw %s; of a Secret's volume, set defaultMode: 0400",
+		return nil, fmt.Errorf("%s: every user may read or write it (%v): chmod o-rw %s; of a Secret's "+
+			"volume, set defaultMode: 0400",
 			path, info.Mode(), path)
 	}
 	text, err := atomicfile.ReadAll(f, most)
@@ -146,7 +151,8 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// get is the certificate as it is now. One that cannot be read, as between the writing of both files, leaves the one that was.
+// get is the certificate as it is now. One that cannot be read, as between the writing of both
+// files, leaves the one that was.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

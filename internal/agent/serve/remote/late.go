@@ -12,8 +12,8 @@ import (
 // again is the time between two attempts to listen.
 const again = 10 * time.Second
 
-// Late listens as soon as it can. Any user of the node may have taken the port, and an address may come with a network that is not up yet:
-// neither is a reason not to guard the node.
+// Late listens as soon as it can. Any user of the node may have taken the port, and an address may
+// come with a network that is not up yet: neither is a reason not to guard the node.
 type Late struct {
 	server *Server
 	ended  chan struct{}
@@ -21,7 +21,8 @@ type Late struct {
 	done   sync.WaitGroup
 }
 
-// ListenLate listens, now or later. Errors are those that time does not mend: of the options, of a file.
+// ListenLate listens, now or later. Errors are those that time does not mend: of the options, of a
+// file.
 func ListenLate(o Options, log *slog.Logger) (*Late, error) { return listenLate(o, log, again) }
 
 func listenLate(o Options, log *slog.Logger, every time.Duration) (*Late, error) {
@@ -55,7 +56,8 @@ func (l *Late) listen(o Options, log *slog.Logger) (passing bool, err error) {
 		return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL), err
 	}
 	l.server = server
-	log.Info("listening", "address", server.Address(), "tls", o.TLSCertFile != "", "token", o.BearerTokenFile != "")
+	log.Info("listening", "address", server.Address(), "tls", o.TLSCertFile != "", "token",
+		o.BearerTokenFile != "")
 	return false, nil
 }
 

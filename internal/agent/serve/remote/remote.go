@@ -1,5 +1,5 @@
-// Package remote serves on the network what may be read of the agent, where the configuration says so. Whoever connects is nobody: nothing
-// there changes anything.
+// Package remote serves on the network what may be read of the agent, where the configuration says
+// so. Whoever connects is nobody: nothing there changes anything.
 //
 //	remote.go  Server: the listener, its bounds, and who is let in
 //	bounded.go connections, all together and of one address
@@ -34,8 +34,8 @@ const (
 	requestLimit   = 30 * time.Second // as long again to take the answer
 	idleLimit      = 30 * time.Second
 	closeLimit     = 2 * time.Second
-	// answerLimit is how long an answer may take, and a reader of events may follow, before another's connection may have the place. The
-	// slowest look at pods takes 10 s.
+	// answerLimit is how long an answer may take, and a reader of events may follow, before another's
+	// connection may have the place. The slowest look at pods takes 10 s.
 	answerLimit = 15 * time.Second
 )
 
@@ -49,7 +49,8 @@ type Options struct {
 
 // Reads answer GET and HEAD.
 type Reads interface {
-	// Remote is what answers at a path. nil: nothing does; why there is none although the unix socket has it, is in words.
+	// Remote is what answers at a path. nil: nothing does; why there is none although the unix socket
+	// has it, is in words.
 	Remote(path string) (h http.HandlerFunc, why string)
 }
 
@@ -65,7 +66,8 @@ func Listen(o Options) (*Server, error) {
 	}
 	h.loopback = at.Addr().Unmap().IsLoopback()
 	if !h.loopback && (o.TLSCertFile == "" || o.BearerTokenFile == "") {
-		return nil, fmt.Errorf("listen %s: not loopback, so that it needs tlsCertFile, tlsPrivateKeyFile and bearerTokenFile", o.Listen)
+		return nil, fmt.Errorf("listen %s: not loopback, so that it needs tlsCertFile, "+
+			"tlsPrivateKeyFile and bearerTokenFile", o.Listen)
 	}
 	if o.BearerTokenFile != "" {
 		if h.token, err = openToken(o.BearerTokenFile); err != nil {
@@ -78,7 +80,8 @@ func Listen(o Options) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"http/1.1"}}
+		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get,
+			NextProtos: []string{"http/1.1"}}
 	}
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
@@ -90,7 +93,8 @@ func Listen(o Options) (*Server, error) {
 func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 	return &Server{httpserver.Start(context.Background(), l, httpserver.Options{
 		Handler:           h,
-		ReadHeaderTimeout: headerLimit, ReadTimeout: requestLimit, WriteTimeout: 2 * requestLimit, IdleTimeout: idleLimit,
+		ReadHeaderTimeout: headerLimit, ReadTimeout: requestLimit, WriteTimeout: 2 * requestLimit,
+		IdleTimeout:    idleLimit,
 		MaxHeaderBytes: maxHeader, TLS: config,
 	})}
 }
@@ -98,7 +102,8 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 // Address is where it listens.
 func (s *Server) Address() string { return s.http.Address() }
 
-// Close cuts off clients and waits for what they had asked for to end. The error says that something did not.
+// Close cuts off clients and waits for what they had asked for to end. The error says that
+// something did not.
 func (s *Server) Close() error {
 	if !s.http.Cut(closeLimit) {
 		return errors.New("listen: a request does not end")
@@ -123,11 +128,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.token != nil && !h.token.is(r.Header.Get("Authorization")):
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		fail(w, http.StatusUnauthorized, "unauthorized: send the token of bearerTokenFile: Authorization: Bearer TOKEN")
+		fail(w, http.StatusUnauthorized,
+			"unauthorized: send the token of bearerTokenFile: Authorization: Bearer TOKEN")
 		return
 	case h.token == nil && !isLocal(r.Host):
-		// A page in a browser on this node may have any name resolve to loopback, and would read what is here.
-		fail(w, http.StatusForbidden, fmt.Sprintf("forbidden: %.60q is no name of loopback: ask by 127.0.0.1, [::1] or localhost", r.Host))
+		// A page in a browser on this node may have any name resolve to loopback, and would read what is
+		// here.
+		fail(w, http.StatusForbidden,
+			fmt.Sprintf("forbidden: %.60q is no name of loopback: ask by 127.0.0.1, [::1] or localhost",
+				r.Host))
 		return
 	}
 	read, why := h.reads.Remote(r.URL.Path)
@@ -135,8 +144,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case read == nil && why != "":
 		fail(w, http.StatusForbidden, "forbidden: "+why)
 	case read == nil:
-		fail(w, http.StatusNotFound, fmt.Sprintf("no such path on the network: %.100q: there are %s", r.URL.Path,
-			strings.Join([]string{api.PathHealth, api.PathMetrics, api.PathReady, api.PathState, api.PathEvents}, ", ")))
+		fail(w, http.StatusNotFound, fmt.Sprintf("no such path on the network: %.100q: there are %s",
+			r.URL.Path,
+			strings.Join([]string{api.PathHealth, api.PathMetrics, api.PathReady, api.PathState,
+				api.PathEvents}, ", ")))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "on the network nothing is changed: use GET or HEAD")

@@ -2,14 +2,15 @@ package remote
 
 import "net/http"
 
-// maxUnread bounds answers in bytes that clients have not taken yet, all together; one alone may have more. freeAnswer is what one may have
-// whatever others do.
+// maxUnread bounds answers in bytes that clients have not taken yet, all together; one alone may
+// have more. freeAnswer is what one may have whatever others do.
 const (
 	maxUnread  = 12 << 20
 	freeAnswer = 16 << 10
 )
 
-// hold counts bytes of an answer among those that clients have not taken yet. !ok: others keep too much.
+// hold counts bytes of an answer among those that clients have not taken yet. !ok: others keep too
+// much.
 func (h *handler) hold(bytes int) (release func(), ok bool) {
 	size := int64(bytes)
 	all := h.unread.Add(size)

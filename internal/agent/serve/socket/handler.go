@@ -92,7 +92,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == api.PathPods:
 		methods[http.MethodPut] = h.putPods
 	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
-		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure { return h.deletePod(w, r, escaped) }
+		methods[http.MethodDelete] = func(w http.ResponseWriter,
+			r *http.Request) *failure {
+			return h.deletePod(w, r, escaped)
+		}
 	case r.URL.Path == api.PathAdmit:
 		methods[http.MethodPost] = h.postAdmit
 	case r.URL.Path == api.PathState:
@@ -102,20 +105,24 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	case read != nil: // by another method
 		methods[http.MethodGet], methods[http.MethodHead] = nil, nil
 	default:
-		text := fmt.Sprintf("no such path: %.100q: there are %s", r.URL.Path, strings.Join(h.paths(), ", "))
+		text := fmt.Sprintf("no such path: %.100q: there are %s", r.URL.Path,
+			strings.Join(h.paths(), ", "))
 		h.fail(w, &failure{status: http.StatusNotFound, text: text})
 		return
 	}
 	handle := methods[r.Method]
 	if handle == nil {
 		var allow []string
-		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete} {
+		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost,
+			http.MethodDelete} {
 			if _, has := methods[m]; has {
 				allow = append(allow, m)
 			}
 		}
-		text := fmt.Sprintf("%.20q is no method of this path: use %s", r.Method, strings.Join(allow, " or "))
-		h.fail(w, &failure{status: http.StatusMethodNotAllowed, text: text, allow: strings.Join(allow, ", ")})
+		text := fmt.Sprintf("%.20q is no method of this path: use %s", r.Method,
+			strings.Join(allow, " or "))
+		h.fail(w, &failure{status: http.StatusMethodNotAllowed, text: text,
+			allow: strings.Join(allow, ", ")})
 		return
 	}
 	if f := handle(w, r); f != nil {
@@ -125,7 +132,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 
 // paths are those that there are, for people.
 func (h *handler) paths() []string {
-	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState, api.PathOutlook}
+	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState,
+		api.PathOutlook}
 	if h.reads != nil {
 		out = append(out, h.reads.Paths()...)
 	}
@@ -151,7 +159,8 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	}
 	answer := api.PutAnswer{Pods: pods, Version: version}
 	for _, known := range h.pods.Snapshot().Refused {
-		answer.Refused = append(answer.Refused, api.RefusedPod{Object: known.Object, Runtime: known.Runtime})
+		answer.Refused = append(answer.Refused, api.RefusedPod{Object: known.Object,
+			Runtime: known.Runtime})
 	}
 	return h.answer(w, r, answer)
 }
@@ -165,7 +174,8 @@ func putFailure(ctx context.Context, err error) *failure {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &failure{status: http.StatusRequestTimeout, text: "the body took too long to arrive"}
 	case ctx.Err() != nil:
-		return &failure{status: http.StatusServiceUnavailable, text: "the request took too long: try again"}
+		return &failure{status: http.StatusServiceUnavailable,
+			text: "the request took too long: try again"}
 	case errors.Is(err, podstore.ErrBusy):
 		return &failure{status: http.StatusServiceUnavailable, text: err.Error()}
 	case errors.Is(err, podstore.ErrTooLarge):
@@ -177,7 +187,8 @@ func putFailure(ctx context.Context, err error) *failure {
 }
 
 func tooLarge(most int64) *failure {
-	return &failure{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body is larger than %d bytes", most)}
+	return &failure{status: http.StatusRequestEntityTooLarge,
+		text: fmt.Sprintf("the body is larger than %d bytes", most)}
 }
 
 func bad(err error) *failure { return &failure{status: http.StatusBadRequest, text: err.Error()} }
@@ -193,9 +204,11 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 	}
 	switch err := h.pods.Delete(uid, by(r)); {
 	case errors.Is(err, podstore.ErrRoots):
-		return &failure{status: http.StatusForbidden, text: fmt.Sprintf("forbidden: the pod with the uid %.100q: %v", uid, err)}
+		return &failure{status: http.StatusForbidden,
+			text: fmt.Sprintf("forbidden: the pod with the uid %.100q: %v", uid, err)}
 	case err != nil:
-		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("no client has put a pod with the uid %.100q", uid)}
+		return &failure{status: http.StatusNotFound,
+			text: fmt.Sprintf("no client has put a pod with the uid %.100q", uid)}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -293,7 +306,8 @@ func by(r *http.Request) podstore.By {
 // progressBytes are those of a body for which a client has so much time.
 const progressBytes = 1 << 20
 
-// body ends when the request does, when the server is closed, and when it stalls: what has come of it is in memory.
+// body ends when the request does, when the server is closed, and when it stalls: what has come of
+// it is in memory.
 type body struct {
 	ctx      context.Context
 	r        io.Reader
@@ -303,8 +317,10 @@ type body struct {
 	next     int64 // how much is to be read by the deadline
 }
 
-func (h *handler) bodyOf(ctx context.Context, w http.ResponseWriter, r *http.Request, most int64) *body {
-	return &body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, most), conn: connOf(r), progress: h.progress}
+func (h *handler) bodyOf(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	most int64) *body {
+	return &body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, most), conn: connOf(r),
+		progress: h.progress}
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -313,7 +329,8 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.conn.readBody(b.r, p)
 	b.read += int64(n)
-	if b.conn != nil && b.progress > 0 && err == nil && b.read >= b.next { // at the end net/http takes the deadline away
+	// at the end net/http takes the deadline away
+	if b.conn != nil && b.progress > 0 && err == nil && b.read >= b.next {
 		b.next = b.read + progressBytes
 		b.conn.within(b.progress)
 	}
@@ -321,10 +338,12 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // errBusy is the answer where those that others do not read take all the memory.
-var errBusy = &failure{status: http.StatusServiceUnavailable, text: "too much is being sent and put at the same time: try again"}
+var errBusy = &failure{status: http.StatusServiceUnavailable,
+	text: "too much is being sent and put at the same time: try again"}
 
-// answer writes a value, whole or not at all. It is in memory for as long as a client takes to read it, so a member's comes out of the
-// budget of all that clients have the agent keep. Root's does not: who wants to know what goes on is told, whatever members do.
+// answer writes a value, whole or not at all. It is in memory for as long as a client takes to read
+// it, so a member's comes out of the budget of all that clients have the agent keep. Root's does
+// not: who wants to know what goes on is told, whatever members do.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure {
 	h.encoding.Lock()
 	text, err := json.Marshal(v)
@@ -338,7 +357,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure
 	}
 	h.encoding.Unlock()
 	if err != nil {
-		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
+		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " +
+			err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := printable.Writer(w)
@@ -348,7 +368,8 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure
 }
 
 func (h *handler) fail(w http.ResponseWriter, f *failure) {
-	text, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(f.text), " ")}) // cannot fail
+	// cannot fail
+	text, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(f.text), " ")})
 	w.Header().Set("Content-Type", "application/json")
 	if f.allow != "" {
 		w.Header().Set("Allow", f.allow)

@@ -13,13 +13,16 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// maxPath is the longest path of a unix socket in bytes (sun_path in include/uapi/linux/un.h, less the ending 0).
+// maxPath is the longest path of a unix socket in bytes (sun_path in include/uapi/linux/un.h, less
+// the ending 0).
 const maxPath = 107
 
-// private is the pattern of the directory that a socket is made in. The number that takes the place of * has up to 10 digits.
+// private is the pattern of the directory that a socket is made in. The number that takes the place
+// of * has up to 10 digits.
 const private = ".j*"
 
-// dialLimit is how long an agent that runs already may take to accept a connection; the kernel does that for it.
+// dialLimit is how long an agent that runs already may take to accept a connection; the kernel does
+// that for it.
 const dialLimit = time.Second
 
 // bound is a socket that listens at its path.
@@ -30,15 +33,16 @@ type bound struct {
 	info os.FileInfo // of the socket
 }
 
-// bind makes the socket at path, in place of one at which no process answers. It is never there with another mode or group than it is
-// to have. gid -1: only root, 0600; else 0660 for that group.
+// bind makes the socket at path, in place of one at which no process answers. It is never there
+// with another mode or group than it is to have. gid -1: only root, 0600; else 0660 for that group.
 func bind(path string, gid int) (*bound, error) {
 	dir := filepath.Dir(path)
 	switch {
 	case !filepath.IsAbs(path):
 		return nil, fmt.Errorf("socket %q: want an absolute path", path)
 	case len(path) > maxPath || len(dir)+len("/.j0123456789/s") > maxPath:
-		return nil, fmt.Errorf("socket %s: the path is too long: the kernel takes %d bytes", path, maxPath)
+		return nil, fmt.Errorf("socket %s: the path is too long: the kernel takes %d bytes", path,
+			maxPath)
 	}
 	b := &bound{path: path}
 	if err := b.acquire(dir, gid); err != nil {
@@ -61,7 +65,8 @@ func (b *bound) acquire(dir string, gid int) (err error) {
 	return b.listen(dir, gid)
 }
 
-// listen makes the socket in a directory that only its owner may enter, and moves it to its place when it is ready.
+// listen makes the socket in a directory that only its owner may enter, and moves it to its place
+// when it is ready.
 func (b *bound) listen(dir string, gid int) error {
 	own, err := os.MkdirTemp(dir, private)
 	if err != nil {
@@ -69,7 +74,8 @@ func (b *bound) listen(dir string, gid int) error {
 	}
 	defer os.RemoveAll(own)
 	first := filepath.Join(own, "s")
-	if b.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"}); err != nil {
+	if b.UnixListener, err = net.ListenUnix("unix",
+		&net.UnixAddr{Name: first, Net: "unix"}); err != nil {
 		return err
 	}
 	b.SetUnlinkOnClose(false) // it will have another name
@@ -89,7 +95,8 @@ func (b *bound) listen(dir string, gid int) error {
 	return os.Rename(first, b.path)
 }
 
-// makeDir makes the socket's directory. In one that every user may write to, another socket could be put in its place.
+// makeDir makes the socket's directory. In one that every user may write to, another socket could
+// be put in its place.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -101,7 +108,8 @@ func makeDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("%s may be written to by every user (mode %04o): choose another directory", dir, info.Mode().Perm())
+		return fmt.Errorf("%s may be written to by every user (mode %04o): choose another directory", dir,
+			info.Mode().Perm())
 	}
 	return nil
 }
@@ -124,7 +132,8 @@ func lock(path string) (*os.File, error) {
 	return f, err
 }
 
-// free reports whether the path may be taken: nothing is there, or a socket at which no process answers.
+// free reports whether the path may be taken: nothing is there, or a socket at which no process
+// answers.
 func free(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -162,7 +171,8 @@ func pidOf(c net.Conn) (pid int) {
 	return pid
 }
 
-// release removes the socket, if it is still the one that was made, and lets another agent have its place.
+// release removes the socket, if it is still the one that was made, and lets another agent have its
+// place.
 func (b *bound) release() {
 	if b.UnixListener != nil {
 		b.UnixListener.Close()

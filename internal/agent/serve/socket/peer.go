@@ -29,7 +29,8 @@ type peer struct {
 	groups   []uint32 // supplementary ones
 }
 
-// peerOf asks the kernel for the credentials of the other end (SO_PEERCRED, SO_PEERGROUPS in socket(7), unix(7)).
+// peerOf asks the kernel for the credentials of the other end (SO_PEERCRED, SO_PEERGROUPS in
+// socket(7), unix(7)).
 func peerOf(conn *net.UnixConn) (p peer, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -50,8 +51,8 @@ func peerOf(conn *net.UnixConn) (p peer, err error) {
 // maxGroups is NGROUPS_MAX of include/uapi/linux/limits.h.
 const maxGroups = 65536
 
-// peerGroups are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13). The kernel says with ERANGE that there are
-// more than fit, and how many bytes they take.
+// peerGroups are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13). The kernel
+// says with ERANGE that there are more than fit, and how many bytes they take.
 func peerGroups(fd uintptr) ([]uint32, error) {
 	groups := make([]uint32, 32)
 	for {
@@ -95,13 +96,15 @@ func groupID(name string) (int, error) {
 			"give a group that exists, or its number", name)
 	}
 	if gid == overflowGID() {
-		return 0, fmt.Errorf("socketGroup %q: the kernel shows every process of another user namespace as group %d: choose another group",
+		return 0, fmt.Errorf("socketGroup %q: the kernel shows every process of another user namespace "+
+			"as group %d: choose another group",
 			name, gid)
 	}
 	return int(gid), nil
 }
 
-// overflowGID stands for all groups that the agent's user namespace has no number for (Documentation/admin-guide/sysctl/fs.rst).
+// overflowGID stands for all groups that the agent's user namespace has no number for
+// (Documentation/admin-guide/sysctl/fs.rst).
 func overflowGID() uint64 {
 	if text, err := os.ReadFile("/proc/sys/kernel/overflowgid"); err == nil {
 		if gid, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 32); err == nil {

@@ -15,9 +15,9 @@ import (
 	"jettison/internal/agent/serve/connlimit"
 )
 
-// Bounds of connections at the same time. Root's are counted apart from the group's, and each member's apart from the others', so
-// that none takes the place of another; of one's own that ask nothing the oldest goes for a new one. Those that are refused need a moment
-// to be told so.
+// Bounds of connections at the same time. Root's are counted apart from the group's, and each
+// member's apart from the others', so that none takes the place of another; of one's own that ask
+// nothing the oldest goes for a new one. Those that are refused need a moment to be told so.
 const (
 	maxOwner   = 32 // a node's scrapers come at the same second
 	maxMembers = 16
@@ -28,30 +28,37 @@ const (
 
 var (
 	errStranger = &failure{
-		status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket",
+		status: http.StatusForbidden,
+		text:   "forbidden: only root and the members of socketGroup may use this socket",
 	}
 	errMember = &failure{
 		status: http.StatusForbidden,
 		text:   "forbidden: members of socketGroup may read, put or delete pods, and ask for admission; the rest is root's",
 	}
-	errCrowded = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
-	errNoState = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet, or the loop hangs: try again"}
+	errCrowded = &failure{status: http.StatusServiceUnavailable,
+		text: "too many connections: close some, or try again"}
+	errNoState = &failure{status: http.StatusServiceUnavailable,
+		text: "there is no state yet, or the loop hangs: try again"}
 )
 
-// memberMay is what a member of socketGroup may do, whatever is served later (docs/reference/socket.md).
+// memberMay is what a member of socketGroup may do, whatever is served later
+// (docs/reference/socket.md).
 func memberMay(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		return !strings.HasPrefix(r.URL.Path, api.PathPprof) // a profile takes CPU for as long as it is asked for
+		// a profile takes CPU for as long as it is asked for
+		return !strings.HasPrefix(r.URL.Path, api.PathPprof)
 	case http.MethodPut, http.MethodDelete:
 		return r.URL.Path == api.PathPods || strings.HasPrefix(r.URL.Path, api.PathPods+"/")
 	}
-	return r.Method == http.MethodPost && r.URL.Path == api.PathAdmit // which does not let them preempt
+	// which does not let them preempt
+	return r.Method == http.MethodPost && r.URL.Path == api.PathAdmit
 }
 
 // isProbe is what root is answered whatever places others have.
 func isProbe(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == api.PathHealth || r.URL.Path == api.PathReady)
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		(r.URL.Path == api.PathHealth || r.URL.Path == api.PathReady)
 }
 
 // limited accepts connections, asks the kernel which user connected, and counts.
@@ -89,7 +96,8 @@ func (l *limited) Accept() (net.Conn, error) {
 		c, err := l.AcceptUnix()
 		switch {
 		case err == nil:
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOBUFS):
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
+			errors.Is(err, unix.ENOBUFS):
 			return nil, shortage{err} // net/http waits and accepts again
 		default:
 			return nil, err
@@ -120,7 +128,8 @@ func (l *limited) admit(u *net.UnixConn) *conn {
 	return c
 }
 
-// seat gives a peer a place, or one to be told that there is none for it. false: it is not even to be told.
+// seat gives a peer a place, or one to be told that there is none for it. false: it is not even to
+// be told.
 func (l *limited) seat(c *conn, uid uint32) bool {
 	hangUp := func() { _ = c.UnixConn.Close() }
 	switch c.role {
@@ -170,7 +179,8 @@ func (c *conn) State(s http.ConnState) { c.place.State(s) }
 // Write writes some of an answer.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.UnixConn, b) }
 
-// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment then.
+// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment
+// then.
 func (c *conn) CloseWrite() error {
 	c.place.Leaves()
 	return c.UnixConn.CloseWrite()

@@ -1,4 +1,5 @@
-// Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the kernel names them.
+// Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the
+// kernel names them.
 //
 //	socket.go     Server: what it is made of, and how it ends
 //	listen.go     the socket's file: its folder, mode, group and lock
@@ -26,22 +27,25 @@ const (
 	maxBody      = api.MaxPodsBytes
 	headerLimit  = 5 * time.Second
 	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
-	// progressLimit is for each MiB of a body once it has begun: a client on the same node needs some milliseconds.
+	// progressLimit is for each MiB of a body once it has begun: a client on the same node needs some
+	// milliseconds.
 	progressLimit = 10 * time.Second
 	idleLimit     = 30 * time.Second // between two requests of a connection
 )
 
-// closeLimit is how long Close waits for requests under way. None of them waits for anything but its client, which is cut off, and
-// the decoder, which looks up after each pod.
+// closeLimit is how long Close waits for requests under way. None of them waits for anything but
+// its client, which is cut off, and the decoder, which looks up after each pod.
 const closeLimit = 2 * time.Second
 
 // Options of Listen.
 type Options struct {
-	Path  string // of the socket
-	Group string // socketGroup, by name or number; empty: only root and the user that the agent runs as
+	Path string // of the socket
+	// socketGroup, by name or number; empty: only root and the user that the agent runs as
+	Group string
 	Pods  *podstore.Store
-	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never changed, at any time, from any
-	// goroutine. nil, or a value that is nil: 503, there is no state yet.
+	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never
+	// changed, at any time, from any goroutine. nil, or a value that is nil: 503, there is no state
+	// yet.
 	State func() any
 	// Outlook is what GET /v1/outlook answers with, likewise.
 	Outlook func() any
@@ -72,7 +76,8 @@ type limits struct {
 	progress              time.Duration // progressLimit
 }
 
-// Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or that another agent has it.
+// Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or
+// that another agent has it.
 func Listen(o Options) (*Server, error) {
 	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody, progressLimit})
 }
@@ -87,21 +92,28 @@ func listen(o Options, l limits) (*Server, error) {
 		return nil, err
 	}
 	h := &handler{
-		pods: o.Pods, state: o.State, outlook: o.Outlook, admission: o.Admission, reads: o.Reads, limit: 2 * l.request,
-		body: l.body, progress: l.progress,
+		pods: o.Pods, state: o.State, outlook: o.Outlook, admission: o.Admission, reads: o.Reads,
+		limit: 2 * l.request,
+		body:  l.body, progress: l.progress,
 	}
-	server := httpserver.Start(context.Background(), &limited{UnixListener: b.UnixListener, gid: gid}, httpserver.Options{
-		Handler:           h,
-		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-	})
+	server := httpserver.Start(context.Background(), &limited{UnixListener: b.UnixListener, gid: gid},
+		httpserver.Options{
+			Handler:           h,
+			ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request,
+			IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx,
+					connKey{}, c)
+			},
+		})
 	return &Server{bound: b, http: server, limit: l.close}, nil
 }
 
 // connKey is where a request's context has its *conn.
 type connKey struct{}
 
-// Close removes the socket, cuts off clients and waits for what they had asked for to end. The error says that something did not.
+// Close removes the socket, cuts off clients and waits for what they had asked for to end. The
+// error says that something did not.
 func (s *Server) Close() error {
 	s.bound.release()
 	if !s.http.Cut(s.limit) {

@@ -27,12 +27,15 @@ type Rival struct {
 // that an interpreter runs.
 var known = map[string]Rival{
 	"systemd-oomd": {
-		Why: "it kills whole cgroups for pressure of memory or swap where ManagedOOM is set, as Debian sets it for all, and knows no pods",
-		Do:  "leave ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and all above it, -.slice too, or disable it",
+		Why: "it kills whole cgroups for pressure of memory or swap where ManagedOOM is set, as Debian " +
+			"sets it for all, and knows no pods",
+		Do: "leave ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and all above " +
+			"it, -.slice too, or disable it",
 	},
 	"earlyoom": {
-		Why: "it kills the process with the highest oom_score when memory and what there is of swap are short, whatever pod it is of",
-		Do:  "disable it, or have it begin far below the threshold of memory.available",
+		Why: "it kills the process with the highest oom_score when memory and what there is of swap " +
+			"are short, whatever pod it is of",
+		Do: "disable it, or have it begin far below the threshold of memory.available",
 	},
 	"nohang": {
 		Why: "it kills single processes when memory and what there is of swap are short, or stall, whatever pod they are of",

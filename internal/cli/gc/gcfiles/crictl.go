@@ -9,8 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// The parts of the CRI's messages that count, as crictl prints them (protojson): names in camel case, enumerations by
-// name, 64-bit numbers as text.
+// The parts of the CRI's messages that count, as crictl prints them (protojson): names in camel
+// case, enumerations by name, 64-bit numbers as text.
 
 type metadata struct {
 	Name      string `json:"name"`
@@ -65,7 +65,8 @@ func parseContainers(n *Node, text []byte) error {
 		}
 		state, ok := containerStates[c.State]
 		if !ok {
-			return wrongState(field("state"), c.State, "CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED or CONTAINER_UNKNOWN")
+			return wrongState(field("state"), c.State,
+				"CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED or CONTAINER_UNKNOWN")
 		}
 		if c.Metadata == nil || c.Metadata.Name == "" {
 			return strict.Fault(field("metadata.name"), "missing")
@@ -74,7 +75,8 @@ func parseContainers(n *Node, text []byte) error {
 		if err != nil {
 			return err
 		}
-		out := reclaim.Container{ID: c.ID, SandboxID: c.PodSandboxID, PodUID: c.Labels[uidLabel], Name: c.Metadata.Name,
+		out := reclaim.Container{ID: c.ID, SandboxID: c.PodSandboxID, PodUID: c.Labels[uidLabel],
+			Name:    c.Metadata.Name,
 			Attempt: c.Metadata.Attempt.attempt(), State: state, CreatedAt: created}
 		refs := [...]string{c.ImageID, c.ImageRef, "", ""}
 		if c.Image != nil {
@@ -127,7 +129,8 @@ func parseSandboxes(n *Node, text []byte) error {
 			return err
 		}
 		m := s.Metadata
-		n.Look.Sandboxes = append(n.Look.Sandboxes, reclaim.Sandbox{ID: s.ID, PodUID: m.UID, Namespace: m.Namespace, Name: m.Name,
+		n.Look.Sandboxes = append(n.Look.Sandboxes, reclaim.Sandbox{ID: s.ID, PodUID: m.UID,
+			Namespace: m.Namespace, Name: m.Name,
 			Attempt: m.Attempt.attempt(), NotReady: s.State == "SANDBOX_NOTREADY", CreatedAt: created})
 	}
 	return nil

@@ -28,7 +28,8 @@ func faultIn(path string, text []byte, err error) error {
 			Field: strict.Field(syntactic.JSONPointer), Err: notJSON(err, syntactic)}
 	case errors.As(err, &semantic):
 		return &strict.FieldError{File: path, Line: lineOf(text, valueAt(text, semantic.ByteOffset)),
-			Field: strict.Field(semantic.JSONPointer), Err: errors.New(strict.Unfit(semantic, reflect.TypeFor[gc]()))}
+			Field: strict.Field(semantic.JSONPointer),
+			Err:   errors.New(strict.Unfit(semantic, reflect.TypeFor[gc]()))}
 	}
 	return &strict.FieldError{File: path, Line: 1, Err: err}
 }
@@ -49,7 +50,8 @@ func lineOf(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
 }
 
-// valueAt is where the value begins that comes after what is between values; the library's offset may be that of the space before it.
+// valueAt is where the value begins that comes after what is between values; the library's offset
+// may be that of the space before it.
 func valueAt(text []byte, offset int64) int64 {
 	for offset < int64(len(text)) && strings.IndexByte(" \t\r\n,:", text[offset]) >= 0 {
 		offset++
@@ -70,7 +72,8 @@ func offsetOf(text []byte, field string) int64 {
 		if here == field {
 			return before
 		}
-		if strings.HasPrefix(field, here) && len(here) > best && strings.IndexByte(".[", field[len(here)]) >= 0 {
+		if strings.HasPrefix(field, here) && len(here) > best &&
+			strings.IndexByte(".[", field[len(here)]) >= 0 {
 			best, found = len(here), before
 		}
 	}

@@ -45,7 +45,8 @@ type gc struct {
 	Trigger      string     `json:"trigger"`
 }
 
-var phases = map[string]reclaim.Phase{"Active": reclaim.Active, "Terminated": reclaim.Terminated, "Evicted": reclaim.Evicted}
+var phases = map[string]reclaim.Phase{"Active": reclaim.Active, "Terminated": reclaim.Terminated,
+	"Evicted": reclaim.Evicted}
 
 // parseGC takes gc.json.
 func parseGC(n *Node, text []byte) error {
@@ -73,7 +74,8 @@ func parseGC(n *Node, text []byte) error {
 		if fs.AvailableBytes == nil {
 			return strict.Fault("imageFs.availableBytes", "missing")
 		}
-		l.ImageFs = stats.Some(reclaim.ImageFsSize{CapacityBytes: uint64(*fs.CapacityBytes), AvailableBytes: uint64(*fs.AvailableBytes)})
+		l.ImageFs = stats.Some(reclaim.ImageFsSize{CapacityBytes: uint64(*fs.CapacityBytes),
+			AvailableBytes: uint64(*fs.AvailableBytes)})
 	}
 	uids := make(unique, len(file.Pods))
 	l.Pods = make(map[string]reclaim.Phase, len(file.Pods))
@@ -89,9 +91,11 @@ func parseGC(n *Node, text []byte) error {
 	}
 	l.Records = make(reclaim.Records, len(file.Images))
 	for id, r := range file.Images {
-		l.Records[id] = reclaim.ImageRecord{FirstDetected: r.FirstDetected.time(), LastUsed: r.LastUsed.time()}
+		l.Records[id] = reclaim.ImageRecord{FirstDetected: r.FirstDetected.time(),
+			LastUsed: r.LastUsed.time()}
 	}
-	l.PodsSynced, l.ImagesInUse, l.LogDir, l.AgentStarted = file.PodsSynced, file.ImagesInUse, file.LogDir, file.AgentStarted.time()
+	l.PodsSynced, l.ImagesInUse, l.LogDir, l.AgentStarted = file.PodsSynced, file.ImagesInUse,
+		file.LogDir, file.AgentStarted.time()
 	return nil
 }
 
@@ -103,7 +107,8 @@ func (f *gc) policy() reclaim.Policy {
 		from *duration
 		to   *time.Duration
 	}{
-		{c.MinAge, &p.Container.MinAge}, {c.CreatedMinAge, &p.Container.CreatedMinAge}, {i.MinAge, &p.Image.MinAge}, {i.MaxAge, &p.Image.MaxAge},
+		{c.MinAge, &p.Container.MinAge}, {c.CreatedMinAge, &p.Container.CreatedMinAge},
+		{i.MinAge, &p.Image.MinAge}, {i.MaxAge, &p.Image.MaxAge},
 	} {
 		if d.from != nil {
 			*d.to = time.Duration(*d.from)
@@ -113,8 +118,10 @@ func (f *gc) policy() reclaim.Policy {
 		from *int32
 		to   *int
 	}{
-		{c.MaxPerPodContainer, &p.Container.MaxPerPodContainer}, {c.MaxContainers, &p.Container.MaxContainers},
-		{i.HighThresholdPercent, &p.Image.HighThresholdPercent}, {i.LowThresholdPercent, &p.Image.LowThresholdPercent},
+		{c.MaxPerPodContainer, &p.Container.MaxPerPodContainer},
+		{c.MaxContainers, &p.Container.MaxContainers},
+		{i.HighThresholdPercent, &p.Image.HighThresholdPercent},
+		{i.LowThresholdPercent, &p.Image.LowThresholdPercent},
 	} {
 		if v.from != nil {
 			*v.to = int(*v.from)

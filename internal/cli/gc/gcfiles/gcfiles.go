@@ -1,6 +1,7 @@
-// Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as JSON, and gc.json with the policy and
-// what crictl cannot tell. docs/reference/formats.md has the format. What can remove something is read strictly: a state that is not known,
-// or a file that is not what its name says, is an error, never an empty list.
+// Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as
+// JSON, and gc.json with the policy and what crictl cannot tell. docs/reference/formats.md has the
+// format. What can remove something is read strictly: a state that is not known, or a file that is
+// not what its name says, is an error, never an empty list.
 //
 //	gcfiles.go  Read: the four files of a directory
 //	crictl.go   what crictl prints
@@ -44,14 +45,16 @@ type Node struct {
 // Plan is what to remove.
 func (n *Node) Plan() reclaim.Plan { return n.Policy.Plan(n.Now, &n.Look) }
 
-// Read reads the four files of a directory. What is wrong with one is a *strict.FieldError with its line and field.
+// Read reads the four files of a directory. What is wrong with one is a *strict.FieldError with its
+// line and field.
 func Read(dir string) (*Node, error) {
 	n := &Node{}
 	for _, f := range []struct {
 		name  string
 		parse func(n *Node, text []byte) error
 	}{
-		{GCFile, parseGC}, {ContainersFile, parseContainers}, {SandboxesFile, parseSandboxes}, {ImagesFile, parseImages},
+		{GCFile, parseGC}, {ContainersFile, parseContainers}, {SandboxesFile, parseSandboxes},
+		{ImagesFile, parseImages},
 	} {
 		path := filepath.Join(dir, f.name)
 		text, err := readFile(path)
@@ -75,7 +78,8 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// unmarshal reads one JSON object. strict: fields that are not known are errors; in a runtime's files they are the runtime's.
+// unmarshal reads one JSON object. strict: fields that are not known are errors; in a runtime's
+// files they are the runtime's.
 func unmarshal(text []byte, out any, strict bool) error {
 	return json.Unmarshal(text, out, json.RejectUnknownMembers(strict))
 }

@@ -1,5 +1,6 @@
-// Package nodefiles copies the files that the agent reads on a node into one archive, to send with a report and to run tests on. They
-// hold numbers, ids of pods and containers, and process ids: no names, labels, annotations or content of pods.
+// Package nodefiles copies the files that the agent reads on a node into one archive, to send with
+// a report and to run tests on. They hold numbers, ids of pods and containers, and process ids: no
+// names, labels, annotations or content of pods.
 package nodefiles
 
 import (
@@ -24,16 +25,18 @@ type Options struct {
 
 // recordedProc are the files of /proc that are recorded; of mountinfo only the lines of cgroup v2.
 var recordedProc = []string{
-	"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo", "loadavg", "stat",
+	"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo", "loadavg",
+	"stat",
 	"sys/kernel/pid_max", "sys/kernel/threads-max", "self/mountinfo",
 }
 
 // recordedSys are those of /sys.
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
-// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys, one by one:
-// together they may be larger than the memory that there is for this. The content is valid during the call; an error of visit ends it. The
-// error says what could not be visited; the rest was.
+// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a
+// few of /proc and /sys, one by one: together they may be larger than the memory that there is for
+// this. The content is valid during the call; an error of visit ends it. The error says what could
+// not be visited; the rest was.
 func Walk(o Options, visit func(name string, content []byte) error) error {
 	w := walk{Options: o, visit: visit}
 	err := w.cgroups()

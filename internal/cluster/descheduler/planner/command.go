@@ -22,7 +22,8 @@ the same filters share a profile. What has no successor is named on stderr, one 
 		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
-				return commandline.Usage(errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1"))
+				return commandline.Usage(
+					errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1"))
 			}
 			return migrate(path, stdin, stdout, stderr)
 		},

@@ -1,4 +1,5 @@
-// Package planner plans evictions from files, and shows plans. What is decided is in cluster/deschedule.
+// Package planner plans evictions from files, and shows plans. What is decided is in
+// cluster/deschedule.
 //
 //	command.go  MigrateCommand: jettison-cluster deschedule migrate
 //	offline.go  Offline: policy, objects and time in, a plan out

@@ -14,7 +14,8 @@ type document struct {
 	After     map[string]deschedule.Load `json:"after"`
 }
 
-// difference is what another policy would do: evictions of the first alone, of the second alone, of both, and what each leads to.
+// difference is what another policy would do: evictions of the first alone, of the second alone, of
+// both, and what each leads to.
 type difference struct {
 	Only  []deschedule.Eviction      `json:"only"`
 	Other []deschedule.Eviction      `json:"other"`
@@ -27,7 +28,8 @@ type difference struct {
 func Print(plan *deschedule.Result, format output.Format, stdout *terminal.Screen) error {
 	if format.Data() {
 		return format.Encode(stdout, document{
-			Evictions: list(plan.Evictions), Skipped: list(plan.Skipped), Stopped: list(plan.Stopped), After: plan.After,
+			Evictions: list(plan.Evictions), Skipped: list(plan.Skipped), Stopped: list(plan.Stopped),
+			After: plan.After,
 		}, false)
 	}
 	return planText(plan, format == output.AsWide, stdout)
@@ -43,7 +45,8 @@ func list[T any](in []T) []T {
 
 func diff(plan, other *deschedule.Result) *difference {
 	d := &difference{
-		Only: []deschedule.Eviction{}, Other: []deschedule.Eviction{}, Both: []deschedule.Eviction{}, After: plan.After, Then: other.After,
+		Only: []deschedule.Eviction{}, Other: []deschedule.Eviction{}, Both: []deschedule.Eviction{},
+		After: plan.After, Then: other.After,
 	}
 	of := func(r *deschedule.Result) map[string]bool {
 		out := map[string]bool{}

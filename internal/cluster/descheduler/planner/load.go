@@ -11,13 +11,16 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// leaseNamespace is where bridges tell the load of their nodes, each in the Lease of its node's name.
+// leaseNamespace is where bridges tell the load of their nodes, each in the Lease of its node's
+// name.
 const leaseNamespace = "jettison-system"
 
 // pressures are what a load calls the shares of time in which tasks waited.
 var pressures = map[string]v1.ResourceName{
-	"memorySome": deschedule.AgentMemorySome, "memoryFull": deschedule.AgentMemoryFull, "cpuSome": deschedule.AgentCPUSome,
-	"cpuFull": deschedule.AgentCPUFull, "ioSome": deschedule.AgentIOSome, "ioFull": deschedule.AgentIOFull,
+	"memorySome": deschedule.AgentMemorySome, "memoryFull": deschedule.AgentMemoryFull,
+	"cpuSome": deschedule.AgentCPUSome,
+	"cpuFull": deschedule.AgentCPUFull, "ioSome": deschedule.AgentIOSome,
+	"ioFull": deschedule.AgentIOFull,
 }
 
 // AgentLoad reads a load as a bridge writes it. Figures that cannot be are absent.
@@ -39,7 +42,8 @@ func AgentLoad(text string) (out deschedule.AgentLoad, err error) {
 		set(deschedule.AgentWorkingSet, *l.WorkingSetPercent)
 	}
 	if l.HeadroomPercent != nil {
-		set(deschedule.AgentHeadroomUsed, math.Min(100-*l.HeadroomPercent, 100)) // below zero: the node evicts already
+		// below zero: the node evicts already
+		set(deschedule.AgentHeadroomUsed, math.Min(100-*l.HeadroomPercent, 100))
 	}
 	for name, percent := range l.Pressure {
 		if to, ok := pressures[name]; ok {

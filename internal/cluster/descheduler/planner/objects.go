@@ -23,7 +23,8 @@ import (
 )
 
 // systemClasses are the priority classes that every cluster has.
-var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+var systemClasses = map[string]int32{"system-cluster-critical": 2000000000,
+	"system-node-critical": 2000001000}
 
 // objects collects what a snapshot is made of.
 type objects struct {
@@ -100,7 +101,8 @@ func (o *objects) yamlDocuments(text []byte) func() (json.RawMessage, error) {
 // deepest is how deep lists may lie in lists.
 const deepest = 4
 
-// add adds an object or a list. of is what a list of one kind says of its items, which then need not say it.
+// add adds an object or a list. of is what a list of one kind says of its items, which then need
+// not say it.
 func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) error {
 	if depth > deepest {
 		return errors.New("lists in lists in lists: want a List of objects")
@@ -126,7 +128,8 @@ func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) e
 		return errors.New("kind is missing: want a v1 List, or objects of the API")
 	}
 	if err := o.object(&r, document); err != nil {
-		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+r.Metadata.Name, "/"), err)
+		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+
+			r.Metadata.Name, "/"), err)
 	}
 	return nil
 }
@@ -154,14 +157,16 @@ func one[T any, O interface {
 	return nil
 }
 
-// used are the kinds that plans are made of, with their groups and whether they are of a namespace: others have kinds of these names, too
-// (a Node of longhorn.io).
+// used are the kinds that plans are made of, with their groups and whether they are of a namespace:
+// others have kinds of these names, too (a Node of longhorn.io).
 var used = map[string]struct {
 	group      string
 	namespaced bool
 }{
-	"Node": {"", false}, "Pod": {"", true}, "Namespace": {"", false}, "PersistentVolumeClaim": {"", true}, "PersistentVolume": {"", false},
-	"PriorityClass": {"scheduling.k8s.io", false}, "PodDisruptionBudget": {"policy", true}, "Lease": {"coordination.k8s.io", true},
+	"Node": {"", false}, "Pod": {"", true}, "Namespace": {"", false},
+	"PersistentVolumeClaim": {"", true}, "PersistentVolume": {"", false},
+	"PriorityClass": {"scheduling.k8s.io", false}, "PodDisruptionBudget": {"policy", true},
+	"Lease":       {"coordination.k8s.io", true},
 	"NodeMetrics": {"metrics.k8s.io", false}, "PodMetrics": {"metrics.k8s.io", true},
 }
 
@@ -248,8 +253,8 @@ func (o *objects) metrics(r *raw, document json.RawMessage) error {
 	return nil
 }
 
-// complete gives pods what the API server would have: the priority of their class. Evictions of before are known from pods that are still
-// being deleted.
+// complete gives pods what the API server would have: the priority of their class. Evictions of
+// before are known from pods that are still being deleted.
 func (o *objects) complete() error {
 	classes := map[string]int32{}
 	for name, value := range systemClasses {
@@ -265,12 +270,14 @@ func (o *objects) complete() error {
 	}
 	o.Evicted = PastEvictions(o.Pods)
 	if len(o.Nodes) == 0 {
-		return errors.New("objects: there is no Node among them: want what \"kubectl get nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
+		return errors.New("objects: there is no Node among them: want what \"kubectl get " +
+			"nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
 	}
 	return nil
 }
 
-// PastEvictions are those of pods that are still being deleted: the API has noted them in their status.
+// PastEvictions are those of pods that are still being deleted: the API has noted them in their
+// status.
 func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 	for _, p := range pods {
 		for i := range p.Status.Conditions {
@@ -279,7 +286,8 @@ func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 				continue
 			}
 			for _, owner := range p.OwnerReferences {
-				out = append(out, deschedule.Past{Namespace: p.Namespace, Owner: owner.UID, At: c.LastTransitionTime.Time})
+				out = append(out, deschedule.Past{Namespace: p.Namespace, Owner: owner.UID,
+					At: c.LastTransitionTime.Time})
 			}
 		}
 	}

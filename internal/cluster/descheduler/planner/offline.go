@@ -70,7 +70,8 @@ func noteIdle(p *deschedule.Policy, name string, stderr io.Writer) {
 
 // note says something in one line, whatever names are in it.
 func note(stderr io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:", output.OneLine(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:",
+		output.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // ReadPolicy reads the policy alone. An error is one of usage.
@@ -109,7 +110,8 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 		note(stderr, "there is no Pod among the objects")
 	}
 	if count, such := all.elsewhere(); count > 0 {
-		note(stderr, "%d pods are left alone, whose nodes are not among the objects, such as %s/%s on %s", count, such.Namespace, such.Name,
+		note(stderr, "%d pods are left alone, whose nodes are not among the objects, such as %s/%s on %s",
+			count, such.Namespace, such.Name,
 			such.Spec.NodeName)
 	}
 	return &all.Snapshot, nil
@@ -144,7 +146,8 @@ func migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return commandline.Usage(err)
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", output.OneLine(note))
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:",
+			output.OneLine(note))
 	}
 	_, err = stdout.Write(policy)
 	return err

@@ -20,11 +20,13 @@ const barWidth = 20
 const mostNodes = 20
 
 func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error {
-	if err := evictionsText(heading(len(plan.Evictions), "evicted"), plan.Evictions, wide, stdout); err != nil {
+	if err := evictionsText(heading(len(plan.Evictions), "evicted"), plan.Evictions, wide,
+		stdout); err != nil {
 		return err
 	}
 	for _, s := range plan.Stopped {
-		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.", s.Strategy, s.Reason)); err != nil {
+		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.", s.Strategy,
+			s.Reason)); err != nil {
 			return err
 		}
 	}
@@ -44,17 +46,22 @@ func heading(count int, what string) string {
 	return fmt.Sprintf("%d pods would be %s, in this order:", count, what)
 }
 
-func evictionsText(head string, evictions []deschedule.Eviction, wide bool, stdout *terminal.Screen) error {
-	if err := stdout.Print(terminal.Text(terminal.Bold, "%s", head)); err != nil || len(evictions) == 0 {
+func evictionsText(head string, evictions []deschedule.Eviction, wide bool,
+	stdout *terminal.Screen) error {
+	if err := stdout.Print(terminal.Text(terminal.Bold, "%s", head)); err != nil ||
+		len(evictions) == 0 {
 		return err
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "#", Right: true}, {Name: "NAMESPACE", Cut: true}, {Name: "POD", Cut: true}, {Name: "NODE", Cut: true},
-		{Name: "LIKELY TO", Cut: true, Drop: 1}, {Name: "STRATEGY", Cut: true}, {Name: "REASON", Fold: true},
+		{Name: "#", Right: true}, {Name: "NAMESPACE", Cut: true}, {Name: "POD", Cut: true},
+		{Name: "NODE", Cut: true},
+		{Name: "LIKELY TO", Cut: true, Drop: 1}, {Name: "STRATEGY", Cut: true},
+		{Name: "REASON", Fold: true},
 		{Name: "PROFILE", Wide: true}, {Name: "WEIGHED AGAINST", Wide: true},
 	}}
 	for i, e := range evictions {
-		t.Add(fmt.Sprint(i+1), e.Namespace, e.Name, e.Node, e.To, e.Strategy, e.Reason, e.Profile, strings.Join(e.Against, "; "))
+		t.Add(fmt.Sprint(i+1), e.Namespace, e.Name, e.Node, e.To, e.Strategy, e.Reason, e.Profile,
+			strings.Join(e.Against, "; "))
 	}
 	return t.Print(stdout, wide)
 }
@@ -64,11 +71,13 @@ func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) 
 	if len(skipped) == 0 {
 		return nil
 	}
-	if err := stdout.Print(terminal.Text(terminal.Bold, "Kept by a rule: %d.", len(skipped))); err != nil {
+	if err := stdout.Print(terminal.Text(terminal.Bold, "Kept by a rule: %d.",
+		len(skipped))); err != nil {
 		return err
 	}
 	if wide {
-		t := &table.Table{Columns: []table.Column{{Name: "NAMESPACE"}, {Name: "POD"}, {Name: "KEPT BECAUSE"}}}
+		t := &table.Table{Columns: []table.Column{{Name: "NAMESPACE"}, {Name: "POD"},
+			{Name: "KEPT BECAUSE"}}}
 		for _, s := range skipped {
 			t.Add(s.Namespace, s.Name, s.Reason)
 		}
@@ -80,7 +89,8 @@ func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) 
 			example[s.Reason] = s.Namespace + "/" + s.Name
 		}
 	}
-	t := &table.Table{Columns: []table.Column{{Name: "PODS", Right: true}, {Name: "KEPT BECAUSE", Fold: true}, {Name: "SUCH AS", Cut: true}}}
+	t := &table.Table{Columns: []table.Column{{Name: "PODS", Right: true},
+		{Name: "KEPT BECAUSE", Fold: true}, {Name: "SUCH AS", Cut: true}}}
 	for _, reason := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
 			return counts[b] - counts[a]
@@ -96,7 +106,8 @@ func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) 
 func loadsText(before, after map[string]deschedule.Load, wide bool, stdout *terminal.Screen) error {
 	names := slices.Sorted(maps.Keys(before))
 	if !wide {
-		names = slices.DeleteFunc(names, func(name string) bool { return maps.Equal(before[name], after[name]) })
+		names = slices.DeleteFunc(names,
+			func(name string) bool { return maps.Equal(before[name], after[name]) })
 	}
 	if len(names) == 0 {
 		return nil
@@ -106,20 +117,23 @@ func loadsText(before, after map[string]deschedule.Load, wide bool, stdout *term
 		more, names = len(names)-mostNodes, names[:mostNodes]
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "NODE", Cut: true}, {Name: "REQUESTED", Cut: true}, {Name: "BEFORE"}, {Name: "", Right: true}, {Name: "AFTER"},
+		{Name: "NODE", Cut: true}, {Name: "REQUESTED", Cut: true}, {Name: "BEFORE"},
+		{Name: "", Right: true}, {Name: "AFTER"},
 		{Name: "", Right: true},
 	}}
 	for _, name := range names {
 		label := name
 		for _, r := range resources(before[name], after[name]) {
-			t.Add(label, string(r), bar(before[name][r]), percent(before[name], r), bar(after[name][r]), percent(after[name], r))
+			t.Add(label, string(r), bar(before[name][r]), percent(before[name], r), bar(after[name][r]),
+				percent(after[name], r))
 			label = " "
 		}
 	}
 	if err := t.Print(stdout, wide); err != nil || more == 0 {
 		return err
 	}
-	return stdout.Print(terminal.Text(terminal.Plain, "%d more nodes change: -o wide draws all.", more))
+	return stdout.Print(terminal.Text(terminal.Plain, "%d more nodes change: -o wide draws all.",
+		more))
 }
 
 func resources(loads ...deschedule.Load) []v1.ResourceName {
@@ -158,7 +172,8 @@ func diffText(d *difference, o *Offline, stdout *terminal.Screen) error {
 			return err
 		}
 	}
-	if err := stdout.Print(terminal.Text(terminal.Bold, "What each leads to, BEFORE by %s, AFTER by %s:", o.Policy, o.Diff)); err != nil {
+	if err := stdout.Print(terminal.Text(terminal.Bold,
+		"What each leads to, BEFORE by %s, AFTER by %s:", o.Policy, o.Diff)); err != nil {
 		return err
 	}
 	return loadsText(d.After, d.Then, wide, stdout)

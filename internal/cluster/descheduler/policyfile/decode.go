@@ -16,8 +16,8 @@ import (
 // oldVersion is what Migrate reads.
 const oldVersion = "descheduler/v1alpha1"
 
-// Decode reads a policy, sets its defaults and checks it. Errors name the file by the name given, the line and what is wrong; several are
-// joined by line ends.
+// Decode reads a policy, sets its defaults and checks it. Errors name the file by the name given,
+// the line and what is wrong; several are joined by line ends.
 func Decode(text []byte, name string) (*deschedule.Policy, error) {
 	root, err := document(text, name)
 	if err != nil {
@@ -28,7 +28,9 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 	switch version {
 	case deschedule.APIVersion:
 	case oldVersion:
-		return nil, s.fault(line, "apiVersion %s is read no more: \"jettison-cluster deschedule migrate\" turns it into %s", oldVersion,
+		return nil, s.fault(line,
+			"apiVersion %s is read no more: \"jettison-cluster deschedule migrate\" turns it into %s",
+			oldVersion,
 			deschedule.APIVersion)
 	default:
 		return nil, s.fault(line, "apiVersion %q: want %s", version, deschedule.APIVersion)
@@ -53,7 +55,8 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 	return policy, nil
 }
 
-// typeArgs turns arguments, which the check has seen, into their types. Those of a plugin that there is not stay: Complete says so.
+// typeArgs turns arguments, which the check has seen, into their types. Those of a plugin that
+// there is not stay: Complete says so.
 func typeArgs(p *deschedule.Policy) error {
 	for i := range p.Profiles {
 		for j := range p.Profiles[i].PluginConfig {
@@ -95,13 +98,15 @@ func (s *checked) locate(err error) error {
 
 // document is the one document of a file.
 func document(text []byte, name string) (*yaml.Node, error) {
-	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind, SecondOnly: true, AtContent: true}
+	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind, SecondOnly: true,
+		AtContent: true}
 	root, err := file.Root(text)
 	var syntax *strict.SyntaxError
 	var wrong *strict.FieldError
 	switch {
 	case errors.As(err, &syntax):
-		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(syntax.Err.Error(), "yaml: "))
+		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(syntax.Err.Error(),
+			"yaml: "))
 	case errors.As(err, &wrong):
 		return nil, newChecked(name).fault(wrong.Line, "%w", wrong.Err)
 	}

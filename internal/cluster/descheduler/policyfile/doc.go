@@ -1,5 +1,5 @@
-// Package policyfile reads the descheduler's policies: v1alpha2 strictly, with the line of what is wrong, and v1alpha1 to turn it into
-// v1alpha2.
+// Package policyfile reads the descheduler's policies: v1alpha2 strictly, with the line of what is
+// wrong, and v1alpha1 to turn it into v1alpha2.
 //
 //	decode.go  Decode: a policy of its file
 //	strict.go  checked: what the types of a policy take beyond strict.Checker

@@ -15,7 +15,8 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// old is a policy of v1alpha1, as the last release that read it had it (sigs.k8s.io/descheduler/pkg/api/v1alpha1, 0.26).
+// old is a policy of v1alpha1, as the last release that read it had it
+// (sigs.k8s.io/descheduler/pkg/api/v1alpha1, 0.26).
 type old struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -73,8 +74,8 @@ type oldParams struct {
 	ExcludedTaints             []string               `json:"excludedTaints"`
 }
 
-// Migrate turns a policy of v1alpha1 into one of v1alpha2, as YAML. The notes name what has no successor, one line each. What comes out is
-// a policy that Decode takes, else it is an error.
+// Migrate turns a policy of v1alpha1 into one of v1alpha2, as YAML. The notes name what has no
+// successor, one line each. What comes out is a policy that Decode takes, else it is an error.
 func Migrate(text []byte, name string) (policy []byte, notes []string, err error) {
 	root, err := document(text, name)
 	if err != nil {
@@ -82,7 +83,8 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 	}
 	s := newChecked(name)
 	if version, line := scalar(root, "apiVersion"); version != oldVersion {
-		return nil, nil, s.fault(line, "apiVersion %q: want %s, which is what this turns into %s", version, oldVersion, deschedule.APIVersion)
+		return nil, nil, s.fault(line, "apiVersion %q: want %s, which is what this turns into %s",
+			version, oldVersion, deschedule.APIVersion)
 	}
 	s.Check(root, reflect.TypeFor[old](), nil)
 	if faults := s.faults(); len(faults) > 0 {
@@ -108,7 +110,8 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 
 func (o *old) migrate() (*deschedule.Policy, []string) {
 	to := &deschedule.Policy{
-		TypeMeta:                       metav1.TypeMeta{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion,
+			Kind: deschedule.Kind},
 		NodeSelector:                   o.NodeSelector,
 		MaxNoOfPodsToEvictPerNode:      o.MaxNoOfPodsToEvictPerNode,
 		MaxNoOfPodsToEvictPerNamespace: o.MaxNoOfPodsToEvictPerNamespace,
@@ -128,7 +131,8 @@ func (o *old) migrate() (*deschedule.Policy, []string) {
 			continue
 		}
 		if strategy.Weight != nil && *strategy.Weight != 0 {
-			notes = append(notes, fmt.Sprintf("strategies.%s.weight: it never had a meaning, and has no successor", name))
+			notes = append(notes, fmt.Sprintf(
+				"strategies.%s.weight: it never had a meaning, and has no successor", name))
 		}
 		params := strategy.Params
 		if params == nil {
@@ -136,7 +140,8 @@ func (o *old) migrate() (*deschedule.Policy, []string) {
 		}
 		left := params.args(args)
 		for _, field := range left {
-			notes = append(notes, fmt.Sprintf("strategies.%s.params.%s: %s has no such argument", name, field, name))
+			notes = append(notes, fmt.Sprintf("strategies.%s.params.%s: %s has no such argument", name,
+				field, name))
 		}
 		evictor := o.evictor(params)
 		key, _ := json.Marshal(evictor) // plain fields
@@ -161,8 +166,10 @@ func (o *old) evictor(p *oldParams) *deschedule.DefaultEvictorArgs {
 		is   bool
 		name string
 	}{
-		{is(o.EvictLocalStoragePods), deschedule.PodsWithLocalStorage}, {is(o.EvictDaemonSetPods), deschedule.DaemonSetPods},
-		{is(o.EvictSystemCriticalPods), deschedule.SystemCriticalPods}, {is(o.EvictFailedBarePods), deschedule.FailedBarePods},
+		{is(o.EvictLocalStoragePods), deschedule.PodsWithLocalStorage},
+		{is(o.EvictDaemonSetPods), deschedule.DaemonSetPods},
+		{is(o.EvictSystemCriticalPods), deschedule.SystemCriticalPods},
+		{is(o.EvictFailedBarePods), deschedule.FailedBarePods},
 	} {
 		if off.is {
 			out.PodProtections.DefaultDisabled = append(out.PodProtections.DefaultDisabled, off.name)
@@ -172,12 +179,14 @@ func (o *old) evictor(p *oldParams) *deschedule.DefaultEvictorArgs {
 		out.PodProtections.ExtraEnabled = []string{deschedule.PodsWithPVC}
 	}
 	if p.ThresholdPriority != nil || p.ThresholdPriorityClassName != "" {
-		out.PriorityThreshold = &deschedule.PriorityThreshold{Value: p.ThresholdPriority, Name: p.ThresholdPriorityClassName}
+		out.PriorityThreshold = &deschedule.PriorityThreshold{Value: p.ThresholdPriority,
+			Name: p.ThresholdPriorityClassName}
 	}
 	return out
 }
 
-// args fills the arguments of a strategy, and names the parameters that are set and are not its own.
+// args fills the arguments of a strategy, and names the parameters that are set and are not its
+// own.
 func (p *oldParams) args(to any) (left []string) {
 	rest := *p
 	rest.NodeFit, rest.ThresholdPriority, rest.ThresholdPriorityClassName = false, nil, ""
@@ -207,7 +216,8 @@ func (p *oldParams) args(to any) (left []string) {
 	case *deschedule.NodeAffinityArgs:
 		a.Selected, a.NodeAffinityType, rest.NodeAffinityType = selected, p.NodeAffinityType, nil
 	case *deschedule.NodeTaintsArgs:
-		a.Selected, a.IncludePreferNoSchedule, a.ExcludedTaints = selected, p.IncludePreferNoSchedule, p.ExcludedTaints
+		a.Selected, a.IncludePreferNoSchedule, a.ExcludedTaints = selected, p.IncludePreferNoSchedule,
+			p.ExcludedTaints
 		rest.IncludePreferNoSchedule, rest.ExcludedTaints = false, nil
 	case *deschedule.AntiAffinityArgs:
 		a.Selected = selected
@@ -219,19 +229,22 @@ func (p *oldParams) args(to any) (left []string) {
 	case *deschedule.TooManyRestartsArgs:
 		a.Selected = selected
 		if t := p.PodsHavingTooManyRestarts; t != nil {
-			a.PodRestartThreshold, a.IncludingInitContainers = t.PodRestartThreshold, t.IncludingInitContainers
+			a.PodRestartThreshold, a.IncludingInitContainers = t.PodRestartThreshold,
+				t.IncludingInitContainers
 			rest.PodsHavingTooManyRestarts = nil
 		}
 	case *deschedule.PodLifeTimeArgs:
 		a.Selected = selected
 		if t := p.PodLifeTime; t != nil {
-			a.MaxPodLifeTimeSeconds, a.States = t.MaxPodLifeTimeSeconds, append(t.States, t.PodStatusPhases...)
+			a.MaxPodLifeTimeSeconds, a.States = t.MaxPodLifeTimeSeconds,
+				append(t.States, t.PodStatusPhases...)
 			rest.PodLifeTime = nil
 		}
 	case *deschedule.RemoveFailedPodsArgs:
 		a.Selected = selected
 		if f := p.FailedPods; f != nil {
-			a.ExcludeOwnerKinds, a.MinPodLifetimeSeconds, a.Reasons = f.ExcludeOwnerKinds, f.MinPodLifetimeSeconds, f.Reasons
+			a.ExcludeOwnerKinds, a.MinPodLifetimeSeconds, a.Reasons = f.ExcludeOwnerKinds,
+				f.MinPodLifetimeSeconds, f.Reasons
 			a.IncludingInitContainers, rest.FailedPods = f.IncludingInitContainers, nil
 		}
 	}

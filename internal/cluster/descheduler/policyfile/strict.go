@@ -46,7 +46,8 @@ var (
 	pluginsType  = reflect.TypeFor[deschedule.Plugins]()
 )
 
-// known returns the fields of a struct. The arguments of a plugin are of the plugin's own type: member checks them.
+// known returns the fields of a struct. The arguments of a plugin are of the plugin's own type:
+// member checks them.
 func known(t reflect.Type) map[string]reflect.Type {
 	fields := strict.Fields(t)
 	if t == configType {
@@ -55,7 +56,8 @@ func known(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// member checks arguments, and the extension point that the descheduler's own README spells otherwise than its API.
+// member checks arguments, and the extension point that the descheduler's own README spells
+// otherwise than its API.
 func (s *checked) member(n, key, value *yaml.Node, t reflect.Type, path []string) bool {
 	switch {
 	case t == configType && key.Value == "args":

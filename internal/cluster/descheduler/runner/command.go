@@ -15,7 +15,8 @@ import (
 )
 
 // Command returns the command jettison-cluster deschedule.
-func Command(version string, stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+func Command(version string, stdin io.Reader, stdout *terminal.Screen,
+	stderr io.Writer) *cobra.Command {
 	o := planner.Offline{Stdin: stdin}
 	l := live{version: version}
 	var format commandline.Output
@@ -54,7 +55,8 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 				return commandline.Usage(err)
 			}
 			if name := l.changed(cmd.Flags()); name != "" {
-				return commandline.Usage(fmt.Errorf("deschedule: --%s is for a cluster, and --from for files", name))
+				return commandline.Usage(fmt.Errorf("deschedule: --%s is for a cluster, and --from for files",
+					name))
 			}
 			return until(cmd.Context(), func() error { return o.Run(stdout, stderr) })
 		},
@@ -62,8 +64,10 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 	f := cmd.Flags()
 	f.StringVar(&o.Policy, "policy", "", "file of the policy; - is standard input")
 	f.StringVar(&o.Diff, "diff", "", "file of another policy: print what it would do otherwise")
-	f.StringArrayVar(&o.From, "from", nil, "file of objects of the cluster; - is standard input; may be given several times")
-	f.StringVar(&now, "now", "", "the time that ages are counted to, as 2006-01-02T15:04:05Z (default the clock's)")
+	f.StringArrayVar(&o.From, "from", nil,
+		"file of objects of the cluster; - is standard input; may be given several times")
+	f.StringVar(&now, "now", "",
+		"the time that ages are counted to, as 2006-01-02T15:04:05Z (default the clock's)")
 	format.Add(f, "")
 	l.add(f)
 	cmd.AddCommand(planner.MigrateCommand(stdin, stdout, stderr))

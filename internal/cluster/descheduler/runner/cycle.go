@@ -26,24 +26,29 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		d.o.Log.Info("a strategy ends", "strategy", s.Strategy, "reason", s.Reason)
 	}
 	if d.o.DryRun {
-		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped), "dryRun", true)
+		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped), "dryRun",
+			true)
 		return planner.Print(plan, d.o.Format, d.o.Stdout)
 	}
 	count, err := d.carryOut(ctx, plan, spent)
 	if err != nil {
 		return err
 	}
-	d.o.Log.Info("planned and asked for", "evictions", len(plan.Evictions), "evicted", count[evicted], "background", count[background],
-		"refused", count[refused]+count[forbidden], "gone", count[gone], "failed", count[failed], "kept", len(plan.Skipped),
+	d.o.Log.Info("planned and asked for", "evictions", len(plan.Evictions), "evicted", count[evicted],
+		"background", count[background],
+		"refused", count[refused]+count[forbidden], "gone", count[gone], "failed", count[failed], "kept",
+		len(plan.Skipped),
 		"took", d.now().Sub(began))
 	if count[forbidden] > 0 && count[forbidden] == len(plan.Evictions) {
-		return fmt.Errorf("deschedule: none of %d evictions may be asked for: the right to create pods/eviction is missing", count[forbidden])
+		return fmt.Errorf("deschedule: none of %d evictions may be asked for: the right to create "+
+			"pods/eviction is missing", count[forbidden])
 	}
 	return nil
 }
 
 // carryOut asks for the evictions of a plan, and counts what became of them.
-func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result, spent durations) (count map[fate]int, err error) {
+func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result, spent durations) (
+	count map[fate]int, err error) {
 	count = map[fate]int{}
 	failures := 0
 	for i := range plan.Evictions {
@@ -54,19 +59,22 @@ func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result, spe
 		count[is]++
 		done := count[evicted] + count[background]
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done, len(plan.Evictions), context.Cause(ctx))
+			return nil, fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done,
+				len(plan.Evictions), context.Cause(ctx))
 		}
 		if err == nil {
 			failures = 0
 		} else if failures++; failures >= mostFailures {
-			return nil, fmt.Errorf("deschedule: %d evictions in a row failed, %d of %d are done: %w", failures, done, len(plan.Evictions), err)
+			return nil, fmt.Errorf("deschedule: %d evictions in a row failed, %d of %d are done: %w",
+				failures, done, len(plan.Evictions), err)
 		}
 	}
 	return count, nil
 }
 
 // plan is the plan of now. What its strategies take is added to spent.
-func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) (*deschedule.Result, error) {
+func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) (*deschedule.Result,
+	error) {
 	s := d.source.snapshot()
 	d.memory.fill(now, s)
 	for _, err := range d.figures.fill(ctx, now, s) {

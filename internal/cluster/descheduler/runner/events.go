@@ -25,7 +25,8 @@ const (
 )
 
 // event tells of an eviction, or why there was none. Names, action and text are those of 0.36.0.
-func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Eviction, failed error) {
+func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Eviction,
+	failed error) {
 	kind, reason := v1.EventTypeNormal, e.Strategy
 	note := fmt.Sprintf("pod eviction from %s node by %s: %s", e.Node, reporter, e.Reason)
 	if failed != nil {
@@ -39,10 +40,13 @@ func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Ev
 	ctx, cancel := context.WithTimeout(ctx, eventLimit)
 	defer cancel()
 	_, err = d.write.EventsV1().Events(e.Namespace).Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: util.GenerateEventName(e.Name, now.UnixNano())},
-		EventTime:  metav1.NewMicroTime(now), ReportingController: reporter, ReportingInstance: instance, Action: "Descheduled",
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: util.GenerateEventName(e.Name,
+			now.UnixNano())},
+		EventTime: metav1.NewMicroTime(now), ReportingController: reporter, ReportingInstance: instance,
+		Action: "Descheduled",
 		Reason: reason, Type: kind, Note: cut(note, mostNote),
-		Regarding: v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: e.Namespace, Name: e.Name, UID: e.UID},
+		Regarding: v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: e.Namespace, Name: e.Name,
+			UID: e.UID},
 	}, metav1.CreateOptions{})
 	if err != nil && ctx.Err() == nil {
 		d.o.Log.Warn("an event was not told", "pod", e.Namespace+"/"+e.Name, "error", err)

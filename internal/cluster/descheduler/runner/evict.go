@@ -16,8 +16,8 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// Annotations of pods whose eviction goes on in the background once it was asked for, and what the API says then
-// (pkg/descheduler/evictions/evictions.go, 0.36.0).
+// Annotations of pods whose eviction goes on in the background once it was asked for, and what the
+// API says then (pkg/descheduler/evictions/evictions.go, 0.36.0).
 const (
 	requestOnly    = "descheduler.alpha.kubernetes.io/request-evict-only"
 	inProgress     = "descheduler.alpha.kubernetes.io/eviction-in-progress"
@@ -43,8 +43,8 @@ const (
 	forbidden              // this program may not evict it
 )
 
-// evict asks for one eviction. An error is one that the next one would likely have, too: a pod that a budget or a webhook keeps, or that is
-// another one by now, is none.
+// evict asks for one eviction. An error is one that the next one would likely have, too: a pod that
+// a budget or a webhook keeps, or that is another one by now, is none.
 func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (fate, error) {
 	fields := fieldsOf(e)
 	err := d.ask(ctx, e)
@@ -85,12 +85,14 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (fate, 
 // ask is the request.
 func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
 	err := kubeclient.Evict(ctx, d.write, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, Annotations: map[string]string{
-			"reason":       fmt.Sprintf("triggered by %s/%s: %s", e.Profile, e.Strategy, e.Reason),
-			"requested-by": reporter,
-		}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name,
+			Annotations: map[string]string{
+				"reason":       fmt.Sprintf("triggered by %s/%s: %s", e.Profile, e.Strategy, e.Reason),
+				"requested-by": reporter,
+			}},
 		DeleteOptions: &metav1.DeleteOptions{
-			GracePeriodSeconds: d.o.Policy.GracePeriodSeconds, Preconditions: &metav1.Preconditions{UID: &e.UID},
+			GracePeriodSeconds: d.o.Policy.GracePeriodSeconds,
+			Preconditions:      &metav1.Preconditions{UID: &e.UID},
 		},
 	})
 	if err != nil {
@@ -108,7 +110,8 @@ func goesOn(p *v1.Pod, err error) bool {
 // mayNot reports whether it is the right to evict that lacks, here or everywhere (k8s.io/apiserver
 // pkg/endpoints/handlers/responsewriters/errors.go, v1.36).
 func mayNot(err error) bool {
-	return apierrors.IsForbidden(err) && !denied(err) && strings.Contains(err.Error(), "cannot create resource \"pods/eviction\"")
+	return apierrors.IsForbidden(err) && !denied(err) &&
+		strings.Contains(err.Error(), "cannot create resource \"pods/eviction\"")
 }
 
 // isAnswer reports whether an answer is about this pod: a budget, a webhook or a policy keeps it.
@@ -125,18 +128,21 @@ func isAnswer(err error) bool {
 		return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 	case http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest:
 		return true
-	case http.StatusInternalServerError: // so the API answers where several budgets are about a pod, and where a webhook cannot be asked
+	// so the API answers where several budgets are about a pod, and where a webhook cannot be asked
+	case http.StatusInternalServerError:
 		return strings.Contains(s.Message, "more than one PodDisruptionBudget")
 	}
 	return false
 }
 
-// denied reports whether a webhook or a policy has said no, which may give any code (k8s.io/apiserver
-// pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook
-// cannot be asked the API server says otherwise: the next eviction would fail, too.
+// denied reports whether a webhook or a policy has said no, which may give any code
+// (k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go,
+// pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook cannot be asked the
+// API server says otherwise: the next eviction would fail, too.
 func denied(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request") ||
+	return strings.Contains(text, "admission webhook ") &&
+		strings.Contains(text, " denied the request") ||
 		strings.Contains(text, "ValidatingAdmissionPolicy ") && strings.Contains(text, " denied request")
 }
 

@@ -26,7 +26,8 @@ const (
 	mostPrometheus = 16 << 20
 )
 
-// ownToken is the token of this pod, which a Prometheus gets over https that no secret is named for.
+// ownToken is the token of this pod, which a Prometheus gets over https that no secret is named
+// for.
 const ownToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // figures are of real use: those that the policy goes by are asked for in each cycle.
@@ -43,7 +44,8 @@ type figures struct {
 
 // newFigures finds out which figures a policy goes by.
 func newFigures(client kubernetes.Interface, p *deschedule.Policy, namespace string) *figures {
-	f := &figures{client: client, namespace: namespace, http: &http.Client{Timeout: requestLimit}, readToken: tokenOfPod}
+	f := &figures{client: client, namespace: namespace, http: &http.Client{Timeout: requestLimit},
+		readToken: tokenOfPod}
 	for i := range p.MetricsProviders {
 		if m := &p.MetricsProviders[i]; m.Source == deschedule.PrometheusMetrics {
 			f.source = m.Prometheus
@@ -54,7 +56,8 @@ func newFigures(client kubernetes.Interface, p *deschedule.Policy, namespace str
 	return f
 }
 
-// fill adds figures to a snapshot. What cannot be had is absent, and an error says why: strategies that go by it end with that.
+// fill adds figures to a snapshot. What cannot be had is absent, and an error says why: strategies
+// that go by it end with that.
 func (f *figures) fill(ctx context.Context, now time.Time, s *deschedule.Snapshot) (errs []error) {
 	note := func(err error) {
 		if err != nil {
@@ -92,7 +95,8 @@ func (f *figures) metrics(ctx context.Context, s *deschedule.Snapshot) error {
 	for _, kind := range []string{"nodes", "pods"} {
 		var all usage
 		path := "/apis/metrics.k8s.io/v1beta1/" + kind
-		body, err := f.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Stream(ctx)
+		body, err := f.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept",
+			"application/json").Stream(ctx)
 		if err == nil {
 			err = json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&all)
 			_ = body.Close()
@@ -122,7 +126,8 @@ func (f *figures) metrics(ctx context.Context, s *deschedule.Snapshot) error {
 
 // loads reads what the nodes' agents tell.
 func (f *figures) loads(ctx context.Context, s *deschedule.Snapshot) error {
-	leases, err := f.client.CoordinationV1().Leases(f.namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	leases, err := f.client.CoordinationV1().Leases(f.namespace).List(ctx,
+		metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return fmt.Errorf("read the load of nodes in Leases of %s: %w", f.namespace, err)
 	}
@@ -158,7 +163,8 @@ type answer struct {
 }
 
 // prometheus asks one query, which gives a share from 0 to 1 for each node, by its label instance.
-func (f *figures) prometheus(ctx context.Context, now time.Time, query string, s *deschedule.Snapshot) error {
+func (f *figures) prometheus(ctx context.Context, now time.Time, query string,
+	s *deschedule.Snapshot) error {
 	if f.source == nil {
 		return fmt.Errorf("ask Prometheus: the policy's metricsProviders have none")
 	}
@@ -186,7 +192,8 @@ func (f *figures) prometheus(ctx context.Context, now time.Time, query string, s
 		return wrong(fmt.Errorf("%s: %w", response.Status, err))
 	}
 	if a.Status != "success" || a.Data.Type != "vector" {
-		return wrong(fmt.Errorf("%s: status %q, type %q: %s: want a vector", response.Status, a.Status, a.Data.Type, a.Error))
+		return wrong(fmt.Errorf("%s: status %q, type %q: %s: want a vector", response.Status, a.Status,
+			a.Data.Type, a.Error))
 	}
 	told := make(map[string]int64, len(a.Data.Result))
 	if s.Queried == nil {

@@ -12,11 +12,13 @@ import (
 
 // How long a cycle's doings count for those to come.
 const (
-	// A pod that was evicted is taken for one that is being deleted, though the watch has not told of it.
+	// A pod that was evicted is taken for one that is being deleted, though the watch has not told of
+	// it.
 	lagLimit = time.Minute
 	// A pod whose eviction the API refused is not asked for again, so that others have their turn.
 	refusedFor = 10 * time.Minute
-	// An eviction in the background is taken to be under way until then without a sign of it (0.36.0: assumedEvictionRequestTimeoutSeconds).
+	// An eviction in the background is taken to be under way until then without a sign of it (0.36.0:
+	// assumedEvictionRequestTimeoutSeconds).
 	assumedFor = 10 * time.Minute
 	// Evictions are remembered for the pauses between those of one owner.
 	pastFor = 24 * time.Hour
@@ -45,8 +47,9 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		gone: map[types.UID]time.Time{}, refusals: map[types.UID]refusal{}, pending: map[types.UID]time.Time{},
-		owners: map[owner]time.Time{}, nodes: map[string]time.Time{},
+		gone: map[types.UID]time.Time{}, refusals: map[types.UID]refusal{},
+		pending: map[types.UID]time.Time{},
+		owners:  map[owner]time.Time{}, nodes: map[string]time.Time{},
 	}
 }
 
@@ -65,7 +68,8 @@ func (m *memory) requested(now time.Time, p *v1.Pod) { m.pending[p.UID] = now }
 
 // fill adds what is remembered to a snapshot, and forgets what is over.
 func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
-	s.EvictedFrom, s.Pending, s.Refused = map[string]time.Time{}, map[types.UID]bool{}, map[types.UID]string{}
+	s.EvictedFrom, s.Pending, s.Refused = map[string]time.Time{}, map[types.UID]bool{},
+		map[types.UID]string{}
 	there := make(map[types.UID]bool, len(s.Pods))
 	for i, p := range s.Pods {
 		there[p.UID] = true
@@ -78,11 +82,18 @@ func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
 			s.Pending[p.UID] = asked
 		}
 		if r, ok := m.refusals[p.UID]; ok && now.Sub(r.at) < refusedFor {
-			s.Refused[p.UID] = fmt.Sprintf("the API refused its eviction %v ago: %s", now.Sub(r.at).Round(time.Second), r.why)
+			s.Refused[p.UID] = fmt.Sprintf("the API refused its eviction %v ago: %s",
+				now.Sub(r.at).Round(time.Second), r.why)
 		}
 	}
-	forget(m.gone, func(uid types.UID, at time.Time) bool { return !there[uid] && now.Sub(at) >= lagLimit })
-	forget(m.refusals, func(uid types.UID, r refusal) bool { return !there[uid] || now.Sub(r.at) >= refusedFor })
+	forget(m.gone, func(uid types.UID, at time.Time) bool {
+		return !there[uid] &&
+			now.Sub(at) >= lagLimit
+	})
+	forget(m.refusals, func(uid types.UID, r refusal) bool {
+		return !there[uid] ||
+			now.Sub(r.at) >= refusedFor
+	})
 	forget(m.pending, func(uid types.UID, _ time.Time) bool { return !there[uid] })
 	forget(m.owners, func(_ owner, at time.Time) bool { return now.Sub(at) >= pastFor })
 	forget(m.nodes, func(_ string, at time.Time) bool { return now.Sub(at) >= pastFor })
@@ -102,8 +113,9 @@ func forget[K comparable, V any](from map[K]V, over func(K, V) bool) {
 	}
 }
 
-// underway reports whether a pod's eviction goes on in the background: it says so itself, or was asked for lately. asked: it was asked for.
-// What only says so may have been made to by whoever owns it.
+// underway reports whether a pod's eviction goes on in the background: it says so itself, or was
+// asked for lately. asked: it was asked for. What only says so may have been made to by whoever
+// owns it.
 func (m *memory) underway(now time.Time, p *v1.Pod) (is, asked bool) {
 	_, may := p.Annotations[requestOnly]
 	_, says := p.Annotations[inProgress]

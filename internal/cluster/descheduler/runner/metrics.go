@@ -34,7 +34,8 @@ func newMetrics(version string) *metrics {
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		}),
 		strategies: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "descheduler_strategy_duration_seconds", Help: "Time that a strategy takes in a cycle, its evictions included.",
+			Name:    "descheduler_strategy_duration_seconds",
+			Help:    "Time that a strategy takes in a cycle, its evictions included.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
 		}, []string{"strategy", "profile"}),
 	}
@@ -51,7 +52,8 @@ func newMetrics(version string) *metrics {
 // part is a strategy of a profile.
 type part struct{ strategy, profile string }
 
-// durations are what strategies take in one cycle. A plan goes over each several times, and evicts later: all of that is one duration.
+// durations are what strategies take in one cycle. A plan goes over each several times, and evicts
+// later: all of that is one duration.
 type durations map[part]time.Duration
 
 func (d durations) watch(now func() time.Time) deschedule.Watch {
@@ -71,7 +73,10 @@ func (m *metrics) took(d durations) {
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte("ok\n"))
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !m.ready.Load() {
 			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)

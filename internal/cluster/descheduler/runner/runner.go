@@ -1,5 +1,5 @@
-// Package runner runs jettison-cluster deschedule in a cluster: it reads the cluster's objects, has cluster/deschedule plan, and asks
-// the eviction API for what is planned, once or again and again.
+// Package runner runs jettison-cluster deschedule in a cluster: it reads the cluster's objects, has
+// cluster/deschedule plan, and asks the eviction API for what is planned, once or again and again.
 //
 //	command.go     Command: jettison-cluster deschedule
 //	live.go        the flags of deschedule in a cluster
@@ -76,7 +76,8 @@ type descheduler struct {
 	now     func() time.Time
 }
 
-// Run makes cycles until its context ends, or one. An error is one of the start, or of the one cycle.
+// Run makes cycles until its context ends, or one. An error is one of the start, or of the one
+// cycle.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +97,8 @@ func Run(ctx context.Context, o Options) error {
 	if d.write, err = kubeclient.New(api, "deschedule", requestLimit); err != nil {
 		return err
 	}
-	if err := supported(ctx, discovery.ToServerVersionInterfaceWithContext(d.write.Discovery())); err != nil && ctx.Err() == nil {
+	if err := supported(ctx, discovery.ToServerVersionInterfaceWithContext(
+		d.write.Discovery())); err != nil && ctx.Err() == nil {
 		o.Log.Warn("this cluster's version may not be supported", "error", err)
 	}
 	read, err := kubeclient.New(o.API, "read", 0)
@@ -134,11 +136,13 @@ func (d *descheduler) leader() (*kubeclient.Leader, error) {
 
 // fieldsOf are what the log says of an eviction.
 func fieldsOf(e *deschedule.Eviction) []any {
-	return []any{"pod", e.Namespace + "/" + e.Name, "uid", e.UID, "node", e.Node, "profile", e.Profile, "strategy", e.Strategy,
+	return []any{"pod", e.Namespace + "/" + e.Name, "uid", e.UID, "node", e.Node, "profile", e.Profile,
+		"strategy", e.Strategy,
 		"reason", e.Reason}
 }
 
-// cycles makes one, or one each interval. After one that failed it waits longer: an error never makes it ask without a pause.
+// cycles makes one, or one each interval. After one that failed it waits longer: an error never
+// makes it ask without a pause.
 func (d *descheduler) cycles(ctx context.Context) error {
 	pause := failedFirst
 	for ctx.Err() == nil {
@@ -172,7 +176,8 @@ func (d *descheduler) serve() (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("tell metrics and health: %w", err)
 	}
-	server := &http.Server{Handler: d.metrics.handler(), ReadHeaderTimeout: serverLimit, ReadTimeout: requestLimit, WriteTimeout: requestLimit}
+	server := &http.Server{Handler: d.metrics.handler(), ReadHeaderTimeout: serverLimit,
+		ReadTimeout: requestLimit, WriteTimeout: requestLimit}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

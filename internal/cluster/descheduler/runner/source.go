@@ -36,27 +36,31 @@ type source struct {
 	said   map[string]time.Time    // when that was logged last
 }
 
-// saidEvery is how often it is logged that a resource cannot be read: it is tried again and again, and plans go by what was there last.
+// saidEvery is how often it is logged that a resource cannot be read: it is tried again and again,
+// and plans go by what was there last.
 const saidEvery = time.Minute
 
 // newSource makes one that reads nothing yet.
 func newSource(client kubernetes.Interface, log *slog.Logger) *source {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	s := &source{log: log, factory: f, failed: map[string]error{}, said: map[string]time.Time{}, kinds: map[string]cache.SharedIndexInformer{
-		"nodes": f.Core().V1().Nodes().Informer(), "pods": f.Core().V1().Pods().Informer(), "namespaces": f.Core().V1().Namespaces().Informer(),
-		"persistentvolumeclaims": f.Core().V1().PersistentVolumeClaims().Informer(),
-		"persistentvolumes":      f.Core().V1().PersistentVolumes().Informer(),
-		"priorityclasses":        f.Scheduling().V1().PriorityClasses().Informer(),
-		"poddisruptionbudgets":   f.Policy().V1().PodDisruptionBudgets().Informer(),
-	}}
+	s := &source{log: log, factory: f, failed: map[string]error{}, said: map[string]time.Time{},
+		kinds: map[string]cache.SharedIndexInformer{
+			"nodes": f.Core().V1().Nodes().Informer(), "pods": f.Core().V1().Pods().Informer(),
+			"namespaces":             f.Core().V1().Namespaces().Informer(),
+			"persistentvolumeclaims": f.Core().V1().PersistentVolumeClaims().Informer(),
+			"persistentvolumes":      f.Core().V1().PersistentVolumes().Informer(),
+			"priorityclasses":        f.Scheduling().V1().PriorityClasses().Informer(),
+			"poddisruptionbudgets":   f.Policy().V1().PodDisruptionBudgets().Informer(),
+		}}
 	for name, informer := range s.kinds {
-		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { s.onError(name, err) }) // an error only once it runs
+		// an error only once it runs
+		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { s.onError(name, err) })
 	}
 	return s
 }
 
-// onError notes what keeps a resource from being read. Where it is a right that lacks, the first look need not wait. That a watch ends, or
-// is too old to go on, is no error: it begins anew.
+// onError notes what keeps a resource from being read. Where it is a right that lacks, the first
+// look need not wait. That a watch ends, or is too old to go on, is no error: it begins anew.
 func (s *source) onError(name string, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
@@ -66,7 +70,8 @@ func (s *source) onError(name string, err error) {
 	s.failed[name] = err
 	if now := time.Now(); s.denied == nil && now.Sub(s.said[name]) >= saidEvery {
 		s.said[name] = now
-		s.log.Warn("a resource of the cluster cannot be read: plans go by what was there last", "resource", name, "error", err)
+		s.log.Warn("a resource of the cluster cannot be read: plans go by what was there last",
+			"resource", name, "error", err)
 	}
 	if s.denied != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 		s.denied(fmt.Errorf("read %s of the cluster: %w", name, err))
@@ -118,8 +123,10 @@ func (s *source) snapshot() *deschedule.Snapshot {
 		Budgets: list[policyv1.PodDisruptionBudget](s, "poddisruptionbudgets"),
 		Classes: list[schedulingv1.PriorityClass](s, "priorityclasses"),
 	}
-	out.Nodes, out.Pods, out.Namespaces = list[v1.Node](s, "nodes"), list[v1.Pod](s, "pods"), list[v1.Namespace](s, "namespaces")
-	out.Claims, out.Volumes = list[v1.PersistentVolumeClaim](s, "persistentvolumeclaims"), list[v1.PersistentVolume](s, "persistentvolumes")
+	out.Nodes, out.Pods, out.Namespaces = list[v1.Node](s, "nodes"), list[v1.Pod](s, "pods"),
+		list[v1.Namespace](s, "namespaces")
+	out.Claims, out.Volumes = list[v1.PersistentVolumeClaim](s, "persistentvolumeclaims"),
+		list[v1.PersistentVolume](s, "persistentvolumes")
 	out.Evicted = planner.PastEvictions(out.Pods)
 	return out
 }

@@ -9,7 +9,8 @@ import (
 
 // decides are the annotations of objects that a plan reads.
 func decides(key string) bool {
-	return strings.HasPrefix(key, "descheduler.alpha.kubernetes.io/") || strings.HasPrefix(key, "kubernetes.io/config.") ||
+	return strings.HasPrefix(key, "descheduler.alpha.kubernetes.io/") ||
+		strings.HasPrefix(key, "kubernetes.io/config.") ||
 		strings.HasPrefix(key, "volume.kubernetes.io/")
 }
 
@@ -41,12 +42,15 @@ func trim(in any) (any, error) {
 func spec(p *v1.Pod) v1.PodSpec {
 	s := &p.Spec
 	return v1.PodSpec{
-		NodeName: s.NodeName, PriorityClassName: s.PriorityClassName, Priority: s.Priority, NodeSelector: s.NodeSelector, Affinity: s.Affinity,
-		Tolerations: only(s.Tolerations, nil), TopologySpreadConstraints: only(s.TopologySpreadConstraints, nil),
-		ResourceClaims: s.ResourceClaims, Overhead: s.Overhead, Resources: s.Resources,
+		NodeName: s.NodeName, PriorityClassName: s.PriorityClassName, Priority: s.Priority,
+		NodeSelector: s.NodeSelector, Affinity: s.Affinity,
+		Tolerations:               only(s.Tolerations, nil),
+		TopologySpreadConstraints: only(s.TopologySpreadConstraints, nil),
+		ResourceClaims:            s.ResourceClaims, Overhead: s.Overhead, Resources: s.Resources,
 		Containers: containers(p, s.Containers), InitContainers: containers(p, s.InitContainers),
 		Volumes: only(s.Volumes, func(v *v1.Volume) bool {
-			return v.HostPath != nil || v.EmptyDir != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+			return v.HostPath != nil || v.EmptyDir != nil || v.PersistentVolumeClaim != nil ||
+				v.Ephemeral != nil
 		}),
 	}
 }
@@ -61,15 +65,18 @@ func containers(p *v1.Pod, in []v1.Container) []v1.Container {
 			r.Limits = c.Resources.Limits
 		}
 		ports := only(c.Ports, func(port *v1.ContainerPort) bool { return port.HostPort > 0 })
-		out[i] = v1.Container{Name: c.Name, Image: c.Image, Ports: ports, Resources: r, RestartPolicy: c.RestartPolicy}
+		out[i] = v1.Container{Name: c.Name, Image: c.Image, Ports: ports, Resources: r,
+			RestartPolicy: c.RestartPolicy}
 	}
 	return out
 }
 
 func status(s *v1.PodStatus) v1.PodStatus {
 	out := v1.PodStatus{
-		Phase: s.Phase, Reason: s.Reason, QOSClass: s.QOSClass, StartTime: s.StartTime, Conditions: only(s.Conditions, nil),
-		ContainerStatuses: ofContainers(s.ContainerStatuses), InitContainerStatuses: ofContainers(s.InitContainerStatuses),
+		Phase: s.Phase, Reason: s.Reason, QOSClass: s.QOSClass, StartTime: s.StartTime,
+		Conditions:                 only(s.Conditions, nil),
+		ContainerStatuses:          ofContainers(s.ContainerStatuses),
+		InitContainerStatuses:      ofContainers(s.InitContainerStatuses),
 		EphemeralContainerStatuses: ofContainers(s.EphemeralContainerStatuses),
 	}
 	for i := range out.Conditions {

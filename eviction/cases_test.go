@@ -1,11 +1,10 @@
 package eviction
 
 import (
-	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -64,22 +63,23 @@ func TestThePageNamesTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	functions, err := filepath.Glob("../*/*_test.go")
-	more, err2 := filepath.Glob("../*/*/*_test.go")
-	commands, err3 := filepath.Glob("../cmd/jettison/*_test.go")
-	if err := errors.Join(err, err2, err3); err != nil || len(more) == 0 || len(commands) == 0 {
-		t.Fatal(err, more, commands)
-	}
-	all := ""
-	for _, path := range slices.Concat(functions, more, commands) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+	var all strings.Builder
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
 		}
-		all += string(text)
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all.Write(text)
+		return err
+	})
+	if err != nil || all.Len() == 0 {
+		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(string(page), -1) {
-		if !strings.Contains(all, "func "+name+"(") {
+		if !strings.Contains(all.String(), "func "+name+"(") {
 			t.Errorf("there is no %s", name)
 		}
 	}

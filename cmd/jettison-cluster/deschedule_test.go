@@ -19,7 +19,7 @@ import (
 // nobody can wait for, read klog's logger, and it is set without a lock.
 func TestDescheduleLogsInOneForm(t *testing.T) {
 	if conf := os.Getenv("JETTISON_TEST_KUBECONFIG"); conf != "" {
-		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/runner/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-json"},
+		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-json"},
 			nil, os.Stdout, os.Stderr)
 		klog.Info("said by client-go")
 		os.Exit(code)
@@ -48,7 +48,7 @@ current-context: c}`
 }
 
 func TestDeschedule(t *testing.T) {
-	const dir = "../../internal/cluster/descheduler/runner/planner/testdata/"
+	const dir = "../../internal/cluster/descheduler/planner/testdata/"
 	for _, c := range []struct {
 		args   []string
 		stdin  string

@@ -78,8 +78,8 @@ func TestPathsOutside(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/log/outside/0.log":                                 "does not lie in /log/pods",
-		"/log/pods/../../outside/0.log":                      "not the plain path",
-		"/log/pods/" + folder + "/../../../../outside/0.log": "not the plain path",
+		"/log/pods/../outside/0.log":                      "not the plain path",
+		"/log/pods/" + folder + "/../../../outside/0.log": "not the plain path",
 		"/log/podsx/0.log":                                   "does not lie in",
 		"/log/pods":                                          "does not lie in",
 		"/log/pods/":                                         "not the plain path",
@@ -132,7 +132,7 @@ func FuzzParseOld(f *testing.F) {
 }
 
 func FuzzBelow(f *testing.F) {
-	for _, path := range []string{"/log/pods/a/0.log", "/log/pods/../../x", "/log/pods//x", "/log/podsx"} {
+	for _, path := range []string{"/log/pods/a/0.log", "/log/pods/../x", "/log/pods//x", "/log/podsx"} {
 		f.Add("/log/pods", path)
 	}
 	f.Fuzz(func(t *testing.T, dir, path string) {

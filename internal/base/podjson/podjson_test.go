@@ -61,7 +61,7 @@ func TestErrors(t *testing.T) {
 		{"no uid", `[{` + meta + `},{"metadata":{"namespace":"a","name":"b"}}]`, `pods[1]: metadata.uid: missing`},
 		{"no namespace", `[{"metadata":{"uid":"a","name":"b"}}]`, `pods[0]: metadata.namespace: missing`},
 		{"no name", `[{"metadata":{"uid":"a","namespace":"b"}}]`, `pods[0]: metadata.name: missing`},
-		{"a path for a uid", `[{"metadata":{"uid":"../../agent/objects/podstore/a","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "../../agent/objects/podstore/a": want letters, digits, - and the like`},
+		{"a path for a uid", `[{"metadata":{"uid":"../a","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "../a": want letters, digits, - and the like`},
 		{"a uid that is above", `[{"metadata":{"uid":"..","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "..": want letters, digits, - and the like`},
 		{"a line in a uid", `[{"metadata":{"uid":"a\nb","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "a\nb": want letters, digits, - and the like`},
 		{"a long uid", `[{"metadata":{"uid":"` + strings.Repeat("u", 129) + `","namespace":"a","name":"b"}}]`,

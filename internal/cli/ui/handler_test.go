@@ -57,7 +57,7 @@ func TestWhoIsAnswered(t *testing.T) {
 		{"HEAD", here, "/stream?key=secret%00", 403, ""},
 		{"HEAD", "evil.example:5388", "/stream?key=secret", 403, ""},
 		{"GET", here, "/page", 404, "the page is at /"},
-		{"GET", here, "/../../ui.go", 404, ""},
+		{"GET", here, "/../ui.go", 404, ""},
 		{"GET", here, "/nothing.js", 404, ""},
 		{"GET", here, "/index.html/", 404, ""},
 	} {

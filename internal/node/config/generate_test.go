@@ -182,7 +182,7 @@ func wrapped(d fieldDoc, indent string) string {
 func pageOf(docs []fieldDoc) string {
 	var b strings.Builder
 	b.WriteString("# Configuration: every field\n\n<!-- Made of the comments in internal/node/config/fields.go by \"make generate\". -->\n\n" +
-		"[configuration.md](../../use/configuration.md) tells how to use it. `jettison config default` prints all of this as a file, and\n" +
+		"[configuration.md](../use/configuration.md) tells how to use it. `jettison config default` prints all of this as a file, and\n" +
 		"`jettison config print` what holds on a node, and where each value comes from.\n\n" +
 		"*at once*: a changed file takes effect while the agent runs; *next start*: when it starts again, and a warning says so until then.\n\n")
 	kubelets := reflect.ValueOf(defaults(KindKubelet)).Elem()
@@ -234,7 +234,7 @@ func rowOf(d fieldDoc, kubelets reflect.Value) string {
 	}
 	text := more.ReplaceAllStringFunc(strings.ReplaceAll(d.text, "|", "\\|"), func(at string) string {
 		m := more.FindStringSubmatch(at)
-		folder := "../../" + m[1] + "/"
+		folder := "../" + m[1] + "/"
 		if m[1] == "reference" {
 			folder = ""
 		}

@@ -18,7 +18,7 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 		"enforceNodeAllocatable: [pods, none]\n":         `enforceNodeAllocatable: "none" beside others: a kubelet refuses that`,
 		"enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\n": `enforceNodeAllocatable: ` +
 			`"kube-reserved" beside "kube-reserved-compressible": a kubelet refuses that`,
-		"podLogsDir: /var/log/../../log/pods\n": `podLogsDir: "/var/log/../../log/pods" is not normalized: a kubelet refuses that`,
+		"podLogsDir: /var/log/../log/pods\n": `podLogsDir: "/var/log/../log/pods" is not normalized: a kubelet refuses that`,
 		"podLogsDir: /var/log/põds\n":           `podLogsDir: "/var/log/põds" is not all ASCII: a kubelet refuses that`,
 		"imageMaximumGCAge: 3m\n":               "",
 		"imageMinimumGCAge: 1h\n":               "",
@@ -47,7 +47,7 @@ func TestRelativePathsOfAKubeletsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(kubelet + "staticPodPath: manifests\npodLogsDir: ../../logs\n")
+	write(kubelet + "staticPodPath: manifests\npodLogsDir: ../logs\n")
 	for _, path := range []string{file, "kubelet.yaml"} {
 		t.Chdir(dir)
 		l, err := Load(t.Context(), path)

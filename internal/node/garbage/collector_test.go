@@ -279,7 +279,7 @@ func TestTheLogOfAContainerGoesWithIt(t *testing.T) {
 	n.sandbox("s", uidA, true, time.Hour)
 	dir := "log/pods/default_a_" + uidA + "/main/"
 	var logs []string
-	for i, path := range []string{"/" + dir + "0.log", "/etc/passwd", "/" + dir + "../../main/2.log"} {
+	for i, path := range []string{"/" + dir + "0.log", "/etc/passwd", "/" + dir + "../main/2.log"} {
 		id := fmt.Sprint("c", i)
 		n.container(id, "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
 		n.r.ContainerStatuses[id] = &runtimev1.ContainerStatus{Id: id, State: exited, LogPath: path}

@@ -27,7 +27,7 @@ func TestAHostileLogDirectory(t *testing.T) {
 	n.link("../../etc", "log/pods/default_up_"+uidA)
 	gone := filepath.Dir(filepath.Dir(n.file("log/pods/default_gone_" + uidA + "/main/0.log")))
 	n.link("/etc", "log/pods/default_gone_"+uidA+"/etc")
-	n.link("../../../../etc/passwd", "log/pods/default_gone_"+uidA+"/main/1.log")
+	n.link("../../../etc/passwd", "log/pods/default_gone_"+uidA+"/main/1.log")
 	r := n.pass(Containers, reclaim.Periodic)
 	if r.Count(Removed) != 1 || r.Count(Failed) > 0 || exists(gone) {
 		t.Errorf("%+v", r.Done)

@@ -225,7 +225,7 @@ func TestNamesThatAreNoPods(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	b.pod, b.log = "", "" // all is to stay
 	b.before = b.others()
-	for _, bad := range []string{"", ".", "..", "../../..", "u-1/..", "/", "u-1/volumes", "u\x00", strings.Repeat("u", 256), "../../outside"} {
+	for _, bad := range []string{"", ".", "..", "../..", "u-1/..", "/", "u-1/volumes", "u\x00", strings.Repeat("u", 256), "../../outside"} {
 		if got, err := b.Volumes(t.Context(), bad, nil); err == nil || got.Entries != 0 {
 			t.Errorf("UID %q: %+v, %v", bad, got, err)
 		}
@@ -257,14 +257,14 @@ func attacks() []attack {
 	}
 	return []attack{
 		{name: "links inside", attack: func(b *box) {
-			for i, to := range []string{b.outside, b.outside + "/precious", "..", "/", ".", b.neighbour, "/proc/self/root", "../../../../../u-2"} {
+			for i, to := range []string{b.outside, b.outside + "/precious", "..", "/", ".", b.neighbour, "/proc/self/root", "../../../../u-2"} {
 				link(b, to, fmt.Sprintf("%s/sub/link%d", b.volume, i))
 			}
 		}},
 		{name: "a volume is a link", attack: func(b *box) { link(b, b.outside, b.volume) }},
 		{name: "the volumes are a link", attack: func(b *box) { link(b, b.outside, filepath.Dir(b.volume)) },
 			says: "volumes/kubernetes.io~empty-dir\": not a directory", stays: []string{"volumes"}},
-		{name: "all volumes are a link", attack: func(b *box) { link(b, "../../u-2/volumes", b.pod+"/volumes") },
+		{name: "all volumes are a link", attack: func(b *box) { link(b, "../u-2/volumes", b.pod+"/volumes") },
 			says: "u-1/volumes\": not a directory", stays: []string{"volumes"}},
 		{name: "the pod is a link", attack: func(b *box) { link(b, "u-2", b.pod) }, says: "pods/u-1\": not a directory", stays: []string{"."}},
 		{name: "containers is a link", attack: func(b *box) { link(b, b.outside, b.pod+"/containers") }, says: "/containers\": not a directory", stays: []string{"containers"}},

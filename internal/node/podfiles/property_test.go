@@ -27,7 +27,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 		for i := range rapid.IntRange(0, 40).Draw(rt, "entries") {
 			dir := rapid.SampledFrom(dirs).Draw(rt, "in")
 			path := filepath.Join(dir, fmt.Sprint(i, rapid.StringOfN(rapid.RuneFrom([]rune("a.-_\n ~*ä\\")), 0, 20, -1).Draw(rt, "name")))
-			target := rapid.SampledFrom([]string{b.outside, b.neighbour, "..", "../../..", "/", ".", csi, b.root, "../../../../../../../outside/precious"}).Draw(rt, "to")
+			target := rapid.SampledFrom([]string{b.outside, b.neighbour, "..", "../..", "/", ".", csi, b.root, "../../../../../../outside/precious"}).Draw(rt, "to")
 			switch rapid.IntRange(0, 5).Draw(rt, "kind") {
 			case 0, 1:
 				err = os.Mkdir(path, forRoot(os.FileMode(rapid.Uint32Range(0, 0o777).Draw(rt, "mode"))))
@@ -46,7 +46,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 		kept = count(t, csi)
 		// Somebody else's names first: they remove nothing of this pod, nor of others.
 		for range 3 {
-			uid := rapid.SampledFrom([]string{"u-", "u-1 ", "U-1", "u-1/", "./u-1", "../../pods/u-1", "*", "", "..", "u-11"}).Draw(rt, "uid")
+			uid := rapid.SampledFrom([]string{"u-", "u-1 ", "U-1", "u-1/", "./u-1", "../pods/u-1", "*", "", "..", "u-11"}).Draw(rt, "uid")
 			_, _ = b.Volumes(t.Context(), uid, nil)
 			_, _ = b.Logs(t.Context(), stats.PodReference{Namespace: "shop", Name: "web-0", UID: uid})
 		}

@@ -116,7 +116,7 @@ func TestKindsAreOfMessagesThatThereAre(t *testing.T) {
 		}
 		return err
 	}
-	for _, dir := range []string{"..", "../../../../api"} { // api has those that other programs go by
+	for _, dir := range []string{"../../..", "../../../../api"} { // api has those that other programs go by
 		if err := filepath.WalkDir(dir, read); err != nil {
 			t.Fatal(err)
 		}

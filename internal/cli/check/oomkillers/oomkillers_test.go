@@ -74,7 +74,7 @@ func TestProcessesOfPods(t *testing.T) {
 	for _, pid := range []string{"40", "41", "42"} {
 		process(pid, systemd, "systemd-oomd")
 	}
-	process("46", "/../../../kubepods-burstable-podaaaaaaaa_0000_4000_8000_000000000003.slice/cri-containerd-2.scope", "earlyoom")
+	process("46", "/../kubepods-burstable-podaaaaaaaa_0000_4000_8000_000000000003.slice/cri-containerd-2.scope", "earlyoom")
 	process("47", "/../../podaaaaaaaa-0000-4000-8000-000000000004/2", "nohang")
 	process("48", "/podman.slice/x", "oomd")
 	process("43", "/system.slice/systemd-oomd.service", "/usr/lib/systemd/systemd-oomd")

@@ -19,10 +19,10 @@ func TestWhatAKubeletRefuses(t *testing.T) {
 		"enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\n": `enforceNodeAllocatable: ` +
 			`"kube-reserved" beside "kube-reserved-compressible": a kubelet refuses that`,
 		"podLogsDir: /var/log/../log/pods\n": `podLogsDir: "/var/log/../log/pods" is not normalized: a kubelet refuses that`,
-		"podLogsDir: /var/log/põds\n":           `podLogsDir: "/var/log/põds" is not all ASCII: a kubelet refuses that`,
-		"imageMaximumGCAge: 3m\n":               "",
-		"imageMinimumGCAge: 1h\n":               "",
-		"enforceNodeAllocatable: [none]\n":      "",
+		"podLogsDir: /var/log/põds\n":        `podLogsDir: "/var/log/põds" is not all ASCII: a kubelet refuses that`,
+		"imageMaximumGCAge: 3m\n":            "",
+		"imageMinimumGCAge: 1h\n":            "",
+		"enforceNodeAllocatable: [none]\n":   "",
 	} {
 		for _, kind := range []string{own, kubelet} {
 			l, err := Parse([]byte(kind + text))

@@ -112,7 +112,7 @@ func TestAnswerIsRefusedWithoutRoom(t *testing.T) {
 	a := &Answer{
 		ResponseWriter: w,
 		Hold:           func(n int) (func(), bool) { room -= n; return func() { room += n }, room >= 0 },
-		Refuse:         func(w http.ResponseWriter) { fmt.Fprint(w, "; no room") },
+		Refuse:         func(w http.ResponseWriter) { fmt.Fprintf(w, "; no room") },
 	}
 	for _, text := range []string{"12345", "123456", "1"} {
 		_, err := a.Write([]byte(text))

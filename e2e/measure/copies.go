@@ -12,8 +12,9 @@ import (
 
 // copyRows finds small things that are written several times, by what they look like:
 //
-//	saturating add       a function with two parameters of one integer type and one result
-//	                     that mentions math.Max* - x
+//	saturating add       a function with two parameters of one integer type, or of a type
+//	                     parameter that stands for integers, and one result, that mentions
+//	                     math.Max* - x, or mentions math.Max* and adds its parameters
 //	strict decoder       a package that calls KnownFields, DisallowUnknownFields,
 //	                     RejectUnknownMembers or UnmarshalStrict
 //	bad field error      a struct type with a method Error and a field named Field, in any case
@@ -61,28 +62,68 @@ func called(n ast.Node) string {
 	return ""
 }
 
+// isMax matches math.Max...
+func isMax(n ast.Node) bool {
+	of, ok := n.(*ast.SelectorExpr)
+	return ok && typeName(of.X) == "math" && strings.HasPrefix(of.Sel.Name, "Max")
+}
+
 // isMaxLess matches math.Max... - x.
 func isMaxLess(n ast.Node) bool {
 	less, ok := n.(*ast.BinaryExpr)
-	if !ok || less.Op != token.SUB {
-		return false
+	return ok && less.Op == token.SUB && isMax(less.X)
+}
+
+// isSum matches a + b of two names.
+func isSum(a, b string) func(ast.Node) bool {
+	return func(n ast.Node) bool {
+		sum, ok := n.(*ast.BinaryExpr)
+		return ok && sum.Op == token.ADD && types.ExprString(sum.X) == a &&
+			types.ExprString(sum.Y) == b
 	}
-	of, ok := less.X.(*ast.SelectorExpr)
-	return ok && typeName(of.X) == "math" && strings.HasPrefix(of.Sel.Name, "Max")
 }
 
 var integer = regexp.MustCompile(`^(u?int(32|64)?|time\.Duration)$`)
 
-func saturatingAdds(t *tree) (out []string) {
-	t.funcs(func(_ *file, d *ast.FuncDecl) {
-		var params []string
-		for _, field := range d.Type.Params.List {
-			for range max(1, len(field.Names)) {
-				params = append(params, types.ExprString(field.Type))
+// isInteger reports whether a parameter's type is an integer type, or a type parameter of the
+// function that stands for nothing else.
+func isInteger(d *ast.FuncDecl, kind ast.Expr) bool {
+	text := types.ExprString(kind)
+	if d.Type.TypeParams != nil {
+		for _, field := range d.Type.TypeParams.List {
+			if slices.ContainsFunc(field.Names, func(n *ast.Ident) bool { return n.Name == text }) {
+				text = types.ExprString(field.Type)
 			}
 		}
-		two := len(params) == 2 && params[0] == params[1] && integer.MatchString(params[0])
-		if two && d.Type.Results.NumFields() == 1 && d.Body != nil && has(d.Body, false, isMaxLess) {
+	}
+	for one := range strings.SplitSeq(text, "|") {
+		if !integer.MatchString(strings.Trim(one, " ~")) {
+			return false
+		}
+	}
+	return true
+}
+
+// addends returns the names of a function's parameters if there are two, of one integer type.
+func addends(d *ast.FuncDecl) (names []string, ok bool) {
+	kinds := map[string]bool{}
+	for _, field := range d.Type.Params.List {
+		for _, name := range field.Names {
+			names = append(names, name.Name)
+		}
+		kinds[types.ExprString(field.Type)] = true
+	}
+	return names, len(names) == 2 && len(kinds) == 1 && isInteger(d, d.Type.Params.List[0].Type)
+}
+
+func saturatingAdds(t *tree) (out []string) {
+	t.funcs(func(_ *file, d *ast.FuncDecl) {
+		names, ok := addends(d)
+		if !ok || d.Type.Results.NumFields() != 1 || d.Body == nil {
+			return
+		}
+		adds := has(d.Body, false, isMax) && has(d.Body, false, isSum(names[0], names[1]))
+		if adds || has(d.Body, false, isMaxLess) {
 			out = append(out, t.at(d)+" "+d.Name.Name)
 		}
 	})

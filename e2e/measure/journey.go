@@ -22,6 +22,11 @@ import (
 // skipped where it does not exist. What a function hands over by a channel or a callback is a call,
 // too.
 //
+// A variant for another layout has the steps of the first one under their names there, so that the
+// figures can be compared. What a step of the first one did by itself and has others do there is a
+// step if the journey leads through it. What was a function of its own and no step is none there,
+// either.
+//
 // The reader enters the file of a function, then those of its calls in their order, and returns to
 // the caller after each call but the last. Files is how many distinct files the reader enters.
 // Returns is how often a call leads from one file to another that was left before. Back is how

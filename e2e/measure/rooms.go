@@ -8,8 +8,11 @@ import (
 )
 
 // levels is the order of the rooms: an import runs up if it names a room of a higher level.
-// Programs share one level.
-var levels = map[string]int{"base": 0, "node": 1, "agent": 2, "cli": 2, "bridge": 2, "cluster": 2, "pods": 2}
+// Programs share one level, and so do the rooms that several of them share.
+var levels = map[string]int{
+	"base": 0, "node": 1, "kube": 1,
+	"agent": 2, "cli": 2, "bridge": 2, "cluster": 2, "pods": 2,
+}
 
 // graph is who imports whom.
 type graph map[string]map[string]bool
@@ -123,7 +126,10 @@ func inside(t *tree) (rooms, packages graph) {
 
 func roomRows(t *tree) []row {
 	rooms, packages := inside(t)
-	up := row{what: "arrows that run up (base < node < agent, cli, bridge, cluster, pods)", figure: na}
+	up := row{
+		what:   "arrows that run up (base < node, kube < agent, cli, bridge, cluster, pods)",
+		figure: na,
+	}
 	if arrows, ok := rooms.up(); ok {
 		up = count(up.what, arrows)
 	}

@@ -37,12 +37,13 @@
 //	filesystems.go  the layout of the file systems, and what a pod takes of each
 //	condition.go    conditions of the node, and their words
 //	looks.go        when pods were looked at, and whether a look is worth its price
-//	evictions.go    the evictions under way; life.go: Life: an eviction's phases, limits and outcome;
+//	evictions.go    the evictions under way; life.go: Life: an eviction's phases and limits;
 //	                awaited.go: what it is expected to return, of every signal;
 //	                shared.go: what it leaves in shared memory; diskwait.go: on disks;
 //	                wait.go: which evictions others wait for;
 //	                history.go: what became of pods that were killed
-//	breakers.go     which thresholds' evictions are stopped, for they do not help; breaker.go: one
+//	recovery.go     whether what was short is back after a kill, so that an eviction is over
+//	breakers.go     which thresholds' evictions are stopped, for they do not help; circuitbreaker.go: one
 //	                threshold's
 //	cause.go        which pods cause a pressure
 //	explain.go      whether what pods hold explains what a disk lost; quiet.go: what that is held

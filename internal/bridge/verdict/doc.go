@@ -2,8 +2,8 @@
 // pod, of the node and of its load by the agent's state. Records, pods and states go in, and
 // patches and events come out. It is pure.
 //
-//	eviction.go   Judge: what is due for a record, by what the API says of its pod
-//	terminal.go   what is due for a pod that has ended
+//	judge.go     Judge: what is due for a record, by what the API says of its pod
+//	endedpod.go  what is due for a pod that has ended
 //	patch.go      Patch: what of a pod's status is written for it
 //	event.go      the events of a record
 //	finding.go    events of what else the agent found

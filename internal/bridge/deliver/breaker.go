@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -47,7 +48,7 @@ func (b *breaker) probeEarly() {
 // shorten limits the delay to raceBackoff from the last failure on.
 func (b *breaker) shorten() {
 	b.delay = raceBackoff
-	b.retryAt = later(b.retryAfter, b.failedAt.Add(jittered(raceBackoff)))
+	b.retryAt = later(b.retryAfter, b.failedAt.Add(retry.Jitter(raceBackoff)))
 }
 
 // record takes the result of a pass or of a slow write. Success without a response changes nothing.

@@ -3,10 +3,10 @@ package deliver
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/verdict"
 )
 
@@ -63,8 +63,8 @@ func (f *follower) run(ctx context.Context) {
 			f.log.Warn("the agent tells no records: what it has evicted is told when it does", "error", err)
 		}
 		f.resync()
-		delay = min(max(2*delay, minBackoff), maxBackoff)
-		if !sleep(ctx, jittered(delay)) {
+		delay = retry.Backoff(delay, minBackoff, maxBackoff)
+		if !retry.Sleep(ctx, retry.Jitter(delay)) {
 			return
 		}
 	}
@@ -107,18 +107,3 @@ func (f *follower) resumeAfter() string {
 // before returns a prefix of an ID, which sorts before it and after most lower ones. The agent
 // accepts it as an ID.
 func before(id string) string { return id[:max(0, len(id)-1)] }
-
-// jittered returns a duration between half of d and d.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-// sleep waits. !ok: ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

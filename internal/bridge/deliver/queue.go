@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/verdict"
 )
 
@@ -186,7 +187,7 @@ type backoff struct {
 func (b *backoff) fail(now time.Time, longest, retryAfter time.Duration) {
 	b.delay = min(max(2*b.delay, minBackoff), longest)
 	b.retryAfter = later(b.retryAfter, now.Add(retryAfter))
-	b.retryAt = later(b.retryAfter, now.Add(jittered(b.delay)))
+	b.retryAt = later(b.retryAfter, now.Add(retry.Jitter(b.delay)))
 }
 
 // waiting reports whether the time of the retry has not come.

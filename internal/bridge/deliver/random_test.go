@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
 )
 
@@ -61,7 +62,7 @@ func (u *unruly) behaves(ctx context.Context, done bool) error {
 		if u.below(2) == 0 {
 			took /= 20
 		}
-		if sleep(ctx, min(took, limit(ctx))); ctx.Err() != nil {
+		if retry.Sleep(ctx, min(took, limit(ctx))); ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if took > limit(ctx) {

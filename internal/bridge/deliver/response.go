@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -119,7 +120,7 @@ func (d *Deliverer) written(e *entry, v verdict.Verdict) {
 		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends",
 			mends)...)
 		if e.mends.failedAt = time.Now(); mends > 1 { // do not fight who changes it back
-			e.write.retryAt = e.mends.failedAt.Add(jittered(minBackoff << min(mends, 5)))
+			e.write.retryAt = e.mends.failedAt.Add(retry.Jitter(minBackoff << min(mends, 5)))
 		}
 	case verdict.Fail:
 		e.mends.failedAt = time.Now()

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
 )
 
@@ -273,7 +274,7 @@ func (w *world) ask(ctx context.Context, what string) error {
 	}()
 	if takes != nil {
 		took, limit := takes(what), limit(ctx)
-		if sleep(ctx, min(took, limit)); ctx.Err() != nil {
+		if retry.Sleep(ctx, min(took, limit)); ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if took > limit {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"jettison/internal/base/retry"
 )
 
 // Backoff between attempts to have the runtime clean up.
@@ -54,7 +56,7 @@ func (v *Victim) Remove(ctx context.Context, r Runtime) error {
 // again calls do until it has no error or ctx ends, and returns its last error.
 func again(ctx context.Context, slow func(error), do func() error) error {
 	start, said := time.Now(), false
-	for wait := cleanFirst; ; wait = min(wait*2, cleanMax) {
+	for wait := time.Duration(0); ; {
 		err := do()
 		if err == nil {
 			return nil
@@ -63,11 +65,8 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 			said = true
 			slow(err)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		wait = retry.Backoff(wait, cleanFirst, cleanMax)
+		if !retry.Sleep(ctx, wait) {
 			return err
 		}
 	}

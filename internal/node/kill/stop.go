@@ -9,6 +9,7 @@ import (
 
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/base/retry"
 )
 
 const (
@@ -107,7 +108,7 @@ func (s *stopping) run(ctx context.Context) error {
 	defer end()
 	var last error
 	down := false // the sandboxes were stopped when nothing ran any more
-	for wait := lookFirst; ; wait = min(wait*2, lookMax) {
+	for wait := lookFirst; ; wait = retry.Backoff(wait, lookFirst, lookMax) {
 		busy, err := s.look(ctx)
 		if err == nil && !busy {
 			if down {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/internal/base/retry"
 )
 
 // Times between two rounds of a kill, as long as something is left: doubled from one to the next.
@@ -36,7 +37,7 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	var again *cgroup.ProcKiller
-	for wait := sweepFirst; ; wait = min(2*wait, sweepMax) {
+	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {
 		left := max(time.Until(deadline), 0)
 		err := v.group.wait.WaitEmpty(ctx, min(wait, left))
 		if err == nil || ctx.Err() != nil {
@@ -46,7 +47,7 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 			v.steps.call(stepWait, err)
 			err = fmt.Errorf("%w: it is not known whether pod %s is dead: %w", os.ErrDeadlineExceeded,
 				v.Pod.UID, err)
-			pause(ctx, min(wait, left))
+			retry.Sleep(ctx, min(wait, left))
 		}
 		if failed := v.progress.failed(v.ladder); failed != nil && v.progress.killed.Load() {
 			v.progress.retract() // so that Clean has the runtime do it
@@ -56,15 +57,6 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 			return err
 		}
 		again = v.killAgain(again)
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

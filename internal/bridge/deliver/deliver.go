@@ -71,7 +71,7 @@ func New(o Options) *Deliverer {
 	return &Deliverer{
 		o: o, changed: make(chan struct{}, 1),
 		records: make(chan *api.RecordsLine, 64), responses: make(chan func(context.Context)),
-		queue:   statusQueue{log: o.Log, inFlight: map[string]struct{}{}},
+		queue:   statusQueue{log: o.Log, inFlight: map[*entry]struct{}{}},
 		breaker: breaker{log: o.Log},
 		events:  eventSender{pace: pacer{left: eventBurst}},
 	}

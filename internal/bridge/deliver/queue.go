@@ -39,7 +39,7 @@ type statusQueue struct {
 	entries  []*entry            // by record ID, oldest first
 	finished []string            // record IDs, oldest first
 	synced   bool                // the agent has sent all records that it had at the start
-	inFlight map[string]struct{} // UIDs of pods with a slow write in flight
+	inFlight map[*entry]struct{} // those with a slow write in flight
 }
 
 // add takes a record as the agent sends it. Beyond maxEntries the oldest entry is dropped.
@@ -65,16 +65,17 @@ func (q *statusQueue) add(r *api.Record) {
 	}
 }
 
-// ready reports whether the entry's status may need a write now. A pod has one write in flight at
-// most.
+// ready reports whether the entry's status may need a write now. It has one write in flight at
+// most, but waits for none of another record of its pod: that one may be lost, and the pod's
+// version has the server take one of both.
 func (q *statusQueue) ready(e *entry, now time.Time) bool {
 	return !q.writing(e) && !(e.settled && e.final()) && !e.write.waiting(now) &&
 		!(e.write.slow && len(q.inFlight) >= maxInFlight)
 }
 
-// writing reports whether a slow write of the entry's pod is in flight.
+// writing reports whether a slow write of the entry is in flight.
 func (q *statusQueue) writing(e *entry) bool {
-	_, ok := q.inFlight[e.record.Pod.UID]
+	_, ok := q.inFlight[e]
 	return ok
 }
 

@@ -13,12 +13,12 @@ import (
 // unreachableError is the error of a slow write without a response, where a read had none either.
 type unreachableError struct{ error }
 
-// awaitInBackground waits beside the loop, which processes the response. Until then the pod's write
-// is in flight.
+// awaitInBackground waits beside the loop, which processes the response. Until then the entry's
+// write is in flight.
 func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
-	e, uid := s.entry, s.entry.record.Pod.UID
+	e := s.entry
 	e.write.slow = true
-	d.queue.inFlight[uid] = struct{}{}
+	d.queue.inFlight[e] = struct{}{}
 	pod := e.record.Pod
 	d.background.Go(func() {
 		defer s.cancel()
@@ -30,7 +30,7 @@ func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 			}
 		}
 		d.inLoop(ctx, func(ctx context.Context) {
-			delete(d.queue.inFlight, uid)
+			delete(d.queue.inFlight, e)
 			_, err := d.process(ctx, s, got)
 			if err != nil && readable {
 				err = d.reject(e, err)

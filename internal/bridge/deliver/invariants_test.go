@@ -291,8 +291,10 @@ func TestInvariantOneWriteInFlightPerPod(t *testing.T) {
 			time.Sleep(time.Second)
 			w.changed()
 		}
-		if got := w.requests("patch a"); len(got) != 1 || w.under != 1 {
-			t.Errorf("%d writes requested and %d requests in flight after 20 s, want one", len(got), w.under)
+		inFlight := 0
+		w.set(func() { inFlight = w.under })
+		if got := w.requests("patch a"); len(got) != 1 || inFlight != 1 {
+			t.Errorf("%d writes requested and %d requests in flight after 20 s, want one", len(got), inFlight)
 		}
 		time.Sleep(2 * time.Minute)
 		if w.phase("a") != v1.PodFailed {

@@ -15,6 +15,8 @@ type Document struct {
 	SecondOnly       bool   // of further documents only the second is looked at
 	// the line of a further document is that of its content, not that of its "---"
 	AtContent bool
+	// FurtherFirst reports a further document before a first one that is no mapping.
+	FurtherFirst bool
 }
 
 // SyntaxError reports a text that is not YAML.
@@ -37,11 +39,18 @@ func (f *Document) Root(text []byte) (*yaml.Node, error) {
 		return nil, &SyntaxError{err}
 	}
 	root := doc.Content[0]
+	var wrong error
 	if root.Kind != yaml.MappingNode {
-		return nil, &FieldError{Line: root.Line, Err: fmt.Errorf("want fields, as in \"kind: %s\"",
-			f.Kind)}
+		err := fmt.Errorf("want fields, as in \"kind: %s\"", f.Kind)
+		wrong = &FieldError{Line: root.Line, Err: err}
 	}
-	return root, f.further(d)
+	if wrong != nil && !f.FurtherFirst {
+		return nil, wrong
+	}
+	if err := f.further(d); err != nil {
+		return nil, err
+	}
+	return root, wrong
 }
 
 // further refuses documents after the first that hold something: a trailing "---" is none.

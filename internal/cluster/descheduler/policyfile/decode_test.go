@@ -155,3 +155,16 @@ func TestTheShippedPolicy(t *testing.T) {
 		t.Errorf("%v: %+v", err, p)
 	}
 }
+
+// A comment between two markers is a document of its own: what follows it is reported, not the comment.
+func TestDecodeReportsAFurtherDocumentFirst(t *testing.T) {
+	for text, want := range map[string]string{
+		"---\n# my policy\n---\napiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n": "policy p:4: the file holds more than one document",
+		"- a\n---\nx: [\n": "policy p: not YAML: line 3: did not find expected node content",
+		"- a\n":            `policy p:1: want fields, as in "kind: DeschedulerPolicy"`,
+	} {
+		if _, err := Decode([]byte(text), "p"); err == nil || err.Error() != want {
+			t.Errorf("Decode(%q) = %v, want %q", text, err, want)
+		}
+	}
+}

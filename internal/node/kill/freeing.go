@@ -29,8 +29,8 @@ func (f *freeing) take() int { return int(f.next.Add(1)) - 1 }
 // add counts a process whose memory was freed.
 func (f *freeing) add() { f.freed.Add(1) }
 
-// fail keeps the first error.
-func (f *freeing) fail(err *error) { f.err.CompareAndSwap(nil, err) }
+// fail keeps the first error. It keeps a copy: the thread has another victim next.
+func (f *freeing) fail(err error) { f.err.CompareAndSwap(nil, &err) }
 
 // result returns how many processes were freed, and the first error.
 func (f *freeing) result() (freed int, err error) {

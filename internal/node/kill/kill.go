@@ -20,9 +20,11 @@ func (v *Victim) Kill() error {
 	switch {
 	case !v.group.known:
 		return errors.New("no cgroup of the pod is known")
-	case v.life.isClosed():
+	case !v.life.retainOpen():
 		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
-	case !v.ladder.has(CgroupKill | Pidfd):
+	}
+	defer v.release() // Close may be called meanwhile
+	if !v.ladder.has(CgroupKill | Pidfd) {
 		return fmt.Errorf("kill pod %s: only the runtime may (rungs: %s)", v.Pod.UID, v.ladder)
 	}
 	var err error

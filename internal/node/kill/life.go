@@ -32,6 +32,16 @@ func (l *life) retain() {
 	l.mu.Unlock()
 }
 
+// retainOpen is retain, unless Close was called: then it reports false.
+func (l *life) retainOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.users++
+	}
+	return !l.closed
+}
+
 // release ends one use. It calls giveBack, with the lock held, when no user is left.
 func (l *life) release(giveBack func()) {
 	l.mu.Lock()
@@ -49,13 +59,6 @@ func (l *life) close() (first bool) {
 	first = !l.closed
 	l.closed = true
 	return first
-}
-
-// isClosed reports whether Close was called.
-func (l *life) isClosed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
 }
 
 // empty notes that no process is left in the victim's cgroup. The first time is a step.

@@ -108,8 +108,7 @@ func (r *reaping) reap(v *Victim) {
 		r.search()
 	}
 	if r.err != nil {
-		v.freeing.fail(&r.err)
-		r.err = nil
+		v.freeing.fail(r.err)
 	}
 	if v.freeing.leave() {
 		freed, err := v.freeing.result()

@@ -49,8 +49,7 @@ func securityContexts(pod *v1.Pod, yield func(name string, c *v1.SecurityContext
 // isRequired). Of its annotations one is enough; the kubelet looks at any one of them.
 func confined(pod *v1.Pod) bool {
 	asks := func(p *v1.AppArmorProfile) bool {
-		return p != nil &&
-			p.Type != v1.AppArmorProfileTypeUnconfined
+		return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined
 	}
 	if c := pod.Spec.SecurityContext; c != nil && asks(c.AppArmorProfile) {
 		return true

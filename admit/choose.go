@@ -51,8 +51,7 @@ func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []
 func nearest(needs []Need, pods []*Held) (out []*Held) {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b *Held) int {
-		return cmp.Or(a.Created.Compare(b.Created),
-			cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
 	})
 	for len(needs) > 0 && len(pods) > 0 {
 		best, least := 0, math.Inf(1)

@@ -120,8 +120,7 @@ func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 		}
 	}
 	limits := maps.Clone(out.Limits)
-	maps.DeleteFunc(limits, func(name v1.ResourceName,
-		_ quantity) bool {
+	maps.DeleteFunc(limits, func(name v1.ResourceName, _ quantity) bool {
 		return !resource.IsSupportedPodLevelResource(name)
 	})
 	out.Requests = orElse(orElse(out.Requests, overcommitted), limits)

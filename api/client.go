@@ -85,8 +85,7 @@ func New(o Options) *Client {
 	dial := o.Dial
 	if dial == nil {
 		dial = func(ctx context.Context) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx,
-				"unix", c.socket)
+			return new(net.Dialer).DialContext(ctx, "unix", c.socket)
 		}
 	}
 	c.http = &http.Client{

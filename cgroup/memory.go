@@ -111,8 +111,7 @@ func (g *Group) MemoryMax(buf []byte) (Limit, error) {
 
 // MemorySwapMax reads memory.swap.max, in bytes of swap.
 func (g *Group) MemorySwapMax(buf []byte) (Limit, error) {
-	return g.readLimit("memory.swap.max",
-		buf)
+	return g.readLimit("memory.swap.max", buf)
 }
 
 // MemoryEvents is memory.events (with the groups below) or memory.events.local (the group alone):

@@ -51,8 +51,8 @@ func newArriving(l *link) *http.Transport {
 // come is no such answer, and the call has to be made as ever, which also has words for what is
 // wrong. A refusal is an answer: asked for once more it would take its time again, and none would
 // be left for what is done about it.
-func (a *answer[T]) arrives(ctx context.Context, l *link, name string, request proto.Message) (
-	told bool, err error) {
+func (a *answer[T]) arrives(ctx context.Context, l *link, name string,
+	request proto.Message) (told bool, err error) {
 	defer l.time(name)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -106,8 +106,8 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 }
 
 // containerStatus asks for one status, which may have no more than statusLimit.
-func (c *Client) containerStatus(ctx context.Context, id string, verbose bool) (
-	*runtimev1.ContainerStatusResponse, error) {
+func (c *Client) containerStatus(ctx context.Context, id string,
+	verbose bool) (*runtimev1.ContainerStatusResponse, error) {
 	defer c.link.turn.wait(ctx, patienceForTurn)()
 	return c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id,
 		Verbose: verbose},

@@ -10,8 +10,8 @@ import (
 // come: none is kept here. Where all are too large for one answer they are listed in parts (see
 // sandboxesInParts), and left is what is not told. known are the IDs of those that were there
 // before.
-func (c *Client) Sandboxes(ctx context.Context, known []string, each func(*PodSandbox)) (
-	left Untold, err error) {
+func (c *Client) Sandboxes(ctx context.Context, known []string,
+	each func(*PodSandbox)) (left Untold, err error) {
 	ctx, done := c.link.alone(ctx, c.timeouts.list)
 	defer done()
 	told := map[string]bool{} // by a stream that became too large

@@ -59,8 +59,8 @@ func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
 }
 
 // sandboxStatus asks for one status, which may have no more than statusLimit.
-func (c *Client) sandboxStatus(ctx context.Context, id string, verbose bool) (
-	*runtimev1.PodSandboxStatusResponse, error) {
+func (c *Client) sandboxStatus(ctx context.Context, id string,
+	verbose bool) (*runtimev1.PodSandboxStatusResponse, error) {
 	defer c.link.turn.wait(ctx, patienceForTurn)()
 	return c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id,
 		Verbose: verbose},

@@ -67,8 +67,7 @@ func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 		PodSandboxId: sandboxID,
 		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
 	}, func(c *Container) bool {
-		return c.SandboxID == sandboxID &&
-			c.Running
+		return c.SandboxID == sandboxID && c.Running
 	}) // a runtime may not have filtered
 	return len(containers), err
 }

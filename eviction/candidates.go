@@ -91,8 +91,8 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 }
 
 // whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
-func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (
-	reason string, stopped bool) {
+func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked,
+	causes int) (reason string, stopped bool) {
 	if m.breakers.holdsBack(now, w, ranked) {
 		return m.breakers.stoppedBecause(w, in.Growing), true
 	}

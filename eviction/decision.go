@@ -153,8 +153,7 @@ type Ranked struct {
 func (c Candidate) Explain() string {
 	var parts []string
 	k, say := &c.Keys, func(format string, args ...any) {
-		parts = append(parts,
-			fmt.Sprintf(format, args...))
+		parts = append(parts, fmt.Sprintf(format, args...))
 	}
 	if k.Dying {
 		say("being evicted already")

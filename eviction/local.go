@@ -46,8 +46,7 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		})
 	}
 	slices.SortFunc(evictions, func(a, b Eviction) int {
-		return strings.Compare(a.Pod.PodRef.UID,
-			b.Pod.PodRef.UID)
+		return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID)
 	})
 	return evictions
 }

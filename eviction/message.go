@@ -83,8 +83,8 @@ func (p *Pod) container(name string) *podContainer {
 
 // containerUsage is what a container uses of a resource, and its request; nil: not known, or not
 // counted by container.
-func containerUsage(what v1.ResourceName, s *stats.ContainerStats, c *podContainer) (
-	used *resource.Quantity, request resource.Quantity) {
+func containerUsage(what v1.ResourceName, s *stats.ContainerStats,
+	c *podContainer) (used *resource.Quantity, request resource.Quantity) {
 	switch {
 	case what == v1.ResourceEphemeralStorage && s.Rootfs.OK && s.Logs.OK:
 		both := min(stats.SaturatingAdd(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)

@@ -28,21 +28,17 @@ var ranking = []comparison{
 		return compareBool(a.Keys.Dying && a.Keys.eases, b.Keys.Dying && b.Keys.eases)
 	}},
 	{"over request", func(a, b *Candidate) int {
-		return cmp.Compare(a.Keys.standing(),
-			b.Keys.standing())
+		return cmp.Compare(a.Keys.standing(), b.Keys.standing())
 	}},
 	{"priority", func(a, b *Candidate) int {
-		return cmp.Compare(a.Keys.Priority.V,
-			b.Keys.Priority.V)
+		return cmp.Compare(a.Keys.Priority.V, b.Keys.Priority.V)
 	}},
 	{"release", func(a, b *Candidate) int { return cmp.Compare(b.Keys.Release.V, a.Keys.Release.V) }},
 	{"usage - request", func(a, b *Candidate) int {
-		return cmp.Compare(b.Keys.excess(),
-			a.Keys.excess())
+		return cmp.Compare(b.Keys.excess(), a.Keys.excess())
 	}},
 	{"QoS", func(a, b *Candidate) int {
-		return cmp.Compare(qosOrder(a.Keys.QOSClass),
-			qosOrder(b.Keys.QOSClass))
+		return cmp.Compare(qosOrder(a.Keys.QOSClass), qosOrder(b.Keys.QOSClass))
 	}},
 	{"youngest", func(a, b *Candidate) int { return b.Keys.Start.Compare(a.Keys.Start) }},
 	{"UID", func(a, b *Candidate) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) }},

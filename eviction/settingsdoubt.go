@@ -117,8 +117,8 @@ var allSignals = append(append([]stats.Signal{}, stats.Signals...),
 // CheckCapacity is the second check, at start, once the signals were observed: of thresholds that
 // the node cannot satisfy, which the kubelet never looks at (weakness 28). observed may answer with
 // a zero Observation for what is not known; that is not judged.
-func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Observation) (
-	warnings []*FieldError) {
+func CheckCapacity(thresholds []Threshold,
+	observed func(stats.Signal) stats.Observation) (warnings []*FieldError) {
 	warn := func(t *Threshold, field, format string, args ...any) {
 		warnings = append(warnings, &FieldError{[]string{field, string(t.Signal)},
 			fmt.Errorf(format, args...)})

@@ -29,8 +29,7 @@ func (w *planner) planSandboxes(removed map[string]bool) {
 	}
 	// By pod, the newest first.
 	slices.SortFunc(all, func(a, b *Sandbox) int {
-		return cmp.Or(strings.Compare(a.PodUID, b.PodUID),
-			olderSandbox(b, a))
+		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), olderSandbox(b, a))
 	})
 	over, newer := all[:0], ""
 	for _, s := range all {

@@ -15,8 +15,7 @@ func antiAffinity(r *run, args any) {
 nodes:
 	for _, n := range r.nodes {
 		for _, p := range leaving(n, func(p *model.Pod) bool {
-			return !p.Ended && p.Repels() &&
-				wanted(p)
+			return !p.Ended && p.Repels() && wanted(p)
 		}) {
 			other := r.cluster.Offends(p, among)
 			if other == nil || !r.may(p) || !r.fits(p) {

@@ -18,8 +18,7 @@ func failedPods(r *run, args any) {
 nodes:
 	for _, n := range r.nodes {
 		for _, p := range leaving(n, func(p *model.Pod) bool {
-			return p.Status.Phase == v1.PodFailed &&
-				wanted(p)
+			return p.Status.Phase == v1.PodFailed && wanted(p)
 		}) {
 			why := a.why(p, r.now)
 			if why == "" || !r.may(p) || !r.fits(p) {

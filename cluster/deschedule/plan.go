@@ -106,8 +106,8 @@ type work struct {
 // would evict a successor keeps the pod that it is of, and the plan is made anew; what else there
 // is to do by then is added to the plan. after is the plan whose evictions were before and count
 // against limits, too; nil: there is none.
-func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int, w *work) (
-	*planner, error) {
+func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int,
+	w *work) (*planner, error) {
 	kept := map[string]string{}
 	var p *planner
 	for {
@@ -311,8 +311,7 @@ func (p *planner) full(r *run) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.stopped, func(s Stop) bool {
-		return s.Strategy == r.strategy &&
-			s.Reason == limitTotal
+		return s.Strategy == r.strategy && s.Reason == limitTotal
 	})
 }
 

@@ -63,8 +63,7 @@ func (r *run) returns(p *model.Pod) bool {
 	}
 	q := r.cluster.Ask(p)
 	return slices.ContainsFunc(r.evictor.nodes, func(n *model.Node) bool {
-		return n != to &&
-			q.Refuses(n) == ""
+		return n != to && q.Refuses(n) == ""
 	})
 }
 

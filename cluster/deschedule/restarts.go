@@ -25,8 +25,7 @@ nodes:
 			}
 		}
 		slices.SortFunc(pods, func(x, y *model.Pod) int {
-			return cmp.Or(cmp.Compare(a.restarts(y),
-				a.restarts(x)), firstToGo(x, y))
+			return cmp.Or(cmp.Compare(a.restarts(y), a.restarts(x)), firstToGo(x, y))
 		})
 		for _, p := range pods {
 			why := fmt.Sprintf("%d restarts >= podRestartThreshold %d", a.restarts(p), a.PodRestartThreshold)

@@ -123,8 +123,7 @@ func (s *spreading) candidates(domain string) (out []*model.Pod) {
 		return 0
 	}
 	slices.SortFunc(out, func(a, b *model.Pod) int {
-		return cmp.Or(cmp.Compare(tied(a), tied(b)),
-			firstToGo(a, b))
+		return cmp.Or(cmp.Compare(tied(a), tied(b)), firstToGo(a, b))
 	})
 	return out
 }
@@ -136,8 +135,7 @@ func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, le
 			s.k.MaxSkew)
 		names := slices.Sorted(maps.Keys(domains))
 		w.weigh(len(names), func(i int) string {
-			return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i],
-				domains[names[i]])
+			return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]])
 		})
 	}}
 	if s.fit {

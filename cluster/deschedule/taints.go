@@ -26,12 +26,10 @@ nodes:
 			}
 			w := &wish{pod: p, reason: "does not tolerate the taint " + t.ToString() + " of " + n.Name}
 			if model.Untolerated(n.Node, p.Spec.Tolerations, func(t *v1.Taint) bool {
-				return a.counts(t) &&
-					model.Keeps(t)
+				return a.counts(t) && model.Keeps(t)
 			}) == nil {
 				w.helps = func(to *model.Node) bool {
-					return model.Untolerated(to.Node, p.Spec.Tolerations,
-						a.counts) == nil
+					return model.Untolerated(to.Node, p.Spec.Tolerations, a.counts) == nil
 				}
 				w.undone = "they have such a taint, too"
 			}

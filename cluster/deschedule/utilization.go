@@ -321,8 +321,7 @@ func (d *drain) lets(r *run, p *model.Pod) bool {
 		return false
 	}
 	if !slices.ContainsFunc(d.to, func(n *model.Node) bool {
-		return model.Untolerated(n.Node,
-			p.Spec.Tolerations, model.Keeps) == nil
+		return model.Untolerated(n.Node, p.Spec.Tolerations, model.Keeps) == nil
 	}) {
 		r.skip(p, "it tolerates the taints of none of the nodes with room")
 		return false

@@ -35,8 +35,7 @@ func noExecute(t *v1.Taint) bool {
 
 func has(n *v1.Node, key string, effect v1.TaintEffect) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-		return t.Key == key &&
-			t.Effect == effect
+		return t.Key == key && t.Effect == effect
 	})
 }
 
@@ -90,8 +89,7 @@ func (s *step) writeTaints(v *view) {
 	}
 	for _, list := range [][]v1.Taint{c.add, c.remove} {
 		slices.SortFunc(list, func(a, b v1.Taint) int {
-			return cmp.Or(cmp.Compare(a.Key, b.Key),
-				cmp.Compare(a.Effect, b.Effect))
+			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 		})
 	}
 	s.out.Taints = append(s.out.Taints, Taints{

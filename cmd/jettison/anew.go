@@ -21,8 +21,8 @@ func untilKubelet(ctx context.Context, o agent.Options) (until context.Context, 
 	go func() {
 		l := config.Later(until, o.ProcMount)
 		if l != nil {
-			o.Log.Warn("a kubelet is there now: this program begins anew, by its configuration", "config",
-				l.From)
+			o.Log.Warn("a kubelet is there now: this program begins anew, by its configuration",
+				"config", l.From)
 		}
 		found <- l != nil
 		end()

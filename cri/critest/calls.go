@@ -50,16 +50,16 @@ func clones[M proto.Message](from []M) (out []M) {
 }
 
 // Version implements the CRI.
-func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (
-	*runtimev1.VersionResponse, error) {
+func (r *Runtime) Version(ctx context.Context,
+	_ *runtimev1.VersionRequest) (*runtimev1.VersionResponse, error) {
 	return unary(ctx, r, "Version", func() (*runtimev1.VersionResponse, error) {
 		return &runtimev1.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
 	})
 }
 
 // Status implements the CRI.
-func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (
-	*runtimev1.StatusResponse, error) {
+func (r *Runtime) Status(ctx context.Context,
+	_ *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
 	return unary(ctx, r, "Status", func() (*runtimev1.StatusResponse, error) {
 		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(
 			r.Conditions)},
@@ -68,24 +68,24 @@ func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (
 }
 
 // RuntimeConfig implements the CRI.
-func (r *Runtime) RuntimeConfig(ctx context.Context, _ *runtimev1.RuntimeConfigRequest) (
-	*runtimev1.RuntimeConfigResponse, error) {
+func (r *Runtime) RuntimeConfig(ctx context.Context,
+	_ *runtimev1.RuntimeConfigRequest) (*runtimev1.RuntimeConfigResponse, error) {
 	return unary(ctx, r, "RuntimeConfig", func() (*runtimev1.RuntimeConfigResponse, error) {
 		return &runtimev1.RuntimeConfigResponse{Linux: &runtimev1.LinuxRuntimeConfiguration{CgroupDriver: r.CgroupDriver}}, nil
 	})
 }
 
 // ListPodSandbox implements the CRI, with the filters that are used.
-func (r *Runtime) ListPodSandbox(ctx context.Context, req *runtimev1.ListPodSandboxRequest) (
-	*runtimev1.ListPodSandboxResponse, error) {
+func (r *Runtime) ListPodSandbox(ctx context.Context,
+	req *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
 	return unary(ctx, r, "ListPodSandbox", func() (*runtimev1.ListPodSandboxResponse, error) {
 		return &runtimev1.ListPodSandboxResponse{Items: r.sandboxes(req.GetFilter())}, nil
 	})
 }
 
 // ListContainers implements the CRI, with the filters that are used.
-func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContainersRequest) (
-	*runtimev1.ListContainersResponse, error) {
+func (r *Runtime) ListContainers(ctx context.Context,
+	req *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
 	return unary(ctx, r, "ListContainers", func() (*runtimev1.ListContainersResponse, error) {
 		return &runtimev1.ListContainersResponse{Containers: r.containers(req.GetFilter())}, nil
 	})
@@ -118,8 +118,8 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context,
 }
 
 // ContainerStatus implements the CRI.
-func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerStatusRequest) (
-	*runtimev1.ContainerStatusResponse, error) {
+func (r *Runtime) ContainerStatus(ctx context.Context,
+	req *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
 	return unary(ctx, r, "ContainerStatus", func() (*runtimev1.ContainerStatusResponse, error) {
 		for _, c := range r.Containers {
 			if c.GetId() != req.GetContainerId() {
@@ -158,8 +158,8 @@ func (r *Runtime) ListContainerStats(ctx context.Context,
 }
 
 // StopPodSandbox implements the CRI.
-func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSandboxRequest) (
-	*runtimev1.StopPodSandboxResponse, error) {
+func (r *Runtime) StopPodSandbox(ctx context.Context,
+	req *runtimev1.StopPodSandboxRequest) (*runtimev1.StopPodSandboxResponse, error) {
 	return unary(ctx, r, "StopPodSandbox", func() (*runtimev1.StopPodSandboxResponse, error) {
 		for _, s := range r.Sandboxes {
 			if s.GetId() == req.GetPodSandboxId() {
@@ -173,8 +173,8 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSand
 
 // StopContainer implements the CRI. It ends the container at once, whatever the grace period: see
 // Delay.
-func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContainerRequest) (
-	*runtimev1.StopContainerResponse, error) {
+func (r *Runtime) StopContainer(ctx context.Context,
+	req *runtimev1.StopContainerRequest) (*runtimev1.StopContainerResponse, error) {
 	r.Change(func() { r.Stops = append(r.Stops, proto.CloneOf(req)) })
 	return unary(ctx, r, "StopContainer", func() (*runtimev1.StopContainerResponse, error) {
 		for _, c := range r.Containers {
@@ -223,16 +223,16 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context,
 }
 
 // ListImages implements the CRI.
-func (r *Runtime) ListImages(ctx context.Context, _ *runtimev1.ListImagesRequest) (
-	*runtimev1.ListImagesResponse, error) {
+func (r *Runtime) ListImages(ctx context.Context,
+	_ *runtimev1.ListImagesRequest) (*runtimev1.ListImagesResponse, error) {
 	return unary(ctx, r, "ListImages", func() (*runtimev1.ListImagesResponse, error) {
 		return &runtimev1.ListImagesResponse{Images: r.images()}, nil
 	})
 }
 
 // ImageFsInfo implements the CRI.
-func (r *Runtime) ImageFsInfo(ctx context.Context, _ *runtimev1.ImageFsInfoRequest) (
-	*runtimev1.ImageFsInfoResponse, error) {
+func (r *Runtime) ImageFsInfo(ctx context.Context,
+	_ *runtimev1.ImageFsInfoRequest) (*runtimev1.ImageFsInfoResponse, error) {
 	return unary(ctx, r, "ImageFsInfo", func() (*runtimev1.ImageFsInfoResponse, error) {
 		return &runtimev1.ImageFsInfoResponse{ImageFilesystems: clones(r.ImageFs),
 			ContainerFilesystems: clones(r.ContainerFs)}, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // RemoveContainer implements the CRI: one that runs is ended, as a runtime does.
-func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveContainerRequest) (
-	*runtimev1.RemoveContainerResponse, error) {
+func (r *Runtime) RemoveContainer(ctx context.Context,
+	req *runtimev1.RemoveContainerRequest) (*runtimev1.RemoveContainerResponse, error) {
 	r.mu.Lock()
 	hangs := r.HangOn[req.GetContainerId()]
 	r.mu.Unlock()
@@ -28,8 +28,8 @@ func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveCont
 }
 
 // ImageStatus implements the CRI, by id and by name.
-func (r *Runtime) ImageStatus(ctx context.Context, req *runtimev1.ImageStatusRequest) (
-	*runtimev1.ImageStatusResponse, error) {
+func (r *Runtime) ImageStatus(ctx context.Context,
+	req *runtimev1.ImageStatusRequest) (*runtimev1.ImageStatusResponse, error) {
 	return unary(ctx, r, "ImageStatus", func() (*runtimev1.ImageStatusResponse, error) {
 		return &runtimev1.ImageStatusResponse{Image: proto.CloneOf(r.image(req.GetImage().GetImage()))},
 			nil
@@ -37,8 +37,8 @@ func (r *Runtime) ImageStatus(ctx context.Context, req *runtimev1.ImageStatusReq
 }
 
 // RemoveImage implements the CRI, whether the image is pinned, used, or neither.
-func (r *Runtime) RemoveImage(ctx context.Context, req *runtimev1.RemoveImageRequest) (
-	*runtimev1.RemoveImageResponse, error) {
+func (r *Runtime) RemoveImage(ctx context.Context,
+	req *runtimev1.RemoveImageRequest) (*runtimev1.RemoveImageResponse, error) {
 	return unary(ctx, r, "RemoveImage", func() (*runtimev1.RemoveImageResponse, error) {
 		gone := r.image(req.GetImage().GetImage())
 		if gone == nil {

@@ -43,8 +43,7 @@ func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) 
 	// a descriptor that the runtime's poller does not know, and non-blocking as that of c
 	var dupErr error
 	if err := raw.Control(func(fd uintptr) {
-		out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC,
-			0)
+		out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 	}); err != nil {
 		return nil, err
 	}

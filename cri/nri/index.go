@@ -152,8 +152,7 @@ func (x *index) end(sandboxID, id string) {
 // lives reports whether a sandbox of a pod is not stopped, or a container of it is not dead.
 func (x *index) lives(uid string) bool {
 	return slices.ContainsFunc(x.pods[uid], func(s *sandbox) bool {
-		return s.Ready ||
-			len(s.containers) > 0
+		return s.Ready || len(s.containers) > 0
 	})
 }
 

@@ -50,6 +50,5 @@ func threadTime() time.Duration {
 // restFor has the thread itself sleep: by the Go runtime another one, an ordinary one, would have
 // to wake it. A signal ends it early.
 func restFor(d time.Duration) {
-	_,
-		_ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond))
+	_, _ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond))
 }

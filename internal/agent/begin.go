@@ -18,8 +18,8 @@ func (b *builder) announce(l *loop, refused []error) {
 		thresholds = append(thresholds, t.String())
 	}
 	l.kubelet.LookNow()
-	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime, "endpoint",
-		b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
+	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime,
+		"endpoint", b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
 		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.From, "dryRun",
 		b.o.DryRun,
 		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor",
@@ -94,8 +94,8 @@ func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	n := len(lives)
 	going := l.evictions.Resume(ctx, now, b.before.running)
 	if n+len(b.before.state.HoldOffs)+len(b.before.state.Manager.Aside) > 0 {
-		b.log.Info("going on where the agent was", "evictions", going, "heldOff",
-			len(b.before.state.HoldOffs),
+		b.log.Info("going on where the agent was", "evictions", going,
+			"heldOff", len(b.before.state.HoldOffs),
 			"setAside", len(b.before.state.Manager.Aside), "savedAt", b.before.state.Time)
 	}
 }

@@ -155,8 +155,8 @@ func (b *builder) listen(ctx context.Context) error {
 // same.
 func (b *builder) askedOf(ctx context.Context) func() (*cri.Client, *cri.Lister) {
 	say := func() {
-		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from",
-			b.o.Config.EndpointFrom)
+		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(),
+			"from", b.o.Config.EndpointFrom)
 	}
 	first := true
 	return func() (*cri.Client, *cri.Lister) {

@@ -76,8 +76,7 @@ func (l *loop) overReserved(c *config.Loaded) (wrong []*eviction.FieldError) {
 		}
 	}
 	slices.SortFunc(wrong, func(x, y *eviction.FieldError) int {
-		return slices.Compare(x.Field,
-			y.Field)
+		return slices.Compare(x.Field, y.Field)
 	})
 	return wrong
 }

@@ -37,8 +37,7 @@ func (b *builder) gateway(l *loop) gateway {
 		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead,
 		Ended: l.pods.Ended,
 		HeldOff: func(now time.Time, p *v1.Pod) (string, bool) {
-			return g.HeldOff(now, string(p.UID),
-				ownerOf(p))
+			return g.HeldOff(now, string(p.UID), ownerOf(p))
 		},
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}

@@ -51,8 +51,8 @@ func (l *loop) catchUp() {
 }
 
 // preempt has pods stopped to make room for a critical one, by a look made now.
-func (l *loop) preempt(ctx context.Context, now time.Time, uids []string, reason string) (
-	[]*eviction.Life, error) {
+func (l *loop) preempt(ctx context.Context, now time.Time, uids []string,
+	reason string) ([]*eviction.Life, error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}

@@ -42,8 +42,8 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 // rke2 or k3s is told thresholds of disks alone (k3s pkg/daemons/agent), and the agent goes by
 // them.
 func sayUnwatched(log *logthrottle.Logger, from string) {
-	log.Warn("no threshold is for memory.available: a pod that leaks is the kernel's to end", "config",
-		from)
+	log.Warn("no threshold is for memory.available: a pod that leaks is the kernel's to end",
+		"config", from)
 }
 
 // watchesMemory reports whether a threshold is for the memory of the node.

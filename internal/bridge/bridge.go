@@ -98,8 +98,8 @@ func Run(ctx context.Context, o Options) error {
 		Bound: server.bound,
 		Log:   o.Log,
 	})
-	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host, "evictedStatus",
-		o.EvictedStatus)
+	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host,
+		"evictedStatus", o.EvictedStatus)
 	var parts sync.WaitGroup
 	for _, run := range []func(context.Context){pods.Run, deliverer.Run, side.Run} {
 		parts.Go(func() { run(ctx) })

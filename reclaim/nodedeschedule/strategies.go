@@ -32,8 +32,7 @@ func (p *plan) stale() {
 			continue
 		}
 		slices.SortFunc(pods, func(a, b *Pod) int {
-			return cmp.Or(b.Made.Compare(a.Made),
-				byName(&a.PodReference, &b.PodReference))
+			return cmp.Or(b.Made.Compare(a.Made), byName(&a.PodReference, &b.PodReference))
 		})
 		unclear := slices.ContainsFunc(pods, func(pod *Pod) bool { return pod.Made.IsZero() }) ||
 			pods[0].Made.Equal(pods[1].Made)

@@ -182,8 +182,7 @@ func (b *beside) limit(s *podSet) (limit time.Duration, wanted bool) {
 
 // opens: a pod's cgroup is to be opened in this look.
 func (b *beside) opens(k *podGroup) bool {
-	return k.group == nil && k.Path != "" &&
-		k.tried != b.look
+	return k.group == nil && k.Path != "" && k.tried != b.look
 }
 
 // asks: its processes are to be asked.

@@ -38,8 +38,7 @@ const blameFor = 5 * time.Millisecond
 // measured before the kill, without what is beside it. What cannot be read any more is left out.
 func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool {
-		return k.UID == p.PodRef.UID &&
-			k.Path == p.Cgroup
+		return k.UID == p.PodRef.UID && k.Path == p.Cgroup
 	})
 	if at < 0 || p.Cgroup == "" || len(p.Containers) > 0 {
 		return

@@ -233,8 +233,7 @@ func (s *podSet) sort() {
 		s.order = append(s.order, g)
 	}
 	slices.SortFunc(s.order, func(a, b *podGroup) int {
-		return cmp.Or(cmp.Compare(a.UID, b.UID),
-			cmp.Compare(a.Path, b.Path))
+		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Path, b.Path))
 	})
 }
 

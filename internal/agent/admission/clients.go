@@ -43,8 +43,7 @@ func (a *Admission) vouches(s *Snapshot, p *admit.PodAttributes) bool {
 	uid, known := string(p.Pod.UID), stats.Opt[int32]{}
 	object, running := s.objects[uid], s.runtime[uid]
 	manifest := slices.IndexFunc(s.manifests, func(m *v1.Pod) bool {
-		return uid != "" &&
-			string(m.UID) == uid
+		return uid != "" && string(m.UID) == uid
 	})
 	switch {
 	case manifest >= 0: // that of a pod which the runtime has is its object

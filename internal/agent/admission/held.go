@@ -27,8 +27,7 @@ type known struct {
 func holds(pod *read.Pod, ended func(uid, sandbox string) bool) bool {
 	lives := func(sandbox string) bool { return ended == nil || !ended(pod.PodRef.UID, sandbox) }
 	return slices.ContainsFunc(pod.Sandboxes, func(s cri.PodSandbox) bool {
-		return s.Ready &&
-			lives(s.ID)
+		return s.Ready && lives(s.ID)
 	}) ||
 		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return lives(c.SandboxID) })
 }

@@ -285,8 +285,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	p.notes.set(now, m.held.UID, "")
 	p.making = append(p.making, m)
 	p.keep(now, m.held) // from now on: others would take what the first victims leave
-	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID, "message",
-		result.Message, "victims", victims,
+	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID,
+		"message", result.Message, "victims", victims,
 		"awaited", len(plan.Awaited))
 	return result, nil, true
 }
@@ -313,8 +313,8 @@ func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	for _, h := range admit.Outranked(pod, state) {
 		dropped = true
 		p.promises.Drop(h.UID)
-		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h), "uid",
-			h.UID,
+		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h),
+			"uid", h.UID,
 			"for", p.o.Name(stats.PodReference{UID: string(pod.Pod.UID), Namespace: pod.Pod.Namespace,
 				Name: pod.Pod.Name}))
 	}
@@ -395,8 +395,7 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	}
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
 		return slices.ContainsFunc(later, func(l *making) bool {
-			return l.held.UID == h.UID &&
-				!l.held.Outranks(&m.held)
+			return l.held.UID == h.UID && !l.held.Outranks(&m.held)
 		})
 	})
 	var kills []admit.Kill
@@ -414,15 +413,15 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 		m.made = true
 		p.keep(now, m.held)
 		p.outrank(now, m.pod)
-		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims",
-			len(kills), "keptFor", admit.PromisedFor)
+		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID,
+			"victims", len(kills), "keptFor", admit.PromisedFor)
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
 		p.notes.set(now, m.held.UID, result.Message)
 		p.changed = true
-		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "reason",
-			result.Reason,
+		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID,
+			"reason", result.Reason,
 			"message", result.Message)
 	}
 	for _, reply := range m.waiting {

@@ -130,8 +130,8 @@ func (c *carrier) dropCache(ctx context.Context, j *job) {
 
 // empty waits until no process of the victim is left, or has the runtime end it. The error says why
 // it is not known to be dead.
-func (c *carrier) empty(ctx, cleaning context.Context, j *job, clean func(context.Context) error) (
-	alive error) {
+func (c *carrier) empty(ctx, cleaning context.Context, j *job,
+	clean func(context.Context) error) (alive error) {
 	if j.urgent && j.killErr == nil {
 		if alive = j.victim.WaitEmpty(ctx, eviction.DieLimit); !errors.Is(alive, kill.ErrNotKilled) {
 			return alive

@@ -37,8 +37,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 		v.o.Manager.Uncached(u.life)
 	default:
 		if e.err != nil {
-			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error",
-				e.err)
+			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u),
+				"error", e.err)
 		}
 		v.o.Manager.Cleaned(at, u.life)
 		v.recordCleaned(u, at, e.err)
@@ -109,8 +109,8 @@ func (v *Evictions) SqueezeFields(id string) []any {
 func (v *Evictions) Interrupted() {
 	for _, u := range v.underway {
 		if u.life.Outcome() == eviction.OutcomeUnknown {
-			v.o.Log.Info("stopped during an eviction", append(v.fields(u), "killedAtMonotonic",
-				u.life.Killed().Monotonic)...)
+			v.o.Log.Info("stopped during an eviction", append(v.fields(u),
+				"killedAtMonotonic", u.life.Killed().Monotonic)...)
 		}
 	}
 }

@@ -132,8 +132,8 @@ func (v *Evictions) report(now time.Time, u *underway) {
 	if o := v.o.Manager.Observed(e.Signal); o.OK {
 		fields = append(fields, "available", o.Value)
 	}
-	fields = append(fields, "killedAtMonotonic", l.Killed().Monotonic, "message", e.Message, "ranking",
-		v.named(u.ranking))
+	fields = append(fields, "killedAtMonotonic", l.Killed().Monotonic, "message", e.Message,
+		"ranking", v.named(u.ranking))
 	fields = append(fields, squeezeFields(u.squeeze)...)
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)

@@ -106,8 +106,8 @@ func (g *Gate) OnTold(u nri.Update) (all bool) {
 	s := u.State
 	switch {
 	case s.Synced && !g.synced:
-		g.o.Log.Info("the runtime tells of its pods as they come and go", "runtime", s.Runtime, "version",
-			s.Version, "gate", g.vetoes)
+		g.o.Log.Info("the runtime tells of its pods as they come and go", "runtime", s.Runtime,
+			"version", s.Version, "gate", g.vetoes)
 	case s.Err != nil && (g.synced || !g.saidNRI):
 		g.o.Log.Warn("the runtime does not tell of its pods as they come and go: they are listed, and "+
 			"evicted pods are not kept out",

@@ -64,8 +64,7 @@ func (l *log) rotate(ctx context.Context) error {
 	if len(l.ids) > 1 {
 		told, err := l.reopen(ctx)
 		if told == 0 || slices.ContainsFunc(l.ids, func(id string) bool {
-			return l.late[id] &&
-				l.refused[id] < patience
+			return l.late[id] && l.refused[id] < patience
 		}) {
 			return err
 		}

@@ -214,8 +214,8 @@ func (l *Loop) report(now time.Time, e *reclaim.MemoryEffect, named func(id stri
 	}
 	l.log.Info("reclaimed memory", fields...)
 	if !v.Off.IsZero() {
-		l.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(), "for",
-			v.Off.Sub(now), "reason", v.Why)
+		l.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(),
+			"for", v.Off.Sub(now), "reason", v.Why)
 	}
 }
 

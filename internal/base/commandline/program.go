@@ -48,8 +48,7 @@ func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command,
-		err error) error {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Usage(WrongFlag(cmd, err))
 	})
 }

@@ -24,8 +24,7 @@ func Field(p jsontext.Pointer) string {
 			b.WriteByte('.')
 		}
 		if len(token) > MaxKey || strings.ContainsFunc(token, func(r rune) bool {
-			return r <= ' ' ||
-				r == '"' || r == '.' || r > '~'
+			return r <= ' ' || r == '"' || r == '.' || r > '~'
 		}) {
 			token = fmt.Sprintf("%.*q", MaxKey, token)
 		}

@@ -63,8 +63,8 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	event := verdict.Lost(time.Now(), d.o.Node, g)
 	switch {
 	case event == nil:
-		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until, "reason",
-			g.Reason)
+		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until,
+			"reason", g.Reason)
 	case event.Name != d.gaps.newest:
 		d.o.Log.Error("records of evictions are lost: nothing can be said of them",
 			"record", g.Until, "reason", g.Reason)
@@ -146,8 +146,8 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 
 // processEvent takes the response to an event. readable: it had none in time, and a read was
 // served. !done: it is sent again. An event whose namespace is deleted is dropped.
-func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool, err error) (
-	done bool) {
+func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
+	err error) (done bool) {
 	s, name := &d.events, event.Namespace+"/"+event.Name
 	retryAfter, _ := kube.AskAgain(err)
 	means, longest := kube.Means(err), maxRefusedBackoff
@@ -169,8 +169,8 @@ func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
 			longest = maxBackoff
 			d.takesEvents()
 		case readable:
-			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error",
-				err)
+			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name,
+				"error", err)
 		default:
 			longest = maxBackoff
 			s.fail(time.Now(), longest, retryAfter)

@@ -59,8 +59,8 @@ func (q *statusQueue) add(r *api.Record) {
 	e.pod.unsure = !q.synced && time.Since(r.Began.Time) < listLag
 	q.entries = slices.Insert(q.entries, at, e)
 	if len(q.entries) > maxEntries {
-		q.log.Error("too many evictions wait for the API: the oldest is given up", "record",
-			q.entries[0].record.ID)
+		q.log.Error("too many evictions wait for the API: the oldest is given up",
+			"record", q.entries[0].record.ID)
 		q.entries = slices.Delete(q.entries, 0, 1)
 	}
 }

@@ -117,8 +117,8 @@ func (d *Deliverer) written(e *entry, v verdict.Verdict) {
 	switch v.Act {
 	case verdict.Mend:
 		mends := e.mends.phase + e.mends.reason
-		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends",
-			mends)...)
+		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why,
+			"mends", mends)...)
 		if e.mends.failedAt = time.Now(); mends > 1 { // do not fight who changes it back
 			e.write.retryAt = e.mends.failedAt.Add(retry.Jitter(minBackoff << min(mends, 5)))
 		}
@@ -158,8 +158,8 @@ func (d *Deliverer) report(e *entry, level slog.Level, message, what string, err
 		level = slog.LevelDebug
 	}
 	e.write.reported = message + what
-	d.o.Log.Log(context.Background(), level, message, append(d.fields(e), "what", what, "error",
-		err)...)
+	d.o.Log.Log(context.Background(), level, message, append(d.fields(e), "what", what,
+		"error", err)...)
 }
 
 // fields returns the keys of each log line about an entry.

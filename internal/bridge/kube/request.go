@@ -86,8 +86,7 @@ type patiently struct{}
 
 // Patiently has requests be waited for as long as webhooks may take.
 func Patiently(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patiently{},
-		true)
+	return context.WithValue(ctx, patiently{}, true)
 }
 
 // Patient tells that requests are.

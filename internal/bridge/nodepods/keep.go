@@ -122,8 +122,7 @@ func forAgent(p *v1.Pod) *v1.Pod {
 
 // sameForAgent tells that the agent would be told nothing new.
 func sameForAgent(a, b *v1.Pod) bool {
-	return equality.Semantic.DeepEqual(forAgent(a),
-		forAgent(b))
+	return equality.Semantic.DeepEqual(forAgent(a), forAgent(b))
 }
 
 // told tells that the agent has a use for a pod. The one that the API has for a static pod has

@@ -152,8 +152,8 @@ func unknown(err error) bool {
 func (t *teller) complain(err error) {
 	if !t.said && !errors.Is(err, context.Canceled) {
 		t.said = true
-		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows", "error",
-			err)
+		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows",
+			"error", err)
 	}
 }
 

@@ -158,8 +158,8 @@ func (s *Side) greet(version string) {
 	s.agent = version
 	switch minor := s.o.Agent.AgentMinor(); {
 	case minor > api.Minor+1 || minor < api.Minor-1:
-		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one", "version",
-			version, "minor", minor)
+		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one",
+			"version", version, "minor", minor)
 	default:
 		s.o.Log.Info("the agent answers", "version", version, "minor", minor)
 	}

@@ -57,8 +57,8 @@ func (s *Side) tell(ctx context.Context) {
 		}
 		if !p.said {
 			p.said = true
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what, "error",
-				err)
+			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what,
+				"error", err)
 		}
 		asked, _ := kube.AskAgain(err)
 		p.pause = retry.Backoff(p.pause, firstPause, lastPause)
@@ -116,8 +116,8 @@ func (s *Side) logChanged(now []v1.NodeCondition) {
 	for _, c := range now {
 		for _, was := range s.node.Status.Conditions {
 			if was.Type == c.Type && was.Status != c.Status {
-				s.o.Log.Info("the node's condition is told", "condition", string(c.Type), "status",
-					string(c.Status), "reason", c.Reason)
+				s.o.Log.Info("the node's condition is told", "condition", string(c.Type),
+					"status", string(c.Status), "reason", c.Reason)
 			}
 		}
 	}

@@ -61,8 +61,8 @@ Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does n
 
 // anyAlive asks at each of some sockets, "" for none, until one answers, within a limit for all.
 // The error is of the first.
-func anyAlive(ctx context.Context, sockets []string, limit time.Duration, ready bool) (
-	first error) {
+func anyAlive(ctx context.Context, sockets []string, limit time.Duration,
+	ready bool) (first error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for i, at := range sockets {

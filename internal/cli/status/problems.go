@@ -149,8 +149,7 @@ func (r *Report) ofState(down error) {
 func (r *Report) advise() {
 	s := r.State
 	advice := func(what, do string) {
-		r.Problems = append(r.Problems,
-			Problem{What: what, Do: do, Advice: true})
+		r.Problems = append(r.Problems, Problem{What: what, Do: do, Advice: true})
 	}
 	if s.DryRun {
 		advice("a dry run: the agent decides and kills nothing", "run it without --dry-run")

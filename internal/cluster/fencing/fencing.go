@@ -38,8 +38,7 @@ func New(command []string, where string, timeout time.Duration) Check {
 	case len(command) > 0:
 		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return run(ctx, command, n) }
 	case where != "":
-		client := &http.Client{CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
+		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
 		ask = func(ctx context.Context, n *v1.Node) ([]byte, error) { return get(ctx, client, where, n) }

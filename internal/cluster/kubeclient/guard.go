@@ -16,8 +16,7 @@ var ErrNotLeading = errors.New("not sent: this replica does not lead")
 func Guarded(c *rest.Config, holds func() bool) *rest.Config {
 	own := rest.CopyConfig(c)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &guard{next: next,
-			holds: holds}
+		return &guard{next: next, holds: holds}
 	})
 	return own
 }

@@ -191,8 +191,8 @@ func (t *term) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		left := t.leader.hold.left()
 		if left <= 0 {
-			t.leader.log.Warn("the lease could not be renewed in time: this replica stops", "deadline",
-				t.leader.election.RenewDeadline)
+			t.leader.log.Warn("the lease could not be renewed in time: this replica stops",
+				"deadline", t.leader.election.RenewDeadline)
 			return
 		}
 		timer := time.NewTimer(left)

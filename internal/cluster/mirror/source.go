@@ -54,8 +54,8 @@ func (s *source) run(
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) &&
 				!apierrors.IsGone(err) {
-				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error",
-					err)
+				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name,
+					"error", err)
 			}
 			return pause
 		},

@@ -206,8 +206,8 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 func (l *loop) sayClock() {
 	if ahead := l.part.dates.Ahead(l.clock.at); ahead != 0 && !l.watch.wrong {
 		l.watch.wrong = true
-		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead",
-			ahead.Round(time.Second))
+		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right",
+			"ahead", ahead.Round(time.Second))
 	}
 }
 
@@ -253,8 +253,8 @@ func (l *loop) waits(now time.Time, v *mirror.View) bool {
 		return false
 	}
 	if l.watch.rival = why; was == "" {
-		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why, "since",
-			last.Format(time.RFC3339))
+		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why,
+			"since", last.Format(time.RFC3339))
 	}
 	l.plan.due = now.Add(min(rivalLook, max(time.Second, last.Add(quiet).Sub(now))))
 	return true

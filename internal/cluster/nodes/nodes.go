@@ -132,8 +132,8 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 			return fmt.Errorf("serve the status: %w", err)
 		}
 	}
-	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host, "address",
-		o.Config.Address,
+	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
+		"address", o.Config.Address,
 		"elected", p.leader != nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -211,8 +211,7 @@ func (j *nodeJob) write() *writes.Node {
 	out.Taints = slices.Clone(j.was.Spec.Taints)
 	drop := func(key string, effect v1.TaintEffect) {
 		out.Taints = slices.DeleteFunc(out.Taints, func(t v1.Taint) bool {
-			return t.Key == key &&
-				t.Effect == effect
+			return t.Key == key && t.Effect == effect
 		})
 	}
 	if j.taints != nil {

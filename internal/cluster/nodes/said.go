@@ -38,8 +38,8 @@ func (l *loop) told(j *nodeJob, out writes.Written) {
 	}
 	switch {
 	case j.taints != nil:
-		log.Info("taints of a node were written", "node", name, "add", texts(j.taints.Add), "remove",
-			texts(j.taints.Remove))
+		log.Info("taints of a node were written", "node", name, "add", texts(j.taints.Add),
+			"remove", texts(j.taints.Remove))
 		if j.taints.Evicted {
 			m.tainted(lifecycle.ZoneOf(j.was), l.clock.now().Sub(j.taints.Failed))
 		}
@@ -58,8 +58,8 @@ func (l *loop) evicted(e *taint.Eviction, err error) {
 	name := e.Namespace + "/" + e.Name
 	switch {
 	case writes.Budgeted(err):
-		l.part.o.Log.Info("a disruption budget keeps a pod for now", "pod", name, "node", e.Node, "error",
-			err)
+		l.part.o.Log.Info("a disruption budget keeps a pod for now", "pod", name, "node", e.Node,
+			"error", err)
 		return
 	case err != nil:
 		l.failed("the deletion of a pod", name, err)
@@ -67,8 +67,8 @@ func (l *loop) evicted(e *taint.Eviction, err error) {
 	}
 	now := l.clock.now()
 	l.part.metrics.evicted(now.Sub(e.Deadline), now.Sub(e.Taint.TimeAdded.Time))
-	l.part.o.Log.Info("a pod was deleted", "pod", name, "uid", string(e.UID), "node", e.Node, "taint",
-		text(&e.Taint),
+	l.part.o.Log.Info("a pod was deleted", "pod", name, "uid", string(e.UID), "node", e.Node,
+		"taint", text(&e.Taint),
 		"since", e.Taint.TimeAdded.UTC().Format(time.RFC3339), "deadline",
 		e.Deadline.UTC().Format(time.RFC3339))
 }
@@ -78,8 +78,8 @@ func (l *loop) marked(m *lifecycle.Mark, err error) {
 		l.failed("the condition Ready of a pod", m.Namespace+"/"+m.Name, err)
 		return
 	}
-	l.part.o.Log.Debug("a pod is not ready, as its node", "pod", m.Namespace+"/"+m.Name, "node",
-		m.Node)
+	l.part.o.Log.Debug("a pod is not ready, as its node", "pod", m.Namespace+"/"+m.Name,
+		"node", m.Node)
 }
 
 // failed logs a write that is tried again.

@@ -107,8 +107,8 @@ func (w *Writer) condition(ctx context.Context, namespace, name string, uid type
 }
 
 // missing finds out whether a write failed because the pod is not there, or another has its name.
-func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID, err error) (
-	Pod, error) {
+func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID,
+	err error) (Pod, error) {
 	if gone(err) {
 		return Pod{Gone: true}, nil
 	}

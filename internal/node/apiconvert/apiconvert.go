@@ -57,8 +57,7 @@ func Outlook(t *eviction.Outlook, name func(stats.PodReference) string) api.Thre
 			More: len(pods) - len(named)})
 	}
 	slices.SortFunc(out.Protected, func(a, b api.ProtectedPods) int {
-		return cmp.Compare(a.Reason,
-			b.Reason)
+		return cmp.Compare(a.Reason, b.Reason)
 	})
 	return out
 }

@@ -31,8 +31,7 @@ func Read(proc string) string {
 	text, err := atomicfile.Read(filepath.Join(proc, "sys/kernel/random/boot_id"), longest, 0)
 	id := strings.TrimSpace(string(text))
 	if err != nil || strings.ContainsFunc(id, func(r rune) bool {
-		return r <= ' ' || r > '~' ||
-			r == '/'
+		return r <= ' ' || r > '~' || r == '/'
 	}) {
 		return ""
 	}

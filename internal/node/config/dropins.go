@@ -111,8 +111,7 @@ func defaultHard(root *yaml.Node) {
 }
 
 func text(value string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: value,
-		Line: 1}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: value, Line: 1}
 }
 
 // number gives the nodes of a drop-in the number of its file.

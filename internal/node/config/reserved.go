@@ -18,8 +18,7 @@ const enforcePods = "pods"
 // the whole capacity, as with a kubelet (pkg/kubelet/cm/node_container_manager_linux.go
 // enforceNodeAllocatableCgroups, v1.36.3).
 func (c *Config) EnforcesPods() bool {
-	return slices.Contains(c.EnforceNodeAllocatable,
-		enforcePods)
+	return slices.Contains(c.EnforceNodeAllocatable, enforcePods)
 }
 
 // parseReserved reads what is kept back from pods, and the factor of memory.high. A kubelet does

@@ -132,8 +132,7 @@ type attempt struct {
 // were of the future.
 func inOrder(attempts []attempt, of func(*attempt) string, future bool) {
 	same := func(a, b *attempt) int {
-		return cmp.Or(strings.Compare(of(a), of(b)),
-			strings.Compare(a.name, b.name))
+		return cmp.Or(strings.Compare(of(a), of(b)), strings.Compare(a.name, b.name))
 	}
 	slices.SortFunc(attempts,
 		func(a, b attempt) int { return cmp.Or(same(&a, &b), cmp.Compare(b.number, a.number)) })

@@ -48,8 +48,7 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 		return changed("a container uses it")
 	}
 	if err := x.call(func(ctx context.Context) error {
-		return c.o.Runtime.RemoveImage(ctx, s.ID,
-			s.RuntimeHandler)
+		return c.o.Runtime.RemoveImage(ctx, s.ID, s.RuntimeHandler)
 	}); err != nil {
 		return Failed, "", err
 	}

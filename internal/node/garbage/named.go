@@ -46,8 +46,7 @@ func (e *ended) back(p *read.Pod) bool {
 	}
 	return slices.ContainsFunc(p.Sandboxes, another) ||
 		slices.ContainsFunc(p.Containers, func(c cri.Container) bool {
-			return c.Running &&
-				c.CreatedAt.After(e.began)
+			return c.Running && c.CreatedAt.After(e.began)
 		})
 }
 
@@ -106,8 +105,7 @@ func (n *Named) onPods(pods read.Index) {
 	}
 	next := maps.Clone(*old)
 	maps.DeleteFunc(next, func(uid string, e ended) bool {
-		return pods[uid] == nil ||
-			e.back(pods[uid])
+		return pods[uid] == nil || e.back(pods[uid])
 	})
 	if len(next) < len(*old) {
 		n.evicted.Store(&next)

@@ -62,8 +62,8 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 		return func() {}
 	}
 	if missing := collector.Missing(); len(missing) > 0 {
-		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before", "missing",
-			missing)
+		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before",
+			"missing", missing)
 	}
 	results, ended := p.results, p.ended
 	runner := Start(collector, s, func(r Result) {

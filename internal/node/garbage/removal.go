@@ -156,8 +156,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	}
 	if now.State == cri.Unknown {
 		if err := x.call(func(ctx context.Context) error {
-			return c.o.Runtime.StopContainer(ctx, s.ID,
-				stopGrace)
+			return c.o.Runtime.StopContainer(ctx, s.ID, stopGrace)
 		}); err != nil {
 			return Failed, "", err
 		}
@@ -188,8 +187,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		}
 	}
 	if err := x.call(func(ctx context.Context) error {
-		return c.o.Runtime.RemoveContainer(ctx,
-			s.ID)
+		return c.o.Runtime.RemoveContainer(ctx, s.ID)
 	}); err != nil {
 		return Failed, "", errors.Join(err, logErr)
 	}
@@ -295,14 +293,12 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 		return changed("%s", why)
 	}
 	if err := x.call(func(ctx context.Context) error {
-		return c.o.Runtime.StopPodSandbox(ctx,
-			s.ID)
+		return c.o.Runtime.StopPodSandbox(ctx, s.ID)
 	}); err != nil {
 		return Failed, "", err
 	}
 	if err := x.call(func(ctx context.Context) error {
-		return c.o.Runtime.RemovePodSandbox(ctx,
-			s.ID)
+		return c.o.Runtime.RemovePodSandbox(ctx, s.ID)
 	}); err != nil {
 		return Failed, "", err
 	}

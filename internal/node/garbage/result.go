@@ -59,8 +59,7 @@ const (
 
 // String is "removed", "was gone", "skipped" or "failed".
 func (o Outcome) String() string {
-	return [...]string{"removed", "was gone", "skipped",
-		"failed"}[o]
+	return [...]string{"removed", "was gone", "skipped", "failed"}[o]
 }
 
 // Change is how much was available on a file system.
@@ -124,8 +123,8 @@ func (r *Result) Fields() []any {
 			return fields
 		}
 	}
-	fields = append(fields, "removed", r.Count(Removed), "failed", r.Count(Failed), "skipped",
-		r.Count(Skipped), "predicted", r.Predicted())
+	fields = append(fields, "removed", r.Count(Removed), "failed", r.Count(Failed),
+		"skipped", r.Count(Skipped), "predicted", r.Predicted())
 	if freed := r.Freed(); freed.OK {
 		fields = append(fields, "freed", freed.V)
 	}

@@ -105,8 +105,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 	}{
 		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
 		{podsFile, func(text []byte) (err error) {
-			pods.seen,
-				err = parsePods(text, s.boot)
+			pods.seen, err = parsePods(text, s.boot)
 			return err
 		}},
 	} {

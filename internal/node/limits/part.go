@@ -218,8 +218,8 @@ func (p *Part) OnResult(r Result) {
 		}
 	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
 		p.unknown = r.Unknown
-		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown, "written",
-			r.Written, "restored", r.Restored)
+		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown,
+			"written", r.Written, "restored", r.Restored)
 	}
 	if r.Beside && !p.beside {
 		p.o.Log.Info("a kubelet has come: cgroups of pods are left to it")

@@ -39,8 +39,7 @@ func unitName(cgroupPath string) string {
 
 // isSlice: systemd is told of these alone. A container's scope ends with it.
 func (p *pass) isSlice(cgroupPath string) bool {
-	return p.Tell != nil &&
-		unitName(cgroupPath) != ""
+	return p.Tell != nil && unitName(cgroupPath) != ""
 }
 
 // slice is one of systemd's that it is to be told of.

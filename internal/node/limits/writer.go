@@ -162,8 +162,8 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 }
 
 // next is what a file is to say now on its way to a target.
-func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFile, target uint64) (
-	cgroup.Limit, error) {
+func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFile,
+	target uint64) (cgroup.Limit, error) {
 	if file != cgroup.FileMemoryMax {
 		return cgroup.Limit{Bytes: target}, nil
 	}

@@ -94,8 +94,7 @@ func (v *Vec) each(visit func(n float64, labels []string)) {
 	}
 	v.mu.Unlock()
 	slices.SortFunc(all, func(x, y row) int {
-		return slices.CompareFunc(x.labels, y.labels,
-			cmp.Compare)
+		return slices.CompareFunc(x.labels, y.labels, cmp.Compare)
 	})
 	for _, r := range all {
 		visit(r.n, r.labels)

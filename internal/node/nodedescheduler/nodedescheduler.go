@@ -48,8 +48,8 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []ev
 	plan := policy.Plan(&look, now)
 	if plan.Stopped != "" {
 		p.log.Repeat("descheduling stops: "+plan.Stopped, func() {
-			p.log.Warn("descheduling does not know enough", "strategy", nodedeschedule.Shed, "reason",
-				plan.Stopped)
+			p.log.Warn("descheduling does not know enough", "strategy", nodedeschedule.Shed,
+				"reason", plan.Stopped)
 		})
 	}
 	var out []eviction.Eviction
@@ -70,8 +70,8 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []ev
 // Went remembers a pod that is being stopped, or notes why it is not.
 func (p *Part) Went(now time.Time, pod stats.PodReference, err error) {
 	if err != nil {
-		p.log.Warn("a pod that should go cannot be stopped", "victim", pod.Namespace+"/"+pod.Name, "uid",
-			pod.UID, "error", err)
+		p.log.Warn("a pod that should go cannot be stopped", "victim", pod.Namespace+"/"+pod.Name,
+			"uid", pod.UID, "error", err)
 		return
 	}
 	p.gone[pod.UID] = now

@@ -81,8 +81,7 @@ func ownMount(fd int, name string) error {
 		return err
 	}
 	at := slices.IndexFunc(mounts, func(m *mountinfo.Info) bool {
-		return m.ID >= 0 &&
-			uint64(m.ID) == st.Mnt_id
+		return m.ID >= 0 && uint64(m.ID) == st.Mnt_id
 	})
 	if at < 0 {
 		return fmt.Errorf("mount %d is not in %s", st.Mnt_id, name)

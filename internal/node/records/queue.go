@@ -200,8 +200,8 @@ func (k *kept) record(id string) *api.Record {
 
 // older finds the records of the file after an ID, without those at hand. What is missing is found
 // by what was left in their place, and by what waits to be written.
-func (q *Queue) older(path string, writer *Writer, after string, recent map[string]*api.Record) (
-	k kept) {
+func (q *Queue) older(path string, writer *Writer, after string,
+	recent map[string]*api.Record) (k kept) {
 	q.reading.Lock()
 	defer q.reading.Unlock()
 	waiting, lost := writer.missing() // before the file is read: what is written meanwhile is in it

@@ -93,8 +93,7 @@ func stillRunning(kept []api.Record) (running []api.Record) {
 // State.Manager is checked by eviction's Resume.
 func Load(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
 	warn := func(format string, args ...any) {
-		warnings = append(warnings,
-			fmt.Errorf(format, args...))
+		warnings = append(warnings, fmt.Errorf(format, args...))
 	}
 	path := filepath.Join(dir, StateFile)
 	said := func(format string, args ...any) { warn(path+": "+format, args...) }

@@ -164,8 +164,7 @@ func (n *Networks) links(inode uint64, name string) (stats.NetworkStats, error) 
 		})
 	}
 	slices.SortFunc(out.Interfaces, func(a, b stats.InterfaceStats) int {
-		return cmp.Compare(a.Name,
-			b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	})
 	return out, nil
 }

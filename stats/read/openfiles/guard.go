@@ -91,8 +91,7 @@ func (g *guard) do(uid string, pid int, call func()) error {
 // made.
 func (g *guard) holds(uid string, pid int) bool {
 	return slices.ContainsFunc(g.gone, func(h *helper) bool {
-		return !h.ended.Load() &&
-			(h.uid == uid || h.pid == pid)
+		return !h.ended.Load() && (h.uid == uid || h.pid == pid)
 	})
 }
 

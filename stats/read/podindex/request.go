@@ -97,8 +97,8 @@ func (p *Pod) overhead() (bytes uint64, told bool) {
 
 // memoryRequest is what a pod requests of a node with so much memory. Absent: nothing is known of
 // it, or the pod keeps a part of it from being known.
-func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (
-	out stats.Opt[stats.Range]) {
+func (p *Pod) memoryRequest(qos stats.QOSClass,
+	capacity stats.Opt[uint64]) (out stats.Opt[stats.Range]) {
 	overhead, told := p.overhead()
 	// which the kubelet's ranking does not count it in, and everything else does
 	if qos == stats.BestEffort {

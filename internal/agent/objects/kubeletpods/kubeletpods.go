@@ -140,8 +140,8 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) failed(err error) {
 	if f.said != err.Error() {
 		f.said = err.Error()
-		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still", "socket",
-			f.Socket, "error", err)
+		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still",
+			"socket", f.Socket, "error", err)
 	}
 	f.tells = false
 }

@@ -44,8 +44,7 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup is likewise.
 func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.ring,
-		h.next.WithGroup(name)}
+	return handler{h.ring, h.next.WithGroup(name)}
 }
 
 // Append writes an event of a Batch as a line of JSON.

@@ -56,8 +56,8 @@ func (l *Late) listen(o Options, log *slog.Logger) (passing bool, err error) {
 		return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL), err
 	}
 	l.server = server
-	log.Info("listening", "address", server.Address(), "tls", o.TLSCertFile != "", "token",
-		o.BearerTokenFile != "")
+	log.Info("listening", "address", server.Address(), "tls", o.TLSCertFile != "",
+		"token", o.BearerTokenFile != "")
 	return false, nil
 }
 

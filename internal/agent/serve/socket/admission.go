@@ -69,8 +69,7 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return putFailure(ctx, err)
 	}
-	decide := func(ctx context.Context, pod *v1.Pod) (admit.Result,
-		error) {
+	decide := func(ctx context.Context, pod *v1.Pod) (admit.Result, error) {
 		return h.admission.Ask(ctx, pod, by(r))
 	}
 	if preempt {

@@ -92,8 +92,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == api.PathPods:
 		methods[http.MethodPut] = h.putPods
 	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
-		methods[http.MethodDelete] = func(w http.ResponseWriter,
-			r *http.Request) *failure {
+		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure {
 			return h.deletePod(w, r, escaped)
 		}
 	case r.URL.Path == api.PathAdmit:

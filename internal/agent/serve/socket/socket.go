@@ -102,8 +102,7 @@ func listen(o Options, l limits) (*Server, error) {
 			ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request,
 			IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-				return context.WithValue(ctx,
-					connKey{}, c)
+				return context.WithValue(ctx, connKey{}, c)
 			},
 		})
 	return &Server{bound: b, http: server, limit: l.close}, nil

@@ -26,8 +26,8 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		d.o.Log.Info("a strategy ends", "strategy", s.Strategy, "reason", s.Reason)
 	}
 	if d.o.DryRun {
-		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped), "dryRun",
-			true)
+		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped),
+			"dryRun", true)
 		return planner.Print(plan, d.o.Format, d.o.Stdout)
 	}
 	count, err := d.carryOut(ctx, plan, spent)
@@ -47,8 +47,8 @@ func (d *descheduler) cycle(ctx context.Context) error {
 }
 
 // carryOut asks for the evictions of a plan, and counts what became of them.
-func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result, spent durations) (
-	count map[fate]int, err error) {
+func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
+	spent durations) (count map[fate]int, err error) {
 	count = map[fate]int{}
 	failures := 0
 	for i := range plan.Evictions {

@@ -87,12 +87,10 @@ func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
 		}
 	}
 	forget(m.gone, func(uid types.UID, at time.Time) bool {
-		return !there[uid] &&
-			now.Sub(at) >= lagLimit
+		return !there[uid] && now.Sub(at) >= lagLimit
 	})
 	forget(m.refusals, func(uid types.UID, r refusal) bool {
-		return !there[uid] ||
-			now.Sub(r.at) >= refusedFor
+		return !there[uid] || now.Sub(r.at) >= refusedFor
 	})
 	forget(m.pending, func(uid types.UID, _ time.Time) bool { return !there[uid] })
 	forget(m.owners, func(_ owner, at time.Time) bool { return now.Sub(at) >= pastFor })

@@ -13,9 +13,8 @@ import (
 type Document struct {
 	APIVersion, Kind string // what errors name as wanted
 	SecondOnly       bool   // of further documents only the second is looked at
-	// the line of a further document is that of its content, not that of its "---"
-	AtContent bool
-	// FurtherFirst reports a further document before a first one that is no mapping.
+	// FurtherFirst reports a further document before a first one that is no mapping, and on the
+	// line of its content instead of its "---".
 	FurtherFirst bool
 }
 
@@ -64,7 +63,7 @@ func (f *Document) further(d *yaml.Decoder) error {
 			return &SyntaxError{err}
 		}
 		line := more.Line
-		if f.AtContent {
+		if f.FurtherFirst {
 			line = more.Content[0].Line
 		}
 		if more.Content[0].Tag != "!!null" {

@@ -56,7 +56,7 @@ func TestDocument(t *testing.T) {
 		{Document{}, "- a\n", `line 1: want fields, as in "kind: File"`},
 		{Document{}, "a: [1\n", "not YAML: yaml: line 1: did not find expected ',' or ']'"},
 		{Document{}, two, "line 2: the file holds more than one document"},
-		{Document{AtContent: true}, two, "line 3: the file holds more than one document"},
+		{Document{FurtherFirst: true}, two, "line 3: the file holds more than one document"},
 		{Document{}, "a: b\n---\n---\nc: d\n", "line 3: the file holds more than one document"},
 		{Document{SecondOnly: true}, "a: b\n---\n---\nc: d\n", "<nil>"},
 		{Document{}, "a: b\n---\n", "<nil>"},

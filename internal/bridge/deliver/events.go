@@ -88,12 +88,12 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool {
 		return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
 	})
-	event, retry, sent := d.nextEvent(now)
+	event, wait, sent := d.nextEvent(now)
 	if event == nil || !s.pace.take(now) {
 		return
 	}
 	request := ctx
-	if retry.delay > 0 && !s.reported { // a slow webhook may hold up this one
+	if wait.delay > 0 && !s.reported { // a slow webhook may hold up this one
 		request = kube.Patiently(ctx)
 	}
 	s.inFlight = true
@@ -102,7 +102,7 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 		pod := api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
 		readable := kube.Unanswered(err) && d.read(ctx, pod) == nil
 		d.inLoop(ctx, func(context.Context) {
-			if s.inFlight = false; d.processEvent(event, retry, readable, err) {
+			if s.inFlight = false; d.processEvent(event, wait, readable, err) {
 				sent()
 			}
 		})
@@ -112,13 +112,13 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 // nextEvent returns the next event that is due, its backoff, and what to call when the server has
 // it; nil: none. Events that were not tried come first, in the order of the records, and then the
 // one that is due longest: no event waits for others that the server does not take.
-func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, retry *backoff, sent func()) {
+func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, sent func()) {
 	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
-		event, retry = d.gaps.events[0], &d.gaps.backoff
+		event, wait = d.gaps.events[0], &d.gaps.backoff
 		sent = func() { d.gaps.sent(event) }
 	}
 	for _, e := range d.queue.entries {
-		if retry != nil && !e.events.retryAt.Before(retry.retryAt) {
+		if wait != nil && !e.events.retryAt.Before(wait.retryAt) {
 			continue
 		}
 		// Events depend on what becomes of the pod. And they name the record: an author who read
@@ -128,10 +128,10 @@ func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, retry *backoff, s
 			continue
 		}
 		if next := d.unsent(e); next != nil {
-			event, retry, sent = next, &e.events.backoff, func() { e.events.sent[next.Name] = true }
+			event, wait, sent = next, &e.events.backoff, func() { e.events.sent[next.Name] = true }
 		}
 	}
-	return event, retry, sent
+	return event, wait, sent
 }
 
 // unsent returns the next event of an entry that the server does not have; nil: none.
@@ -146,7 +146,7 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 
 // processEvent takes the response to an event. readable: it had none in time, and a read was
 // served. !done: it is sent again. An event whose namespace is deleted is dropped.
-func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
+func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 	err error) (done bool) {
 	s, name := &d.events, event.Namespace+"/"+event.Name
 	retryAfter, _ := kube.AskAgain(err)
@@ -156,7 +156,7 @@ func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
 	}
 	switch means {
 	case kube.None:
-		*retry = backoff{}
+		*wait = backoff{}
 		return true
 	case kube.NotFound:
 		d.o.Log.Info("an event is given up: its namespace goes", "event", name, "error", err)
@@ -180,7 +180,7 @@ func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
 			}
 		}
 	}
-	retry.fail(time.Now(), longest, retryAfter)
+	wait.fail(time.Now(), longest, retryAfter)
 	return false
 }
 

@@ -186,7 +186,7 @@ type backoff struct {
 // fail doubles the delay up to longest, and sets the time of the retry: after that delay, with
 // jitter, and after the server's Retry-After.
 func (b *backoff) fail(now time.Time, longest, retryAfter time.Duration) {
-	b.delay = min(max(2*b.delay, minBackoff), longest)
+	b.delay = retry.Backoff(b.delay, minBackoff, longest)
 	b.retryAfter = later(b.retryAfter, now.Add(retryAfter))
 	b.retryAt = later(b.retryAfter, now.Add(retry.Jitter(b.delay)))
 }

@@ -98,8 +98,8 @@ func (s *checked) locate(err error) error {
 
 // document is the one document of a file.
 func document(text []byte, name string) (*yaml.Node, error) {
-	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind, SecondOnly: true,
-		AtContent: true, FurtherFirst: true}
+	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind,
+		SecondOnly: true, FurtherFirst: true}
 	root, err := file.Root(text)
 	var syntax *strict.SyntaxError
 	var wrong *strict.FieldError

@@ -20,6 +20,15 @@ var levels = []string{"Debug", "Info", "Warn", "Error"}
 type logged map[string]string
 
 func (l logged) pairs(where string, args []ast.Expr) {
+	// api.EventKind.Attr() stands for a pair of its own
+	args = slices.DeleteFunc(slices.Clone(args), func(e ast.Expr) bool {
+		c, ok := e.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		s, ok := c.Fun.(*ast.SelectorExpr)
+		return ok && s.Sel.Name == "Attr"
+	})
 	for i := 0; i+1 < len(args); i += 2 {
 		if key, ok := text(args[i]); ok && l[key] == "" {
 			l[key] = where

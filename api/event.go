@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"time"
@@ -79,3 +80,9 @@ func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) er
 		return each(e)
 	})
 }
+
+// LogKind is the key of the log attribute that holds the kind of the event that a line becomes.
+const LogKind = "eventKind"
+
+// Attr returns the log attribute for an event of this kind. A line without one is EventAgent.
+func (k EventKind) Attr() slog.Attr { return slog.String(LogKind, string(k)) }

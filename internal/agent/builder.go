@@ -137,6 +137,7 @@ func (b *builder) listen(ctx context.Context) error {
 	limit := time.Duration(b.o.Config.RuntimeWait)
 	version, listing, err := sources.FirstAnswer(ctx, b.askedOf(ctx), limit, func(why string) {
 		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
+			api.EventRuntime.Attr(),
 			"endpoint", b.s.Client.Endpoint(), "error", why, "runtimeWait", limit)
 	})
 	if ctx.Err() != nil {
@@ -243,14 +244,15 @@ func (b *builder) background() *read.Background {
 	host, err := read.OpenHostRoot(b.o.HostRoot)
 	if err != nil {
 		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with "+
-			"--host-root", "error", err)
+			"--host-root", api.EventSource.Attr(), "error", err)
 		return nil
 	}
 	// it stays open: a file system that hangs may hold a goroutine on it
 	b.host = host
 	cgroups, err := cgroup.Open(b.s.FS.Mount()) // likewise
 	if err != nil {
-		b.log.Warn("files without a name that pods keep open are not found", "error", err)
+		b.log.Warn("files without a name that pods keep open are not found", api.EventSource.Attr(),
+			"error", err)
 	}
 	background := read.StartBackground(read.BackgroundOptions{
 		Cgroups: cgroups, CgroupRoot: b.o.Config.CgroupRoot,

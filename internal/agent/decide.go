@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/agent/evictions"
 	"jettison/internal/node/frames"
@@ -37,7 +38,7 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look,
 	// After the kill, which cannot wait:
 	if err != nil {
 		l.log.Repeat("reading pods: "+err.Error(),
-			func() { l.log.Warn("some pods could not be measured", "error", err) })
+			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
 	l.shown.conditions(now, l.log, d.Conditions, d.Met)
 	l.shown.breaker(l.log, &d)
@@ -146,7 +147,8 @@ func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	}
 	switch l.manager.Relief(now, d) {
 	case eviction.ReliefBegin:
-		l.log.Info("collecting garbage before a pod is evicted", evictions.SignalFields(d.Met[0])...)
+		l.log.Info("collecting garbage before a pod is evicted", append(evictions.SignalFields(d.Met[0]),
+			api.EventGarbage.Attr())...)
 		l.relief.disk.Relieve(d.Reclaim)
 		return true
 	case eviction.ReliefWait:
@@ -185,7 +187,8 @@ func (l *loop) noEviction(d *eviction.Decision) {
 		key = "unexplained: " + string(d.Signal.Threshold.Signal)
 	}
 	l.log.Repeat(key, func() {
-		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), "reason", d.Reason,
+		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), api.EventCondition.Attr(),
+			"reason", d.Reason,
 			"protected", len(d.Protected))...)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/node/config"
 	"jettison/internal/node/nodedescheduler"
@@ -20,7 +21,7 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 	acts := c.Deschedule == config.DescheduleAct && !l.o.DryRun && !l.kubelet.FoundLately(now)
 	if err := l.looks.Pods(now, l.pods.All()); err != nil {
 		l.log.Repeat("reading pods: "+err.Error(),
-			func() { l.log.Warn("some pods could not be measured", "error", err) })
+			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
 	policy := c.Eviction().Policy
 	victims := part.Plan(now, c.Config, &nodedescheduler.Seen{

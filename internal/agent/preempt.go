@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/admit"
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/agent/admission"
 	"jettison/stats"
@@ -58,7 +59,7 @@ func (l *loop) preempt(ctx context.Context, now time.Time, uids []string,
 	}
 	if err := l.looks.Pods(now, l.pods.All()); err != nil {
 		l.log.Repeat("reading pods: "+err.Error(),
-			func() { l.log.Warn("some pods could not be measured", "error", err) })
+			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
 	pods, objects := l.looks.Summary().Pods, l.objects.Pods()
 	var victims []eviction.Eviction

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/admit"
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/eviction"
 	"jettison/internal/node/config"
@@ -61,7 +62,8 @@ func (b *builder) unlimit(ctx context.Context, l *loop) {
 		b.teller())
 	b.before.left = r.Left
 	if r.Restored > 0 {
-		b.log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
+		b.log.Info("put back what was written to cgroups of pods", api.EventMemory.Attr(), "restored",
+			r.Restored)
 	}
 	if r.Err != nil {
 		b.log.Warn("not as it should be", "error", r.Err)
@@ -81,7 +83,7 @@ func (b *builder) limit(l *loop) {
 	}
 	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
 	if err != nil {
-		b.log.Warn("nothing is written to cgroups of pods", "error", err)
+		b.log.Warn("nothing is written to cgroups of pods", api.EventMemory.Attr(), "error", err)
 		if b.before.left.Protection { // it stays, and nothing is added to it
 			l.upkeep.own = nil
 		}

@@ -213,7 +213,7 @@ func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []evicti
 				break
 			}
 		}
-		log.Info("condition", fields...)
+		log.Info("condition", append(fields, api.EventCondition.Attr())...)
 	}
 }
 
@@ -221,12 +221,13 @@ func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []evicti
 func (s *shown) breaker(log *logthrottle.Logger, d *eviction.Decision) {
 	switch {
 	case d.Stopped && s.stopped == "":
-		log.Error("evictions are stopped: they did not help", "reason", d.Reason)
+		log.Error("evictions are stopped: they did not help", api.EventCondition.Attr(), "reason",
+			d.Reason)
 		s.stopped = d.Reason
 	case d.Stopped:
 		s.stopped = d.Reason
 	case s.stopped != "" && len(d.Evictions) > 0:
-		log.Info("evictions go on")
+		log.Info("evictions go on", api.EventCondition.Attr())
 		s.stopped = ""
 	}
 }

@@ -268,7 +268,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	}
 	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+
 		result.Message); err != nil {
-		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID,
+		p.o.Log.Warn("no room could be made for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+			m.held.UID,
 			"victims", victims, "error", err)
 		p.notes.set(now, m.held.UID, err.Error())
 		p.failed++
@@ -285,7 +286,8 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	p.notes.set(now, m.held.UID, "")
 	p.making = append(p.making, m)
 	p.keep(now, m.held) // from now on: others would take what the first victims leave
-	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID,
+	p.o.Log.Info("making room for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+		m.held.UID,
 		"message", result.Message, "victims", victims,
 		"awaited", len(plan.Awaited))
 	return result, nil, true
@@ -413,14 +415,16 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 		m.made = true
 		p.keep(now, m.held)
 		p.outrank(now, m.pod)
-		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID,
+		p.o.Log.Info("there is room for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+			m.held.UID,
 			"victims", len(kills), "keptFor", admit.PromisedFor)
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
 		p.notes.set(now, m.held.UID, result.Message)
 		p.changed = true
-		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID,
+		p.o.Log.Warn("no room could be made for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+			m.held.UID,
 			"reason", result.Reason,
 			"message", result.Message)
 	}

@@ -154,7 +154,8 @@ func (p *Part) OnTold(r Refusal) {
 		}
 	}
 	p.o.Log.Repeat("refused "+r.Pod.UID+" "+r.Failures[0].Reason, func() {
-		p.o.Log.Info(what, "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container", r.Container,
+		p.o.Log.Info(what, api.EventGate.Attr(), "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container",
+			r.Container,
 			"reason", r.Failures[0].Reason,
 			"message", strings.TrimSpace(r.Failures[0].Message), "reasons", all)
 	})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/agent/squeeze"
 	"jettison/internal/node/kill"
@@ -62,7 +63,7 @@ func (v *Evictions) complete(d *eviction.Decision) {
 // wouldGo says and keeps what a dry run would have done.
 func (v *Evictions) wouldGo(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID,
-		func() { v.o.Log.Info("would evict", v.describe(d, e)...) })
+		func() { v.o.Log.Info("would evict", append(v.describe(d, e), api.EventEviction.Attr())...) })
 	v.recordWould(d, e)
 }
 
@@ -100,7 +101,8 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 		v.o.Pods.Ask() // for its name in the log
 	}
 	if !e.Urgent() {
-		v.o.Log.Info("evicting", append(v.fields(u), "gracePeriodSeconds", e.GracePeriodSeconds,
+		v.o.Log.Info("evicting", append(v.fields(u), api.EventEviction.Attr(), "gracePeriodSeconds",
+			e.GracePeriodSeconds,
 			"message", e.Message)...)
 	}
 	v.carry(ctx, u)
@@ -157,7 +159,8 @@ func (v *Evictions) strike(d *eviction.Decision, e *eviction.Eviction) (b blow, 
 func (v *Evictions) unpinned(pod *stats.PodStats, err error) {
 	v.missed = pod.Cgroup != ""
 	v.o.Log.Repeat("pin: "+err.Error(), func() {
-		v.o.Log.Warn("the victim cannot be evicted", "pod", v.o.Pods.Name(pod.PodRef), "error", err)
+		v.o.Log.Warn("the victim cannot be evicted", api.EventEviction.Attr(), "pod",
+			v.o.Pods.Name(pod.PodRef), "error", err)
 	})
 	v.cannotGo(time.Now(), pod)
 }
@@ -175,6 +178,7 @@ func (v *Evictions) abandoned(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Manager.Unneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
 		v.o.Log.Info("eviction abandoned: enough is available again", append(SignalFields(d.Signal),
+			api.EventEviction.Attr(),
 			"pod", v.o.Pods.Name(e.Pod.PodRef))...)
 	})
 }
@@ -201,7 +205,7 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 	if life.Eviction().Disk() && !e.Disk() {
 		v.recordKilled(u)
 		v.o.Log.Info("the stop of a disk's victim is cut short, for something else is short, too",
-			append(v.fields(u), "short", d.Signal.Threshold.String())...)
+			append(v.fields(u), api.EventEviction.Attr(), "short", d.Signal.Threshold.String())...)
 		return true
 	}
 	v.o.Gate.Evicted(time.Now(), e.Pod.PodRef.UID, e.Signal, e.Message)
@@ -212,7 +216,7 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 		life.RemoveFiles = true
 	}
 	v.recordBegin(d, u)
-	v.o.Log.Info("the grace period is cut short", v.fields(u)...)
+	v.o.Log.Info("the grace period is cut short", append(v.fields(u), api.EventEviction.Attr())...)
 	return true
 }
 

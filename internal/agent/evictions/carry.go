@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/internal/node/kill"
@@ -52,7 +53,8 @@ func (c *carrier) left(j *job) bool {
 		return false
 	}
 	pod := j.victim.Pod
-	c.log.Info("what a pod has left stays: a kubelet is there now", "pod", pod.Namespace+"/"+pod.Name,
+	c.log.Info("what a pod has left stays: a kubelet is there now", api.EventEviction.Attr(), "pod",
+		pod.Namespace+"/"+pod.Name,
 		"uid", pod.UID)
 	return true
 }
@@ -85,7 +87,10 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()
-	slow := func(err error) { c.log.Error("the runtime is slow to clean up, going on", "error", err) }
+	slow := func(err error) {
+		c.log.Error("the runtime is slow to clean up, going on",
+			api.EventEviction.Attr(), "error", err)
+	}
 	clean := func(ctx context.Context) error { return j.victim.Clean(ctx, c.client, slow) }
 
 	alive := c.empty(ctx, cleaning, j, clean)

@@ -26,7 +26,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 	switch {
 	case e.stage == emptied && e.err != nil:
 		u.alive = errors.Join(u.killErr, e.err)
-		v.o.Log.Error("the victim does not die, set aside", append(v.fields(u), "error", u.alive)...)
+		v.o.Log.Error("the victim does not die, set aside", append(v.fields(u), api.EventEviction.Attr(),
+			"error", u.alive)...)
 		v.o.Manager.Refused(now, u.life)
 		v.o.NotKilled(u.life.Eviction().Pod.PodRef.UID, e.err.Error())
 	case e.stage == emptied:
@@ -37,7 +38,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 		v.o.Manager.Uncached(u.life)
 	default:
 		if e.err != nil {
-			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u),
+			v.o.Log.Error("the runtime did not clean up after an evicted pod", api.EventEviction.Attr(),
+				"pod", v.name(u),
 				"error", e.err)
 		}
 		v.o.Manager.Cleaned(at, u.life)
@@ -109,7 +111,7 @@ func (v *Evictions) SqueezeFields(id string) []any {
 func (v *Evictions) Interrupted() {
 	for _, u := range v.underway {
 		if u.life.Outcome() == eviction.OutcomeUnknown {
-			v.o.Log.Info("stopped during an eviction", append(v.fields(u),
+			v.o.Log.Info("stopped during an eviction", append(v.fields(u), api.EventEviction.Attr(),
 				"killedAtMonotonic", u.life.Killed().Monotonic)...)
 		}
 	}

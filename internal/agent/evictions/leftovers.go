@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/node/kill"
 	"jettison/internal/node/podfiles"
@@ -26,9 +27,11 @@ func (c *carrier) unmountShared(v *kill.Victim) {
 		switch {
 		case err != nil:
 			c.log.Error("a pod's shared memory could not be unmounted", append(fieldsOf(v, "bytes", bytes),
+				api.EventEviction.Attr(),
 				"error", err)...)
 		case bytes > 0:
-			c.log.Info("unmounted a pod's shared memory", fieldsOf(v, "bytes", bytes)...)
+			c.log.Info("unmounted a pod's shared memory", append(fieldsOf(v, "bytes", bytes),
+				api.EventEviction.Attr())...)
 		}
 	}
 }
@@ -43,9 +46,11 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	switch {
 	case err != nil:
 		c.log.Error("not all volumes in memory could be unmounted", append(fieldsOf(v, "bytes", bytes),
+			api.EventEviction.Attr(),
 			"error", err)...)
 	case bytes > 0:
-		c.log.Info("unmounted a pod's volumes in memory", fieldsOf(v, "bytes", bytes)...)
+		c.log.Info("unmounted a pod's volumes in memory", append(fieldsOf(v, "bytes", bytes),
+			api.EventEviction.Attr())...)
 	}
 }
 
@@ -70,10 +75,10 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	fields := fieldsOf(v, "logsAndVolumes", freed)
 	if err := errors.Join(errs...); err != nil {
 		c.log.Error("not everything that a pod left on disk could be removed",
-			append(fields, "error", err)...)
+			append(fields, api.EventEviction.Attr(), "error", err)...)
 		return
 	}
-	c.log.Info("removed what a pod left on disk", fields...)
+	c.log.Info("removed what a pod left on disk", append(fields, api.EventEviction.Attr())...)
 }
 
 var errKubelet = errors.New("a kubelet has come, and removes what pods leave")

@@ -75,8 +75,9 @@ func (v *Evictions) again(ctx context.Context, now time.Time, u *underway) bool 
 	if again {
 		u.killErr = u.victim.Kill()
 	}
-	v.o.Log.Info("going on with an eviction", append(v.fields(u), "dead", gone, "killed", killed &&
-		!gone, "killedAgain", again)...)
+	v.o.Log.Info("going on with an eviction", append(v.fields(u), api.EventEviction.Attr(), "dead",
+		gone, "killed", killed &&
+			!gone, "killedAgain", again)...)
 	v.carry(ctx, u)
 	return true
 }

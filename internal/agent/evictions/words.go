@@ -138,7 +138,7 @@ func (v *Evictions) report(now time.Time, u *underway) {
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
 	}
-	v.o.Log.Info("evicted", fields...)
+	v.o.Log.Info("evicted", append(fields, api.EventEviction.Attr())...)
 	v.advise(now, u, back)
 	v.history = append(v.history, api.Evicted{
 		Time: l.Began().Time, Pod: e.Pod.PodRef, Signal: e.Signal, Reason: e.Reason, Message: e.Message,
@@ -210,10 +210,10 @@ func (v *Evictions) OnTested(r *kill.Report) {
 	}
 	if !r.Kills() {
 		v.o.Log.Error("self-test: no way to kill works here, so that only the runtime can end a pod",
-			r.Log()...)
+			append(r.Log(), api.EventEviction.Attr())...)
 		return
 	}
-	v.o.Log.Info("self-test", r.Log()...)
+	v.o.Log.Info("self-test", append(r.Log(), api.EventEviction.Attr())...)
 }
 
 // Advise logs where a hard threshold of so many bytes for memory.available is smaller than what is

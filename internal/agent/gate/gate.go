@@ -14,6 +14,7 @@ import (
 	"context"
 	"time"
 
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/cri/nri"
 	"jettison/internal/base/logthrottle"
@@ -60,7 +61,8 @@ func (g *Gate) Start(ctx context.Context) (wait func()) {
 	o.Asker = g.o.Asker
 	plugin, err := nri.New(o)
 	if err != nil {
-		g.o.Log.Error("no runtime events, and evicted pods are not kept out", "error", err)
+		g.o.Log.Error("no runtime events, and evicted pods are not kept out", api.EventRuntime.Attr(),
+			"error", err)
 		return func() {}
 	}
 	g.plugin = plugin
@@ -106,11 +108,12 @@ func (g *Gate) OnTold(u nri.Update) (all bool) {
 	s := u.State
 	switch {
 	case s.Synced && !g.synced:
-		g.o.Log.Info("the runtime tells of its pods as they come and go", "runtime", s.Runtime,
+		g.o.Log.Info("the runtime tells of its pods as they come and go", api.EventRuntime.Attr(),
+			"runtime", s.Runtime,
 			"version", s.Version, "gate", g.vetoes)
 	case s.Err != nil && (g.synced || !g.saidNRI):
 		g.o.Log.Warn("the runtime does not tell of its pods as they come and go: they are listed, and "+
-			"evicted pods are not kept out",
+			"evicted pods are not kept out", api.EventRuntime.Attr(),
 			"error", s.Err)
 		g.saidNRI = true
 	}
@@ -118,7 +121,8 @@ func (g *Gate) OnTold(u nri.Update) (all bool) {
 	for _, v := range u.Vetoes {
 		pod := stats.PodReference{UID: v.UID, Namespace: v.Namespace, Name: v.Name}
 		g.o.Log.Repeat("veto "+v.UID, func() {
-			g.o.Log.Info("an evicted pod is kept out", "pod", g.o.Name(pod), "container", v.Container,
+			g.o.Log.Info("an evicted pod is kept out", api.EventGate.Attr(), "pod", g.o.Name(pod),
+				"container", v.Container,
 				"reason", v.Reason)
 		})
 	}

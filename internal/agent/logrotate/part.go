@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"jettison/api"
 	"jettison/cri"
 	"jettison/internal/base/logthrottle"
 	"jettison/stats/read"
@@ -66,12 +67,13 @@ func (r *Rotation) Tick(ctx context.Context, now time.Time, pods read.Index) {
 func (r *Rotation) OnPassed(p Passed) {
 	r.running = false
 	if p.Result != (Result{}) {
-		r.log.Info("rotated logs", "rotated", p.Rotated, "compressed", p.Compressed, "removed", p.Removed,
+		r.log.Info("rotated logs", api.EventGarbage.Attr(), "rotated", p.Rotated, "compressed",
+			p.Compressed, "removed", p.Removed,
 			"freed", p.Freed)
 	}
 	if p.Err != nil {
 		r.log.Repeat("rotate: "+p.Err.Error(),
-			func() { r.log.Warn("some logs could not be rotated", "error", p.Err) })
+			func() { r.log.Warn("some logs could not be rotated", api.EventGarbage.Attr(), "error", p.Err) })
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/base/logthrottle"
 	"jettison/internal/node/metrics"
@@ -159,7 +160,8 @@ func (l *Looks) Lost(now []eviction.Lost) {
 	for _, lost := range now {
 		if source := signalPrefix + string(lost.Signal); l.blind[source] == "" {
 			l.blind[source] = lost.Reason
-			l.o.Log.Warn("the signal is not observed: its thresholds do nothing", "signal", lost.Signal,
+			l.o.Log.Warn("the signal is not observed: its thresholds do nothing", api.EventSource.Attr(),
+				"signal", lost.Signal,
 				"reason", lost.Reason)
 		}
 	}
@@ -168,7 +170,7 @@ func (l *Looks) Lost(now []eviction.Lost) {
 		if is && !slices.ContainsFunc(now,
 			func(lost eviction.Lost) bool { return string(lost.Signal) == signal }) {
 			delete(l.blind, source)
-			l.o.Log.Info("the signal is observed again", "signal", signal)
+			l.o.Log.Info("the signal is observed again", api.EventSource.Attr(), "signal", signal)
 		}
 	}
 }
@@ -182,10 +184,10 @@ func (l *Looks) readable(source string, counts *metrics.Source, err error) {
 	before := l.blind[source]
 	switch {
 	case err == nil && before != "":
-		l.o.Log.Info("everything is read again", "source", source)
+		l.o.Log.Info("everything is read again", api.EventSource.Attr(), "source", source)
 		delete(l.blind, source)
 	case err != nil && before != err.Error():
-		l.o.Log.Error("cannot read the node's "+source, "error", err)
+		l.o.Log.Error("cannot read the node's "+source, api.EventSource.Attr(), "error", err)
 		l.blind[source] = err.Error()
 	}
 }

@@ -102,7 +102,7 @@ func (o *Objects) readManifests() *manifests.Reader {
 		},
 		Report: func(err error) {
 			options.OnDoubt(time.Now())
-			log.Warn("a static pod's manifest is not known", "error", err)
+			log.Warn("a static pod's manifest is not known", api.EventPod.Attr(), "error", err)
 		},
 	})
 }
@@ -141,10 +141,12 @@ func (o *Objects) refuse(now []podstore.Refused) {
 	for i, r := range fresh {
 		o.refused[r.Runtime.UID] = struct{}{}
 		if i == saidAtOnce {
-			o.o.Log.Warn("more pod objects of clients are refused", "objects", len(fresh)-saidAtOnce)
+			o.o.Log.Warn("more pod objects of clients are refused", api.EventPod.Attr(), "objects",
+				len(fresh)-saidAtOnce)
 		}
 		if i < saidAtOnce {
 			o.o.Log.Warn("a pod object of a client is refused: the runtime has another pod by its UID",
+				api.EventPod.Attr(),
 				"uid", r.Runtime.UID,
 				"object", r.Object.Namespace+"/"+r.Object.Name, "runtime", r.Runtime.Namespace+"/"+
 					r.Runtime.Name)

@@ -3,6 +3,7 @@ package podlister
 import (
 	"time"
 
+	"jettison/api"
 	"jettison/cri/nri"
 	"jettison/internal/base/logthrottle"
 	"jettison/stats"
@@ -55,13 +56,14 @@ func (p *Pods) Refused() int { return len(p.refused) }
 func (p *Pods) OnListed(u Update) {
 	if u.Err != nil {
 		if !p.lost {
-			p.log.Warn("lost the runtime, going on with what the kernel tells", "error", u.Err)
+			p.log.Warn("lost the runtime, going on with what the kernel tells", api.EventRuntime.Attr(),
+				"error", u.Err)
 		}
 		p.lost = true
 		return
 	}
 	if p.lost {
-		p.log.Info("the runtime is back")
+		p.log.Info("the runtime is back", api.EventRuntime.Attr())
 	}
 	p.lost = false
 	p.fromList = u.Pods
@@ -84,8 +86,9 @@ func (p *Pods) sayRefused() {
 		if _, before := p.refused[uid]; !before {
 			p.log.Warn("the runtime's status of a pod is larger than the agent takes: if its request is "+
 				"unknown it counts as over it; "+
-				"look at its environment and annotations, or hand over its object", "pod", pod.PodRef.Namespace+
-				"/"+pod.PodRef.Name, "uid", uid)
+				"look at its environment and annotations, or hand over its object", api.EventPod.Attr(), "pod",
+				pod.PodRef.Namespace+
+					"/"+pod.PodRef.Name, "uid", uid)
 		}
 	}
 	p.refused = now

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/internal/base/logthrottle"
 	"jettison/internal/node/metrics"
@@ -67,7 +68,7 @@ func StartLoop(cgroupMount, cgroupRoot string, node Node, log *logthrottle.Logge
 	stop func()) {
 	fs, err := cgroup.Open(cgroupMount)
 	if err != nil {
-		log.Warn("memory is not reclaimed", "error", err)
+		log.Warn("memory is not reclaimed", api.EventMemory.Attr(), "error", err)
 		return nil, func() {}
 	}
 	s := Start(Options{FS: fs, CgroupRoot: cgroupRoot})
@@ -127,7 +128,7 @@ func (l *Loop) Tick(now time.Time, pods read.Index, self string) {
 		kind, known := reclaim.MemoryKindFor(free, keep)
 		if allowed, why := l.governor.Allows(now, kind); !known || !allowed {
 			l.next = now.Add(again)
-			l.log.Debug("memory is not reclaimed", "kind", kind, "reason", why)
+			l.log.Debug("memory is not reclaimed", api.EventMemory.Attr(), "kind", kind, "reason", why)
 			continue
 		}
 		wish.Kind, wish.Rate = kind, l.governor.Rate(kind)
@@ -180,7 +181,7 @@ func (l *Loop) OnEffect(
 	}
 	if errors.Is(e.Err, ErrNoReclaim) {
 		l.squeezer = nil // its thread waits until the end
-		l.log.Warn("memory is not reclaimed", "error", e.Err)
+		l.log.Warn("memory is not reclaimed", api.EventMemory.Attr(), "error", e.Err)
 		return follower, effect
 	}
 	if e.Asked == 0 {
@@ -212,9 +213,10 @@ func (l *Loop) report(now time.Time, e *reclaim.MemoryEffect, named func(id stri
 	if l.follower.ID != "" { // its own line may have been written before this was known
 		fields = append(fields, named(l.follower.ID)...)
 	}
-	l.log.Info("reclaimed memory", fields...)
+	l.log.Info("reclaimed memory", append(fields, api.EventMemory.Attr())...)
 	if !v.Off.IsZero() {
-		l.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(),
+		l.log.Info("memory reclaim is off: it does not pay", api.EventMemory.Attr(), "kind",
+			e.Kind.String(),
 			"for", v.Off.Sub(now), "reason", v.Why)
 	}
 }

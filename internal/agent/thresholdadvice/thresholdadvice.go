@@ -83,7 +83,8 @@ func (h *Headroom) Advise(threshold uint64) {
 	h.said = s.NeededBytes
 	h.log.Warn("the hard threshold of memory.available is smaller than what this node needs to "+
 		"outlive a process that takes memory "+
-		"at full speed", "threshold", s.ThresholdBytes, "needed", s.NeededBytes, "fillBytesPerSecond",
+		"at full speed", api.EventEviction.Attr(), "threshold", s.ThresholdBytes, "needed", s.NeededBytes,
+		"fillBytesPerSecond",
 		s.FillBytesPerSecond,
 		"crossedToKill", s.React, "killToMemoryBack", s.Release)
 }

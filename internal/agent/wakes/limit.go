@@ -84,12 +84,13 @@ func (w *Wakes) rose(now time.Time, uid string, l *ownLimit, before cgroup.Memor
 	fields := []any{"pod", w.o.Name(stats.PodReference{UID: uid}), "uid", uid, "high", high, "max",
 		max}
 	if killed > 0 {
-		w.o.Log.Warn("the kernel's OOM killer has killed in a pod", append(fields, "oomKills", killed)...)
+		w.o.Log.Warn("the kernel's OOM killer has killed in a pod", append(fields, api.EventPod.Attr(),
+			"oomKills", killed)...)
 		return
 	}
 	w.o.Log.Repeat("limit "+uid, func() {
 		w.o.Log.Info("a pod is at a memory limit of its own: that is no reason to evict another one",
-			fields...)
+			append(fields, api.EventPod.Attr())...)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"path"
 	"time"
 
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/internal/agent/pace"
 	"jettison/internal/base/logthrottle"
@@ -76,11 +77,12 @@ func New(o Options) *Wakes {
 func (w *Wakes) Start() (stop func()) {
 	kernel, err := cgroup.NewWatcher()
 	if err != nil {
-		w.o.Log.Warn("no wakes by the kernel: looking at memory by the clock", "error", err)
+		w.o.Log.Warn("no wakes by the kernel: looking at memory by the clock", api.EventSource.Attr(),
+			"error", err)
 		return func() {}
 	}
 	if _, err := kernel.AddNode(w.o.ProcMount, triggers); err != nil {
-		w.o.Log.Warn("no wake by the node's pressure", "error", err)
+		w.o.Log.Warn("no wake by the node's pressure", api.EventSource.Attr(), "error", err)
 	}
 	w.watcher = kernel
 	done := make(chan struct{})
@@ -88,7 +90,7 @@ func (w *Wakes) Start() (stop func()) {
 	go func() {
 		defer close(done)
 		if err := kernel.Wait(); err != nil {
-			log.Error("no wakes by the kernel any more", "error", err)
+			log.Error("no wakes by the kernel any more", api.EventSource.Attr(), "error", err)
 		}
 	}()
 	return func() {
@@ -127,7 +129,7 @@ func (w *Wakes) OnWake(now time.Time) (out Woken) {
 	wake := &w.wake
 	if wake.What&cgroup.Refused != 0 {
 		for _, err := range w.watcher.Refusals() {
-			w.o.Log.Warn("watching less than wanted", "error", err)
+			w.o.Log.Warn("watching less than wanted", api.EventSource.Attr(), "error", err)
 		}
 	}
 	out.Pressed = wake.What&cgroup.MemoryPressed != 0
@@ -217,7 +219,8 @@ func (w *Wakes) watch(key, cgroupPath string, what cgroup.Watch) (added bool) {
 	}
 	if _, err := w.watcher.Add(key, g, what); err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		w.o.Log.Repeat("watch "+cgroupPath, func() {
-			w.o.Log.Warn("no wake by a cgroup", "cgroup", path.Join("/", cgroupPath), "error", err)
+			w.o.Log.Warn("no wake by a cgroup", api.EventSource.Attr(), "cgroup", path.Join("/", cgroupPath),
+				"error", err)
 		})
 	}
 	return true

@@ -58,11 +58,12 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 	o.Known, o.Mode = p.o.Named.Known, p.o.Mode
 	collector, err := New(o)
 	if err != nil {
-		p.o.Log.Warn("no garbage is collected", "error", err)
+		p.o.Log.Warn("no garbage is collected", api.EventGarbage.Attr(), "error", err)
 		return func() {}
 	}
 	if missing := collector.Missing(); len(missing) > 0 {
 		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before",
+			api.EventGarbage.Attr(),
 			"missing", missing)
 	}
 	results, ended := p.results, p.ended
@@ -105,12 +106,13 @@ func (p *Part) OnResult(r *Result) {
 	switch {
 	case r.Err != nil || r.Unseen != nil || r.Count(Failed) > 0:
 		fields = append(fields, "problems", shortened(r.Problems()))
-		log.Repeat("garbage: "+r.What.String(), func() { log.Warn(api.MessageGarbageFails, fields...) })
+		log.Repeat("garbage: "+r.What.String(),
+			func() { log.Warn(api.MessageGarbageFails, append(fields, api.EventGarbage.Attr())...) })
 	case r.PutOff != "":
 		log.Repeat("garbage put off: "+r.PutOff,
-			func() { log.Info("garbage collection is put off", fields...) })
+			func() { log.Info("garbage collection is put off", append(fields, api.EventGarbage.Attr())...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:
-		log.Info("garbage collected", fields...)
+		log.Info("garbage collected", append(fields, api.EventGarbage.Attr())...)
 	}
 	p.news(r)
 }
@@ -175,12 +177,19 @@ func (p *Part) news(r *Result) {
 		log      func()
 	}{
 		{"problems", joined(problems),
-			func() { p.o.Log.Warn("garbage collection", "what", r.What.String(), "problems", problems) }},
+			func() {
+				p.o.Log.Warn("garbage collection", api.EventGarbage.Attr(), "what", r.What.String(),
+					"problems", problems)
+			}},
 		{"left", joined(left), func() {
 			p.o.Log.Info(
-				"garbage collection leaves alone what belongs to no known pod", "left", left)
+				"garbage collection leaves alone what belongs to no known pod", api.EventGarbage.Attr(), "left",
+				left)
 		}},
-		{"observed", observed, func() { p.o.Log.Info("garbage is not collected here", r.Fields()...) }},
+		{"observed", observed, func() {
+			p.o.Log.Info("garbage is not collected here",
+				append(r.Fields(), api.EventGarbage.Attr())...)
+		}},
 	} {
 		key := line.key + " " + r.What.String()
 		switch before := p.said[key]; {

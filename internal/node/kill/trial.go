@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/internal/base/logthrottle"
 )
@@ -37,7 +38,8 @@ func NewTrial(fs *cgroup.FS, own func() string, log *logthrottle.Logger) *Trial 
 func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, made bool) {
 	if short {
 		t.putOff = true
-		t.log.Warn("self-test put off until no threshold is met any more: it is not known yet what kills here")
+		t.log.Warn("self-test put off until no threshold is met any more: it is not known yet what "+
+			"kills here", api.EventEviction.Attr())
 		return Report{}, false
 	}
 	report = t.test(ctx, t.fs, t.own())
@@ -52,7 +54,8 @@ func (t *Trial) again(r *Report) bool {
 		return false
 	}
 	t.putOff = true
-	t.log.Info("self-test: it could not be made, and is made again", r.Log()...)
+	t.log.Info("self-test: it could not be made, and is made again",
+		append(r.Log(), api.EventEviction.Attr())...)
 	return true
 }
 
@@ -69,7 +72,7 @@ func (t *Trial) Tick(ctx context.Context) {
 	t.putOff = false
 	ctx, t.cancel = context.WithCancel(ctx)
 	test, fs, own, done := t.test, t.fs, t.own(), t.done
-	t.log.Info("self-test, which was put off: no threshold is met")
+	t.log.Info("self-test, which was put off: no threshold is met", api.EventEviction.Attr())
 	t.beside.Go(func() { done <- test(ctx, fs, own) })
 }
 

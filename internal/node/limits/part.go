@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/admit"
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/internal/base/logthrottle"
 	"jettison/internal/base/retry"
@@ -209,16 +210,18 @@ func (p *Part) OnResult(r Result) {
 		if c.To.Bytes != c.Target {
 			fields = append(fields, "target", c.Target, "reason", "pods use more")
 		}
-		p.o.Log.Info("node allocatable", fields...)
+		p.o.Log.Info("node allocatable", append(fields, api.EventMemory.Attr())...)
 	}
 	switch {
 	case !p.o.MemoryQoS:
 		if r.Restored > 0 {
-			p.o.Log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
+			p.o.Log.Info("put back what was written to cgroups of pods", api.EventMemory.Attr(), "restored",
+				r.Restored)
 		}
 	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
 		p.unknown = r.Unknown
-		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown,
+		p.o.Log.Info("memory that pods request", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
+			r.Unknown,
 			"written", r.Written, "restored", r.Restored)
 	}
 	if r.Beside && !p.beside {
@@ -227,7 +230,10 @@ func (p *Part) OnResult(r Result) {
 	p.beside = r.Beside
 	if r.Err != nil {
 		p.o.Log.Repeat("limits: "+r.Err.Error(),
-			func() { p.o.Log.Warn("cgroups of pods are not as they should be", "error", r.Err) })
+			func() {
+				p.o.Log.Warn("cgroups of pods are not as they should be", api.EventMemory.Attr(),
+					"error", r.Err)
+			})
 	}
 }
 

@@ -79,7 +79,8 @@ func (p *Part) Tick(now time.Time) {
 	case n == nil:
 	case n.Unprotected == 0 && p.said:
 		p.mended = true
-		p.o.Log.Info("no pod of unknown priority is left that nothing protects", "unknown", n.Pods)
+		p.o.Log.Info("no pod of unknown priority is left that nothing protects", api.EventPod.Attr(),
+			"unknown", n.Pods)
 	case n.Unprotected == 0:
 		p.since = time.Time{}
 	case p.said:
@@ -93,6 +94,6 @@ func (p *Part) Tick(now time.Time) {
 func (p *Part) warn(n *api.UnknownPriority) {
 	p.said = true
 	p.o.Log.Warn("pods of unknown priority: a critical one among those that nothing protects may be "+
-		"evicted before a pod that leaks",
+		"evicted before a pod that leaks", api.EventPod.Attr(),
 		"unknown", n.Pods, "unprotected", n.Unprotected, "mend", Ways)
 }

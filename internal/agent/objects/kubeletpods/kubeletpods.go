@@ -24,6 +24,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
+	"jettison/api"
 	"jettison/internal/base/podjson"
 	"jettison/internal/base/retry"
 )
@@ -141,6 +142,7 @@ func (f *follower) failed(err error) {
 	if f.said != err.Error() {
 		f.said = err.Error()
 		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still",
+			api.EventPod.Attr(),
 			"socket", f.Socket, "error", err)
 	}
 	f.tells = false
@@ -205,7 +207,7 @@ var errAnew = errors.New("it is time to hear all pods anew")
 // told says once that the kubelet tells of its pods.
 func (f *follower) told() {
 	if !f.tells {
-		f.Log.Info("the kubelet tells of its pods", "socket", f.Socket)
+		f.Log.Info("the kubelet tells of its pods", api.EventPod.Attr(), "socket", f.Socket)
 	}
 	f.tells, f.said = true, ""
 	f.lacks = f.unread != nil

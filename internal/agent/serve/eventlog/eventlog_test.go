@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +33,7 @@ func TestTheLogFillsTheRing(t *testing.T) {
 	var text strings.Builder
 	log := slog.New(NewHandler(r, slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	log.Debug("nothing")
-	log.Info("condition", "condition", "MemoryPressure", "status", true, "since", time.Second)
+	log.Info("condition", api.EventCondition.Attr(), "condition", "MemoryPressure", "status", true, "since", time.Second)
 	log.Warn("not kept", "error", errors.New("full"))
 	got := read(t, r, 0)
 	if len(got) != 2 || strings.Contains(text.String(), "condition") || !strings.Contains(text.String(), "not kept") {
@@ -105,40 +103,25 @@ func TestAReaderIsWoken(t *testing.T) {
 	<-more
 }
 
-// Kinds are found by messages that the agent really logs.
-func TestKindsAreOfMessagesThatThereAre(t *testing.T) {
-	var code strings.Builder
-	read := func(path string, d os.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "eventlog/kind.go") {
-			text, err := os.ReadFile(path)
-			code.Write(text)
-			return err
-		}
-		return err
+// The kind of an event is the line's attribute, which is none of the event's fields; agent where a line has none.
+func TestTheKindIsAnAttribute(t *testing.T) {
+	r := NewRing(time.Now())
+	log := slog.New(NewHandler(r, slog.DiscardHandler))
+	log.Info("evicted", "pod", "a/b", api.EventEviction.Attr(), "kind", "anon")
+	log.Info("listening", api.EventRuntime.Attr())
+	log.Info("started")
+	got := read(t, r, 0)
+	want := []struct {
+		kind   api.EventKind
+		fields map[string]any
+	}{
+		{api.EventEviction, map[string]any{"pod": "a/b", "kind": "anon"}},
+		{api.EventRuntime, nil},
+		{api.EventAgent, nil},
 	}
-	for _, dir := range []string{"../../..", "../../../../api"} { // api has those that other programs go by
-		if err := filepath.WalkDir(dir, read); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all []string
-	for _, k := range kinds {
-		for _, begin := range k.messages {
-			if !strings.Contains(code.String(), `"`+begin) {
-				t.Errorf("no line of the log begins with %q", begin)
-			}
-			if slices.Contains(all, begin) {
-				t.Errorf("%q is there twice", begin)
-			}
-			all = append(all, begin)
-		}
-	}
-	for message, want := range map[string]api.EventKind{
-		"evictions are stopped: they did not help": api.EventCondition, "self-test": api.EventEviction, "started": api.EventAgent,
-		"a pod is refused": api.EventGate, "garbage collected": api.EventGarbage,
-	} {
-		if got := kindOf(message); got != want {
-			t.Errorf("%q is of kind %s, want %s", message, got, want)
+	for i, w := range want {
+		if e := got[i]; e.Kind != w.kind || !maps.Equal(e.Fields, w.fields) {
+			t.Errorf("event %q: kind %q, fields %v; want %q, %v", e.Message, e.Kind, e.Fields, w.kind, w.fields)
 		}
 	}
 }

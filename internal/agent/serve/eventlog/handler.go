@@ -63,14 +63,27 @@ func Lost(now time.Time, after, first uint64) []byte {
 	return Append(nil, first-1, encode(&record, api.EventLost, true))
 }
 
-// line is a line of the log as an event, without its seq.
+// line encodes a line of the log as an event, without its seq.
 func line(r *slog.Record) []byte {
-	kind := kindOf(r.Message)
+	kind := kindOf(r)
 	b := encode(r, kind, true)
 	if len(b) > maxLine {
 		b = encode(r, kind, false)
 	}
 	return b
+}
+
+// kindOf returns the event kind that a line of the log carries as an attribute; EventAgent without.
+func kindOf(r *slog.Record) api.EventKind {
+	kind := api.EventAgent
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != api.LogKind {
+			return true
+		}
+		kind = api.EventKind(a.Value.String())
+		return false
+	})
+	return kind
 }
 
 func encode(r *slog.Record, kind api.EventKind, fields bool) []byte {
@@ -82,20 +95,22 @@ func encode(r *slog.Record, kind api.EventKind, fields bool) []byte {
 	b = appendJSON(b, strings.ToLower(r.Level.String()))
 	b = append(b, `,"message":`...)
 	b = appendJSON(b, r.Message[:min(len(r.Message), maxLine/2)])
-	if fields && r.NumAttrs() > 0 {
-		b = append(b, `,"fields":{`...)
-		comma := false
+	if fields {
+		next := `,"fields":{`
 		r.Attrs(func(a slog.Attr) bool {
-			if comma {
-				b = append(b, ',')
+			if a.Key == api.LogKind {
+				return true
 			}
-			comma = true
+			b = append(b, next...)
 			b = append(appendJSON(b, a.Key), ':')
 			b = appendJSON(b, plain(a.Value))
+			next = ","
 			return true
 		})
-		b = append(b, '}')
-	} else if !fields {
+		if next == "," {
+			b = append(b, '}')
+		}
+	} else {
 		b = append(b, `,"fields":{"tooLong":true}`...)
 	}
 	return append(b, '}')

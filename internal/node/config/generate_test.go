@@ -160,7 +160,7 @@ func yamlOf(docs []fieldDoc) string {
 }
 
 // more is a pointer to another page.
-var more = regexp.MustCompile(`(start|operate|use|reference)/([\w-]+\.md)((?:#[\w-]+)?)`)
+var more = regexp.MustCompile(`(use|start|operate|reference)/([\w-]+\.md)((?:#[\w-]+)?)`)
 
 // wrapped is what a field is for, as a comment of YAML.
 func wrapped(d fieldDoc, indent string) string {

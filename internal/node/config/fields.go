@@ -188,7 +188,7 @@ type Config struct {
 	// start/configure.md#kubelet-detection and start/configure.md#disk-pressure.
 	Disk Mode `yaml:"disk" own:"true"`
 	// GC: act: garbage is removed; observe: garbage collection plans and reports, and removes nothing.
-	// Empty: act, and observe beside a kubelet. More: use/gc.md.
+	// Empty: act, and observe beside a kubelet. More: operate/garbage-collection.md.
 	GC Mode `yaml:"gc" own:"true"`
 	// ContainerGCPeriod: time between two passes for containers, sandboxes, logs, links and cgroups:
 	// at least 1s; 0: only under disk pressure.
@@ -235,10 +235,10 @@ type Config struct {
 	// Pprof: profiles of the agent are served on the socket, to root.
 	Pprof bool `yaml:"pprof" own:"true" start:"true"`
 	// Record: a file that looks, decisions and kills are recorded to; empty: none. More:
-	// use/replay.md.
+	// operate/read.md#replay.
 	Record string `yaml:"record" own:"true" start:"true"`
 	// StateDir: a directory for records, for what a restarted agent goes on from, and for what garbage
-	// collection remembers; empty: none is kept. More: use/records.md.
+	// collection remembers; empty: none is kept. More: operate/read.md#records.
 	StateDir string `yaml:"stateDir" own:"true" start:"true"`
 
 	// Pods: off: nobody but a kubelet runs the node's pods. There is no other value yet.

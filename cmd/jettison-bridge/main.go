@@ -1,4 +1,4 @@
-// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It
+// Command jettison-bridge ties one node's agent to a cluster's API. See docs/operate/bridge.md. It
 // holds the root command; what it does, and the flags of that, are in internal/bridge.
 package main
 

@@ -245,7 +245,7 @@ type Config struct {
 	Pods string `yaml:"pods" own:"true"`
 	// Deschedule: report: the log says which pods should not be on this node any more, by
 	// descheduling; act: they are stopped, too, but beside a kubelet, which would start them again,
-	// this is report; off: nobody asks. More: docs/operate/descheduling.md.
+	// this is report; off: nobody asks. More: operate/descheduling.md.
 	Deschedule string `yaml:"deschedule" own:"true"`
 	// Descheduling: which pods should not be on this node any more.
 	Descheduling Descheduling `yaml:"descheduling" own:"true"`

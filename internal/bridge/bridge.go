@@ -70,7 +70,7 @@ func (o *Options) Validate() error {
 	if o.LeaseNamespace == "" {
 		return nil
 	}
-	return kube.LeaseNamespace(o.LeaseNamespace)
+	return kube.ValidateLeaseNamespace(o.LeaseNamespace)
 }
 
 // Run ties the agent to the API until its context ends. Neither has to be there at the start, or to
@@ -86,17 +86,17 @@ func Run(ctx context.Context, o Options) error {
 	agent := api.New(api.Options{Socket: o.Socket})
 	var deliverer *deliver.Deliverer
 	pods := nodepods.New(nodepods.Options{
-		From: client.PodsOf(o.Node, nodepods.Cutter), Agent: agent,
+		Source: client.NodePods(o.Node, nodepods.NewListReducer), Agent: agent,
 		Changed: func() { deliverer.Changed() }, Log: o.Log,
 	})
 	server := &server{client: client, status: o.EvictedStatus, log: o.Log}
 	deliverer = deliver.New(deliver.Options{
-		Node: o.Node, Records: agent, Pods: pods, API: spare{client}, Status: server.statuses, Log: o.Log,
+		Node: o.Node, Records: agent, Pods: pods, API: reducingAPI{client}, WriteStatus: server.writeStatus, Log: o.Log,
 	})
 	side := nodeside.New(nodeside.Options{
 		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client,
-		Bound: server.bound,
-		Log:   o.Log,
+		CanRestrict: server.canRestrict,
+		Log:         o.Log,
 	})
 	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host,
 		"evictedStatus", o.EvictedStatus)
@@ -111,20 +111,20 @@ func Run(ctx context.Context, o Options) error {
 
 // spare is the API of which no more of a pod is held than the copy has, while its eviction is told:
 // an author makes one as large as he likes.
-type spare struct{ *kube.Client }
+type reducingAPI struct{ *kube.Client }
 
-func (s spare) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	return kept(s.Client.Pod(ctx, namespace, name))
+func (s reducingAPI) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	return reduced(s.Client.Pod(ctx, namespace, name))
 }
 
-func (s spare) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
+func (s reducingAPI) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
 	error) {
-	return kept(s.Client.PatchPodStatus(ctx, namespace, name, body))
+	return reduced(s.Client.PatchPodStatus(ctx, namespace, name, body))
 }
 
-func kept(p *v1.Pod, err error) (*v1.Pod, error) {
+func reduced(p *v1.Pod, err error) (*v1.Pod, error) {
 	if p != nil {
-		p = nodepods.Keep(p)
+		p = nodepods.Reduce(p)
 	}
 	return p, err
 }

@@ -287,7 +287,7 @@ func TestAStatusThatIsTakenBack(t *testing.T) {
 			pod := running("web", "u1")
 			c.put(pod)
 			r := evicted(pod, 1, api.OutcomeBack)
-			r.Killed.Time = time.Now().Add(-verdict.TakenBackFor) // until then it is its kubelet's
+			r.Killed.Time = time.Now().Add(-verdict.KubeletGrace) // until then it is its kubelet's
 			a.tell(r)
 			for n := 1; n <= 3; n++ { // another one does not know when it was made Failed
 				stop := start(t, c, a, nil)
@@ -422,7 +422,7 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 	}{
 		"older": {"", "", func(r *api.Record) {
 			r.Over, r.Cleaned, r.StatusReason, r.Disruption, r.Annotations = false, api.Stamp{}, "", false, nil
-			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.UncleanFor), r.Killed.Time.Add(-2*verdict.UncleanFor)
+			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.SandboxTimeout), r.Killed.Time.Add(-2*verdict.SandboxTimeout)
 			r.Emptied.Time = r.Killed.Time
 		}},
 		"newer": {strconv.Itoa(api.Minor + 1), `{"later": {"a": 1}}` + "\n", func(*api.Record) {}},

@@ -12,7 +12,7 @@ import (
 // boundMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge
 // to its node: they are stable, and tokens say which node theirs is (kube_features.go,
 // ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
-const boundMinor = 30
+const minMinor = 30
 
 // server is the API server, as far as its version matters.
 type server struct {
@@ -20,18 +20,18 @@ type server struct {
 	status bool // pods' statuses are to be written
 	log    *slog.Logger
 
-	old sync.Once // that it is too old is said
+	logOldVersion sync.Once // that it is too old is said
 }
 
 // bound tells whether it can hold a bridge to its node. Where it cannot nothing is written but
 // events.
-func (s *server) bound(ctx context.Context) (bool, error) {
+func (s *server) canRestrict(ctx context.Context) (bool, error) {
 	minor, err := s.client.Minor(ctx)
 	if err != nil {
 		return false, err
 	}
-	if minor < boundMinor {
-		s.old.Do(func() {
+	if minor < minMinor {
+		s.logOldVersion.Do(func() {
 			s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone",
 				"version", fmt.Sprint("1.", minor))
 		})
@@ -41,9 +41,9 @@ func (s *server) bound(ctx context.Context) (bool, error) {
 }
 
 // statuses tells whether pods' statuses are written.
-func (s *server) statuses(ctx context.Context) (bool, error) {
+func (s *server) writeStatus(ctx context.Context) (bool, error) {
 	if !s.status {
 		return false, nil
 	}
-	return s.bound(ctx)
+	return s.canRestrict(ctx)
 }

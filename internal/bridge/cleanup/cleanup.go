@@ -34,8 +34,8 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	var failed []error
 	nodes, leases := 0, 0
 	err := c.EachNode(ctx, func(n *v1.Node) error {
-		gone, err := conditions(ctx, c, n)
-		if kube.Means(err) == kube.NotFound { // the node went meanwhile, and its conditions with it
+		gone, err := removeConditions(ctx, c, n)
+		if kube.Classify(err) == kube.NotFound { // the node went meanwhile, and its conditions with it
 			return nil
 		}
 		if err != nil {
@@ -61,24 +61,24 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 			continue
 		}
 		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil &&
-			kube.Means(err) != kube.NotFound {
+			kube.Classify(err) != kube.NotFound {
 			failed = append(failed, err)
 			continue
 		}
 		leases++
 	}
 	fmt.Fprintf(out, "%d nodes and %d leases were cleaned\n", nodes, leases)
-	if n := len(failed) - mostSaid; n > 0 {
-		failed = append(failed[:mostSaid], fmt.Errorf("and %d more", n))
+	if n := len(failed) - maxErrors; n > 0 {
+		failed = append(failed[:maxErrors], fmt.Errorf("and %d more", n))
 	}
 	return errors.Join(failed...)
 }
 
 // mostSaid are the failures that are said, of as many as there are nodes.
-const mostSaid = 5
+const maxErrors = 5
 
 // conditions takes the bridges' conditions from a node, and names them.
-func conditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {
+func removeConditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {
 	var remove []map[string]string
 	for _, is := range n.Status.Conditions {
 		if strings.HasPrefix(string(is.Type), verdict.ConditionPrefix) {

@@ -24,7 +24,7 @@ first, or they write them again. It needs an operator's rights: to list nodes an
 			if err != nil {
 				return commandline.Usage(err)
 			}
-			if err := kube.LeaseNamespace(namespace); err != nil {
+			if err := kube.ValidateLeaseNamespace(namespace); err != nil {
 				return commandline.Usage(err)
 			}
 			client, err := kube.New(c, version)

@@ -41,30 +41,30 @@ func TestWhereAFollowerGoesOn(t *testing.T) {
 // So many events go at once, and one more each second.
 func TestEventsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer{left: eventBurst, at: time.Now()}
+		p := pacer{tokens: eventBurst, countedAt: time.Now()}
 		for i := range eventBurst {
-			if !p.take(time.Now()) || !p.next.IsZero() {
+			if !p.allow(time.Now()) || !p.next.IsZero() {
 				t.Fatalf("the event %d has to wait", i)
 			}
 		}
-		if p.take(time.Now()) || !p.next.Equal(time.Now().Add(eventEvery)) {
+		if p.allow(time.Now()) || !p.next.Equal(time.Now().Add(eventInterval)) {
 			t.Errorf("one more at once; the next at %v", p.next)
 		}
-		time.Sleep(eventEvery)
-		if !p.take(time.Now()) || p.take(time.Now()) {
+		time.Sleep(eventInterval)
+		if !p.allow(time.Now()) || p.allow(time.Now()) {
 			t.Error("after a while there is one")
 		}
 		time.Sleep(time.Hour)
 		for range eventBurst {
-			p.take(time.Now())
+			p.allow(time.Now())
 		}
-		if p.take(time.Now()) {
+		if p.allow(time.Now()) {
 			t.Error("after an hour there are more than at first")
 		}
 		n := 0
 		for range 60 { // whoever asks at odd moments has no fewer
-			time.Sleep(3 * eventEvery / 2)
-			for p.take(time.Now()) {
+			time.Sleep(3 * eventInterval / 2)
+			for p.allow(time.Now()) {
 				n++
 			}
 		}
@@ -79,7 +79,7 @@ type onePod struct{ pod *v1.Pod }
 
 func (o onePod) Pod(string, string) *v1.Pod    { return o.pod }
 func (onePod) Synced() (at time.Time, ok bool) { return time.Time{}, true }
-func (onePod) Again()                          {}
+func (onePod) Resync()                         {}
 
 // The newest of what is known of a pod counts, whoever said it.
 func TestTheNewestCounts(t *testing.T) {
@@ -121,13 +121,13 @@ func TestPausesDouble(t *testing.T) {
 	now := time.Now()
 	var all []time.Duration
 	for range 12 {
-		r.fail(now, maxRefusedBackoff, 0)
+		r.fail(now, maxDeniedBackoff, 0)
 		if after := r.retryAt.Sub(now); after < r.delay/2 || after > r.delay+1 || !r.waiting(now) || r.waiting(r.retryAt) {
 			t.Errorf("a pause of %v is one of %v", r.delay, after)
 		}
 		all = append(all, r.delay)
 	}
-	if !slices.IsSorted(all) || all[0] != minBackoff || all[1] != 2*minBackoff || all[11] != maxRefusedBackoff {
+	if !slices.IsSorted(all) || all[0] != minBackoff || all[1] != 2*minBackoff || all[11] != maxDeniedBackoff {
 		t.Error(fmt.Sprint(all))
 	}
 	if r.fail(now, maxBackoff, time.Hour); !r.retryAt.Equal(now.Add(time.Hour)) {

@@ -57,7 +57,7 @@ func TestAnAPIThatTakesNoEvents(t *testing.T) {
 						t.Errorf("%d events", got)
 					}
 				})
-				if strings.Count(log, "takes no events") != 1 || strings.Count(log, "takes events again") != 1 || strings.Contains(log, "the API is away") {
+				if strings.Count(log, "accepts no events") != 1 || strings.Count(log, "accepts events again") != 1 || strings.Contains(log, "API server unreachable") {
 					t.Error(log)
 				}
 			})

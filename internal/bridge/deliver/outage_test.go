@@ -216,7 +216,7 @@ func TestAnAPIThatIsAwayWhileSomeAreSlow(t *testing.T) {
 			}
 			w.set(func() { w.fault = nil })
 		})
-		for _, want := range []string{"the API is away", "takes what it is told again"} {
+		for _, want := range []string{"API server unreachable", "API server reachable again"} {
 			if n := strings.Count(log, want); n != 1 {
 				t.Errorf("%d slow: %q is said %d times", pods, want, n)
 			}
@@ -240,7 +240,7 @@ func TestAnAPIThatIsBackForEventsAlone(t *testing.T) {
 			w.fault = nil
 		})
 	})
-	if n := strings.Count(log, "takes what it is told again"); n != 1 {
+	if n := strings.Count(log, "API server reachable again"); n != 1 {
 		t.Errorf("said %d times: %s", n, log)
 	}
 }
@@ -297,7 +297,7 @@ func TestTimeThatWasAskedForIsNotForgotten(t *testing.T) {
 				}
 				w.set(func() { w.fault = nil })
 			})
-			if strings.Count(log, "the API is away") != 1 {
+			if strings.Count(log, "API server unreachable") != 1 {
 				t.Error(log)
 			}
 		})
@@ -433,10 +433,10 @@ func TestThatTheAPIIsBackIsSaid(t *testing.T) {
 			time.Sleep(time.Hour)
 			w.set(func() { w.fault = nil })
 		})
-		_, before, _ := strings.Cut(log, "is away")
+		_, before, _ := strings.Cut(log, "API server unreachable")
 		before, _, _ = strings.Cut(before, "time=2000-01-01T01:") // when the pod alone is taken, too
-		away := strings.Count(log, "is away")                     // none where the bridge was faster than the fault, and nothing is due
-		if away > 1 || alone && away == 0 || strings.Count(log, "what it is told again") != away || away > 0 && !strings.Contains(before, "what it is told again") {
+		away := strings.Count(log, "API server unreachable")                     // none where the bridge was faster than the fault, and nothing is due
+		if away > 1 || alone && away == 0 || strings.Count(log, "API server reachable again") != away || away > 0 && !strings.Contains(before, "API server reachable again") {
 			t.Error(log)
 		}
 	}

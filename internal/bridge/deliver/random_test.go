@@ -83,7 +83,7 @@ func (u *unruly) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 }
 
 func (u *unruly) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
-	ctx = kube.Patiently(ctx) // as kube.Client
+	ctx = kube.WithWebhookTimeout(ctx) // as kube.Client
 	if err := u.behaves(ctx, false); err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func TestWhateverAnAPIDoes(t *testing.T) {
 func (u *unruly) bridge(t *testing.T) (d *Deliverer, stop func()) {
 	d = New(Options{
 		Node: "n1", Records: u.world, Pods: copies{u.world}, API: u, Log: slog.New(slog.DiscardHandler),
-		Status: func(ctx context.Context) (bool, error) { return true, u.behaves(ctx, false) },
+		WriteStatus: func(ctx context.Context) (bool, error) { return true, u.behaves(ctx, false) },
 	})
 	u.mu.Lock()
 	u.changed = d.Changed

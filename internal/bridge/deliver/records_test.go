@@ -67,7 +67,7 @@ func TestAnAgentThatGoesAndComes(t *testing.T) {
 		w.set(func() { w.away = false })
 		time.Sleep(maxBackoff)
 		type told struct{ again, patched, events int }
-		if n := is(w, func() told { return told{w.again, w.patched, len(w.events)} }); n.again == 0 || n.patched != 2 || n.events != 4 {
+		if n := is(w, func() told { return told{w.resyncs, w.patched, len(w.events)} }); n.again == 0 || n.patched != 2 || n.events != 4 {
 			t.Errorf("%+v, events %v", n, is(w, w.reasons))
 		}
 	})
@@ -80,7 +80,7 @@ func TestAnAgentInThePlaceOfOneThatHangs(t *testing.T) {
 		w.evicted(w.runs("a"))
 		time.Sleep(5 * time.Minute)
 		w.set(func() { w.hangs, w.away = false, false })
-		time.Sleep(renewEvery)
+		time.Sleep(streamTimeout)
 		if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("failed %v", got)
 		}
@@ -187,7 +187,7 @@ func TestEventsAloneEndWhatWasBegun(t *testing.T) {
 			},
 		} {
 			p := w.runs(name)
-			r := record(p, time.Now().Add(-2*verdict.TakenBackFor))
+			r := record(p, time.Now().Add(-2*verdict.KubeletGrace))
 			w.set(func() {
 				r.ID = fmt.Sprintf("%s-%04x", r.ID, len(w.records))
 				p = p.DeepCopy()
@@ -388,7 +388,7 @@ func TestWhatIsNotJudgedIsNotTold(t *testing.T) {
 			p.Status.ContainerStatuses[0].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}
 			w.store(p)
 		})
-		time.Sleep(maxRefusedBackoff)
+		time.Sleep(maxDeniedBackoff)
 		for i := range maxInFlight {
 			w.evicted(w.runs(fmt.Sprint("slow", i)))
 		}

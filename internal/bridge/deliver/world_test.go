@@ -37,7 +37,7 @@ type world struct {
 	hangs   bool          // who asks it is not answered, and those stay so
 	news    chan struct{} // closed when the agent has something to say, or goes
 	follows int           // how often it was asked for records
-	again   int           // that the pods are to be told once more
+	resyncs int           // that the pods are to be told once more
 
 	pods     map[string]*v1.Pod
 	behind   map[string]*v1.Pod // what the watch has said of them; nil: all of it
@@ -67,7 +67,7 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
 		d := New(Options{
 			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
-			Status: func(ctx context.Context) (bool, error) {
+			WriteStatus: func(ctx context.Context) (bool, error) {
 				err := w.ask(ctx, "version")
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -253,7 +253,7 @@ func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each fu
 
 // limit is how long kube.Client waits for an answer.
 func limit(ctx context.Context) time.Duration {
-	if kube.Patient(ctx) {
+	if kube.HasWebhookTimeout(ctx) {
 		return 40 * time.Second
 	}
 	return 10 * time.Second
@@ -303,7 +303,7 @@ func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
 }
 
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
-	if err := w.ask(kube.Patiently(ctx), "patch "+name); err != nil { // as kube.Client
+	if err := w.ask(kube.WithWebhookTimeout(ctx), "patch "+name); err != nil { // as kube.Client
 
 		return nil, err
 	}
@@ -380,8 +380,8 @@ func (c copies) Pod(_, name string) *v1.Pod {
 // Synced was when the agent had not evicted anybody yet.
 func (copies) Synced() (time.Time, bool) { return time.Now().Add(-24 * time.Hour), true }
 
-func (c copies) Again() {
+func (c copies) Resync() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	c.w.again++
+	c.w.resyncs++
 }

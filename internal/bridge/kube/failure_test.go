@@ -32,35 +32,35 @@ func TestMeans(t *testing.T) {
 		want Failure
 	}{
 		{nil, None},
-		{context.DeadlineExceeded, Away},
-		{errors.New("connection refused"), Away},
-		{apierrors.NewConflict(pods, "a", errors.New("modified")), Changed},
+		{context.DeadlineExceeded, Unreachable},
+		{errors.New("connection refused"), Unreachable},
+		{apierrors.NewConflict(pods, "a", errors.New("modified")), Conflict},
 		{apierrors.NewNotFound(pods, "a"), NotFound},
 		{going, NotFound},
-		{apierrors.NewForbidden(pods, "a", errors.New("no role")), Refused},
-		{status(http.StatusUnprocessableEntity), Refused}, // as an admission policy denies
-		{status(http.StatusBadRequest), Refused},
-		{apierrors.NewTooManyRequests("later", 7), Away},
-		{status(http.StatusServiceUnavailable), Away},
-		{status(http.StatusUnauthorized), Away},
-		{status(http.StatusInternalServerError), Failing},
-		{status(http.StatusGatewayTimeout), Failing},
+		{apierrors.NewForbidden(pods, "a", errors.New("no role")), Denied},
+		{status(http.StatusUnprocessableEntity), Denied}, // as an admission policy denies
+		{status(http.StatusBadRequest), Denied},
+		{apierrors.NewTooManyRequests("later", 7), Unreachable},
+		{status(http.StatusServiceUnavailable), Unreachable},
+		{status(http.StatusUnauthorized), Unreachable},
+		{status(http.StatusInternalServerError), ServerError},
+		{status(http.StatusGatewayTimeout), ServerError},
 	} {
 		err := c.err
 		if err != nil {
 			err = fmt.Errorf("patch pods/status a: %w", err)
 		}
-		if got := Means(err); got != c.want {
+		if got := Classify(err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
-	if after, ok := AskAgain(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
+	if after, ok := RetryAfter(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
 		t.Errorf("ask again after %v, %v", after, ok)
 	}
-	if after, ok := AskAgain(apierrors.NewTooManyRequests("tomorrow", 86400)); !ok || after != longestWait {
+	if after, ok := RetryAfter(apierrors.NewTooManyRequests("tomorrow", 86400)); !ok || after != maxRetryAfter {
 		t.Errorf("ask again after %v, %v", after, ok)
 	}
-	if _, ok := AskAgain(errors.New("none")); ok {
+	if _, ok := RetryAfter(errors.New("none")); ok {
 		t.Error("an error that says no time")
 	}
 }
@@ -72,13 +72,13 @@ func TestANameThatNoObjectHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range [][2]string{{"", "a"}, {"a/b", "a"}, {"a", "../a"}, {"a", "b%2f"}, {"a", ".."}, {"..", "a"}} {
-		if _, err := c.Pod(t.Context(), name[0], name[1]); Means(err) != NotFound {
-			t.Errorf("get of %q: %v means %v", name, err, Means(err))
+		if _, err := c.Pod(t.Context(), name[0], name[1]); Classify(err) != NotFound {
+			t.Errorf("get of %q: %v means %v", name, err, Classify(err))
 		}
 	}
 	_, patch := c.PatchPodStatus(t.Context(), "a", "b/c", []byte("{}"))
 	create := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a/b", Name: "e"}})
-	if Means(patch) != NotFound || Means(create) != NotFound {
+	if Classify(patch) != NotFound || Classify(create) != NotFound {
 		t.Errorf("patch: %v, create: %v", patch, create)
 	}
 }
@@ -97,18 +97,18 @@ func TestWhatStandsBeforeAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for answer, want := range map[int]Failure{
-		http.StatusNotFound: Failing, http.StatusForbidden: Failing, http.StatusConflict: Failing, http.StatusBadGateway: Failing,
-		http.StatusServiceUnavailable: Away, http.StatusTooManyRequests: Away, http.StatusUnauthorized: Away,
+		http.StatusNotFound: ServerError, http.StatusForbidden: ServerError, http.StatusConflict: ServerError, http.StatusBadGateway: ServerError,
+		http.StatusServiceUnavailable: Unreachable, http.StatusTooManyRequests: Unreachable, http.StatusUnauthorized: Unreachable,
 	} {
 		code = answer
-		if _, err = c.PatchPodStatus(t.Context(), "default", "p", []byte("{}")); Means(err) != want {
-			t.Errorf("%d: %v means %v, want %v", code, err, Means(err), want)
+		if _, err = c.PatchPodStatus(t.Context(), "default", "p", []byte("{}")); Classify(err) != want {
+			t.Errorf("%d: %v means %v, want %v", code, err, Classify(err), want)
 		}
 		if p, err := c.Pod(t.Context(), "default", "p"); err == nil {
 			t.Errorf("%d: there is no pod, for certain: %v", code, p)
 		}
-		if err := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}}); Means(err) != want {
-			t.Errorf("%d: event: %v means %v, want %v", code, err, Means(err), want)
+		if err := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}}); Classify(err) != want {
+			t.Errorf("%d: event: %v means %v, want %v", code, err, Classify(err), want)
 		}
 	}
 }

@@ -30,8 +30,8 @@ import (
 // Rates of requests, watches not counted. They keep a bridge that has a defect from being a
 // cluster's.
 const (
-	perSecond = 20
-	burst     = 60
+	requestsPerSecond = 20
+	burst             = 60
 )
 
 // Config is how the API is reached: by a kubeconfig's current context, or, without one, by the
@@ -87,7 +87,7 @@ func TokenNode(c *rest.Config) string {
 
 // Client asks the API. It may be used by several goroutines at once.
 type Client struct {
-	limit              time.Duration
+	timeout            time.Duration
 	core, coordination *rest.RESTClient
 }
 
@@ -104,7 +104,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 		own.GroupVersion, own.APIPath = &group, root
 		own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		own.UserAgent = "jettison-bridge/" + version
-		own.QPS, own.Burst, own.Timeout = perSecond, burst, 0
+		own.QPS, own.Burst, own.Timeout = requestsPerSecond, burst, 0
 		if own.ContentType == "" {
 			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
 				runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -115,7 +115,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
-	out := Client{limit: cmp.Or(c.Timeout, requestLimit)}
+	out := Client{timeout: cmp.Or(c.Timeout, requestTimeout)}
 	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"),
 		shared); err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)

@@ -14,7 +14,7 @@ import (
 )
 
 // page is how many objects one answer to a list has at most.
-const page = 500
+const pageSize = 500
 
 // Node gets a node.
 func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
@@ -30,7 +30,7 @@ func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 // then.
 func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error) {
 	var out v1.Node
-	o := object{resource: "nodes", name: name, part: "status"}
+	o := object{resource: "nodes", name: name, subresource: "status"}
 	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) 
 // EachNode hands each node of the cluster to a function, page by page, until one fails. It is for
 // an operator's command: no bridge may list nodes.
 func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error {
-	return pages(func(o *metav1.ListOptions) (more string, err error) {
+	return eachPage(func(o *metav1.ListOptions) (more string, err error) {
 		var list v1.NodeList
 		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(o,
 			metav1.ParameterCodec), &list); err != nil {
@@ -57,8 +57,8 @@ func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error 
 
 // pages lists page by page, each of which a function asks for. A server forgets within minutes
 // where a list was: then it goes on from where the server says.
-func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
-	next := metav1.ListOptions{Limit: page}
+func eachPage(ask func(*metav1.ListOptions) (more string, err error)) error {
+	next := metav1.ListOptions{Limit: pageSize}
 	for again := false; ; {
 		more, err := ask(&next)
 		var status apierrors.APIStatus
@@ -81,7 +81,7 @@ func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 const DefaultLeaseNamespace = "jettison-system"
 
 // LeaseNamespace says what is wrong with the name of the namespace where Leases are; nil: nothing.
-func LeaseNamespace(name string) error {
+func ValidateLeaseNamespace(name string) error {
 	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
 		return fmt.Errorf("lease namespace %.64q: %s", name, wrong[0])
 	}
@@ -103,7 +103,7 @@ func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error
 // Leases lists those of a namespace. It is for an operator's command.
 func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinationv1.Lease,
 	err error) {
-	err = pages(func(o *metav1.ListOptions) (more string, err error) {
+	err = eachPage(func(o *metav1.ListOptions) (more string, err error) {
 		var list coordinationv1.LeaseList
 		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(o,
 			metav1.ParameterCodec)

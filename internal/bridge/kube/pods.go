@@ -20,7 +20,7 @@ import (
 // PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of
 // each pod is what cutter's function leaves of it; a list has one of its own, however many pages it
 // comes in.
-func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
+func (c *Client) NodePods(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
 	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	selects := func(o *metav1.ListOptions) { o.FieldSelector = of }
 	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, selects)
@@ -43,14 +43,14 @@ func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.
 
 // listLimit is for one list, its answer included, whoever stands before the API server and keeps
 // the connection open: a slow line may take minutes for some MiB.
-const listLimit = 5 * time.Minute
+const listTimeout = 5 * time.Minute
 
 // listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a
 // watch has no bound for its answer where it answers from memory, and authors make pods as large as
 // they like: what is kept of all would fit, and all do not. As JSON a list can be read pod by pod.
 func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList,
 	error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	body, err := request.SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.
 // with whatever it likes, and a list of no pods has the agent believe that all are gone.
 func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	d := json.NewDecoder(from)
-	if err := begin(d, '{'); err != nil {
+	if err := expectDelim(d, '{'); err != nil {
 		return nil, err
 	}
 	var out v1.PodList
@@ -128,7 +128,7 @@ func readItems(d *json.Decoder, each func(*v1.Pod)) error {
 }
 
 // begin reads what an answer has to begin with.
-func begin(d *json.Decoder, want json.Delim) error {
+func expectDelim(d *json.Decoder, want json.Delim) error {
 	is, err := d.Token()
 	if err == nil && is != want {
 		err = fmt.Errorf("it begins with %v, want %v", is, want)

@@ -39,7 +39,7 @@ func TestAListIsCutPodByPod(t *testing.T) {
 			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cut ", n, " ", p.Name)}}
 		}
 	}
-	pods := cache.ToListerWatcherWithContext(c.PodsOf("n1", cut))
+	pods := cache.ToListerWatcherWithContext(c.NodePods("n1", cut))
 	is, err := pods.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(
 		name), &out)
 	switch {
-	case apierrors.IsNotFound(err) && Means(err) == NotFound:
+	case apierrors.IsNotFound(err) && Classify(err) == NotFound:
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -40,7 +40,7 @@ func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, bod
 	error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := c.patch(Patiently(ctx), c.core, types.StrategicMergePatchType, o, body,
+	if err := c.patch(WithWebhookTimeout(ctx), c.core, types.StrategicMergePatchType, o, body,
 		&out); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, bod
 func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
 	err := c.do(ctx, "create events "+e.Namespace+"/"+e.Name,
 		c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
-	if apierrors.IsAlreadyExists(err) && Means(err) == Changed { // the API server says so itself
+	if apierrors.IsAlreadyExists(err) && Classify(err) == Conflict { // the API server says so itself
 		return nil
 	}
 	return err
@@ -60,7 +60,7 @@ func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
 
 // Minor is the API server's minor version of Kubernetes 1.
 func (c *Client) Minor(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	text, err := c.core.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
@@ -80,21 +80,21 @@ func (c *Client) Minor(ctx context.Context) (int, error) {
 
 // patientLimit is for a request that was not answered within requestLimit: a webhook may take 30 s
 // (pkg/apis/admissionregistration/validation, v1.36.3), and who gives up sooner never has it done.
-const patientLimit = 40 * time.Second
+const webhookTimeout = 40 * time.Second
 
-type patiently struct{}
+type webhookTimeoutKey struct{}
 
 // Patiently has requests be waited for as long as webhooks may take.
-func Patiently(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patiently{}, true)
+func WithWebhookTimeout(ctx context.Context) context.Context {
+	return context.WithValue(ctx, webhookTimeoutKey{}, true)
 }
 
 // Patient tells that requests are.
-func Patient(ctx context.Context) bool { return ctx.Value(patiently{}) != nil }
+func HasWebhookTimeout(ctx context.Context) bool { return ctx.Value(webhookTimeoutKey{}) != nil }
 
 // requestLimit is for one request, its answer included, where the configuration names no other
 // timeout. A watch has none.
-const requestLimit = 10 * time.Second
+const requestTimeout = 10 * time.Second
 
 // errNoName is wrapped by the error of a request that cannot be made, for no object can have such a
 // name.
@@ -106,9 +106,9 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request,
 	if err := request.Error(); err != nil {
 		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
 	}
-	limit := c.limit
-	if Patient(ctx) {
-		limit = max(limit, patientLimit)
+	limit := c.timeout
+	if HasWebhookTimeout(ctx) {
+		limit = max(limit, webhookTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -130,22 +130,22 @@ func (c *Client) patch(
 ) error {
 	request := group.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(
 		o.resource).Name(o.name).Body(body)
-	if o.part != "" {
-		request = request.SubResource(o.part)
+	if o.subresource != "" {
+		request = request.SubResource(o.subresource)
 	}
 	return c.do(ctx, "patch "+o.String(), request, into)
 }
 
 // object is one object of the API, or a part of it.
-type object struct{ resource, namespace, name, part string }
+type object struct{ resource, namespace, name, subresource string }
 
 func (o object) String() string {
 	name := o.name
 	if o.namespace != "" {
 		name = o.namespace + "/" + o.name
 	}
-	if o.part != "" {
-		return o.resource + "/" + o.part + " " + name
+	if o.subresource != "" {
+		return o.resource + "/" + o.subresource + " " + name
 	}
 	return o.resource + " " + name
 }

@@ -32,10 +32,10 @@ func TestDeadlines(t *testing.T) {
 		request func() error
 		want    time.Duration
 	}{
-		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, patientLimit},
-		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestLimit},
-		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestLimit},
-		"create an event, patient": {func() error { return c.CreateEvent(Patiently(t.Context()), event) }, patientLimit},
+		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, webhookTimeout},
+		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestTimeout},
+		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestTimeout},
+		"create an event, patient": {func() error { return c.CreateEvent(WithWebhookTimeout(t.Context()), event) }, webhookTimeout},
 	} {
 		if err := each.request(); err == nil || left > each.want || left < each.want-5*time.Second {
 			t.Errorf("%s: error %v, deadline in %v, want an error and %v", name, err, left, each.want)

@@ -20,17 +20,17 @@ const (
 	maxBytes = 12 << 20 // of podjson.Size; beyond it the largest are the least
 	// maxOrdinary is of one pod that is gathered beyond maxBytes and has not ended: ordinary ones are
 	// not cut for what others are.
-	maxOrdinary = 16 << 10
-	maxValue    = 256 // of an annotation of the least
+	ordinarySize  = 16 << 10
+	maxAnnotation = 256 // of an annotation of the least
 )
 
 // Keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is
 // judged. Of one that its author made too large it is the least: a node has many, and the bridge
 // little memory.
-func Keep(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
+func Reduce(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
 
 // least is what is kept of a pod at least.
-func least(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
+func minimal(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
 
 // hasEnded tells that a pod runs no more.
 func hasEnded(p *v1.Pod) bool {
@@ -42,7 +42,7 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 	// which an author can crowd out of the least
 	for _, key := range []string{api.AnnotationEvicted, v1.MirrorPodAnnotationKey} {
 		if value := p.Annotations[key]; value != "" && out.Annotations[key] == "" {
-			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxAnnotation)])
 		}
 	}
 	if len(p.Spec.ResourceClaims) > 0 { // that there are some is asked, and no more
@@ -59,14 +59,14 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 			ObservedGeneration: c.ObservedGeneration,
 		})
 	}
-	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses),
-		keepStates(p.Status.ContainerStatuses)
+	s.InitContainerStatuses, s.ContainerStatuses = reduceStates(p.Status.InitContainerStatuses),
+		reduceStates(p.Status.ContainerStatuses)
 	return out
 }
 
 // keepStates keeps the container that started last, and the one by which it is said how all have
 // ended: of an author's thousand nobody asks more than that, and whether one has started since.
-func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
+func reduceStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	newest, ended := 0, 0
 	var at time.Time
 	for i := range all {
@@ -82,8 +82,8 @@ func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	for i := range all {
 		if i == newest || i == ended && verdict.EndOf(&all[i]) > verdict.EndOf(&all[newest]) {
 			c := &all[i]
-			out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State),
-				LastTerminationState: keepState(c.LastTerminationState)})
+			out = append(out, v1.ContainerStatus{Name: c.Name, State: reduceState(c.State),
+				LastTerminationState: reduceState(c.LastTerminationState)})
 		}
 	}
 	return out
@@ -100,7 +100,7 @@ func startedAt(s *v1.ContainerState) time.Time {
 	return time.Time{}
 }
 
-func keepState(s v1.ContainerState) (out v1.ContainerState) {
+func reduceState(s v1.ContainerState) (out v1.ContainerState) {
 	if s.Running != nil {
 		out.Running = &v1.ContainerStateRunning{StartedAt: s.Running.StartedAt}
 	}
@@ -112,7 +112,7 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 }
 
 // forAgent is what of a kept pod the agent is told. It shares everything with it.
-func forAgent(p *v1.Pod) *v1.Pod {
+func agentPod(p *v1.Pod) *v1.Pod {
 	out := *p
 	out.ResourceVersion, out.Spec.ResourceClaims = "", nil
 	out.Status = v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason,
@@ -121,10 +121,10 @@ func forAgent(p *v1.Pod) *v1.Pod {
 }
 
 // sameForAgent tells that the agent would be told nothing new.
-func sameForAgent(a, b *v1.Pod) bool {
-	return equality.Semantic.DeepEqual(forAgent(a), forAgent(b))
+func sameAgentPod(a, b *v1.Pod) bool {
+	return equality.Semantic.DeepEqual(agentPod(a), agentPod(b))
 }
 
 // told tells that the agent has a use for a pod. The one that the API has for a static pod has
 // another UID than that, so it has none.
-func told(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }
+func usedByAgent(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }

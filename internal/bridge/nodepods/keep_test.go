@@ -26,7 +26,7 @@ func TestWhatIsKeptSaysSinceWhen(t *testing.T) {
 			Type: kind, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "m", LastTransitionTime: since,
 		})
 	}
-	patch := string(verdict.Patch(now, verdict.Fail, &api.Record{ID: "r"}, Keep(p)))
+	patch := string(verdict.Patch(now, verdict.Fail, &api.Record{ID: "r"}, Reduce(p)))
 	if want := `"lastTransitionTime":"` + since.UTC().Format(time.RFC3339) + `"`; strings.Count(patch, want) != 2 {
 		t.Errorf("%s\nwant %s", patch, want)
 	}
@@ -121,7 +121,7 @@ func TestWhichContainerIsKept(t *testing.T) {
 		{Name: "waits"}, {Name: "a", State: running(1)},
 		{Name: "b", LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: at(3)}}}, {Name: "c", State: running(2)},
 	}
-	if is := Keep(p).Status.ContainerStatuses; len(is) != 2 || is[1].Name != "b" || !is[1].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
+	if is := Reduce(p).Status.ContainerStatuses; len(is) != 2 || is[1].Name != "b" || !is[1].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
 		t.Errorf("%+v", is)
 	}
 }
@@ -137,7 +137,7 @@ func TestHowContainersEndedIsKept(t *testing.T) {
 		"none": nil, "well": {ended(1, 0), ended(2, 0)}, "the newest badly": {ended(1, 0), ended(2, 137)}, "an older one badly": {ended(1, 137), ended(2, 0)},
 		"one has not": {ended(1, 0), {}, ended(2, 137)}, "none has started": {{}, {}}, "the newest well": {ended(1, 137), {}, ended(2, 0), ended(1, 1)},
 	} {
-		worst := func(all []v1.ContainerStatus) (end verdict.End) {
+		worst := func(all []v1.ContainerStatus) (end verdict.ContainerEnd) {
 			for i := range all {
 				end = max(end, verdict.EndOf(&all[i]))
 			}
@@ -145,7 +145,7 @@ func TestHowContainersEndedIsKept(t *testing.T) {
 		}
 		p := pod("u")
 		p.Status.ContainerStatuses = all
-		if is := Keep(p).Status.ContainerStatuses; worst(is) != worst(all) || len(is) > 2 {
+		if is := Reduce(p).Status.ContainerStatuses; worst(is) != worst(all) || len(is) > 2 {
 			t.Errorf("%s: %+v", name, is)
 		}
 	}
@@ -161,7 +161,7 @@ func TestTheLeastSaysForWhichEviction(t *testing.T) {
 	for i := range 2000 {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, fmt.Sprint("l", i), strings.Repeat("x", 60))
 	}
-	is := Keep(p)
+	is := Reduce(p)
 	if is.Labels != nil || is.Annotations[api.AnnotationEvicted] != "r#1" || is.Annotations[v1.MirrorPodAnnotationKey] != "m" {
 		t.Errorf("%d labels, %q", len(is.Labels), is.Annotations)
 	}
@@ -173,15 +173,15 @@ func TestWhatASandboxHoldsIsKept(t *testing.T) {
 	gpu := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	p.Spec.Containers = []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{HostPort: 80}}, Resources: v1.ResourceRequirements{Limits: gpu}}}
 	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x", ResourceClaimName: new("y")}, {Name: "z"}}
-	is := Keep(p)
+	is := Reduce(p)
 	c := is.Spec.Containers[0]
 	if len(c.Ports) != 1 || c.Resources.Limits["example.com/gpu"] != gpu["example.com/gpu"] || len(is.Spec.ResourceClaims) != 1 || is.Spec.ResourceClaims[0].ResourceClaimName != nil {
 		t.Errorf("%+v", is.Spec)
 	}
-	if told := forAgent(is); len(told.Spec.ResourceClaims) > 0 || len(is.Spec.ResourceClaims) != 1 {
+	if told := agentPod(is); len(told.Spec.ResourceClaims) > 0 || len(is.Spec.ResourceClaims) != 1 {
 		t.Errorf("told %+v, kept %+v", told.Spec, is.Spec)
 	}
-	if again := Keep(is); !sameForAgent(is, again) || len(again.Spec.ResourceClaims) != 1 {
+	if again := Reduce(is); !sameAgentPod(is, again) || len(again.Spec.ResourceClaims) != 1 {
 		t.Errorf("kept again it is %+v", again.Spec)
 	}
 }

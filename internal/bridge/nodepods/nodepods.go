@@ -39,8 +39,8 @@ type Agent interface {
 
 // Options of New.
 type Options struct {
-	From  cache.ListerWatcher // the node's pods at the API
-	Agent Agent
+	Source cache.ListerWatcher // the node's pods at the API
+	Agent  Agent
 	// the copy is another; called beside whoever watches, and returns at once. nil: nobody asks
 	Changed func()
 	Log     *slog.Logger
@@ -48,14 +48,14 @@ type Options struct {
 
 // Pods are those of this node.
 type Pods struct {
-	o     Options
-	store *store
-	again chan struct{} // one slot: all is to be told anew
+	o      Options
+	store  *store
+	resync chan struct{} // one slot: all is to be told anew
 }
 
 // New makes Pods that knows none yet.
 func New(o Options) *Pods {
-	return &Pods{o: o, store: newStore(o.Changed), again: make(chan struct{}, 1)}
+	return &Pods{o: o, store: newStore(o.Changed), resync: make(chan struct{}, 1)}
 }
 
 // Run watches and tells until its context ends.
@@ -63,41 +63,41 @@ func (p *Pods) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { p.watch(ctx) })
-	t := teller{agent: p.o.Agent, store: p.store, log: p.o.Log, again: p.again}
+	t := sender{agent: p.o.Agent, store: p.store, log: p.o.Log, resync: p.resync}
 	t.run(ctx)
 }
 
 // lasted is how long a watch has to have held for its end to be no failure.
-const lasted = 2 * time.Minute
+const steadyAfter = 2 * time.Minute
 
 // watch fills the copy.
 func (p *Pods) watch(ctx context.Context) {
-	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From),
-		from: p.o.From, log: p.o.Log}
+	from := &loggedSource{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.Source),
+		source: p.o.Source, log: p.o.Log}
 	silent := logr.Discard() // what it says of a watch is said by noted
 	quiet := klog.NewContext(ctx, silent)
 	kubefeed.Run(quiet, kubefeed.Options{
 		From: from, Kind: &v1.Pod{}, Into: p.store,
 		Reflector: cache.ReflectorOptions{
-			Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
+			Name: "pods of this node", Clock: contextClock{ctx: ctx}, Logger: &silent,
 			// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and
 			// none is late by a minute.
-			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2,
+			Backoff: &wait.Backoff{Duration: minBackoff, Cap: maxBackoff / 2, Steps: 10, Factor: 2,
 				Jitter: 1},
 		},
-		First: firstPause, Last: lastPause, Steady: lasted,
+		First: minBackoff, Last: maxBackoff, Steady: steadyAfter,
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
-			from.brokeOff(ctx, err)
-			asked, _ := kube.AskAgain(err)
+			from.watchEnded(ctx, err)
+			asked, _ := kube.RetryAfter(err)
 			return max(retry.Jitter(pause), asked)
 		},
 	})
 }
 
 // Again has all pods told once more: the agent may have forgotten them.
-func (p *Pods) Again() {
+func (p *Pods) Resync() {
 	select {
-	case p.again <- struct{}{}:
+	case p.resync <- struct{}{}:
 	default:
 	}
 }

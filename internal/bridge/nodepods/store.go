@@ -22,23 +22,23 @@ type store struct {
 	changed func()
 	wake    chan struct{} // one slot: there is something to tell
 
-	mu     sync.Mutex
-	pods   map[key]kept
-	bytes  int       // of all of these
-	synced time.Time // zero: not yet
-	heard  time.Time // when the watch last said something
-	all    bool      // everything is to be told anew
-	dirty  map[types.UID]*v1.Pod
-	gone   map[types.UID]struct{}
+	mu           sync.Mutex
+	pods         map[key]storedPod
+	bytes        int       // of all of these
+	synced       time.Time // zero: not yet
+	lastActivity time.Time // when the watch last said something
+	full         bool      // everything is to be told anew
+	dirty        map[types.UID]*v1.Pod
+	gone         map[types.UID]struct{}
 }
 
 type key struct{ namespace, name string }
 
 // kept is a pod of the copy. It is never changed.
-type kept struct {
-	pod   *v1.Pod
-	size  int
-	least bool
+type storedPod struct {
+	pod     *v1.Pod
+	size    int
+	minimal bool
 }
 
 func keyOf(p *v1.Pod) key { return key{p.Namespace, p.Name} }
@@ -48,7 +48,7 @@ func newStore(changed func()) *store {
 		changed = func() {}
 	}
 	s := &store{
-		changed: changed, wake: make(chan struct{}, 1), pods: map[key]kept{},
+		changed: changed, wake: make(chan struct{}, 1), pods: map[key]storedPod{},
 		dirty: map[types.UID]*v1.Pod{}, gone: map[types.UID]struct{}{},
 	}
 	s.Feed = kubefeed.Feed[*v1.Pod]{
@@ -57,20 +57,20 @@ func newStore(changed func()) *store {
 			Drop: "take away a pod of this node: the watch gives a",
 			List: "take the pods of this node: the list has a",
 		},
-		Put: s.put, Drop: s.drop, List: s.list, Heard: s.hear, Cut: Cutter,
+		Put: s.put, Drop: s.drop, List: s.list, Heard: s.touch, Cut: NewListReducer,
 	}
 	return s
 }
 
 // Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the
 // least of large ones where all are too much.
-func Cutter() func(*v1.Pod) *v1.Pod {
+func NewListReducer() func(*v1.Pod) *v1.Pod {
 	gathered := 0 // bytes
 	return func(p *v1.Pod) *v1.Pod {
-		p = Keep(p)
+		p = Reduce(p)
 		size := podjson.Size(p)
-		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > maxOrdinary) {
-			p = least(p)
+		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > ordinarySize) {
+			p = minimal(p)
 		}
 		return p
 	}
@@ -78,22 +78,22 @@ func Cutter() func(*v1.Pod) *v1.Pod {
 
 // put takes a pod that is new or another now.
 func (s *store) put(p *v1.Pod) {
-	p = Keep(p)
+	p = Reduce(p)
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
 	was := s.pods[keyOf(p)].pod
 	if was != nil && was.UID != p.UID { // deleted and made anew while nobody watched
-		s.leave(was.UID)
+		s.markGone(was.UID)
 	}
 	if hasEnded(p) && len(s.pods) >= maxPods {
 		s.set(keyOf(p), nil)
-		s.leave(p.UID)
+		s.markGone(p.UID)
 		return
 	}
 	s.set(keyOf(p), p)
 	defer s.fit()
-	if was == nil || was.UID != p.UID || !sameForAgent(was, p) {
+	if was == nil || was.UID != p.UID || !sameAgentPod(was, p) {
 		s.dirty[p.UID] = p
 		delete(s.gone, p.UID)
 	}
@@ -107,11 +107,11 @@ func (s *store) drop(p *v1.Pod) {
 	if is := s.pods[keyOf(p)].pod; is != nil && is.UID == p.UID {
 		s.set(keyOf(p), nil)
 	}
-	s.leave(p.UID)
+	s.markGone(p.UID)
 }
 
 // leave notes that a pod is to be taken from the agent.
-func (s *store) leave(uid types.UID) {
+func (s *store) markGone(uid types.UID) {
 	delete(s.dirty, uid)
 	s.gone[uid] = struct{}{}
 }
@@ -121,13 +121,13 @@ func (s *store) list(n int, all iter.Seq[*v1.Pod]) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.pods, s.bytes, s.all, s.heard = make(map[key]kept, min(n, maxPods)), 0, true, time.Now()
+	s.pods, s.bytes, s.full, s.lastActivity = make(map[key]storedPod, min(n, maxPods)), 0, true, time.Now()
 	clear(s.dirty)
 	clear(s.gone)
 	for _, over := range []bool{false, true} { // those that run first
 		for p := range all {
 			if hasEnded(p) == over && (!over || len(s.pods) < maxPods) {
-				s.set(keyOf(p), Keep(p))
+				s.set(keyOf(p), Reduce(p))
 				s.fit()
 			}
 		}
@@ -138,10 +138,10 @@ func (s *store) list(n int, all iter.Seq[*v1.Pod]) {
 }
 
 // hear notes that the watch has said something.
-func (s *store) hear() {
+func (s *store) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
+	s.lastActivity = time.Now()
 }
 
 // set has a pod in the copy; nil: it takes it out. The lock is held.
@@ -152,7 +152,7 @@ func (s *store) set(k key, p *v1.Pod) {
 		return
 	}
 	size := podjson.Size(p)
-	s.pods[k] = kept{pod: p, size: size}
+	s.pods[k] = storedPod{pod: p, size: size}
 	s.bytes += size
 }
 
@@ -175,12 +175,12 @@ func (s *store) fit() {
 		switch {
 		case s.bytes <= maxBytes/4*3:
 			return
-		case is.least:
+		case is.minimal:
 			continue
 		}
-		s.set(k, least(is.pod))
+		s.set(k, minimal(is.pod))
 		now := s.pods[k]
-		now.least = true
+		now.minimal = true
 		s.pods[k] = now
 		if s.dirty[now.pod.UID] != nil {
 			s.dirty[now.pod.UID] = now.pod
@@ -189,10 +189,10 @@ func (s *store) fit() {
 }
 
 // heardWithin tells that the watch has said something since.
-func (s *store) heardWithin(d time.Duration) bool {
+func (s *store) activeWithin(d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.heard.IsZero() && time.Since(s.heard) <= d
+	return !s.lastActivity.IsZero() && time.Since(s.lastActivity) <= d
 }
 
 func (s *store) notify() {
@@ -220,21 +220,21 @@ func (p *Pods) Synced() (at time.Time, ok bool) {
 }
 
 // news is what the agent has not been told.
-type news struct {
-	all  bool      // pods are all that there are
+type changes struct {
+	full bool      // pods are all that there are
 	pods []*v1.Pod // that are new, or others than before
 	gone []types.UID
 }
 
 // take takes what is to be told; all: everything is. !ok: nothing is known yet.
-func (s *store) take(all bool) (n news, ok bool) {
+func (s *store) takeChanges(all bool) (n changes, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.synced.IsZero() {
 		return n, false
 	}
-	n.all = all || s.all
-	if n.all {
+	n.full = all || s.full
+	if n.full {
 		n.pods = make([]*v1.Pod, 0, len(s.pods))
 		for _, p := range s.pods {
 			n.pods = append(n.pods, p.pod)
@@ -247,7 +247,7 @@ func (s *store) take(all bool) (n news, ok bool) {
 			n.gone = append(n.gone, uid)
 		}
 	}
-	s.all = false
+	s.full = false
 	clear(s.dirty)
 	clear(s.gone)
 	return n, true

@@ -44,51 +44,51 @@ type Options struct {
 	API       API
 	// Bound tells whether the API server can hold a bridge to its node. Where it cannot there are
 	// events alone.
-	Bound func(context.Context) (bool, error)
-	Log   *slog.Logger
+	CanRestrict func(context.Context) (bool, error)
+	Log         *slog.Logger
 }
 
 // Times of the loop.
 const (
-	lookEvery = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
+	readInterval = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
 	// renewEvery is how long one stream of events is followed: an agent that hangs keeps its own open
 	// though another has taken its place.
-	renewEvery = 10 * time.Minute
+	streamTimeout = 10 * time.Minute
 	// The pauses after what failed double from the first to the last.
-	firstPause, lastPause = time.Second, time.Minute
+	minBackoff, maxBackoff = time.Second, time.Minute
 )
 
 // Side is the loop.
-type Side struct {
+type Reporter struct {
 	o     Options
 	wake  chan struct{} // one slot: a condition has changed
 	found chan *v1.Event
 
-	bound *bool    // as it was told; nil: not asked yet
-	node  *v1.Node // as the API answered last; nil: not asked yet
-	state *api.State
-	agent string    // its version, as it was said last
-	heard time.Time // when the agent last answered
-	load  *api.NodeLoad
-	wrote time.Time // when the load was
-	sent  map[string]time.Time
-	queue []*v1.Event // garbage collection's, not sent yet
-	told  []part
+	restricted    *bool    // as it was told; nil: not asked yet
+	node          *v1.Node // as the API answered last; nil: not asked yet
+	state         *api.State
+	agentVersion  string    // its version, as it was said last
+	lastContact   time.Time // when the agent last answered
+	lastLoad      *api.NodeLoad
+	loadWrittenAt time.Time // when the load was
+	sent          map[string]time.Time
+	pendingEvents []*v1.Event // garbage collection's, not sent yet
+	parts         []part
 }
 
 // New makes a Side.
-func New(o Options) *Side {
-	s := &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event),
+func New(o Options) *Reporter {
+	s := &Reporter{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event),
 		sent: map[string]time.Time{}}
-	s.told = s.parts()
+	s.parts = s.newParts()
 	return s
 }
 
 // Run tells until its context ends.
-func (s *Side) Run(ctx context.Context) {
+func (s *Reporter) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { s.listen(ctx) })
+	beside.Go(func() { s.followEvents(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -96,23 +96,23 @@ func (s *Side) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-s.found:
-			s.queue = append(s.queue, e)
-			s.queue = s.queue[max(0, len(s.queue)-verdict.MaxFindings):]
+			s.pendingEvents = append(s.pendingEvents, e)
+			s.pendingEvents = s.pendingEvents[max(0, len(s.pendingEvents)-verdict.MaxFindings):]
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.look(ctx)
-		s.tell(ctx)
-		timer.Reset(retry.Jitter(lookEvery))
+		s.readState(ctx)
+		s.writeDue(ctx)
+		timer.Reset(retry.Jitter(readInterval))
 	}
 }
 
 // listen follows the agent's events beside the loop, to which it hands over what it finds.
-func (s *Side) listen(ctx context.Context) {
+func (s *Reporter) followEvents(ctx context.Context) {
 	found, wake, o := s.found, s.wake, s.o // all that it may use here
 	var since uint64
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		stream, cancel := context.WithTimeout(ctx, renewEvery)
+		stream, cancel := context.WithTimeout(ctx, streamTimeout)
 		_ = o.Agent.Events(stream, api.EventOptions{Since: since, Follow: true}, func(e api.Event) error {
 			since, pause = e.Seq, 0
 			if e.Kind == api.EventCondition {
@@ -121,8 +121,8 @@ func (s *Side) listen(ctx context.Context) {
 				default:
 				}
 			}
-			event := verdict.Garbage(&e, o.Node)
-			if event == nil || time.Since(e.Time) > verdict.EventsFor {
+			event := verdict.GarbageCollectionFailed(&e, o.Node)
+			if event == nil || time.Since(e.Time) > verdict.EventMaxAge {
 				return nil
 			}
 			select {
@@ -133,29 +133,29 @@ func (s *Side) listen(ctx context.Context) {
 			}
 		}) // an agent that is away is told of by whoever looks
 		cancel()
-		pause = retry.Backoff(pause, firstPause, lastPause)
+		pause = retry.Backoff(pause, minBackoff, maxBackoff)
 		retry.Sleep(ctx, retry.Jitter(pause))
 	}
 }
 
 // look asks the agent for its state.
-func (s *Side) look(ctx context.Context) {
+func (s *Reporter) readState(ctx context.Context) {
 	state, err := s.o.Agent.State(ctx)
 	switch {
 	case err == nil:
-		s.state, s.heard = state, time.Now()
-		s.greet(state.Version)
-	case s.heard.IsZero():
-		s.heard = time.Now() // from now on it is waited for
+		s.state, s.lastContact = state, time.Now()
+		s.logVersion(state.Version)
+	case s.lastContact.IsZero():
+		s.lastContact = time.Now() // from now on it is waited for
 	}
 }
 
 // greet says whom the bridge speaks to, when that is another one.
-func (s *Side) greet(version string) {
-	if s.agent == version {
+func (s *Reporter) logVersion(version string) {
+	if s.agentVersion == version {
 		return
 	}
-	s.agent = version
+	s.agentVersion = version
 	switch minor := s.o.Agent.AgentMinor(); {
 	case minor > api.Minor+1 || minor < api.Minor-1:
 		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one",

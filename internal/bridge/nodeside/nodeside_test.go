@@ -50,7 +50,7 @@ func during(t *testing.T, do func(w *world)) {
 		w := newWorld()
 		s := New(Options{
 			Node: "n1", Namespace: "jettison-system", Period: 5 * time.Minute, Agent: w, API: w, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-			Bound: func(context.Context) (bool, error) {
+			CanRestrict: func(context.Context) (bool, error) {
 				return !w.old, w.ask("version")
 			},
 		})
@@ -241,7 +241,7 @@ func TestConditionsAreTold(t *testing.T) {
 			t.Errorf("at once: %s", got)
 		}
 		w.set(func() { w.state = nil })
-		time.Sleep(verdict.SilentFor + lookEvery)
+		time.Sleep(verdict.AgentTimeout + readInterval)
 		if got := is(w, w.conditions); got != all {
 			t.Errorf("an agent that is silent: %s", got)
 		}
@@ -258,7 +258,7 @@ func TestConditionsOfABridgeBefore(t *testing.T) {
 					w.node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeConditionType(verdict.ConditionPrefix + was), Status: v1.ConditionTrue}}
 				}
 			})
-			time.Sleep(verdict.SilentFor)
+			time.Sleep(verdict.AgentTimeout)
 			if got := is(w, func() int { return len(w.asked) }); got > 0 {
 				t.Errorf("too soon: %d", got)
 			}
@@ -327,8 +327,8 @@ func TestWhomItSpeaksTo(t *testing.T) {
 		w := newWorld()
 		w.minor, w.state.Version = minor, "1.2.3"
 		s := New(Options{Agent: w, Log: slog.New(slog.NewTextHandler(&text, nil))})
-		s.look(t.Context())
-		s.look(t.Context())
+		s.readState(t.Context())
+		s.readState(t.Context())
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level="+want) {
 			t.Errorf("%d: %s", minor, got)
 		}

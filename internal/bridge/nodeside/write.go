@@ -18,51 +18,51 @@ import (
 
 // part is one thing that is told.
 type part struct {
-	what  string
-	tell  func(context.Context, time.Time) error
-	away  time.Time // it is not told before then
-	pause time.Duration
-	down  bool // nobody answered it, so nobody is asked before then
-	said  bool // that it fails
+	name          string
+	write         func(context.Context, time.Time) error
+	retryAt       time.Time // it is not told before then
+	delay         time.Duration
+	unreachable   bool // nobody answered it, so nobody is asked before then
+	failureLogged bool // that it fails
 }
 
 // parts are those that there are, in their order.
-func (s *Side) parts() []part {
-	return []part{{what: "conditions", tell: s.conditions}, {what: "load", tell: s.tellLoad},
-		{what: "events", tell: s.events}}
+func (s *Reporter) newParts() []part {
+	return []part{{name: "conditions", write: s.conditions}, {name: "load", write: s.writeLoad},
+		{name: "events", write: s.events}}
 }
 
 // tell writes what is due. What fails is told again after a pause that doubles, and holds up the
 // rest if nobody answers.
-func (s *Side) tell(ctx context.Context) {
+func (s *Reporter) writeDue(ctx context.Context) {
 	now := time.Now()
-	for i := range s.told {
-		p := &s.told[i]
+	for i := range s.parts {
+		p := &s.parts[i]
 		switch {
-		case now.Before(p.away) && p.down:
+		case now.Before(p.retryAt) && p.unreachable:
 			return
-		case now.Before(p.away):
+		case now.Before(p.retryAt):
 			continue
 		}
-		err := p.tell(ctx, now)
+		err := p.write(ctx, now)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.down = kube.Means(err) == kube.Away; err == nil {
-			if p.said {
-				s.o.Log.Info("the API is told how the node is again", "what", p.what)
+		if p.unreachable = kube.Classify(err) == kube.Unreachable; err == nil {
+			if p.failureLogged {
+				s.o.Log.Info("the API is told how the node is again", "what", p.name)
 			}
-			p.away, p.pause, p.said = time.Time{}, 0, false
+			p.retryAt, p.delay, p.failureLogged = time.Time{}, 0, false
 			continue
 		}
-		if !p.said {
-			p.said = true
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what,
+		if !p.failureLogged {
+			p.failureLogged = true
+			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.name,
 				"error", err)
 		}
-		asked, _ := kube.AskAgain(err)
-		p.pause = retry.Backoff(p.pause, firstPause, lastPause)
-		if p.away = now.Add(max(retry.Jitter(p.pause), asked)); p.down {
+		asked, _ := kube.RetryAfter(err)
+		p.delay = retry.Backoff(p.delay, minBackoff, maxBackoff)
+		if p.retryAt = now.Add(max(retry.Jitter(p.delay), asked)); p.unreachable {
 			return
 		}
 	}
@@ -70,23 +70,23 @@ func (s *Side) tell(ctx context.Context) {
 
 // mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is
 // written of it but events. It is asked once.
-func (s *Side) mayWrite(ctx context.Context) (bool, error) {
-	if s.bound == nil {
-		bound, err := s.o.Bound(ctx)
+func (s *Reporter) canWrite(ctx context.Context) (bool, error) {
+	if s.restricted == nil {
+		bound, err := s.o.CanRestrict(ctx)
 		if err != nil {
 			return false, err
 		}
-		s.bound = &bound
+		s.restricted = &bound
 	}
-	return *s.bound, nil
+	return *s.restricted, nil
 }
 
 // conditions writes those of the node.
-func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
-	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.heard) <= verdict.SilentFor {
+func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
+	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		return nil
 	}
-	if may, err := s.mayWrite(ctx); err != nil || !may {
+	if may, err := s.canWrite(ctx); err != nil || !may {
 		return err
 	}
 	if s.node == nil {
@@ -95,13 +95,13 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 			return err
 		}
 	}
-	due := verdict.NodeConditions(now, s.state, s.heard, s.node.Status.Conditions,
+	due := verdict.NodeConditions(now, s.state, s.lastContact, s.node.Status.Conditions,
 		verdict.NodeOptions{Period: s.o.Period})
 	if due == nil {
 		return nil
 	}
 	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
-		body("status", map[string]any{"conditions": due}))
+		patchBody("status", map[string]any{"conditions": due}))
 	if err != nil {
 		s.node = nil // it may be another by now
 		return err
@@ -112,7 +112,7 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 }
 
 // logChanged logs conditions that have changed.
-func (s *Side) logChanged(now []v1.NodeCondition) {
+func (s *Reporter) logChanged(now []v1.NodeCondition) {
 	for _, c := range now {
 		for _, was := range s.node.Status.Conditions {
 			if was.Type == c.Type && was.Status != c.Status {
@@ -124,22 +124,22 @@ func (s *Side) logChanged(now []v1.NodeCondition) {
 }
 
 // tellLoad writes the node's load.
-func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
+func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
 	// a load that is old is told by its time
-	if s.o.Namespace == "" || s.state == nil || now.Sub(s.heard) > verdict.SilentFor {
+	if s.o.Namespace == "" || s.state == nil || now.Sub(s.lastContact) > verdict.AgentTimeout {
 		return nil
 	}
 	load, ok := verdict.LoadOf(s.state)
-	if !ok || !verdict.LoadDue(now, &load, s.load, s.wrote) {
+	if !ok || !verdict.LoadDue(now, &load, s.lastLoad, s.loadWrittenAt) {
 		return nil
 	}
-	if may, err := s.mayWrite(ctx); err != nil || !may {
+	if may, err := s.canWrite(ctx); err != nil || !may {
 		return err
 	}
-	if err := s.writeLoad(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
+	if err := s.patchLease(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
 		return err
 	}
-	s.load, s.wrote = &load, now
+	s.lastLoad, s.loadWrittenAt = &load, now
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 // where it was made before that was known. Where only who may delete an object may give it an owner
 // (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a bridge may not,
 // and the Lease has one from the start, or none.
-func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) error {
+func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {
 		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name,
@@ -157,12 +157,12 @@ func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) err
 	if owners != nil {
 		meta["ownerReferences"] = owners
 	}
-	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
-	if kube.Means(err) == kube.Refused && meta["ownerReferences"] != nil {
+	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, patchBody("metadata", meta))
+	if kube.Classify(err) == kube.Denied && meta["ownerReferences"] != nil {
 		delete(meta, "ownerReferences")
-		err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
+		err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, patchBody("metadata", meta))
 	}
-	if kube.Means(err) == kube.NotFound {
+	if kube.Classify(err) == kube.NotFound {
 		err = s.o.API.CreateLease(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations, OwnerReferences: owners,
 		}})
@@ -171,9 +171,9 @@ func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) err
 }
 
 // events sends what the state and the agent's events tell.
-func (s *Side) events(ctx context.Context, now time.Time) error {
-	all := s.queue
-	if s.state != nil && now.Sub(s.heard) <= verdict.SilentFor {
+func (s *Reporter) events(ctx context.Context, now time.Time) error {
+	all := s.pendingEvents
+	if s.state != nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		all = append(verdict.Findings(s.state, s.o.Node), all...)
 	}
 	var refused error
@@ -182,21 +182,21 @@ func (s *Side) events(ctx context.Context, now time.Time) error {
 		if _, sent := s.sent[key]; sent {
 			continue
 		}
-		switch err := s.o.API.CreateEvent(ctx, e); kube.Means(err) {
+		switch err := s.o.API.CreateEvent(ctx, e); kube.Classify(err) {
 		case kube.None, kube.NotFound: // its namespace goes
 			s.sent[key] = now
-		case kube.Away:
+		case kube.Unreachable:
 			return err
 		default: // which may be of this one alone
 			refused = err
 		}
 	}
-	s.queue = slices.DeleteFunc(s.queue, func(e *v1.Event) bool {
+	s.pendingEvents = slices.DeleteFunc(s.pendingEvents, func(e *v1.Event) bool {
 		_, sent := s.sent[e.Namespace+"/"+e.Name]
-		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventMaxAge
 	})
 	for key, at := range s.sent { // of their names the next ones differ
-		if now.Sub(at) > 2*verdict.FindingsEvery {
+		if now.Sub(at) > 2*verdict.FindingInterval {
 			delete(s.sent, key)
 		}
 	}
@@ -204,7 +204,7 @@ func (s *Side) events(ctx context.Context, now time.Time) error {
 }
 
 // body is a patch of one part of an object.
-func body(part string, value any) []byte {
+func patchBody(part string, value any) []byte {
 	text, _ := json.Marshal(map[string]any{part: value}) // of strings, times and lists alone
 	return text
 }

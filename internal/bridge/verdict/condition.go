@@ -21,18 +21,18 @@ var conditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressu
 
 // HeartbeatEvery is the time between two writes of conditions that say nothing new: the kubelet's
 // for its own status (nodeStatusReportFrequency of its configuration, v1.36.3).
-const HeartbeatEvery = 5 * time.Minute
+const HeartbeatInterval = 5 * time.Minute
 
 // SilentFor is how long an agent may say nothing until its conditions are Unknown: as long as a
 // cluster waits for a kubelet by default.
-const SilentFor = 40 * time.Second
+const AgentTimeout = 40 * time.Second
 
 // Reasons of conditions. The kubelet's own say what is the kubelet's, so these differ.
 const (
-	reasonUnknown = "AgentSilent"
-	reasonShort   = "AgentFindsPressure"
-	reasonEvicted = "AgentHasEvicted"
-	reasonEnough  = "AgentFindsNoPressure"
+	reasonUnknown    = "AgentSilent"
+	reasonPressure   = "AgentFindsPressure"
+	reasonEvicted    = "AgentHasEvicted"
+	reasonNoPressure = "AgentFindsNoPressure"
 )
 
 // NodeOptions of NodeConditions.
@@ -50,7 +50,7 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	o NodeOptions) []v1.NodeCondition {
 	switch {
 	case s == nil:
-		return forsaken(now, heard, was)
+		return staleConditions(now, heard, was)
 	case !s.Kubelet:
 		return nil
 	}
@@ -69,7 +69,7 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 			c.LastTransitionTime = before.LastTransitionTime
 			since := now.Sub(before.LastHeartbeatTime.Time)
 			// the clock was set back
-			due = due || before.Reason != c.Reason || since >= HeartbeatEvery || since < 0
+			due = due || before.Reason != c.Reason || since >= HeartbeatInterval || since < 0
 		}
 		out = append(out, c)
 	}
@@ -82,8 +82,8 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 // forsaken are conditions of a bridge before this one, to which the agent has said nothing yet:
 // they are taken back once, for what they say may be over for long. It is not known whether there
 // is a kubelet, so no other is written.
-func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
-	if now.Sub(heard) <= SilentFor {
+func staleConditions(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
+	if now.Sub(heard) <= AgentTimeout {
 		return nil
 	}
 	for _, kind := range conditions {
@@ -93,7 +93,7 @@ func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondit
 		}
 		at := metav1.NewTime(now.Truncate(time.Second))
 		out = append(out, v1.NodeCondition{
-			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silent(heard),
+			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silenceMessage(heard),
 			LastHeartbeatTime: at, LastTransitionTime: at,
 		})
 	}
@@ -101,7 +101,7 @@ func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondit
 }
 
 // silent says that the agent is.
-func silent(since time.Time) string {
+func silenceMessage(since time.Time) string {
 	return "jettison on this node has said nothing since " + since.UTC().Format(time.RFC3339)
 }
 
@@ -109,27 +109,27 @@ func silent(since time.Time) string {
 func judgeCondition(
 	now time.Time, s *api.State, heard time.Time, kind v1.NodeConditionType, o NodeOptions,
 ) (status v1.ConditionStatus, reason, message string) {
-	if now.Sub(heard) > SilentFor {
-		return v1.ConditionUnknown, reasonUnknown, silent(heard)
+	if now.Sub(heard) > AgentTimeout {
+		return v1.ConditionUnknown, reasonUnknown, silenceMessage(heard)
 	}
 	for _, c := range s.Conditions {
 		if string(c.Type) == string(kind) && c.Status {
-			return v1.ConditionTrue, reasonShort, "jettison finds " + string(kind) + " on this node"
+			return v1.ConditionTrue, reasonPressure, "jettison finds " + string(kind) + " on this node"
 		}
 	}
 	for _, e := range s.Evicted {
 		// else the clock was set back
-		if since := now.Sub(e.Time); conditionFor(e.Signal) == kind && since < o.Period &&
+		if since := now.Sub(e.Time); signalCondition(e.Signal) == kind && since < o.Period &&
 			since > -o.Period {
 			return v1.ConditionTrue, reasonEvicted, "jettison has evicted a pod of this node for " +
 				string(e.Signal)
 		}
 	}
-	return v1.ConditionFalse, reasonEnough, "jettison finds no " + string(kind) + " on this node"
+	return v1.ConditionFalse, reasonNoPressure, "jettison finds no " + string(kind) + " on this node"
 }
 
 // conditionFor is the condition that a signal raises; empty: none that a node has.
-func conditionFor(s stats.Signal) v1.NodeConditionType {
+func signalCondition(s stats.Signal) v1.NodeConditionType {
 	name := string(s)
 	switch {
 	case strings.HasPrefix(name, "memory."), strings.HasPrefix(name, "allocatableMemory."),

@@ -16,25 +16,25 @@ func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote t
 	s := &pod.Status
 	switch {
 	case !ours:
-		return Verdict{Act: Over, Why: "it has ended already"}
+		return Verdict{Act: Done, Reason: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
-		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason == "" && lastWord(pod):
-		return Verdict{Act: Held}
+		return Verdict{Act: Done, Reason: "it has succeeded"}
+	case s.Reason == "" && kubeletReportIsFinal(pod):
+		return Verdict{Act: Hold}
 	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "" && r.Message != "":
-		return Verdict{Act: Mend, Why: "the reason was lost"}
-	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && mayBeRefused(pod):
+		return Verdict{Act: Restore, Reason: "the reason was lost"}
+	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && kubeletMayBeDenied(pod):
 		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has
 		// succeeded. One that ends it now has the API's word in its next one; one that had ended it by
 		// then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
-		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
-			return Verdict{Act: Held, At: at}
+		if at := kubeletDeadline(r, wrote); !reached(now, at, KubeletGrace) {
+			return Verdict{Act: Hold, RecheckAt: at}
 		}
-		return Verdict{Act: Yield, Why: "its kubelet may have ended it before, and be refused to say so"}
+		return Verdict{Act: Yield, Reason: "its kubelet may have ended it before, and be refused to say so"}
 	}
 	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and
 	// goes by that.
-	return Verdict{Act: Held}
+	return Verdict{Act: Hold}
 }
 
 // mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the
@@ -42,8 +42,8 @@ func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote t
 // told how the containers ended, or that all ended well; or it has told, as it does two seconds
 // before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3),
 // and the pod is one that ends by itself.
-func mayBeRefused(pod *v1.Pod) bool {
-	return endOf(pod) != Badly || EndsByItself(pod)
+func kubeletMayBeDenied(pod *v1.Pod) bool {
+	return endOf(pod) != EndFailed || EndsByItself(pod)
 }
 
 // EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its
@@ -61,38 +61,38 @@ func EndsByItself(pod *v1.Pod) bool {
 // seconds over whoever gives it a reason: all containers ended well, as after a gentle stop
 // (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one before, and none
 // runs: those that wait never start where what was to run before them failed.
-func lastWord(pod *v1.Pod) bool {
+func kubeletReportIsFinal(pod *v1.Pod) bool {
 	end := endOf(pod)
-	return end == Well || (end == Badly || end == Waits) &&
-		strings.Contains(pod.Annotations[Annotation], mends)
+	return end == EndSucceeded || (end == EndFailed || end == EndWaiting) &&
+		strings.Contains(pod.Annotations[Annotation], restoreSeparator)
 }
 
 // End is how a container, or a pod, has ended.
-type End int
+type ContainerEnd int
 
 // Ends, of which the last counts for a pod.
 const (
-	Unknown End = iota // there are no containers
-	Well               // with exit code 0
-	Badly
-	Waits // it has not started, or waits to start anew, as far as that is told
-	Open  // it runs, as far as that is told
+	EndUnknown   ContainerEnd = iota // there are no containers
+	EndSucceeded                     // with exit code 0
+	EndFailed
+	EndWaiting // it has not started, or waits to start anew, as far as that is told
+	EndRunning // it runs, as far as that is told
 )
 
 // EndOf is how a container has ended.
-func EndOf(s *v1.ContainerStatus) End {
+func EndOf(s *v1.ContainerStatus) ContainerEnd {
 	switch {
 	case s.State.Running != nil:
-		return Open
+		return EndRunning
 	case s.State.Terminated == nil:
-		return Waits
+		return EndWaiting
 	case s.State.Terminated.ExitCode != 0:
-		return Badly
+		return EndFailed
 	}
-	return Well
+	return EndSucceeded
 }
 
-func endOf(pod *v1.Pod) (end End) {
+func endOf(pod *v1.Pod) (end ContainerEnd) {
 	for i := range pod.Status.ContainerStatuses {
 		end = max(end, EndOf(&pod.Status.ContainerStatuses[i]))
 	}

@@ -20,7 +20,7 @@ const Component = "jettison"
 
 // EventsFor is how long after it happened an event is still worth sending: an API server keeps
 // events for an hour by default.
-const EventsFor = time.Hour
+const EventMaxAge = time.Hour
 
 // Reasons of events. Evicted and EvictionThresholdMet are the kubelet's.
 const (
@@ -32,14 +32,14 @@ const (
 )
 
 // about is what an event is about, and when it happened.
-type about struct {
+type eventSubject struct {
 	object  v1.ObjectReference
 	node    string
 	time    time.Time
 	warning bool
 }
 
-func (a about) event(reason, message string, parts ...string) *v1.Event {
+func (a eventSubject) event(reason, message string, parts ...string) *v1.Event {
 	at, kind := metav1.NewTime(a.time.Truncate(time.Second)), v1.EventTypeNormal
 	if a.warning {
 		kind = v1.EventTypeWarning
@@ -50,7 +50,7 @@ func (a about) event(reason, message string, parts ...string) *v1.Event {
 	}
 	return &v1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(a.object.Name, parts...)},
-		InvolvedObject: a.object, Reason: reason, Message: cut(message), Type: kind,
+		InvolvedObject: a.object, Reason: reason, Message: printableMessage(message), Type: kind,
 		Source: v1.EventSource{Component: Component, Host: a.node}, ReportingController: Component,
 		ReportingInstance: a.node,
 		FirstTimestamp:    at, LastTimestamp: at, Count: 1,
@@ -63,7 +63,7 @@ const maxMessage = 1024
 
 // cut has a message no longer than that, and of one line that a terminal may be shown: names of
 // cgroups are a tenant's.
-func cut(message string) string {
+func printableMessage(message string) string {
 	message = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) { // which knows one space, U+0020
 			return ' '
@@ -81,7 +81,7 @@ const (
 )
 
 // shortened are annotations whose values are no longer than the policy takes.
-func shortened(all map[string]string) map[string]string {
+func shortenAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	for key, value := range out {
 		out[key] = shorten(value, maxAnnotation)
@@ -99,11 +99,11 @@ func nodeObject(node string) v1.ObjectReference {
 // alone: nothing but events is written, so that the pod comes back by itself.
 func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []*v1.Event {
 	at := r.EndBegan().Time
-	if at.IsZero() || now.Sub(at) > EventsFor || r.DryRun || r.Outcome == api.OutcomeDryRun ||
+	if at.IsZero() || now.Sub(at) > EventMaxAge || r.DryRun || r.Outcome == api.OutcomeDryRun ||
 		r.Pod.Name == "" {
 		return nil
 	}
-	pod := about{node: node, time: at, warning: true, object: v1.ObjectReference{
+	pod := eventSubject{node: node, time: at, warning: true, object: v1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name,
 		UID: types.UID(r.Pod.UID),
 	}}
@@ -111,23 +111,23 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 		text := "The pod was chosen for eviction, and lives: " + r.Outcome.String() + ". " + r.Message
 		return []*v1.Event{pod.event(reasonAbandoned, text, r.ID, "abandoned")}
 	}
-	if !dead(r) {
+	if !processesGone(r) {
 		return nil
 	}
 	evicted := pod.event(reasonOf(r), r.Message, r.ID)
-	evicted.Annotations = shortened(r.Annotations)
+	evicted.Annotations = shortenAnnotations(r.Annotations)
 	out := []*v1.Event{evicted}
 	if r.Threshold != "" {
-		met := about{node: node, time: at, warning: true, object: nodeObject(node)}
-		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starved(r.Signal), r.ID))
+		met := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
+		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starvedResource(r.Signal), r.ID))
 	}
-	if v.Outlived != "" {
+	if v.RestartedContainer != "" {
 		out = append(out, pod.event(reasonOutlived,
 			fmt.Sprintf("The pod was killed at %s, and its container %s has started since: it lives. %s",
-				at.UTC().Format(time.RFC3339), v.Outlived, r.Message), r.ID, "outlived"))
+				at.UTC().Format(time.RFC3339), v.RestartedContainer, r.Message), r.ID, "outlived"))
 	}
-	if until := r.HoldOffUntil; until.After(now) && (alone || v.Outlived != "") {
-		held := about{node: node, time: at, object: pod.object}
+	if until := r.HoldOffUntil; until.After(now) && (alone || v.RestartedContainer != "") {
+		held := eventSubject{node: node, time: at, object: pod.object}
 		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+
 			until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
 	}
@@ -136,25 +136,25 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 
 // Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil:
 // that was too long ago.
-func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
+func RecordsLost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 	at, ok := BeganAt(gap.Until)
 	if !ok {
 		at = now
 	}
-	if now.Sub(at) > EventsFor {
+	if now.Sub(at) > EventMaxAge {
 		return nil
 	}
-	a := about{node: node, time: at, warning: true, object: nodeObject(node)}
+	a := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
 	upTo := gap.Until
 	if upTo == "" {
-		upTo = bucket(now)
+		upTo = timeBucket(now)
 	}
 	return a.event(reasonLost, "Records of evictions are lost: "+gap.Reason, upTo, "lost")
 }
 
 // starved is what is short, in the kubelet's words (pkg/kubelet/eviction/helpers.go
 // signalToResource, v1.36.3); else the signal's own name.
-func starved(s stats.Signal) string {
+func starvedResource(s stats.Signal) string {
 	name := string(s)
 	switch {
 	case strings.HasSuffix(name, ".inodesFree"):

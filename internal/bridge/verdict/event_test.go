@@ -35,7 +35,7 @@ func TestEvents(t *testing.T) {
 		"a dry run":               {record: recordOf(api.OutcomeDryRun, nil)},
 		"long ago":                {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.Killed.Time = now.Add(-time.Hour - 1) })},
 		"of no known name":        {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.Pod.Name = "" })},
-		"it lives": {record: recordOf(api.OutcomeBack, nil), v: Verdict{Act: Over, Outlived: "c"},
+		"it lives": {record: recordOf(api.OutcomeBack, nil), v: Verdict{Act: Done, RestartedContainer: "c"},
 			want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet", "shop/Pod EvictionOutlived"}},
 		"held off": {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.HoldOffUntil = now.Add(1) }), alone: true,
 			want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet", "shop/Pod EvictionHoldOff"}},
@@ -69,7 +69,7 @@ func TestNamesOfEvents(t *testing.T) {
 
 // A message that is too long for an event is cut where a character ends.
 func TestAMessageIsCut(t *testing.T) {
-	if got := cut(strings.Repeat("ä", 1000)); len(got) > maxMessage || !strings.HasSuffix(got, "ä...") {
+	if got := printableMessage(strings.Repeat("ä", 1000)); len(got) > maxMessage || !strings.HasSuffix(got, "ä...") {
 		t.Error(len(got))
 	}
 }
@@ -81,7 +81,7 @@ func TestWhatIsShort(t *testing.T) {
 		"imagefs.inodesFree": "inodes", "pid.available": "pids", "memory.pressure.full": "memory.pressure.full", "swap.available": "swap.available",
 		"emptydirfs.limit": "ephemeral-storage", "ephemeralpodfs.limit": "ephemeral-storage",
 	} {
-		if got := starved(signal); got != want {
+		if got := starvedResource(signal); got != want {
 			t.Errorf("%s: %s, want %s", signal, got, want)
 		}
 	}
@@ -90,13 +90,13 @@ func TestWhatIsShort(t *testing.T) {
 // Records that are lost are told of for an hour.
 func TestLost(t *testing.T) {
 	gap := &api.RecordsGap{Until: "20260720T013000.000001Z-3f2a", Reason: "the file is bounded"}
-	if e := Lost(now, "n1", gap); e == nil || e.Reason != reasonLost || !strings.Contains(e.Message, gap.Reason) {
+	if e := RecordsLost(now, "n1", gap); e == nil || e.Reason != reasonLost || !strings.Contains(e.Message, gap.Reason) {
 		t.Errorf("%+v", e)
 	}
-	if e := Lost(now.Add(time.Hour), "n1", gap); e != nil {
+	if e := RecordsLost(now.Add(time.Hour), "n1", gap); e != nil {
 		t.Errorf("%+v", e)
 	}
-	if e := Lost(now, "n1", &api.RecordsGap{Reason: "the file cannot be read"}); e == nil || len(validation.IsDNS1123Subdomain(e.Name)) > 0 {
+	if e := RecordsLost(now, "n1", &api.RecordsGap{Reason: "the file cannot be read"}); e == nil || len(validation.IsDNS1123Subdomain(e.Name)) > 0 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -118,24 +118,24 @@ func TestFindings(t *testing.T) {
 	if again := Findings(s, "n1"); again[0].Name != got[0].Name {
 		t.Errorf("%s, then %s", got[0].Name, again[0].Name)
 	}
-	s.Time = now.Add(FindingsEvery)
+	s.Time = now.Add(FindingInterval)
 	if again := Findings(s, "n1"); again[0].Name == got[0].Name {
 		t.Errorf("%s, then the same", got[0].Name)
 	}
 	e := &api.Event{Kind: api.EventGarbage, Time: now, Message: api.MessageGarbageFails, Fields: map[string]any{"problems": "x"}}
-	if g := Garbage(e, "n1"); g == nil || g.Reason != "GarbageCollectionFailed" || !strings.HasSuffix(g.Message, ": x") {
+	if g := GarbageCollectionFailed(e, "n1"); g == nil || g.Reason != "GarbageCollectionFailed" || !strings.HasSuffix(g.Message, ": x") {
 		t.Errorf("%+v", g)
 	}
 	e.Fields["problems"] = "/sys/fs/cgroup/kubepods/\x1b[2Ja\nNode is gone\u202e: busy"
-	if got, want := Garbage(e, "n1").Message, "Not all garbage could be collected: /sys/fs/cgroup/kubepods/ [2Ja Node is gone : busy"; got != want {
+	if got, want := GarbageCollectionFailed(e, "n1").Message, "Not all garbage could be collected: /sys/fs/cgroup/kubepods/ [2Ja Node is gone : busy"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e.Fields["problems"] = []any{"a is busy", "and 3 more"} // as JSON has the agent's list
-	if got, want := Garbage(e, "n1").Message, "Not all garbage could be collected: a is busy; and 3 more"; got != want {
+	if got, want := GarbageCollectionFailed(e, "n1").Message, "Not all garbage could be collected: a is busy; and 3 more"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e.Message = "garbage collected"
-	if Garbage(e, "n1") != nil {
+	if GarbageCollectionFailed(e, "n1") != nil {
 		t.Error("it did not fail")
 	}
 }

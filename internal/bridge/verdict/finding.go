@@ -14,7 +14,7 @@ import (
 
 // FindingsEvery is the time within which one event of a kind is sent of an object, however often
 // the bridge starts meanwhile.
-const FindingsEvery = 10 * time.Minute
+const FindingInterval = 10 * time.Minute
 
 // MaxFindings bounds the findings of one state: a node of a thousand pods at their limits makes no
 // thousand events.
@@ -24,8 +24,8 @@ const MaxFindings = 16
 // that is too small, pods at limits of their own. They are the same within FindingsEvery.
 func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
-	at, when := s.Time, bucket(s.Time)
-	of := about{node: node, time: at, warning: true, object: nodeObject(node)}
+	at, when := s.Time, timeBucket(s.Time)
+	of := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
 	if s.Stopped != "" {
 		out = append(out, of.event("EvictionsStopped", "Evictions are stopped, for they did not help: "+
 			s.Stopped, "stopped", when))
@@ -44,7 +44,7 @@ func Findings(s *api.State, node string) []*v1.Event {
 		if l.Pod.Name == "" {
 			continue
 		}
-		pod := about{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
+		pod := eventSubject{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name,
 			UID: types.UID(l.Pod.UID),
 		}}
@@ -56,11 +56,11 @@ func Findings(s *api.State, node string) []*v1.Event {
 
 // Garbage is the event of an agent's event that says that garbage collection fails; nil: it is
 // none.
-func Garbage(e *api.Event, node string) *v1.Event {
+func GarbageCollectionFailed(e *api.Event, node string) *v1.Event {
 	if e.Kind != api.EventGarbage || e.Message != api.MessageGarbageFails {
 		return nil
 	}
-	of := about{node: node, time: e.Time, warning: true, object: nodeObject(node)}
+	of := eventSubject{node: node, time: e.Time, warning: true, object: nodeObject(node)}
 	text := "Not all garbage could be collected"
 	for _, key := range []string{"error", "problems"} {
 		switch why := e.Fields[key].(type) {
@@ -74,7 +74,7 @@ func Garbage(e *api.Event, node string) *v1.Event {
 			text += ": " + strings.Join(all, "; ")
 		}
 	}
-	return of.event("GarbageCollectionFailed", text, "garbage", bucket(e.Time))
+	return of.event("GarbageCollectionFailed", text, "garbage", timeBucket(e.Time))
 }
 
 func mebi(bytes uint64) string {

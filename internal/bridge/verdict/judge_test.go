@@ -103,7 +103,7 @@ func stopped(r *api.Record) {
 
 func longSince(r *api.Record) {
 	cleaned(r)
-	r.Killed.Time = now.Add(-TakenBackFor)
+	r.Killed.Time = now.Add(-KubeletGrace)
 }
 
 func mine(phase v1.PodPhase, reason string) func(*v1.Pod) {
@@ -145,71 +145,71 @@ func TestJudge(t *testing.T) {
 		"over a limit of its own":               {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Disruption = false }), podOf(nil), Wait},
 		"dead, and its sandbox is there":        {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Fail},
 		"dead, and its sandbox has a port":      {recordOf(api.OutcomeRunning, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
-		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(hostPort), Fail},
+		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-SandboxTimeout) }), podOf(hostPort), Fail},
 		"back, and its sandbox has a port":      {recordOf(api.OutcomeBack, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
 		"back, and when it died is not known":   {recordOf(api.OutcomeBack, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
 		"chosen, with a claim":                  {recordOf(api.OutcomeRunning, nil), podOf(claim), Mark},
-		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Over},
-		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Over},
+		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Done},
+		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Done},
 		"cleaned, and the outcome is not known": {recordOf(api.OutcomeRunning, cleaned), podOf(nil), Fail},
-		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Over},
-		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Held},
+		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Done},
+		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Hold},
 		"back":                                  {recordOf(api.OutcomeBack, cleaned), podOf(nil), Fail},
 		"not back":                              {recordOf(api.OutcomeNotBack, cleaned), podOf(nil), Fail},
-		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
-		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Mend},
+		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Hold},
+		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Restore},
 		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
-		"failed, and taken back long since":     {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Mend},
+		"failed, and taken back long since":     {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Restore},
 		"failed, taken back, clock set back": {recordOf(api.OutcomeBack, func(r *api.Record) {
 			longSince(r)
 			r.Killed.Time = now.Add(time.Hour)
-		}), podOf(mine(v1.PodRunning, "")), Mend},
+		}), podOf(mine(v1.PodRunning, "")), Restore},
 		"dead, its sandbox has a port, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(hostPort), Fail},
 		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
-		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Held},
-		"failed, one ended badly, no reason":    {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Mend},
-		"mended, all ended, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Held},
-		"mended, one has not ended, no reason":  {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Mend},
-		"failed, its end is not told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Held},
+		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Done},
+		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Hold},
+		"failed, one ended badly, no reason":    {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Restore},
+		"mended, all ended, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Hold},
+		"mended, one has not ended, no reason":  {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Restore},
+		"failed, its end is not told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Hold},
 		"failed, its end is not told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
-		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Held},
-		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Held},
-		"ends alone, its end is told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Held},
+		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Hold},
+		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Hold},
+		"ends alone, its end is told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Hold},
 		"ends alone, its end is told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
 		"ends alone, and well, for long":        {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
 		"its container ends alone, for long":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
-		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Held},
+		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Hold},
 		"nothing is told of it for long":        {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
 		"failed, all ended well, for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
-		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Held},
-		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Mend},
-		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Held},
-		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
-		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
-		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
+		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Hold},
+		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Restore},
+		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Hold},
+		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Done},
+		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Done},
+		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Done},
 		"undying":                               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
-		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
+		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Done},
+		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Done},
 		"abandoned":                             {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
 		"abandoned when it was dead":            {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
-		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
-		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Over},
-		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
-		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
-		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
+		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Done},
+		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Done},
+		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Done},
+		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirrorAnnotation: "x"} }), Done},
+		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Done},
 		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
 		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
-		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Over},
-		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Over},
+		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Done},
+		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Done},
 		"started while others were stopped":     {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
 		"seen to start while they were stopped": {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
-		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
-		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
-		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
+		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Hold},
+		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Hold},
+		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Restore},
 		"failed, and there is no message": {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Message = "" }),
-			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Held},
+			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Hold},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
@@ -218,8 +218,8 @@ func TestJudge(t *testing.T) {
 			podOf(startedAt(now, false)), Mark},
 	} {
 		got := Judge(now, c.record, c.pod, time.Time{})
-		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
-			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
+		if said := got.Reason != ""; got.Act != c.want || said != (got.Act == Done || got.Act == Restore || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
+			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Reason, c.want)
 		}
 	}
 }
@@ -230,11 +230,11 @@ func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
 	for name, pod := range map[string]*v1.Pod{
 		"taken back": podOf(mine(v1.PodRunning, "")), "started anew": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
 	} {
-		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.At.Equal(wrote.Add(TakenBackFor)) {
-			t.Errorf("%s: %v until %v", name, v.Act, v.At)
+		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.RecheckAt.Equal(wrote.Add(KubeletGrace)) {
+			t.Errorf("%s: %v until %v", name, v.Act, v.RecheckAt)
 		}
 	}
-	if v := Judge(wrote.Add(TakenBackFor), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Mend {
+	if v := Judge(wrote.Add(KubeletGrace), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Restore {
 		t.Error(v.Act)
 	}
 }
@@ -243,10 +243,10 @@ func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
 func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
 	v := Judge(now, r, podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), time.Time{})
-	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
-		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
+	if want := r.Emptied.Time.Add(SandboxTimeout); v.Act != Wait || !v.RecheckAt.Equal(want) {
+		t.Fatalf("%v until %v, want %v", v.Act, v.RecheckAt, want)
 	}
-	if v = Judge(v.At, r, podOf(hostPort), time.Time{}); v.Act != Fail {
+	if v = Judge(v.RecheckAt, r, podOf(hostPort), time.Time{}); v.Act != Fail {
 		t.Error(v.Act)
 	}
 }
@@ -286,7 +286,7 @@ func TestPatch(t *testing.T) {
 	}
 	for was, want := range map[string]string{"": r.ID, "another": r.ID, r.ID: r.ID + "#1", r.ID + "#1": r.ID + "#2", r.ID + "#x": r.ID + "#1"} {
 		pod := podOf(func(p *v1.Pod) { p.Annotations = map[string]string{Annotation: was} })
-		if got := string(Patch(now, Mend, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
+		if got := string(Patch(now, Restore, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
 			t.Errorf("%q is to be %q: %s", was, want, got)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 
 // When a load is written.
 const (
-	LoadPoints  = 10              // where a figure has moved by so many points,
-	LoadSoonest = time.Minute     // not sooner after the last one,
-	LoadLatest  = 5 * time.Minute // and after that in any case
+	LoadPoints      = 10              // where a figure has moved by so many points,
+	LoadMinInterval = time.Minute     // not sooner after the last one,
+	LoadMaxInterval = 5 * time.Minute // and after that in any case
 )
 
 // LoadOf is the load that a state tells. !ok: it tells none.
@@ -68,9 +68,9 @@ func round(v float64) float64 { return math.Round(10*v) / 10 }
 // nothing was.
 func LoadDue(now time.Time, l, was *api.NodeLoad, at time.Time) bool {
 	switch since := now.Sub(at); {
-	case was == nil, since >= LoadLatest:
+	case was == nil, since >= LoadMaxInterval:
 		return true
-	case since < LoadSoonest:
+	case since < LoadMinInterval:
 		return false
 	}
 	if moved(l.WorkingSetPercent, was.WorkingSetPercent) ||

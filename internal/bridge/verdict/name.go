@@ -21,8 +21,8 @@ func eventName(object string, parts ...string) string {
 
 // bucket is the name of a stretch of time: of all findings of one kind and object within it one is
 // sent.
-func bucket(at time.Time) string {
-	return strconv.FormatInt(at.Unix()/int64(FindingsEvery/time.Second), 36)
+func timeBucket(at time.Time) string {
+	return strconv.FormatInt(at.Unix()/int64(FindingInterval/time.Second), 36)
 }
 
 // BeganAt is when the eviction of a record began, to the second, by the record's ID, which begins

@@ -18,7 +18,7 @@ func TestNodeConditions(t *testing.T) {
 	quiet := &api.State{Kubelet: true}
 	written := func(status v1.ConditionStatus, reason string, beat time.Time) (out []v1.NodeCondition) {
 		for _, kind := range conditions {
-			c := v1.NodeCondition{Type: ConditionPrefix + kind, Status: v1.ConditionFalse, Reason: reasonEnough}
+			c := v1.NodeCondition{Type: ConditionPrefix + kind, Status: v1.ConditionFalse, Reason: reasonNoPressure}
 			if kind == v1.NodeMemoryPressure {
 				c.Status, c.Reason = status, reason
 			}
@@ -37,22 +37,22 @@ func TestNodeConditions(t *testing.T) {
 		want  string // of JettisonMemoryPressure; empty: nothing is written
 	}{
 		"the first time":           {quiet, now, nil, "False AgentFindsNoPressure"},
-		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery+1)), ""},
-		"a heartbeat":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery)), "False AgentFindsNoPressure"},
+		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(-HeartbeatInterval+1)), ""},
+		"a heartbeat":              {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(-HeartbeatInterval)), "False AgentFindsNoPressure"},
 		"no kubelet":               {&api.State{}, now, nil, ""},
 		"nothing heard yet":        {nil, now, nil, ""},
-		"nothing said at all":      {nil, now.Add(-SilentFor - 1), written(v1.ConditionTrue, reasonShort, now.Add(-time.Hour)), "Unknown AgentSilent"},
-		"nor before":               {nil, now.Add(-SilentFor - 1), nil, ""},
-		"evicted":                  {evicted("memory.available", o.Period-1), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
-		"evicted by pressure":      {evicted("memory.pressure.full", 0), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
+		"nothing said at all":      {nil, now.Add(-AgentTimeout - 1), written(v1.ConditionTrue, reasonPressure, now.Add(-time.Hour)), "Unknown AgentSilent"},
+		"nor before":               {nil, now.Add(-AgentTimeout - 1), nil, ""},
+		"evicted":                  {evicted("memory.available", o.Period-1), now, written(v1.ConditionFalse, reasonNoPressure, now), "True AgentHasEvicted"},
+		"evicted by pressure":      {evicted("memory.pressure.full", 0), now, written(v1.ConditionFalse, reasonNoPressure, now), "True AgentHasEvicted"},
 		"evicted long ago":         {evicted("memory.available", o.Period), now, written(v1.ConditionTrue, reasonEvicted, now), "False AgentFindsNoPressure"},
-		"a clock set back":         {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(time.Hour)), "False AgentFindsNoPressure"},
+		"a clock set back":         {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(time.Hour)), "False AgentFindsNoPressure"},
 		"and evicted before that":  {evicted("memory.available", -time.Hour), now, written(v1.ConditionTrue, reasonEvicted, now), "False AgentFindsNoPressure"},
 		"evicted for another":      {evicted("nodefs.available", 0), now, nil, "False AgentFindsNoPressure"},
-		"silent":                   {quiet, now.Add(-SilentFor - 1), written(v1.ConditionFalse, reasonEnough, now), "Unknown AgentSilent"},
-		"silent for a moment only": {quiet, now.Add(-SilentFor), written(v1.ConditionFalse, reasonEnough, now), ""},
+		"silent":                   {quiet, now.Add(-AgentTimeout - 1), written(v1.ConditionFalse, reasonNoPressure, now), "Unknown AgentSilent"},
+		"silent for a moment only": {quiet, now.Add(-AgentTimeout), written(v1.ConditionFalse, reasonNoPressure, now), ""},
 		"pressure": {&api.State{Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}}}, now,
-			written(v1.ConditionFalse, reasonEnough, now), "True AgentFindsPressure"},
+			written(v1.ConditionFalse, reasonNoPressure, now), "True AgentFindsPressure"},
 	} {
 		got := NodeConditions(now, c.state, c.heard, c.was, o)
 		is := ""
@@ -95,13 +95,13 @@ func TestLoadDue(t *testing.T) {
 		want  bool
 	}{
 		"the first":           {was, nil, 0, true},
-		"moved, too soon":     {state(100, 0), was, LoadSoonest - 1, false},
-		"moved":               {state(400, 0), was, LoadSoonest, true},
-		"moved less":          {state(401, 0), was, LoadSoonest, false},
-		"stalled":             {state(500, 10), was, LoadSoonest, true},
-		"stalled less":        {state(500, 9.9), was, LoadSoonest, false},
-		"nothing, and due":    {was, was, LoadLatest, true},
-		"nothing, and before": {was, was, LoadLatest - 1, false},
+		"moved, too soon":     {state(100, 0), was, LoadMinInterval - 1, false},
+		"moved":               {state(400, 0), was, LoadMinInterval, true},
+		"moved less":          {state(401, 0), was, LoadMinInterval, false},
+		"stalled":             {state(500, 10), was, LoadMinInterval, true},
+		"stalled less":        {state(500, 9.9), was, LoadMinInterval, false},
+		"nothing, and due":    {was, was, LoadMaxInterval, true},
+		"nothing, and before": {was, was, LoadMaxInterval - 1, false},
 	} {
 		if got := LoadDue(now, c.load, c.was, now.Add(-c.since)); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -52,7 +52,7 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 			since = c.LastTransitionTime
 		}
 		p.Status.Conditions = append(p.Status.Conditions, podCondition{kind, status, reason, message,
-			since, generation(pod, kind)})
+			since, observedGeneration(pod, kind)})
 	}
 	target := func(status v1.ConditionStatus, message string) {
 		// whoever said so before has its own reason
@@ -72,7 +72,7 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 		target(v1.ConditionTrue, text)
 	case Unmark:
 		target(v1.ConditionFalse, "The pod was chosen for eviction by jettison, and lives.")
-	case Fail, Mend:
+	case Fail, Restore:
 		p.Metadata.Annotations = map[string]string{Annotation: annotation(r, pod)}
 		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), text
 		if r.Disruption {
@@ -93,20 +93,20 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 // takes the change for an update of the pod only where the annotation is another one, and policy
 // jettison-evicted lets a reason go from then on.
 func annotation(r *api.Record, pod *v1.Pod) string {
-	if record(pod) != r.ID {
+	if recordID(pod) != r.ID {
 		return r.ID
 	}
-	_, count, _ := strings.Cut(pod.Annotations[Annotation], mends)
+	_, count, _ := strings.Cut(pod.Annotations[Annotation], restoreSeparator)
 	n, _ := strconv.Atoi(count) // none: 0
-	return r.ID + mends + strconv.Itoa(n+1)
+	return r.ID + restoreSeparator + strconv.Itoa(n+1)
 }
 
 // mends stands between the record and how often its status was mended.
-const mends = "#"
+const restoreSeparator = "#"
 
 // generation is that which the condition was observed by: the bridge does not say more than the
 // kubelet did.
-func generation(pod *v1.Pod, kind v1.PodConditionType) int64 {
+func observedGeneration(pod *v1.Pod, kind v1.PodConditionType) int64 {
 	if c := condition(pod, kind); c != nil {
 		return c.ObservedGeneration
 	}

@@ -27,7 +27,7 @@ func TestWhoseSandboxIsWaitedFor(t *testing.T) {
 		"nobody knows of its": {func(s *v1.PodSpec) { s.Containers = nil }, true},
 	} {
 		p := podOf(func(p *v1.Pod) { c.change(&p.Spec) })
-		if got := needsSandbox(p); got != c.want {
+		if got := holdsSandboxResources(p); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

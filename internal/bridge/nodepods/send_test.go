@@ -86,7 +86,7 @@ func telling(t *testing.T, do func(s *store, l *listener, again chan struct{})) 
 		ctx, cancel := context.WithCancel(t.Context())
 		s, l, again := newStore(nil), &listener{}, make(chan struct{}, 1)
 		var text strings.Builder
-		told := teller{agent: l, store: s, log: slog.New(slog.NewTextHandler(&text, nil)), again: again}
+		told := sender{agent: l, store: s, log: slog.New(slog.NewTextHandler(&text, nil)), resync: again}
 		var beside sync.WaitGroup
 		beside.Go(func() { told.run(ctx) })
 		do(s, l, again)
@@ -111,7 +111,7 @@ func TestWhatIsTold(t *testing.T) {
 			t.Errorf("before all are known: %v", got)
 		}
 		must(t, s.Replace([]any{pod("a")}, "1"))
-		time.Sleep(together)
+		time.Sleep(batchDelay)
 		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
 			t.Errorf("%v", got)
 		}
@@ -120,7 +120,7 @@ func TestWhatIsTold(t *testing.T) {
 		b = b.DeepCopy()
 		b.Status.Message, b.ResourceVersion = "which the agent has no use for", "7"
 		must(t, s.Update(b))
-		time.Sleep(together)
+		time.Sleep(batchDelay)
 		if got := l.heard(); !slices.Equal(got, []string{"put b"}) {
 			t.Errorf("%v", got)
 		}
@@ -128,7 +128,7 @@ func TestWhatIsTold(t *testing.T) {
 		b.Status.Message = "nor for that"
 		must(t, s.Update(b))
 		must(t, s.Delete(cache.DeletedFinalStateUnknown{Key: "shop/p-a", Obj: pod("a")})) // which the agent does not know: no error
-		time.Sleep(together)
+		time.Sleep(batchDelay)
 		if got := l.heard(); !slices.Equal(got, []string{"delete a"}) {
 			t.Errorf("%v", got)
 		}
@@ -137,7 +137,7 @@ func TestWhatIsTold(t *testing.T) {
 		}
 		l.version = 0 // it has started anew
 		must(t, s.Add(pod("c")))
-		time.Sleep(together)
+		time.Sleep(batchDelay)
 		if got := l.heard(); len(got) != 2 || got[0] != "put c" || !strings.HasPrefix(got[1], "replace ") || len(got[1]) != len("replace b c") {
 			t.Errorf("%v", got)
 		}
@@ -151,7 +151,7 @@ func TestWhatIsTold(t *testing.T) {
 func TestWhatIsOldIsNotVouchedFor(t *testing.T) {
 	telling(t, func(s *store, l *listener, again chan struct{}) {
 		must(t, s.Replace([]any{pod("a")}, "1"))
-		time.Sleep(fresh + time.Second)
+		time.Sleep(watchTimeout + time.Second)
 		if n := len(l.heard()); n != 3 { // at once, and after one minute and two: the third is too late
 			t.Errorf("told %d times", n)
 		}
@@ -160,7 +160,7 @@ func TestWhatIsOldIsNotVouchedFor(t *testing.T) {
 			t.Errorf("a watch that says nothing: %v", got)
 		}
 		must(t, s.Bookmark("2"))
-		time.Sleep(anew)
+		time.Sleep(fullInterval)
 		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
 			t.Errorf("after a bookmark: %v", got)
 		}
@@ -185,7 +185,7 @@ func TestAnAgentThatIsAway(t *testing.T) {
 		l.mu.Lock()
 		l.fail = nil
 		l.mu.Unlock()
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		if got := l.heard(); len(got) == 0 || got[0] != "replace a" {
 			t.Errorf("%v", fmt.Sprint(got))
 		}
@@ -234,13 +234,13 @@ func TestOneAuthorsPodsHideNobodys(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			s, a := newStore(nil), takes{podstore.New()}
 			var text strings.Builder
-			told := teller{agent: a, store: s, log: slog.New(slog.NewTextHandler(&text, nil))}
+			told := sender{agent: a, store: s, log: slog.New(slog.NewTextHandler(&text, nil))}
 			var beside sync.WaitGroup
 			beside.Go(func() { told.run(ctx) })
 			must(t, s.Replace(pods, "1"))
-			time.Sleep(together)
+			time.Sleep(batchDelay)
 			must(t, s.Add(pod("late")))
-			time.Sleep(apart)
+			time.Sleep(trimmedBatchDelay)
 			synctest.Wait()
 			got := a.store.Snapshot().Pods
 			cancel()
@@ -272,7 +272,7 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var text strings.Builder
-		p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+		p := New(Options{Source: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 		var beside sync.WaitGroup
 		beside.Go(func() { p.Run(ctx) })
 		time.Sleep(time.Hour)
@@ -317,7 +317,7 @@ func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 		run := func(while func(log *strings.Builder)) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var text strings.Builder
-			p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			p := New(Options{Source: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 			var beside sync.WaitGroup
 			beside.Go(func() { p.Run(ctx) })
 			while(&text)
@@ -335,7 +335,7 @@ func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 				t.Errorf("said %d times: %s", n, log)
 			}
 			away.Store(false)
-			time.Sleep(lastPause)
+			time.Sleep(maxBackoff)
 			synctest.Wait()
 			for _, want := range []string{"this node's pods are watched again", "the agent knows this node's pods"} {
 				if n := strings.Count(log.String(), want); n != 1 {

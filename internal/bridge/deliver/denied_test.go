@@ -144,7 +144,7 @@ func TestOnePodThatTakesTooLong(t *testing.T) {
 					t.Errorf("%v are failed, want a too", got)
 				}
 			})
-			if !strings.Contains(log, "takes too long") {
+			if !strings.Contains(log, "timed out, retrying") {
 				t.Error(log)
 			}
 		})

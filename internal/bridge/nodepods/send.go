@@ -18,89 +18,89 @@ import (
 const (
 	// together is how long what changes is gathered: a pod that starts changes several times within a
 	// second.
-	together = 100 * time.Millisecond
+	batchDelay = 100 * time.Millisecond
 	// apart is that where each change has everything told anew: an author of large pods, who may
 	// change them all the time, is not to keep the agent busy.
-	apart = 5 * time.Second
+	trimmedBatchDelay = 5 * time.Second
 	// anew is the time between two times that everything is told, for what the agent may have lost
 	// without saying so.
-	anew = time.Minute
+	fullInterval = time.Minute
 	// fresh is how long after the watch was last heard what is known is told anew. A server sends a
 	// bookmark each minute; without one the agent is to see that nobody vouches for what it was told
 	// (api.StaleAfter).
-	fresh = 3 * time.Minute
+	watchTimeout = 3 * time.Minute
 	// The pauses after what failed double from the first to the last.
-	firstPause, lastPause = time.Second, 30 * time.Second
+	minBackoff, maxBackoff = time.Second, 30 * time.Second
 )
 
 // teller tells the agent.
-type teller struct {
-	agent Agent
-	store *store
-	log   *slog.Logger
-	again <-chan struct{}
+type sender struct {
+	agent  Agent
+	store  *store
+	log    *slog.Logger
+	resync <-chan struct{}
 
-	version uint64         // of the agent's set of pods, as it said last
-	said    bool           // that it cannot be told was said
-	knows   bool           // that it has been told was said
-	count   int            // of pods that it was told of when it was told of all
-	fitted  podjson.Fitted // what all were cut by, as they were told last
+	version       uint64         // of the agent's set of pods, as it said last
+	failureLogged bool           // that it cannot be told was said
+	successLogged bool           // that it has been told was said
+	count         int            // of pods that it was told of when it was told of all
+	fitted        podjson.Fitted // what all were cut by, as they were told last
 }
 
 // run tells until ctx ends.
-func (t *teller) run(ctx context.Context) {
+func (t *sender) run(ctx context.Context) {
 	all, pause := false, time.Duration(0)
-	timer := time.NewTimer(anew)
+	timer := time.NewTimer(fullInterval)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.store.wake:
-			gather := together
-			if t.tight() {
-				gather = apart
+			gather := batchDelay
+			if t.trimmed() {
+				gather = trimmedBatchDelay
 			}
 			if !retry.Sleep(ctx, gather) {
 				return
 			}
-		case <-t.again:
+		case <-t.resync:
 			all = true
 		case <-timer.C:
-			if all = all || t.store.heardWithin(fresh); !all {
-				timer.Reset(anew)
+			if all = all || t.store.activeWithin(watchTimeout); !all {
+				timer.Reset(fullInterval)
 				continue
 			}
 		}
-		next := anew
-		switch ok, err := t.tell(ctx, all || t.tight()); {
+		next := fullInterval
+		switch ok, err := t.send(ctx, all || t.trimmed()); {
 		case err != nil:
-			all, pause = true, retry.Backoff(pause, firstPause, lastPause)
+			all, pause = true, retry.Backoff(pause, minBackoff, maxBackoff)
 			next = retry.Jitter(pause)
-			t.complain(err)
+			t.logFailure(err)
 		case ok:
 			all, pause = false, 0
-			t.recovered()
+			t.logSuccess()
 		}
 		timer.Reset(next)
 	}
 }
 
 // tell tells what is new, or everything. !ok: nothing is known yet.
-func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
-	n, ok := t.store.take(all)
+func (t *sender) send(ctx context.Context, all bool) (ok bool, err error) {
+	n, ok := t.store.takeChanges(all)
 	if !ok {
 		return false, nil
 	}
 	pods := make([]*v1.Pod, 0, len(n.pods))
 	for _, p := range n.pods {
-		if told(p) {
-			pods = append(pods, forAgent(p))
+		if usedByAgent(p) {
+			pods = append(pods, agentPod(p))
 		}
 	}
-	if n.all {
+	if n.full {
 		pods, did := podjson.Fit(pods)
-		t.cut(did)
+		t.logTrimming(did)
 		t.count = len(pods)
 		answer, err := t.agent.ReplacePods(ctx, pods)
 		t.version = answer.Version
@@ -112,12 +112,12 @@ func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
 			return true, err
 		}
 		if answer.Version < t.version { // it has started anew, and knows these alone
-			return t.tell(ctx, true)
+			return t.send(ctx, true)
 		}
 		t.version = answer.Version
 	}
 	for _, uid := range n.gone {
-		if err := t.agent.DeletePod(ctx, string(uid)); err != nil && !unknown(err) {
+		if err := t.agent.DeletePod(ctx, string(uid)); err != nil && !isNotOurs(err) {
 			return true, err
 		}
 	}
@@ -125,10 +125,10 @@ func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
 }
 
 // tight tells that pods were cut: beside these there is no room for more.
-func (t *teller) tight() bool { return t.fitted != podjson.Fitted{} }
+func (t *sender) trimmed() bool { return t.fitted != podjson.Fitted{} }
 
 // cut says that pods are cut, when they are by more than before or no more.
-func (t *teller) cut(did podjson.Fitted) {
+func (t *sender) logTrimming(did podjson.Fitted) {
 	was := t.fitted
 	t.fitted = did
 	switch {
@@ -142,25 +142,25 @@ func (t *teller) cut(did podjson.Fitted) {
 }
 
 // unknown tells that the agent does not have the pod, or that it is not the bridge's to take away.
-func unknown(err error) bool {
+func isNotOurs(err error) bool {
 	var status *api.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound ||
 		status.Status == http.StatusForbidden)
 }
 
 // complain says once that the agent cannot be told, until it can.
-func (t *teller) complain(err error) {
-	if !t.said && !errors.Is(err, context.Canceled) {
-		t.said = true
+func (t *sender) logFailure(err error) {
+	if !t.failureLogged && !errors.Is(err, context.Canceled) {
+		t.failureLogged = true
 		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows",
 			"error", err)
 	}
 }
 
 // recovered says once that the agent knows the pods, and again after it could not be told.
-func (t *teller) recovered() {
-	if t.said || !t.knows {
-		t.said, t.knows = false, true
+func (t *sender) logSuccess() {
+	if t.failureLogged || !t.successLogged {
+		t.failureLogged, t.successLogged = false, true
 		t.log.Info("the agent knows this node's pods", "pods", t.count)
 	}
 }

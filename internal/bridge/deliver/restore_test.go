@@ -36,7 +36,7 @@ func TestAStatusThatIsTakenBackWhileTheAPIIsAway(t *testing.T) {
 func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 	log := during(t, func(w *world) {
 		w.evicted(w.runs("a"))
-		for range 4 * maxMends { // each time it is left to its kubelet for a minute
+		for range 4 * maxRestores { // each time it is left to its kubelet for a minute
 			time.Sleep(20 * time.Second)
 			w.set(func() {
 				p := w.pods["a"].DeepCopy()
@@ -45,11 +45,11 @@ func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		if n := is(w, func() int { return w.patched }); n != 1+maxMends {
+		if n := is(w, func() int { return w.patched }); n != 1+maxRestores {
 			t.Errorf("it is written %d times", n)
 		}
 	})
-	if strings.Count(log, "again and again") != 1 {
+	if strings.Count(log, "reverted too often") != 1 {
 		t.Error(log)
 	}
 }
@@ -61,7 +61,7 @@ func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
 		w.set(func() { w.mute = true })
 		r := w.evicted(w.runs("a"))
 		written := func() int { return is(w, func() int { return w.patched }) }
-		time.Sleep(verdict.TakenBackFor - time.Second)
+		time.Sleep(verdict.KubeletGrace - time.Second)
 		if n := written(); n != 1 {
 			t.Errorf("it is written %d times within the minute", n)
 		}
@@ -80,7 +80,7 @@ func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
 			t.Errorf("it is written %d times", n)
 		}
 	})
-	if strings.Count(log, "is let have its word") != 1 || strings.Contains(log, "mended") {
+	if strings.Count(log, "leaving pod status to the kubelet") != 1 || strings.Contains(log, "pod status restored") {
 		t.Error(log)
 	}
 }
@@ -89,7 +89,7 @@ func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
 func TestAStatusThatStays(t *testing.T) {
 	during(t, func(w *world) {
 		w.evicted(w.runs("a"))
-		time.Sleep(HoldFor + time.Second)
+		time.Sleep(StablePeriod + time.Second)
 		w.set(func() {
 			p := w.pods["a"].DeepCopy()
 			p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
@@ -127,7 +127,7 @@ func TestAStatusThatComesAndGoes(t *testing.T) {
 // A status is taken back, and while that is mended, which takes its time and fails at first, the agent has nothing more to say of the eviction:
 // or has been away for an hour: it is mended all the same.
 func TestAStatusThatIsTakenBackAsItsRecordEnds(t *testing.T) {
-	for held, ends := range map[time.Duration]bool{3 * time.Minute: true, verdict.EventsFor - 11*time.Second: false} {
+	for held, ends := range map[time.Duration]bool{3 * time.Minute: true, verdict.EventMaxAge - 11*time.Second: false} {
 		takenBackAsItEnds(t, held, ends)
 	}
 }
@@ -214,7 +214,7 @@ func TestAReasonThatIsAlwaysTakenAway(t *testing.T) {
 		r = over(r)
 		w.tells(&r)
 	})
-	if n := strings.Count(log, "again and again"); n != 1 {
+	if n := strings.Count(log, "reverted too often"); n != 1 {
 		t.Errorf("said %d times: %s", n, log)
 	}
 }

@@ -51,7 +51,7 @@ func TestAPauseLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancel(t.Context())
 		ctx := &counted{Context: parent, waits: map[int]bool{}}
-		c, began := endingClock{ctx: ctx}, time.Now()
+		c, began := contextClock{ctx: ctx}, time.Now()
 		for range 3 {
 			<-c.After(30 * time.Second)
 		}
@@ -94,7 +94,7 @@ func TestAServerWithoutListsAsWatches(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				var text strings.Builder
-				p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+				p := New(Options{Source: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 				var beside sync.WaitGroup
 				beside.Go(func() { p.Run(ctx) })
 				time.Sleep(10 * time.Minute)

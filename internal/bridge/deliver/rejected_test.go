@@ -93,7 +93,7 @@ func TestOnePodWhoseWriteIsReset(t *testing.T) {
 		}
 		w.set(func() { w.fault = nil })
 	})
-	if strings.Contains(log, "is away") || strings.Count(log, "does not take a pod's status") != 1 {
+	if strings.Contains(log, "API server unreachable") || strings.Count(log, "pod status write rejected") != 1 {
 		t.Error(log)
 	}
 }
@@ -139,7 +139,7 @@ func TestWhatKeepsAPodWaitingIsSaidOnce(t *testing.T) {
 		}
 		w.set(func() { w.fault = nil })
 	})
-	for _, what := range []string{"fails to take a pod's status", "refuses what is to be told"} {
+	for _, what := range []string{"pod status request failed", "pod status request denied"} {
 		if n := strings.Count(log, what); n != 2 {
 			t.Errorf("%q is said %d times", what, n)
 		}
@@ -246,7 +246,7 @@ func TestWhatKeepsAPodWaitingIsSaidAgain(t *testing.T) {
 		r = over(emptied(r))
 		w.tells(&r)
 	})
-	if n := strings.Count(log, "fails to take a pod's status"); n != 2 {
+	if n := strings.Count(log, "pod status request failed"); n != 2 {
 		t.Errorf("said %d times: %s", n, log)
 	}
 }

@@ -111,7 +111,7 @@ func TestFindings(t *testing.T) {
 		s.AtOwnLimit[i] = api.LimitState{Pod: stats.PodReference{Namespace: "shop", Name: "p", UID: "u"}, Since: now}
 	}
 	got := Findings(s, "n1")
-	if len(got) != MaxFindings || got[0].Reason != "EvictionsStopped" || !strings.Contains(got[1].Message, "is 100Mi") || !strings.Contains(got[1].Message, ": 300Mi is safe") {
+	if len(got) != MaxFindings || got[0].Reason != "EvictionsStopped" || !strings.Contains(got[1].Message, "is 100Mi") || !strings.Contains(got[1].Message, "at least 300Mi") {
 		t.Errorf("%v", reasonsOf(got))
 	}
 	s.Time = now.Add(time.Second)
@@ -127,11 +127,11 @@ func TestFindings(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	e.Fields["problems"] = "/sys/fs/cgroup/kubepods/\x1b[2Ja\nNode is gone\u202e: busy"
-	if got, want := GarbageCollectionFailed(e, "n1").Message, "Not all garbage could be collected: /sys/fs/cgroup/kubepods/ [2Ja Node is gone : busy"; got != want {
+	if got, want := GarbageCollectionFailed(e, "n1").Message, "Garbage collection failed in part: /sys/fs/cgroup/kubepods/ [2Ja Node is gone : busy"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e.Fields["problems"] = []any{"a is busy", "and 3 more"} // as JSON has the agent's list
-	if got, want := GarbageCollectionFailed(e, "n1").Message, "Not all garbage could be collected: a is busy; and 3 more"; got != want {
+	if got, want := GarbageCollectionFailed(e, "n1").Message, "Garbage collection failed in part: a is busy; and 3 more"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e.Message = "garbage collected"

@@ -359,7 +359,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 		{name: "eventthrottled", event: []answer{{code: 429, retryAfter: 1}}, said: "API server accepts no events"},
 		{name: "eventdefect", event: []answer{{code: 500}, {code: 500}}, said: "event rejected"},
 		{name: "eventhangs", event: []answer{{}}, said: "event timed out"},
-		{name: "watchdefect", watch: []answer{{code: 500}, {code: 503}}, said: "the watch of this node's pods broke off"},
+		{name: "watchdefect", watch: []answer{{code: 500}, {code: 503}}, said: "pod watch failed"},
 		{name: "watchthrottled", watch: []answer{{code: 429, retryAfter: 1}}},
 	} {
 		t.Run(one.name, func(t *testing.T) {

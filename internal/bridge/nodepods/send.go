@@ -14,42 +14,42 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Times of the telling.
+// Timing of the sender.
 const (
-	// together is how long what changes is gathered: a pod that starts changes several times within a
+	// batchDelay is how long changes are gathered: a pod that starts changes several times within a
 	// second.
 	batchDelay = 100 * time.Millisecond
-	// apart is that where each change has everything told anew: an author of large pods, who may
-	// change them all the time, is not to keep the agent busy.
+	// trimmedBatchDelay replaces batchDelay while each change requires sending all pods: an author
+	// who keeps changing large pods must not keep the agent busy.
 	trimmedBatchDelay = 5 * time.Second
-	// anew is the time between two times that everything is told, for what the agent may have lost
-	// without saying so.
+	// fullInterval is the time between two sends of all pods, in case the agent lost some without
+	// reporting it.
 	fullInterval = time.Minute
-	// fresh is how long after the watch was last heard what is known is told anew. A server sends a
-	// bookmark each minute; without one the agent is to see that nobody vouches for what it was told
-	// (api.StaleAfter).
+	// watchTimeout is the time without watch activity after which all pods are no longer resent. A
+	// server sends a bookmark each minute. Without one the agent must notice that its pods may be
+	// stale (api.StaleAfter).
 	watchTimeout = 3 * time.Minute
-	// The pauses after what failed double from the first to the last.
+	// The backoff doubles from minBackoff to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 30 * time.Second
 )
 
-// teller tells the agent.
+// sender sends the pods to the agent.
 type sender struct {
 	agent  Agent
 	store  *store
 	log    *slog.Logger
 	resync <-chan struct{}
 
-	version       uint64         // of the agent's set of pods, as it said last
-	failureLogged bool           // that it cannot be told was said
-	successLogged bool           // that it has been told was said
-	count         int            // of pods that it was told of when it was told of all
-	fitted        podjson.Fitted // what all were cut by, as they were told last
+	version       uint64         // the agent's version of its pods, from its last response
+	failureLogged bool           // "sending failed" is logged
+	successLogged bool           // "sent" is logged
+	count         int            // pods in the last full send
+	fitted        podjson.Fitted // how that send was reduced
 }
 
-// run tells until ctx ends.
+// run sends changes until ctx ends.
 func (t *sender) run(ctx context.Context) {
-	all, pause := false, time.Duration(0)
+	full, delay := false, time.Duration(0)
 	timer := time.NewTimer(fullInterval)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -65,30 +65,30 @@ func (t *sender) run(ctx context.Context) {
 				return
 			}
 		case <-t.resync:
-			all = true
+			full = true
 		case <-timer.C:
-			if all = all || t.store.activeWithin(watchTimeout); !all {
+			if full = full || t.store.activeWithin(watchTimeout); !full {
 				timer.Reset(fullInterval)
 				continue
 			}
 		}
 		next := fullInterval
-		switch ok, err := t.send(ctx, all || t.trimmed()); {
+		switch ok, err := t.send(ctx, full || t.trimmed()); {
 		case err != nil:
-			all, pause = true, retry.Backoff(pause, minBackoff, maxBackoff)
-			next = retry.Jitter(pause)
+			full, delay = true, retry.Backoff(delay, minBackoff, maxBackoff)
+			next = retry.Jitter(delay)
 			t.logFailure(err)
 		case ok:
-			all, pause = false, 0
+			full, delay = false, 0
 			t.logSuccess()
 		}
 		timer.Reset(next)
 	}
 }
 
-// tell tells what is new, or everything. !ok: nothing is known yet.
-func (t *sender) send(ctx context.Context, all bool) (ok bool, err error) {
-	n, ok := t.store.takeChanges(all)
+// send sends the pending changes, or all pods. !ok: the pods are not known yet.
+func (t *sender) send(ctx context.Context, full bool) (ok bool, err error) {
+	n, ok := t.store.takeChanges(full)
 	if !ok {
 		return false, nil
 	}
@@ -111,7 +111,7 @@ func (t *sender) send(ctx context.Context, all bool) (ok bool, err error) {
 		if err != nil {
 			return true, err
 		}
-		if answer.Version < t.version { // it has started anew, and knows these alone
+		if answer.Version < t.version { // the agent restarted and has only these pods
 			return t.send(ctx, true)
 		}
 		t.version = answer.Version
@@ -124,43 +124,52 @@ func (t *sender) send(ctx context.Context, all bool) (ok bool, err error) {
 	return true, nil
 }
 
-// tight tells that pods were cut: beside these there is no room for more.
+// trimmed reports whether the last full send was reduced, so that there is no room for further
+// pods.
 func (t *sender) trimmed() bool { return t.fitted != podjson.Fitted{} }
 
-// cut says that pods are cut, when they are by more than before or no more.
+// logTrimming logs when the reduction increases and when it ends.
 func (t *sender) logTrimming(did podjson.Fitted) {
 	was := t.fitted
 	t.fitted = did
 	switch {
 	case did.Less > was.Less || did.Left > was.Left:
-		t.log.Warn("this node's pods are more than the agent has room for: of the largest it is told "+
-			"who they are, and of some nothing",
+		//log: This node's pods exceed the limits of the agent. It received only the identity of the
+		//  largest ones (pods) and nothing of some (left).
+		//do: Find and remove pods with very large specs or annotations, or very many ended pods, on
+		//  this node.
+		t.log.Warn("pods of this node exceed agent limits",
 			"pods", did.Less, "left", did.Left)
 	case did == (podjson.Fitted{}) && did != was:
-		t.log.Info("the agent has room for this node's pods again")
+		//log: The agent holds all pods of this node in full again.
+		t.log.Info("pods of this node fit agent limits again")
 	}
 }
 
-// unknown tells that the agent does not have the pod, or that it is not the bridge's to take away.
+// isNotOurs reports whether the agent does not have the pod, or denies the bridge to delete it.
 func isNotOurs(err error) bool {
 	var status *api.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound ||
 		status.Status == http.StatusForbidden)
 }
 
-// complain says once that the agent cannot be told, until it can.
+// logFailure logs the first failure since the last success.
 func (t *sender) logFailure(err error) {
 	if !t.failureLogged && !errors.Is(err, context.Canceled) {
 		t.failureLogged = true
-		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows",
+		//log: Sending this node's pods to the agent failed and is retried. The agent keeps using
+		//  the pods that it last received.
+		//do: Check that the agent is running and that the bridge may write to its socket.
+		t.log.Warn("sending pods to the agent failed, retrying",
 			"error", err)
 	}
 }
 
-// recovered says once that the agent knows the pods, and again after it could not be told.
+// logSuccess logs the first success, and the first one after a logged failure.
 func (t *sender) logSuccess() {
 	if t.failureLogged || !t.successLogged {
 		t.failureLogged, t.successLogged = false, true
-		t.log.Info("the agent knows this node's pods", "pods", t.count)
+		//log: The agent received all pods of this node.
+		t.log.Info("pods sent to the agent", "pods", t.count)
 	}
 }

@@ -278,7 +278,7 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		time.Sleep(time.Hour)
 		cancel()
 		beside.Wait()
-		if n := strings.Count(text.String(), "broke off"); n != 1 || tries < 20 || tries > 1000 {
+		if n := strings.Count(text.String(), "pod watch failed"); n != 1 || tries < 20 || tries > 1000 {
 			t.Errorf("said %d times, tried %d times", n, tries)
 		}
 	})
@@ -331,13 +331,13 @@ func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 		run(func(log *strings.Builder) {
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if n := strings.Count(log.String(), "broke off"); n != 1 || !strings.Contains(log.String(), "connection refused") {
+			if n := strings.Count(log.String(), "pod watch failed"); n != 1 || !strings.Contains(log.String(), "connection refused") {
 				t.Errorf("said %d times: %s", n, log)
 			}
 			away.Store(false)
 			time.Sleep(maxBackoff)
 			synctest.Wait()
-			for _, want := range []string{"this node's pods are watched again", "the agent knows this node's pods"} {
+			for _, want := range []string{"pod watch recovered", "pods sent to the agent"} {
 				if n := strings.Count(log.String(), want); n != 1 {
 					t.Errorf("%q is said %d times: %s", want, n, log)
 				}

@@ -17,24 +17,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// noted is where the pods come from, and says whether they do: a reflector tries some failures
-// again without a word.
+// loggedSource wraps the source of the pods and logs when lists or watches begin to fail and when
+// they work again: a reflector retries some failures without a log line.
 type loggedSource struct {
 	cache.ListerWatcherWithContext
 	source cache.ListerWatcher
 	log    *slog.Logger
 
-	mu        sync.Mutex // a reflector may ask from two goroutines
-	open      bool       // the last list or watch was answered
-	lastError string     // as it was said last; empty: it does not fail, or that was not said
-	loggedAt  time.Time  // when that was
+	mu        sync.Mutex // a reflector may call from two goroutines
+	open      bool       // the last list or watch request succeeded
+	lastError string     // the last logged error; empty: none since the last success
+	loggedAt  time.Time  // when it was logged
 }
 
-// sayEvery bounds how often it is said that a watch fails, each time for another reason.
+// logInterval is the shortest time between two log lines about failures with different errors.
 const logInterval = time.Minute
 
-// brokeOff says that what was answered has ended with an error. Where it was not answered that is
-// said already.
+// watchEnded logs the error that ended a watch. If the request itself failed, observe has logged
+// it.
 func (n *loggedSource) watchEnded(ctx context.Context, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,7 +43,7 @@ func (n *loggedSource) watchEnded(ctx context.Context, err error) {
 	}
 }
 
-// note says that a list, or a watch, has failed, or that they come again.
+// observe records the result of a list or watch request and logs a change.
 func (n *loggedSource) observe(ctx context.Context, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,16 +57,20 @@ func (n *loggedSource) logChange(ctx context.Context, err error) {
 	case err == nil:
 		if n.lastError != "" {
 			n.lastError = ""
-			n.log.Info("this node's pods are watched again")
+			//log: The watch of this node's pods works again.
+			n.log.Info("pod watch recovered")
 		}
 	case n.lastError != cause(err) && time.Since(n.loggedAt) >= logInterval:
 		n.lastError, n.loggedAt = cause(err), time.Now()
-		n.log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays",
+		//log: A list or watch of this node's pods failed and is retried. The agent keeps using the
+		//  pods that it last received.
+		//do: See error. Check the API server, and the role of the bridge for pods.
+		n.log.Warn("pod watch failed, retrying",
 			"error", err)
 	}
 }
 
-// cause is an error without the address that was asked, which is another each time.
+// cause returns an error's text without its URL, which differs in each request.
 func cause(err error) string {
 	if asked := (*url.Error)(nil); errors.As(err, &asked) {
 		err = asked.Err
@@ -74,28 +78,28 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// notUnderstood tells that a server does not know a list as a watch: the reflector lists then, at
-// once, and that is told.
+// watchListUnsupported reports whether err means that the server does not support streaming lists.
+// The reflector then immediately sends a list request, which is observed.
 func watchListUnsupported(o metav1.ListOptions, err error) bool {
 	return o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
 }
 
-// expired tells that a watch has ended as watches do.
+// expired reports whether a watch ended because its resource version is too old, which is normal.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// ListWithContext lists them.
+// ListWithContext lists the pods and observes the result.
 func (n *loggedSource) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, err := n.ListerWatcherWithContext.ListWithContext(ctx, o)
 	n.observe(ctx, err)
 	return out, err
 }
 
-// List is for who has no context.
+// List is ListWithContext for callers without a context.
 func (n *loggedSource) List(o metav1.ListOptions) (runtime.Object, error) {
 	return n.ListWithContext(context.Background(), o)
 }
 
-// WatchWithContext watches them.
+// WatchWithContext watches the pods and observes the result.
 func (n *loggedSource) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface,
 	error) {
 	out, err := n.ListerWatcherWithContext.WatchWithContext(ctx, o)
@@ -105,26 +109,24 @@ func (n *loggedSource) WatchWithContext(ctx context.Context, o metav1.ListOption
 	return out, err
 }
 
-// Watch is for who has no context.
+// Watch is WatchWithContext for callers without a context.
 func (n *loggedSource) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return n.WatchWithContext(context.Background(), o)
 }
 
-// IsWatchListSemanticsUnSupported tells whether all of them can come as a watch, as where they come
-// from has it.
+// IsWatchListSemanticsUnSupported reports whether the source does not support streaming lists.
 func (n *loggedSource) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(n.source)
 }
 
-// endingClock is one whose waits end with a context: a reflector's pause of up to half a minute
-// knows none (client-go tools/cache/reflector.go watchList, v0.37.2).
+// contextClock is a clock with timers that also end with ctx: a reflector's backoff of up to 30 s
+// has no context (client-go tools/cache/reflector.go watchList, v0.37.2).
 type contextClock struct {
 	clock.RealClock
 	ctx context.Context
 }
 
-// After sends once a time has passed, or the context has ended. Nothing of it is left with the
-// context then.
+// After returns a channel that receives after d, or when ctx ends. It leaks no timer or goroutine.
 func (c contextClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	ctx, cancel := context.WithTimeout(c.ctx, d)

@@ -100,7 +100,7 @@ func TestAServerWithoutListsAsWatches(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				cancel()
 				beside.Wait()
-				if n := strings.Count(text.String(), "broke off"); lists < c.least || lists > c.most || n != c.broken {
+				if n := strings.Count(text.String(), "pod watch failed"); lists < c.least || lists > c.most || n != c.broken {
 					t.Errorf("%d lists, said %d times: %s", lists, n, &text)
 				}
 			})

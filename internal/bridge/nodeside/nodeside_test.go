@@ -210,7 +210,7 @@ func TestWhatIsAskedOfTheAPI(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		asked := is(w, func() map[string]int { return w.asked })
-		if n := asked["patch lease"]; asked["patch lease with its owner"] != n || n < 12 || n > 15 || strings.Contains(w.log.String(), "refuses") {
+		if n := asked["patch lease"]; asked["patch lease with its owner"] != n || n < 12 || n > 15 || strings.Contains(w.log.String(), "write failed") {
 			t.Errorf("%v, %s", asked, &w.log)
 		}
 	})
@@ -320,8 +320,8 @@ func TestAnAPIThatAsksForTime(t *testing.T) {
 // Whom it speaks to is said once, and whether they may not understand each other.
 func TestWhomItSpeaksTo(t *testing.T) {
 	for minor, want := range map[int]string{
-		api.Minor - 1: "INFO msg=\"the agent answers\" version=1.2.3", api.Minor: "INFO msg=\"the agent answers\"", api.Minor + 1: "INFO",
-		api.Minor + 2: "WARN msg=\"the agent is more than one minor version away",
+		api.Minor - 1: "INFO msg=\"agent connected\" version=1.2.3", api.Minor: "INFO msg=\"agent connected\"", api.Minor + 1: "INFO",
+		api.Minor + 2: "WARN msg=\"agent version skew too large",
 	} {
 		var text strings.Builder
 		w := newWorld()
@@ -417,8 +417,8 @@ func TestAnAPIThatIsBackIsNamed(t *testing.T) {
 		w.set(func() { w.fault = nil })
 		time.Sleep(10 * time.Minute)
 		log := is(w, w.log.String)
-		for _, want := range []string{"the API is not told how the node is", "the API is told how the node is again"} {
-			if n := strings.Count(log, want+`" what=conditions`) + strings.Count(log, want+`: it is told again" what=conditions`); n != 1 {
+		for _, want := range []string{"node state write failed, retrying", "node state written again"} {
+			if n := strings.Count(log, want+`" what=conditions`); n != 1 {
 				t.Errorf("%q is said %d times: %s", want, n, log)
 			}
 		}

@@ -16,24 +16,24 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// part is one thing that is told.
+// part is one kind of data that is written.
 type part struct {
 	name          string
 	write         func(context.Context, time.Time) error
-	retryAt       time.Time // it is not told before then
+	retryAt       time.Time // not before
 	delay         time.Duration
-	unreachable   bool // nobody answered it, so nobody is asked before then
-	failureLogged bool // that it fails
+	unreachable   bool // the server was unreachable: until retryAt nothing else is written
+	failureLogged bool
 }
 
-// parts are those that there are, in their order.
+// newParts returns the parts in the order in which they are written.
 func (s *Reporter) newParts() []part {
 	return []part{{name: "conditions", write: s.conditions}, {name: "load", write: s.writeLoad},
 		{name: "events", write: s.events}}
 }
 
-// tell writes what is due. What fails is told again after a pause that doubles, and holds up the
-// rest if nobody answers.
+// writeDue writes the parts that are due. A failed part is retried with backoff. If the server is
+// unreachable, it delays the remaining parts too.
 func (s *Reporter) writeDue(ctx context.Context) {
 	now := time.Now()
 	for i := range s.parts {
@@ -50,14 +50,20 @@ func (s *Reporter) writeDue(ctx context.Context) {
 		}
 		if p.unreachable = kube.Classify(err) == kube.Unreachable; err == nil {
 			if p.failureLogged {
-				s.o.Log.Info("the API is told how the node is again", "what", p.name)
+				//log: Writing this part of the node's state (conditions, load or events) succeeds
+				//  again.
+				s.o.Log.Info("node state written again", "what", p.name)
 			}
 			p.retryAt, p.delay, p.failureLogged = time.Time{}, 0, false
 			continue
 		}
 		if !p.failureLogged {
 			p.failureLogged = true
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.name,
+			//log: Writing this part of the node's state (conditions, load or events) failed and is
+			//  retried with backoff.
+			//do: See error. Check the API server, and the role of the bridge for nodes/status,
+			//  leases and events.
+			s.o.Log.Warn("node state write failed, retrying", "what", p.name,
 				"error", err)
 		}
 		asked, _ := kube.RetryAfter(err)
@@ -68,8 +74,8 @@ func (s *Reporter) writeDue(ctx context.Context) {
 	}
 }
 
-// mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is
-// written of it but events. It is asked once.
+// canWrite reports whether the API server can restrict a bridge to its node. If not, only events
+// are sent. It asks the server once.
 func (s *Reporter) canWrite(ctx context.Context) (bool, error) {
 	if s.restricted == nil {
 		bound, err := s.o.CanRestrict(ctx)
@@ -81,7 +87,7 @@ func (s *Reporter) canWrite(ctx context.Context) (bool, error) {
 	return *s.restricted, nil
 }
 
-// conditions writes those of the node.
+// conditions writes the node's conditions.
 func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
 	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		return nil
@@ -103,7 +109,7 @@ func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
 	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
 		patchBody("status", map[string]any{"conditions": due}))
 	if err != nil {
-		s.node = nil // it may be another by now
+		s.node = nil // read it again: it may have changed
 		return err
 	}
 	s.logChanged(due)
@@ -111,21 +117,22 @@ func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
 	return nil
 }
 
-// logChanged logs conditions that have changed.
+// logChanged logs the conditions with a changed status.
 func (s *Reporter) logChanged(now []v1.NodeCondition) {
 	for _, c := range now {
 		for _, was := range s.node.Status.Conditions {
 			if was.Type == c.Type && was.Status != c.Status {
-				s.o.Log.Info("the node's condition is told", "condition", string(c.Type),
+				//log: The bridge changed the status of a condition of the node.
+				s.o.Log.Info("node condition changed", "condition", string(c.Type),
 					"status", string(c.Status), "reason", c.Reason)
 			}
 		}
 	}
 }
 
-// tellLoad writes the node's load.
+// writeLoad writes the node's load if it is due.
 func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
-	// a load that is old is told by its time
+	// an old load is not repeated: its time shows its age
 	if s.o.Namespace == "" || s.state == nil || now.Sub(s.lastContact) > verdict.AgentTimeout {
 		return nil
 	}
@@ -143,10 +150,10 @@ func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also
-// where it was made before that was known. Where only who may delete an object may give it an owner
-// (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a bridge may not,
-// and the Lease has one from the start, or none.
+// patchLease writes the Lease's annotations and its owner, so that it is deleted with its node. It
+// adds the owner also to an existing Lease that has none. Some clusters allow an owner only to
+// clients that may delete the object (plugin/pkg/admission/gc/gc_admission.go, v1.36.3). A bridge
+// may not, so there the Lease gets its owner at creation or never.
 func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {
@@ -170,7 +177,7 @@ func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string
 	return err
 }
 
-// events sends what the state and the agent's events tell.
+// events sends the findings in the state and in the agent's events.
 func (s *Reporter) events(ctx context.Context, now time.Time) error {
 	all := s.pendingEvents
 	if s.state != nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
@@ -183,11 +190,11 @@ func (s *Reporter) events(ctx context.Context, now time.Time) error {
 			continue
 		}
 		switch err := s.o.API.CreateEvent(ctx, e); kube.Classify(err) {
-		case kube.None, kube.NotFound: // its namespace goes
+		case kube.None, kube.NotFound: // not found: its namespace is being deleted
 			s.sent[key] = now
 		case kube.Unreachable:
 			return err
-		default: // which may be of this one alone
+		default: // may concern this event only
 			refused = err
 		}
 	}
@@ -195,7 +202,7 @@ func (s *Reporter) events(ctx context.Context, now time.Time) error {
 		_, sent := s.sent[e.Namespace+"/"+e.Name]
 		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventMaxAge
 	})
-	for key, at := range s.sent { // of their names the next ones differ
+	for key, at := range s.sent { // later findings have other names
 		if now.Sub(at) > 2*verdict.FindingInterval {
 			delete(s.sent, key)
 		}
@@ -203,8 +210,8 @@ func (s *Reporter) events(ctx context.Context, now time.Time) error {
 	return refused
 }
 
-// body is a patch of one part of an object.
+// patchBody returns the patch of one part of an object.
 func patchBody(part string, value any) []byte {
-	text, _ := json.Marshal(map[string]any{part: value}) // of strings, times and lists alone
+	text, _ := json.Marshal(map[string]any{part: value}) // cannot fail
 	return text
 }

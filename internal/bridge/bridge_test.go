@@ -450,10 +450,10 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 
 func TestWhatRunRefuses(t *testing.T) {
 	for want, o := range map[string]Options{
-		"the node's name is not known: set NODE_NAME": {},
+		"node name unknown: set NODE_NAME": {},
 		`node name "A_B"`:                        {Node: "A_B"},
 		"transition period -1ns: want 0 or more": {Node: "n1", TransitionPeriod: -1},
-		`node name "n2": the token is of node "n1"`: {Node: "n2", API: &rest.Config{BearerToken: "h." +
+		`node name "n2": the token is bound to node "n1"`: {Node: "n2", API: &rest.Config{BearerToken: "h." +
 			base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io": {"node": {"name": "n1"}}}`)) + ".s"}},
 	} {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 	if got := strings.Join(c.did, "\n"); got != want {
 		t.Errorf("did\n%s\nwant\n%s", got, want)
 	}
-	if got := out.String(); got != "node a: conditions JettisonMemoryPressure are gone\n1 nodes and 1 leases were cleaned\n" {
+	if got := out.String(); got != "node a: removed conditions JettisonMemoryPressure\ncleaned 1 nodes, deleted 1 leases\n" {
 		t.Error(got)
 	}
 }
@@ -98,7 +98,7 @@ func TestTheRestIsCleanedAllTheSame(t *testing.T) {
 		var out strings.Builder
 		err := Run(t.Context(), c, "jettison-system", &out)
 		if fmt.Sprint(err) != fmt.Sprint(list) || strings.Join(c.did, "\n") != "delete jettison-system/a" ||
-			out.String() != "0 nodes and 1 leases were cleaned\n" {
+			out.String() != "cleaned 0 nodes, deleted 1 leases\n" {
 			t.Errorf("%v: %v, %v, %s", list, err, c.did, out.String())
 		}
 	}

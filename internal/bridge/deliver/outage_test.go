@@ -435,7 +435,7 @@ func TestThatTheAPIIsBackIsSaid(t *testing.T) {
 		})
 		_, before, _ := strings.Cut(log, "API server unreachable")
 		before, _, _ = strings.Cut(before, "time=2000-01-01T01:") // when the pod alone is taken, too
-		away := strings.Count(log, "API server unreachable")                     // none where the bridge was faster than the fault, and nothing is due
+		away := strings.Count(log, "API server unreachable")      // none where the bridge was faster than the fault, and nothing is due
 		if away > 1 || alone && away == 0 || strings.Count(log, "API server reachable again") != away || away > 0 && !strings.Contains(before, "API server reachable again") {
 			t.Error(log)
 		}

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A request for one pod that fails again and again keeps no other pod waiting, and is done when it can be.
-func TestOnePodThatCannotBeWritten(t *testing.T) {
+// Failing requests for one pod do not delay other pods, and succeed as soon as the server accepts
+// them.
+func TestFailingPodDoesNotDelayOthers(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.fault = func(what string) error {
@@ -24,23 +25,23 @@ func TestOnePodThatCannotBeWritten(t *testing.T) {
 				return nil
 			}
 		})
-		w.evicted(w.runs("a"))
-		w.evicted(w.runs("b"))
+		w.addEviction(w.addPod("a"))
+		w.addEviction(w.addPod("b"))
 		time.Sleep(time.Second)
-		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("failed %v", got)
+		if got := inspect(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("pods set to Failed: %v, want b only", got)
 		}
 		w.set(func() { w.fault = nil })
 		time.Sleep(maxBackoff)
-		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b", "a"}) {
-			t.Errorf("failed %v", got)
+		if got := inspect(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b", "a"}) {
+			t.Errorf("pods set to Failed: %v, want a too", got)
 		}
 	})
 }
 
-// What the API fails at, or refuses, of one pod keeps no other waiting, and is not asked for all the time: whether it is the pod itself or its
-// event.
-func TestOnePodThatTheAPIFailsAt(t *testing.T) {
+// Requests for one pod or its event that fail or are denied do not delay other pods, and are
+// retried with backoff.
+func TestServerErrorForOnePod(t *testing.T) {
 	for name, c := range map[string]struct {
 		what string
 		code int32
@@ -60,21 +61,21 @@ func TestOnePodThatTheAPIFailsAt(t *testing.T) {
 						return nil
 					}
 				})
-				a := w.runs("a")
+				a := w.addPod("a")
 				if strings.HasPrefix(c.what, "get") {
 					w.set(func() { delete(w.pods, "a") }) // from the copy
 				}
-				w.evicted(a)
-				w.evicted(w.runs("b"))
+				w.addEviction(a)
+				w.addEviction(w.addPod("b"))
 				time.Sleep(time.Second)
-				failed := is(w, func() []string { return slices.Clone(w.failed) })
-				_, told := is(w, func() map[string]*v1.Event { return w.events })["shop/b."+strings.ToLower(w.records[1].ID)]
-				if !slices.Contains(failed, "b") || !told {
-					t.Errorf("failed %v, events %v", failed, is(w, w.reasons))
+				failed := inspect(w, func() []string { return slices.Clone(w.failed) })
+				_, sent := inspect(w, func() map[string]*v1.Event { return w.events })["shop/b."+strings.ToLower(w.records[1].ID)]
+				if !slices.Contains(failed, "b") || !sent {
+					t.Errorf("pods set to Failed: %v, events %v, want those of b", failed, inspect(w, w.reasons))
 				}
 				time.Sleep(10 * time.Minute)
-				if n := is(w, func() int { return n }); n < 3 || n > 45 {
-					t.Errorf("it is asked %d times in ten minutes", n)
+				if n := inspect(w, func() int { return n }); n < 3 || n > 45 {
+					t.Errorf("%d requests in ten minutes, want 3 to 45", n)
 				}
 				w.set(func() { w.fault = nil })
 			})
@@ -82,8 +83,8 @@ func TestOnePodThatTheAPIFailsAt(t *testing.T) {
 	}
 }
 
-// A role that is missing is asked for once, and then later.
-func TestARoleThatIsMissing(t *testing.T) {
+// A request that is denied for a missing role is retried later.
+func TestMissingRole(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.fault = func(what string) error {
@@ -93,18 +94,18 @@ func TestARoleThatIsMissing(t *testing.T) {
 				return nil
 			}
 		})
-		w.evicted(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gone", UID: "u"}})
+		w.addEviction(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gone", UID: "u"}})
 		time.Sleep(100 * time.Millisecond)
-		if n := is(w, func() int { return len(w.asked) }); n > 2 { // for the version, too
-			t.Errorf("asked %d times at once", n)
+		if n := inspect(w, func() int { return len(w.requestTimes) }); n > 2 { // including the version request
+			t.Errorf("%d requests immediately, want at most 2", n)
 		}
 		w.set(func() { w.fault = nil })
 	})
 }
 
-// What writes of one pod, or of its event, take longer than is waited for, and the API answers all else: nobody but that pod waits, nor is it
-// asked for all the time.
-func TestOnePodThatTakesTooLong(t *testing.T) {
+// Writes of one pod, or of its event, time out while the server serves other requests. Other pods
+// do not wait, and the writes are retried with backoff.
+func TestTimeoutOfOnePod(t *testing.T) {
 	for _, what := range []string{"patch a", "event a."} {
 		t.Run(what, func(t *testing.T) {
 			log := during(t, func(w *world) {
@@ -116,62 +117,62 @@ func TestOnePodThatTakesTooLong(t *testing.T) {
 						}
 						w.set(func() { tries++ })
 						time.Sleep(40 * time.Second)
-						return fmt.Errorf("patch pods/status: %w", context.DeadlineExceeded) // as kube's
+						return fmt.Errorf("patch pods/status: %w", context.DeadlineExceeded) // as kube.Client
 					}
 				})
 				for _, name := range []string{"a", "b", "c"} {
-					w.evicted(w.runs(name))
+					w.addEviction(w.addPod(name))
 				}
 				time.Sleep(15 * time.Second)
-				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "b") || !slices.Contains(got, "c") {
-					t.Errorf("after a quarter of a minute %v are failed", got)
+				if got := inspect(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "b") || !slices.Contains(got, "c") {
+					t.Errorf("pods set to Failed after 15 s: %v, want b and c", got)
 				}
 				time.Sleep(time.Hour)
-				if got, want := is(w, func() int { return w.created }), 4; got < want {
-					t.Errorf("%d events, want those of the others", got)
+				if got, want := inspect(w, func() int { return w.created }), 4; got < want {
+					t.Errorf("%d events sent, want those of the others", got)
 				}
-				if got := is(w, func() int { return tries }); got < 5 || got > 30 {
-					t.Errorf("it is asked for %d times in an hour", got)
+				if got := inspect(w, func() int { return tries }); got < 5 || got > 30 {
+					t.Errorf("%d tries in an hour, want 5 to 30", got)
 				}
-				w.evicted(w.runs("d"))
+				w.addEviction(w.addPod("d"))
 				time.Sleep(30 * time.Second)
-				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "d") {
-					t.Errorf("%v are failed, want d too", got)
+				if got := inspect(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "d") {
+					t.Errorf("pods set to Failed: %v, want d too", got)
 				}
 				w.set(func() { w.fault = nil })
 				time.Sleep(6 * time.Minute)
-				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "a") {
-					t.Errorf("%v are failed, want a too", got)
+				if got := inspect(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "a") {
+					t.Errorf("pods set to Failed: %v, want a too", got)
 				}
 			})
 			if !strings.Contains(log, "timed out, retrying") {
-				t.Error(log)
+				t.Errorf("want a timeout in the log:\n%s", log)
 			}
 		})
 	}
 }
 
-// failedIn is how long it takes until a pod that is evicted now is Failed.
-func (w *world) failedIn(t *testing.T, name string) time.Duration {
+// timeToFail evicts a new pod and returns how long it takes until it is Failed.
+func (w *world) timeToFail(t *testing.T, name string) time.Duration {
 	t.Helper()
 	began := time.Now()
-	w.evicted(w.runs(name))
-	for !slices.Contains(is(w, func() []string { return slices.Clone(w.failed) }), name) {
+	w.addEviction(w.addPod(name))
+	for !slices.Contains(inspect(w, func() []string { return slices.Clone(w.failed) }), name) {
 		if time.Sleep(10*time.Millisecond + time.Since(began)/200); time.Since(began) > time.Hour {
-			t.Fatalf("%s is not failed", name)
+			t.Fatalf("pod %s is not Failed after an hour", name)
 		}
 	}
 	return time.Since(began)
 }
 
-// Events are not answered, as where those that keep them are away or a webhook hangs: no status waits for that, and when they are taken each
-// is there.
-func TestEventsThatAreNotAnswered(t *testing.T) {
+// Events time out, for example because of a webhook: statuses do not wait for them, and all are
+// sent in the end.
+func TestEventTimeouts(t *testing.T) {
 	for name, took := range map[string]time.Duration{"ever": time.Hour, "for as long as a webhook may take": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			during(t, func(w *world) {
 				w.set(func() {
-					w.takes = func(what string) time.Duration {
+					w.latency = func(what string) time.Duration {
 						if strings.HasPrefix(what, "event ") {
 							return took
 						}
@@ -179,33 +180,33 @@ func TestEventsThatAreNotAnswered(t *testing.T) {
 					}
 				})
 				for i := range 25 {
-					w.evicted(w.runs(fmt.Sprint("p", i)))
+					w.addEviction(w.addPod(fmt.Sprint("p", i)))
 				}
 				for i := range 10 {
 					time.Sleep(97 * time.Second)
-					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > time.Second {
-						t.Errorf("a pod is failed after %v", waited)
+					if waited := w.timeToFail(t, fmt.Sprint("job", i)); waited > time.Second {
+						t.Errorf("pod set to Failed after %v, want within a second", waited)
 					}
 				}
-				if asked := is(w, func() int { return len(w.asked) }); asked > 200 {
-					t.Errorf("%d requests in a quarter of an hour", asked)
+				if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 200 {
+					t.Errorf("%d requests in a quarter of an hour, want at most 200", asked)
 				}
-				if sent := is(w, func() int { return len(w.events) }); (sent >= 10) != (took <= 40*time.Second) {
-					t.Errorf("%d events by then", sent)
+				if sent := inspect(w, func() int { return len(w.events) }); (sent >= 10) != (took <= 40*time.Second) {
+					t.Errorf("%d events sent before the recovery", sent)
 				}
-				w.set(func() { w.takes = nil })
+				w.set(func() { w.latency = nil })
 				time.Sleep(15 * time.Minute)
-				if is, want := is(w, func() int { return len(w.events) }), 2*35; is != want {
-					t.Errorf("%d events, want %d", is, want)
+				if is, want := inspect(w, func() int { return len(w.events) }), 2*35; is != want {
+					t.Errorf("%d events sent, want %d", is, want)
 				}
 			})
 		})
 	}
 }
 
-// Writes of many pods take as long as a webhook may, which lets them, or fails then: pods of other namespaces wait a second at most for each
-// that is new, and all are failed in the end.
-func TestManyPodsThatTakeLong(t *testing.T) {
+// Writes of many pods are delayed by a webhook and then succeed or fail. Each new one delays pods
+// of other namespaces by at most a second, and all are set to Failed in the end.
+func TestManySlowWrites(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fails bool
@@ -215,7 +216,7 @@ func TestManyPodsThatTakeLong(t *testing.T) {
 			during(t, func(w *world) {
 				slow := func(what string) bool { return strings.HasPrefix(what, "patch slow") }
 				w.set(func() {
-					w.takes = func(what string) time.Duration {
+					w.latency = func(what string) time.Duration {
 						if slow(what) {
 							return 30 * time.Second
 						}
@@ -229,62 +230,62 @@ func TestManyPodsThatTakeLong(t *testing.T) {
 					}
 				})
 				for i := range c.pods {
-					w.evicted(w.runs(fmt.Sprint("slow", i)))
+					w.addEviction(w.addPod(fmt.Sprint("slow", i)))
 				}
-				if waited := w.failedIn(t, "first"); waited > time.Duration(c.pods)*writeWait*101/100 {
-					t.Errorf("the first of another namespace is failed after %v", waited)
+				if waited := w.timeToFail(t, "first"); waited > time.Duration(c.pods)*writeWait*101/100 {
+					t.Errorf("first pod of another namespace Failed after %v, want sooner", waited)
 				}
 				for i := range 10 {
 					time.Sleep(31 * time.Second)
-					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > time.Second {
-						t.Errorf("one of another namespace is failed after %v", waited)
+					if waited := w.timeToFail(t, fmt.Sprint("job", i)); waited > time.Second {
+						t.Errorf("pod of another namespace Failed after %v, want within a second", waited)
 					}
 				}
-				w.set(func() { w.asked = nil })
+				w.set(func() { w.requestTimes = nil })
 				time.Sleep(time.Hour)
-				if asked := is(w, func() int { return len(w.asked) }); asked > 25*c.pods+100 {
-					t.Errorf("%d requests in an hour", asked)
+				if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 25*c.pods+100 {
+					t.Errorf("%d requests in an hour, want fewer", asked)
 				}
-				w.set(func() { w.takes, w.fault = nil, nil })
+				w.set(func() { w.latency, w.fault = nil, nil })
 				time.Sleep(6 * time.Minute)
-				if most := is(w, func() int { return w.most }); most > 8 {
-					t.Errorf("%d requests at once", most)
+				if most := inspect(w, func() int { return w.peak }); most > 8 {
+					t.Errorf("%d requests at the same time, want at most 8", most)
 				}
-				if is := is(w, func() int { return len(w.failed) }); is != c.pods+11 {
-					t.Errorf("%d of %d are failed", is, c.pods+11)
+				if is := inspect(w, func() int { return len(w.failed) }); is != c.pods+11 {
+					t.Errorf("%d pods set to Failed, want %d", is, c.pods+11)
 				}
 			})
 		})
 	}
 }
 
-// A pod whose write took long, and failed, is changed by others all the time since, or was replaced while the watch hangs: it is not asked for
-// without a pause.
-func TestASlowPodThatIsAlwaysAnother(t *testing.T) {
+// A pod with a slow, failed write is changed by others all the time, or was replaced while the
+// watch hangs: the bridge backs off.
+func TestSlowPodThatKeepsChanging(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprint("replaced ", replaced), func(t *testing.T) {
 			during(t, func(w *world) {
-				a := w.runs("a")
+				a := w.addPod("a")
 				w.set(func() {
-					w.takes, w.fault = taking("patch a", 2*time.Second), of("patch a", status(http.StatusInternalServerError))
+					w.latency, w.fault = latencyOf("patch a", 2*time.Second), faultOf("patch a", status(http.StatusInternalServerError))
 				})
-				w.evicted(a)
+				w.addEviction(a)
 				time.Sleep(2100 * time.Millisecond)
 				w.set(func() {
-					w.takes, w.fault = taking("", 20*time.Millisecond), of("patch a", status(http.StatusConflict))
+					w.latency, w.fault = latencyOf("", 20*time.Millisecond), faultOf("patch a", status(http.StatusConflict))
 					if replaced {
 						other := a.DeepCopy()
 						other.UID = "another"
-						w.behind, w.fault = map[string]*v1.Pod{"a": a}, nil
-						w.store(other)
+						w.watchedPods, w.fault = map[string]*v1.Pod{"a": a}, nil
+						w.storePod(other)
 					}
-					w.asked = nil
+					w.requestTimes = nil
 				})
 				time.Sleep(5 * time.Minute)
-				if asked := is(w, func() int { return len(w.asked) }); asked > 60 {
-					t.Errorf("asked %d times in five minutes", asked)
+				if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 60 {
+					t.Errorf("%d requests in five minutes, want at most 60", asked)
 				}
-				w.set(func() { w.takes, w.fault, w.behind = nil, nil, nil })
+				w.set(func() { w.latency, w.fault, w.watchedPods = nil, nil, nil })
 			})
 		})
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// roundTrip is a transport of one function.
+// roundTrip is an http.RoundTripper of one function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A write of a pod's status waits as long as a webhook may take, an event only if that is asked for.
-func TestDeadlines(t *testing.T) {
+// A write of a pod's status has the webhook timeout, an event only on request.
+func TestTimeouts(t *testing.T) {
 	var left time.Duration
 	c, err := New(&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		at, _ := r.Context().Deadline()

@@ -32,15 +32,15 @@ import (
 	"jettison/internal/agent/objects/podstore"
 )
 
-// listener is an agent that keeps what it is told.
-type listener struct {
+// recordingAgent is an agent that records requests.
+type recordingAgent struct {
 	mu      sync.Mutex
 	asked   []string
 	version uint64
 	fail    error
 }
 
-func (l *listener) say(what string, pods any) (api.PutAnswer, error) {
+func (l *recordingAgent) record(what string, pods any) (api.PutAnswer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range pods.([]*v1.Pod) {
@@ -54,21 +54,21 @@ func (l *listener) say(what string, pods any) (api.PutAnswer, error) {
 	return api.PutAnswer{Version: l.version}, nil
 }
 
-func (l *listener) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
-	return l.say("replace", pods)
+func (l *recordingAgent) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return l.record("replace", pods)
 }
 
-func (l *listener) PutPods(_ context.Context, pods any) (api.PutAnswer, error) {
-	return l.say("put", pods)
+func (l *recordingAgent) PutPods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return l.record("put", pods)
 }
 
-func (l *listener) DeletePod(_ context.Context, uid string) error {
-	_, _ = l.say("delete "+uid, []*v1.Pod(nil))
+func (l *recordingAgent) DeletePod(_ context.Context, uid string) error {
+	_, _ = l.record("delete "+uid, []*v1.Pod(nil))
 	return &api.StatusError{Status: http.StatusNotFound}
 }
 
-// heard is what it was asked since the last time.
-func (l *listener) heard() []string {
+// requests returns the requests since the last call.
+func (l *recordingAgent) requests() []string {
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,10 +81,10 @@ func pod(uid string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p-" + uid, UID: types.UID(uid)}}
 }
 
-func telling(t *testing.T, do func(s *store, l *listener, again chan struct{})) {
+func runSender(t *testing.T, do func(s *store, l *recordingAgent, again chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s, l, again := newStore(nil), &listener{}, make(chan struct{}, 1)
+		s, l, again := newStore(nil), &recordingAgent{}, make(chan struct{}, 1)
 		var text strings.Builder
 		told := sender{agent: l, store: s, log: slog.New(slog.NewTextHandler(&text, nil)), resync: again}
 		var beside sync.WaitGroup
@@ -102,18 +102,18 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Everything is told when it is known, then what changes, gathered, and nothing that the agent has no use for.
-func TestWhatIsTold(t *testing.T) {
-	telling(t, func(s *store, l *listener, _ chan struct{}) {
-		must(t, s.Add(pod("early"))) // a watch that sends everything is not done yet
+// All pods are sent once they are known, then changes in batches, and no mirror pods.
+func TestPodsAreSent(t *testing.T) {
+	runSender(t, func(s *store, l *recordingAgent, _ chan struct{}) {
+		must(t, s.Add(pod("early"))) // a streaming list is not complete yet
 		time.Sleep(time.Hour)
-		if got := l.heard(); len(got) > 0 {
-			t.Errorf("before all are known: %v", got)
+		if got := l.requests(); len(got) > 0 {
+			t.Errorf("requests before the pods are known: %v, want none", got)
 		}
 		must(t, s.Replace([]any{pod("a")}, "1"))
 		time.Sleep(batchDelay)
-		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
-			t.Errorf("%v", got)
+		if got := l.requests(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("requests %v, want all pods once", got)
 		}
 		b := pod("b")
 		must(t, s.Add(b))
@@ -121,78 +121,79 @@ func TestWhatIsTold(t *testing.T) {
 		b.Status.Message, b.ResourceVersion = "which the agent has no use for", "7"
 		must(t, s.Update(b))
 		time.Sleep(batchDelay)
-		if got := l.heard(); !slices.Equal(got, []string{"put b"}) {
-			t.Errorf("%v", got)
+		if got := l.requests(); !slices.Equal(got, []string{"put b"}) {
+			t.Errorf("requests %v, want the changes in a batch", got)
 		}
 		b = b.DeepCopy()
 		b.Status.Message = "nor for that"
 		must(t, s.Update(b))
-		must(t, s.Delete(cache.DeletedFinalStateUnknown{Key: "shop/p-a", Obj: pod("a")})) // which the agent does not know: no error
+		must(t, s.Delete(cache.DeletedFinalStateUnknown{Key: "shop/p-a", Obj: pod("a")})) // unknown to the agent: no error
 		time.Sleep(batchDelay)
-		if got := l.heard(); !slices.Equal(got, []string{"delete a"}) {
-			t.Errorf("%v", got)
+		if got := l.requests(); !slices.Equal(got, []string{"delete a"}) {
+			t.Errorf("requests %v, want the deletions only", got)
 		}
 		if s.get("shop", "p-b").Status.Message != "nor for that" || s.get("shop", "p-a") != nil {
-			t.Error("the copy is another")
+			t.Error("the copy does not contain the last pod")
 		}
-		l.version = 0 // it has started anew
+		l.version = 0 // the agent restarted
 		must(t, s.Add(pod("c")))
 		time.Sleep(batchDelay)
-		if got := l.heard(); len(got) != 2 || got[0] != "put c" || !strings.HasPrefix(got[1], "replace ") || len(got[1]) != len("replace b c") {
-			t.Errorf("%v", got)
+		if got := l.requests(); len(got) != 2 || got[0] != "put c" || !strings.HasPrefix(got[1], "replace ") || len(got[1]) != len("replace b c") {
+			t.Errorf("requests %v after a restart of the agent, want all pods", got)
 		}
 		if err := s.Add("no pod"); err == nil {
-			t.Error("no error")
+			t.Error("want an error for an object of another type")
 		}
 	})
 }
 
-// Everything is told anew each minute while the watch was heard lately; after that the agent is left to see that nobody vouches for it.
-func TestWhatIsOldIsNotVouchedFor(t *testing.T) {
-	telling(t, func(s *store, l *listener, again chan struct{}) {
+// All pods are resent each minute while the watch is active. Afterwards the agent's copy becomes
+// stale.
+func TestStalePodsAreNotResent(t *testing.T) {
+	runSender(t, func(s *store, l *recordingAgent, again chan struct{}) {
 		must(t, s.Replace([]any{pod("a")}, "1"))
 		time.Sleep(watchTimeout + time.Second)
-		if n := len(l.heard()); n != 3 { // at once, and after one minute and two: the third is too late
-			t.Errorf("told %d times", n)
+		if n := len(l.requests()); n != 3 { // immediately, and after one minute and two: the third is too late
+			t.Errorf("all pods sent %d times, want 3", n)
 		}
 		time.Sleep(time.Hour)
-		if got := l.heard(); len(got) > 0 {
-			t.Errorf("a watch that says nothing: %v", got)
+		if got := l.requests(); len(got) > 0 {
+			t.Errorf("requests without watch activity: %v, want none", got)
 		}
 		must(t, s.Bookmark("2"))
 		time.Sleep(fullInterval)
-		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
-			t.Errorf("after a bookmark: %v", got)
+		if got := l.requests(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("requests after a bookmark: %v, want all pods", got)
 		}
 		time.Sleep(time.Hour)
-		l.heard()
-		again <- struct{}{} // an agent that knows nothing is told what there is all the same
-		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
-			t.Errorf("asked for: %v", got)
+		l.requests()
+		again <- struct{}{} // a resync sends all pods anyway
+		if got := l.requests(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("requests after a resync: %v, want all pods", got)
 		}
 	})
 }
 
-// An agent that is away is told everything when it is back, and asked less and less often until then.
-func TestAnAgentThatIsAway(t *testing.T) {
-	telling(t, func(s *store, l *listener, _ chan struct{}) {
+// An unreachable agent is retried with backoff, and receives all pods when it is back.
+func TestUnreachableAgent(t *testing.T) {
+	runSender(t, func(s *store, l *recordingAgent, _ chan struct{}) {
 		l.fail = errors.New("no agent")
 		must(t, s.Replace([]any{pod("a")}, "1"))
 		time.Sleep(10 * time.Minute)
-		if n := len(l.heard()); n < 20 || n > 60 {
-			t.Errorf("asked %d times in ten minutes", n)
+		if n := len(l.requests()); n < 20 || n > 60 {
+			t.Errorf("%d requests in ten minutes, want backoff", n)
 		}
 		l.mu.Lock()
 		l.fail = nil
 		l.mu.Unlock()
 		time.Sleep(maxBackoff)
-		if got := l.heard(); len(got) == 0 || got[0] != "replace a" {
-			t.Errorf("%v", fmt.Sprint(got))
+		if got := l.requests(); len(got) == 0 || got[0] != "replace a" {
+			t.Errorf("requests after the recovery: %v, want all pods", fmt.Sprint(got))
 		}
 	})
 }
 
-// crowded are pods of one author that no agent has room for whole, and one of somebody else's.
+// crowded returns pods of one author that exceed the agent's limits, and one of another author.
 func crowded(n, labels int) (all []any) {
 	for i := range n {
 		p := pod(fmt.Sprint("big", i))
@@ -207,10 +208,10 @@ func crowded(n, labels int) (all []any) {
 	return append(all, critical)
 }
 
-// takes is an agent that takes pods as the real one does, from a member of the socket's group.
-type takes struct{ store *podstore.Store }
+// limitedAgent is an agent that accepts pods as the real one does from a member of socketGroup.
+type limitedAgent struct{ store *podstore.Store }
 
-func (a takes) put(pods any, replace bool) (api.PutAnswer, error) {
+func (a limitedAgent) put(pods any, replace bool) (api.PutAnswer, error) {
 	text, err := json.Marshal(pods)
 	if err != nil {
 		return api.PutAnswer{}, err
@@ -219,20 +220,22 @@ func (a takes) put(pods any, replace bool) (api.PutAnswer, error) {
 	return api.PutAnswer{Pods: n, Version: version}, err
 }
 
-func (a takes) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
+func (a limitedAgent) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
 	return a.put(pods, true)
 }
-func (a takes) PutPods(_ context.Context, pods any) (api.PutAnswer, error) { return a.put(pods, false) }
-func (a takes) DeletePod(_ context.Context, uid string) error {
+func (a limitedAgent) PutPods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return a.put(pods, false)
+}
+func (a limitedAgent) DeletePod(_ context.Context, uid string) error {
 	return a.store.Delete(uid, podstore.ByMember)
 }
 
-// However large one author's pods are, the agent is told of everybody's.
-func TestOneAuthorsPodsHideNobodys(t *testing.T) {
+// However large one author's pods are, the agent receives the pods of other authors.
+func TestLargePodsDoNotDisplaceOthers(t *testing.T) {
 	for name, pods := range map[string][]any{"one that is too large": crowded(1, 16000), "many that are large": crowded(100, 1200)} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			s, a := newStore(nil), takes{podstore.New()}
+			s, a := newStore(nil), limitedAgent{podstore.New()}
 			var text strings.Builder
 			told := sender{agent: a, store: s, log: slog.New(slog.NewTextHandler(&text, nil))}
 			var beside sync.WaitGroup
@@ -246,17 +249,17 @@ func TestOneAuthorsPodsHideNobodys(t *testing.T) {
 			cancel()
 			beside.Wait()
 			if got["critical"] == nil || got["big0"] == nil || got["late"] == nil {
-				t.Errorf("%s: %d pods are known of %d\n%s", name, len(got), len(pods)+1, text.String())
+				t.Errorf("%s: agent has %d pods of %d\n%s", name, len(got), len(pods)+1, text.String())
 			}
 			if n := strings.Count(text.String(), "level=WARN"); n > 1 {
-				t.Errorf("%s: said %d times: %s", name, n, text.String())
+				t.Errorf("%s: warning logged %d times, want once:\n%s", name, n, text.String())
 			}
 		})
 	}
 }
 
-// A watch that is refused all the time is said once, and asked for less and less often.
-func TestAWatchThatIsRefused(t *testing.T) {
+// A watch that is always rejected is logged once and retried with backoff.
+func TestRejectedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 		tries := 0
@@ -272,27 +275,27 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var text strings.Builder
-		p := New(Options{Source: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+		p := New(Options{Source: from, Agent: &recordingAgent{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 		var beside sync.WaitGroup
 		beside.Go(func() { p.Run(ctx) })
 		time.Sleep(time.Hour)
 		cancel()
 		beside.Wait()
 		if n := strings.Count(text.String(), "pod watch failed"); n != 1 || tries < 20 || tries > 1000 {
-			t.Errorf("said %d times, tried %d times", n, tries)
+			t.Errorf("failure logged %d times, %d tries, want once and 20 to 1000", n, tries)
 		}
 	})
 }
 
-// An API that refuses connections for a while, which a reflector tries again without a word: that is said, and that it is back. Told to end,
-// the bridge ends, however long the reflector would pause.
-func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
+// An API server that refuses connections, which the reflector retries silently, is logged, and so
+// is its recovery. The bridge ends immediately, however long the reflector's backoff is.
+func TestOutageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away, tries := atomic.Bool{}, 0
 		away.Store(true)
 		fails := func() error {
 			if away.Load() {
-				tries++ // the address has a random time
+				tries++ // the URL has a random timeout
 				return &url.Error{Op: "Get", URL: fmt.Sprint("https://a/pods?timeoutSeconds=", tries), Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
 			}
 			return nil
@@ -317,7 +320,7 @@ func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 		run := func(while func(log *strings.Builder)) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var text strings.Builder
-			p := New(Options{Source: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			p := New(Options{Source: from, Agent: &recordingAgent{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 			var beside sync.WaitGroup
 			beside.Go(func() { p.Run(ctx) })
 			while(&text)
@@ -325,21 +328,21 @@ func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 			cancel()
 			beside.Wait()
 			if took := time.Since(began); took > 0 {
-				t.Errorf("told to end, it ended after %v", took)
+				t.Errorf("the bridge ended after %v, want immediately", took)
 			}
 		}
 		run(func(log *strings.Builder) {
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
 			if n := strings.Count(log.String(), "pod watch failed"); n != 1 || !strings.Contains(log.String(), "connection refused") {
-				t.Errorf("said %d times: %s", n, log)
+				t.Errorf("failure logged %d times, want once:\n%s", n, log)
 			}
 			away.Store(false)
 			time.Sleep(maxBackoff)
 			synctest.Wait()
 			for _, want := range []string{"pod watch recovered", "pods sent to the agent"} {
 				if n := strings.Count(log.String(), want); n != 1 {
-					t.Errorf("%q is said %d times: %s", want, n, log)
+					t.Errorf("%q is logged %d times, want once:\n%s", want, n, log)
 				}
 			}
 		})

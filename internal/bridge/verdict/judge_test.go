@@ -41,7 +41,7 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	return r
 }
 
-// ended has a pod's containers have ended with these codes; -1: it has not.
+// ended returns a change that ends a pod's containers with codes; -1: not ended.
 func ended(codes ...int32) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, code := range codes {
@@ -54,23 +54,23 @@ func ended(codes ...int32) func(*v1.Pod) {
 	}
 }
 
-// again has a pod's status have been mended, or given up.
+// again marks a pod's status as restored or yielded once.
 func again(p *v1.Pod) { p.Annotations[Annotation] += "#1" }
 
-// endsAlone has a pod be of those that end without having been evicted, for they are not started anew.
+// endsAlone makes a pod one that ends by itself, because it is not restarted.
 func endsAlone(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }
 
-// containerEndsAlone is the same of one whose containers have rules of their own.
+// containerEndsAlone does so by a restart policy of a container.
 func containerEndsAlone(p *v1.Pod) {
 	p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
 }
 
-// neverStarted has a pod's containers wait for what failed before them.
+// neverStarted makes a pod's containers wait for an init container that failed.
 func neverStarted(p *v1.Pod) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
 }
 
-// both does all of these.
+// both returns a change that makes all of these.
 func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, f := range all {
@@ -79,7 +79,7 @@ func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 	}
 }
 
-// hostPort has a pod's sandbox forward a port of the host's.
+// hostPort gives a pod a host port.
 func hostPort(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} }
 
 func claim(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}} }
@@ -95,7 +95,7 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
-// stopped is of one that was stopped gently, which took a while.
+// stopped makes a record one of a slow graceful stop.
 func stopped(r *api.Record) {
 	cleaned(r)
 	r.Killed, r.Emptied.Time = api.Stamp{}, now.Add(-time.Second)
@@ -131,7 +131,7 @@ func startedAt(at time.Time, terminated bool) func(*v1.Pod) {
 	}
 }
 
-// What is due for a record, by every state that its pod may be in.
+// Judge returns the action for a record in every state of its pod.
 func TestJudge(t *testing.T) {
 	killed := now.Add(-10 * time.Second)
 	for name, c := range map[string]struct {
@@ -219,39 +219,40 @@ func TestJudge(t *testing.T) {
 	} {
 		got := Judge(now, c.record, c.pod, time.Time{})
 		if said := got.Reason != ""; got.Act != c.want || said != (got.Act == Done || got.Act == Restore || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
-			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Reason, c.want)
+			t.Errorf("%s: act %v (%s), want %v", name, got.Act, got.Reason, c.want)
 		}
 	}
 }
 
-// One that was made Failed long after the kill, for the API was away, is left to its kubelet as long as one that was at once.
-func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
-	r, wrote := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
+// A pod that was set to Failed late, after an outage, is left to its kubelet for the full grace
+// time.
+func TestLateFailureIsLeftToItsKubelet(t *testing.T) {
+	r, failedAt := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
 	for name, pod := range map[string]*v1.Pod{
-		"taken back": podOf(mine(v1.PodRunning, "")), "started anew": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
+		"reverted": podOf(mine(v1.PodRunning, "")), "reverted and restarted": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
 	} {
-		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.RecheckAt.Equal(wrote.Add(KubeletGrace)) {
-			t.Errorf("%s: %v until %v", name, v.Act, v.RecheckAt)
+		if v := Judge(now, r, pod, failedAt); v.Act != Wait || !v.RecheckAt.Equal(failedAt.Add(KubeletGrace)) {
+			t.Errorf("%s: act %v until %v, want it left to the kubelet", name, v.Act, v.RecheckAt)
 		}
 	}
-	if v := Judge(wrote.Add(KubeletGrace), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Restore {
-		t.Error(v.Act)
+	if v := Judge(failedAt.Add(KubeletGrace), r, podOf(mine(v1.PodRunning, "")), failedAt); v.Act != Restore {
+		t.Errorf("act %v after the grace time, want restore", v.Act)
 	}
 }
 
-// A dead victim whose sandbox stays is looked at again when it is waited for no longer.
-func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
+// A dead victim with a sandbox that stays is judged again when the sandbox timeout ends.
+func TestSandboxTimeout(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
 	v := Judge(now, r, podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), time.Time{})
 	if want := r.Emptied.Time.Add(SandboxTimeout); v.Act != Wait || !v.RecheckAt.Equal(want) {
-		t.Fatalf("%v until %v, want %v", v.Act, v.RecheckAt, want)
+		t.Fatalf("act %v until %v, want wait until %v", v.Act, v.RecheckAt, want)
 	}
 	if v = Judge(v.RecheckAt, r, podOf(hostPort), time.Time{}); v.Act != Fail {
-		t.Error(v.Act)
+		t.Errorf("act %v after the sandbox timeout, want fail", v.Act)
 	}
 }
 
-// A patch names pod and version, and has no condition that is there already.
+// A patch contains the pod's UID and version, and no unchanged condition.
 func TestPatch(t *testing.T) {
 	r := recordOf(api.OutcomeBack, cleaned)
 	for act, want := range map[Act]string{
@@ -273,7 +274,7 @@ func TestPatch(t *testing.T) {
 		for _, c := range p.Status.Conditions {
 			conditions = append(conditions, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
 			if !c.LastTransitionTime.Equal(&metav1.Time{Time: now.Truncate(time.Second)}) {
-				t.Errorf("%v", c)
+				t.Errorf("condition %v has another transition time than now", c)
 			}
 		}
 		text := string(got)
@@ -281,23 +282,24 @@ func TestPatch(t *testing.T) {
 			text = from + `"conditions":[` + strings.Join(conditions, ",") + "]}}"
 		}
 		if text != want {
-			t.Errorf("%v:\n%s\nwant\n%s", act, text, want)
+			t.Errorf("act %v: patch\n%s\nwant\n%s", act, text, want)
 		}
 	}
 	for was, want := range map[string]string{"": r.ID, "another": r.ID, r.ID: r.ID + "#1", r.ID + "#1": r.ID + "#2", r.ID + "#x": r.ID + "#1"} {
 		pod := podOf(func(p *v1.Pod) { p.Annotations = map[string]string{Annotation: was} })
 		if got := string(Patch(now, Restore, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
-			t.Errorf("%q is to be %q: %s", was, want, got)
+			t.Errorf("annotation %q, want %q in the patch %s", was, want, got)
 		}
 	}
 	r.Disruption = false
 	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
-		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
+		t.Errorf("a pod over its own limit gets DisruptionTarget: %s", got)
 	}
 }
 
-// However many containers are blamed, the policies take what is written of a pod: else its author is evicted and nobody hears of it.
-func TestWhatIsSaidOfManyContainers(t *testing.T) {
+// The admission policies accept the texts of a pod with any number of containers. Otherwise its
+// eviction would be visible to nobody.
+func TestTextsOfManyContainers(t *testing.T) {
 	r := recordOf(api.OutcomeBack, cleaned)
 	var names []string
 	for i := range 60 {
@@ -316,24 +318,24 @@ func TestWhatIsSaidOfManyContainers(t *testing.T) {
 		}
 		for _, text := range texts {
 			if len(text) > 4096 || len(text) > 0 && !strings.HasPrefix(text, "The node was low") {
-				t.Errorf("%v: %d bytes", act, len(text))
+				t.Errorf("act %v: text of %d bytes exceeds the policy's limit", act, len(text))
 			}
 		}
 	}
 	for _, e := range Events(now, r, Verdict{}, "n1", false) {
 		for key, value := range e.Annotations {
 			if len(value) > 2048 {
-				t.Errorf("%s: %d bytes of %s", e.Reason, len(value), key)
+				t.Errorf("event %s: %d bytes of annotation %s exceed the policy's limit", e.Reason, len(value), key)
 			}
 		}
 	}
 	if len(r.Annotations["offending_containers"]) <= 2048 {
-		t.Error("the record has changed")
+		t.Error("the record's annotations were changed")
 	}
 }
 
-// A pod that was not ready when it failed is so for having failed, since when it was.
-func TestAPodThatWasNotReady(t *testing.T) {
+// A pod that was not ready before it failed keeps the transition time of its conditions.
+func TestPodThatWasNotReady(t *testing.T) {
 	since := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second).UTC())
 	pod := podOf(func(p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{
@@ -345,6 +347,6 @@ func TestAPodThatWasNotReady(t *testing.T) {
 	want := `"conditions":[{"type":"Ready","status":"False","reason":"PodFailed","message":"","lastTransitionTime":"` +
 		since.Format(time.RFC3339) + `"}]}}`
 	if got := string(Patch(now, Fail, r, pod)); !strings.HasSuffix(got, want) {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("conditions\n%s\nwant\n%s", got, want)
 	}
 }

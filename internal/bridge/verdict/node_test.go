@@ -11,8 +11,8 @@ import (
 	"jettison/stats"
 )
 
-// Conditions are written when they change, and as a heartbeat; they stay true for the period after an eviction, and are Unknown when the
-// agent is silent.
+// Conditions are written when they change and as a heartbeat. They stay True for the period after
+// an eviction, and become Unknown when the agent does not respond.
 func TestNodeConditions(t *testing.T) {
 	o := NodeOptions{Period: 5 * time.Minute}
 	quiet := &api.State{Kubelet: true}
@@ -34,7 +34,7 @@ func TestNodeConditions(t *testing.T) {
 		state *api.State
 		heard time.Time
 		was   []v1.NodeCondition
-		want  string // of JettisonMemoryPressure; empty: nothing is written
+		want  string // JettisonMemoryPressure; empty: nothing is written
 	}{
 		"the first time":           {quiet, now, nil, "False AgentFindsNoPressure"},
 		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(-HeartbeatInterval+1)), ""},
@@ -59,16 +59,17 @@ func TestNodeConditions(t *testing.T) {
 		if m := conditionOf(got, "JettisonMemoryPressure"); m != nil {
 			is = string(m.Status) + " " + m.Reason
 			if before := conditionOf(c.was, m.Type); before != nil && (before.Status == m.Status) != m.LastTransitionTime.Equal(&before.LastTransitionTime) {
-				t.Errorf("%s: its last transition was %v", name, m.LastTransitionTime)
+				t.Errorf("%s: last transition at %v, want it unchanged", name, m.LastTransitionTime)
 			}
 		}
 		if is != c.want || len(got) != 0 && len(got) != 3 {
-			t.Errorf("%s: %q of %d, want %q", name, is, len(got), c.want)
+			t.Errorf("%s: condition %q of %d, want %q", name, is, len(got), c.want)
 		}
 	}
 }
 
-// A load is written when it has moved by ten points, at most each minute, else each five.
+// A load is written after a change of ten points, at most each minute, and otherwise every five
+// minutes.
 func TestLoadDue(t *testing.T) {
 	state := func(available uint64, stalled float64) *api.NodeLoad {
 		whole, used := uint64(1000), 1000-available
@@ -80,13 +81,13 @@ func TestLoadDue(t *testing.T) {
 			},
 		})
 		if !ok {
-			t.Fatal("no load")
+			t.Fatal("LoadOf found no load in the state")
 		}
 		return &l
 	}
 	was := state(500, 0)
 	if *was.WorkingSetPercent != 50 || *was.HeadroomPercent != 30 || *was.WorkingSetBytes != 500 || was.Pressure["memoryFull"] != 0 {
-		t.Errorf("%s", was.Annotation())
+		t.Errorf("annotation %s, want the load's figures", was.Annotation())
 	}
 	for name, c := range map[string]struct {
 		load  *api.NodeLoad
@@ -104,10 +105,10 @@ func TestLoadDue(t *testing.T) {
 		"nothing, and before": {was, was, LoadMaxInterval - 1, false},
 	} {
 		if got := LoadDue(now, c.load, c.was, now.Add(-c.since)); got != c.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: load due = %v, want %v", name, got, c.want)
 		}
 	}
 	if _, ok := LoadOf(&api.State{}); ok {
-		t.Error("a load of nothing")
+		t.Error("LoadOf returned a load of a state without one")
 	}
 }

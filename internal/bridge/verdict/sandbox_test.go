@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A pod's sandbox is waited for where it has what a scheduler hands out and no process holds.
-func TestWhoseSandboxIsWaitedFor(t *testing.T) {
+// The bridge waits for the sandbox of a pod that holds resources which a scheduler assigns and no
+// process holds.
+func TestHoldsSandboxResources(t *testing.T) {
 	of := func(name v1.ResourceName) v1.ResourceList { return v1.ResourceList{name: resource.MustParse("1")} }
 	for name, c := range map[string]struct {
 		change func(*v1.PodSpec)
@@ -28,7 +29,7 @@ func TestWhoseSandboxIsWaitedFor(t *testing.T) {
 	} {
 		p := podOf(func(p *v1.Pod) { c.change(&p.Spec) })
 		if got := holdsSandboxResources(p); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+			t.Errorf("%s: sandbox resources held = %v, want %v", name, got, c.want)
 		}
 	}
 }

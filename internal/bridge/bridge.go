@@ -12,7 +12,7 @@
 //	nodepods  sends the node's pods to the agent
 //	deliver   writes the agent's evictions to the API
 //	nodeside  writes conditions, load and findings of the node to the API
-//	cleanup   removes what bridges wrote
+//	cleanup   removes the conditions and Leases of bridges
 package bridge
 
 import (

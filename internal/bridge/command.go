@@ -23,15 +23,15 @@ func Command(version string, stderr io.Writer) *cobra.Command {
 		Short: "Send pods to the agent and write its evictions to the Kubernetes API",
 		Long: `run connects the agent of this node to the Kubernetes API until it is stopped.
 
-		It sends the agent the pods of this node, with their priorities and requests.
-		It writes to the API, for the agent:
-		  - evicted pods: phase Failed, reason Evicted, condition DisruptionTarget
-		  - events of pods and of the node
-		  - node conditions JettisonMemoryPressure, JettisonDiskPressure, JettisonPIDPressure
-		  - the load of the node, on a Lease
+It sends the agent the pods of this node, with their priorities and requests.
+It writes to the API, for the agent:
+  - evicted pods: phase Failed, reason Evicted, condition DisruptionTarget
+  - events of pods and of the node
+  - node conditions JettisonMemoryPressure, JettisonDiskPressure, JettisonPIDPressure
+  - the load of the node, on a Lease
 
-		It stores nothing: the agent keeps the records of its evictions. The agent and the API server may be
-		unreachable, also at the start. The bridge retries and then writes all pending evictions.`,
+It stores nothing: the agent keeps the records of its evictions. The agent and the API server may
+be unreachable, also at the start. The bridge retries and then writes all pending evictions.`,
 		Example: "  jettison-bridge run\n  jettison-bridge run --evicted-status=false",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -50,15 +50,15 @@ func Command(version string, stderr io.Writer) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Node, "node-name", os.Getenv("NODE_NAME"), "name of the node in the Kubernetes API")
-	f.StringVar(&o.Socket, "socket", api.DefaultSocket, "path of the agent's socket")
+	f.StringVar(&o.Socket, "socket", api.DefaultSocket, "the agent's socket")
 	f.StringVar(&kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: the pod's service account)")
 	f.BoolVar(&o.EvictedStatus, "evicted-status", true,
-		"write the status of evicted pods; false: send events only")
+		"write pod statuses; false: send events only")
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", kube.DefaultLeaseNamespace,
-		"namespace of the Lease with the node's load; empty: do not write it")
+		"load Lease's namespace; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
-		"how long a condition stays True after an eviction, as the kubelet's evictionPressureTransitionPeriod")
+		"evictionPressureTransitionPeriod of the kubelet")
 	log.Add(f)
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Package cleanup removes what bridges have written to a cluster: node conditions and the Leases
+// Package cleanup removes from a cluster the node conditions of bridges and the Leases
 // with the nodes' load. It is for an operator who removes jettison, and needs permissions that no
 // bridge has. Statuses of evicted pods stay because they are true; events expire.
 package cleanup

@@ -17,8 +17,8 @@ func Command(version string, stdout io.Writer) *cobra.Command {
 		Short: "Remove node conditions and load Leases that bridges wrote",
 		Long: `cleanup removes the conditions Jettison* from all nodes and deletes the Leases with their load.
 
-		Remove the bridges first, or they write both again. cleanup needs permission to list nodes, to patch
-		nodes/status, and to list and delete leases.`,
+Remove the bridges first, or they write both again. cleanup needs permission to list nodes, to patch
+nodes/status, and to list and delete leases.`,
 		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -171,7 +171,7 @@ func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 		//  deleted.
 		d.o.Log.Info("event dropped, namespace is being deleted", "event", name, "error", err)
 		return true
-	case kube.Denied, kube.Conflict, kube.ServerError: // may concern this event only: others go on
+	case kube.Denied, kube.Conflict, kube.ServerError: // may concern this event only
 		//log: The API server answered the event with an error. The bridge retries it with backoff;
 		//  other events are sent.
 		//do: See error. Check the role of the bridge, admission policies and webhooks for events.

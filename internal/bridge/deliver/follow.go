@@ -15,7 +15,7 @@ type Records interface {
 	FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error
 }
 
-// follower follows the agent's records in a goroutine of its own.
+// follower follows the agent's records in a separate goroutine.
 type follower struct {
 	records Records
 	out     chan<- *api.RecordsLine
@@ -49,7 +49,7 @@ func (f *follower) run(ctx context.Context) {
 		})
 		renewed := stream.Err() != nil && received
 		cancel()
-		// otherwise an agent that closes each stream immediately would be asked without pause
+		// otherwise an agent that closes each stream immediately gets requests without pause
 		if time.Since(began) > maxBackoff {
 			delay = 0
 		}
@@ -91,8 +91,8 @@ func (f *follower) track(r *api.Record) {
 	delete(f.open, r.ID)
 }
 
-// resumeAfter returns the ID to resume after: all records up to it are final. It returns "" if
-// there is none, or if the clock was set back, so that newer records have lower IDs. Receiving a
+// resumeAfter returns the ID to resume after: all records up to it are final. It returns "" if no
+// record is final, or if the clock was set back, so that newer records have lower IDs. Receiving a
 // record twice changes nothing.
 func (f *follower) resumeAfter() string {
 	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {

@@ -115,7 +115,7 @@ func TestInvariantOnlyGapsLoseEvents(t *testing.T) {
 	}
 }
 
-// 25 events are sent at once, and then one a second.
+// 25 events are sent immediately, and then one a second.
 func TestInvariantEventRate(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Minute)

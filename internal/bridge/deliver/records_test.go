@@ -73,7 +73,7 @@ func TestAgentReconnects(t *testing.T) {
 	})
 }
 
-// An agent that hangs keeps its streams open: the agent that replaces it is followed all the same.
+// An agent that hangs keeps its streams open: the agent that replaces it is followed nevertheless.
 func TestAgentReplacesOneThatHangs(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() { w.agentHangs, w.agentGone = true, true }) // close the open stream; further ones hang

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// StablePeriod is how long a status must stay as written before the bridge stops watching it. A
-	// kubelet's late report was seen to revert it for eight seconds, and the kubelet's status
+	// StablePeriod is the time that a status must stay as written before the bridge stops watching
+	// it. A kubelet's late report was seen to revert it for eight seconds, and the kubelet's status
 	// manager compares every ten.
 	StablePeriod = time.Minute
 	// maxRestores bounds how often a reverted phase is written again. A client that reverts it more

@@ -20,8 +20,8 @@ const (
 	maxRejected = 4
 	// maxSteps bounds the steps for one entry in one pass.
 	maxSteps = 6
-	// writeWait is how long the loop waits for a write. A webhook or a large object may delay one
-	// pod: if the server still serves reads, the write stays in flight and the loop goes on.
+	// writeWait is the time that the loop waits for a write. A webhook or a large object may delay
+	// one pod: if the server still serves reads, the write stays in flight and the loop continues.
 	writeWait = time.Second
 )
 

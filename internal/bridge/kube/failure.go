@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Failure classifies an error by what the caller should do.
+// Failure classifies an error by the action that the caller should take.
 type Failure int
 
 // Values of Failure.

@@ -93,7 +93,7 @@ func WithWebhookTimeout(ctx context.Context) context.Context {
 func HasWebhookTimeout(ctx context.Context) bool { return ctx.Value(webhookTimeoutKey{}) != nil }
 
 // requestTimeout limits one request including its response, unless the configuration has a timeout.
-// Watches have none.
+// It does not apply to watches.
 const requestTimeout = 10 * time.Second
 
 // errNoName is wrapped by the error of a request with a name that no object can have.

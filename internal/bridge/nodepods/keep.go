@@ -126,5 +126,5 @@ func sameAgentPod(a, b *v1.Pod) bool {
 }
 
 // usedByAgent reports whether the agent can use a pod. It cannot use the mirror of a static pod,
-// which has a UID of its own.
+// which has its own UID.
 func usedByAgent(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }

@@ -16,8 +16,8 @@ import (
 
 // Timing of the sender.
 const (
-	// batchDelay is how long changes are gathered: a pod that starts changes several times within a
-	// second.
+	// batchDelay is the time in which changes are gathered: a pod that starts changes several times
+	// within a second.
 	batchDelay = 100 * time.Millisecond
 	// trimmedBatchDelay replaces batchDelay while each change requires sending all pods: an author
 	// who keeps changing large pods must not keep the agent busy.

@@ -45,8 +45,8 @@ func (c *counted) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// A timer ends with its time or its context and leaves nothing registered with a context that goes
-// on: a bridge without an API server would create one every half a minute.
+// A timer ends with its time or its context and leaves nothing registered with a context that
+// continues: a bridge without an API server would create one every half a minute.
 func TestTimerLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancel(t.Context())

@@ -203,7 +203,7 @@ func (s *store) notify() {
 	s.changed()
 }
 
-// Pod returns the copy of a pod; nil: there is none. The caller must not change it.
+// Pod returns the copy of a pod; nil: no such pod. The caller must not change it.
 func (p *Pods) Pod(namespace, name string) *v1.Pod { return p.store.get(namespace, name) }
 
 func (s *store) get(namespace, name string) *v1.Pod {

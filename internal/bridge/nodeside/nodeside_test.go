@@ -332,7 +332,7 @@ func TestAgentVersionIsLogged(t *testing.T) {
 		s.readState(t.Context())
 		s.readState(t.Context())
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level="+want) {
-			t.Errorf("minor version %d: log %s", minor, got)
+			t.Errorf("minor version %d: log is %s, want one line with level %s", minor, got, want)
 		}
 	}
 }

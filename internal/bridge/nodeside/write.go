@@ -151,7 +151,7 @@ func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
 }
 
 // patchLease writes the Lease's annotations and its owner, so that it is deleted with its node. It
-// adds the owner also to an existing Lease that has none. Some clusters allow an owner only to
+// adds the owner also to an existing Lease without an owner. Some clusters allow an owner only to
 // clients that may delete the object (plugin/pkg/admission/gc/gc_admission.go, v1.36.3). A bridge
 // may not, so there the Lease gets its owner at creation or never.
 func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string) error {

@@ -38,7 +38,7 @@ const (
 
 // NodeOptions configures NodeConditions.
 type NodeOptions struct {
-	// Period is how long a condition stays true after the last eviction for it:
+	// Period is the time that a condition stays True after the last eviction for it:
 	// evictionPressureTransitionPeriod.
 	Period time.Duration
 }

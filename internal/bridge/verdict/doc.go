@@ -1,4 +1,4 @@
-// Package verdict decides what the bridge writes to the Kubernetes API: for an eviction from its
+// Package verdict decides on the bridge's writes to the Kubernetes API: for an eviction from its
 // record and its pod, for the node and its load from the agent's state. It is pure: records, pods
 // and states go in, patches and events come out.
 //

@@ -10,8 +10,8 @@ import (
 	"jettison/api"
 )
 
-// judgeTerminal judges a pod in a terminal phase. A pod that ended without the bridge stays as it
-// is. failedAt is as in Judge.
+// judgeTerminal judges a pod in a terminal phase. A pod that ended without the bridge is not
+// changed. failedAt is as in Judge.
 func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, failedAt time.Time) Verdict {
 	s := &pod.Status
 	switch {

@@ -49,7 +49,7 @@ func TestEvents(t *testing.T) {
 		names := map[string]bool{}
 		for _, e := range got {
 			if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || names[e.Namespace+"/"+e.Name] {
-				t.Errorf("%s: invalid event name %q: %v", name, e.Name, wrong)
+				t.Errorf("%s: event name %q is invalid: %v", name, e.Name, wrong)
 			}
 			names[e.Namespace+"/"+e.Name] = true
 		}

@@ -29,7 +29,7 @@ const (
 // mirrorAnnotation marks the API object of a static pod. The kubelet overwrites any status of it.
 const mirrorAnnotation = v1.MirrorPodAnnotationKey
 
-// SandboxTimeout is how long a dead victim with host ports or devices waits for the end of its
+// SandboxTimeout is the time that a dead victim with host ports or devices waits for the end of its
 // sandbox before it is set to Failed anyway: a runtime that hangs must not keep the owner from
 // creating a replacement. Before that, the scheduler would assign those resources twice.
 const SandboxTimeout = time.Minute
@@ -53,7 +53,7 @@ const (
 	Unmark             // set that condition to False: the pod was not killed, or runs again
 	Fail               // set phase Failed
 	Restore            // set phase Failed again: the status was reverted
-	// allow the kubelet to remove the reason: it may have none, and its report would be denied
+	// allow the kubelet to remove the reason: its report may lack one and would be denied
 	Yield
 )
 
@@ -68,7 +68,7 @@ type Verdict struct {
 	Reason string // in words; empty in ordinary cases
 	// RestartedContainer names a container that started after the kill; empty: none.
 	RestartedContainer string
-	// RecheckAt is when to judge again even if nothing has changed; zero: never.
+	// RecheckAt is the time to judge again even if nothing has changed; zero: never.
 	RecheckAt time.Time
 }
 
@@ -144,7 +144,7 @@ func hasDisruptionTarget(pod *v1.Pod) bool {
 	return c != nil && c.Status == v1.ConditionTrue
 }
 
-// Abandoned reports whether the victim runs and the agent has given up its eviction.
+// Abandoned reports whether the victim runs and the agent has abandoned its eviction.
 func Abandoned(r *api.Record) bool {
 	return !processesGone(r) && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
 }

@@ -158,67 +158,67 @@ func TestJudge(t *testing.T) {
 		"not back":                              {recordOf(api.OutcomeNotBack, cleaned), podOf(nil), Fail},
 		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Hold},
 		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Restore},
-		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
-		"failed, and taken back long since":     {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Restore},
-		"failed, taken back, clock set back": {recordOf(api.OutcomeBack, func(r *api.Record) {
+		"failed, and reverted":                  {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
+		"failed, and reverted long ago":         {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Restore},
+		"failed, reverted, clock set back": {recordOf(api.OutcomeBack, func(r *api.Record) {
 			longSince(r)
 			r.Killed.Time = now.Add(time.Hour)
 		}), podOf(mine(v1.PodRunning, "")), Restore},
 		"dead, its sandbox has a port, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(hostPort), Fail},
-		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Done},
-		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Hold},
-		"failed, one ended badly, no reason":    {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Restore},
-		"mended, all ended, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Hold},
-		"mended, one has not ended, no reason":  {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Restore},
-		"failed, its end is not told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Hold},
-		"failed, its end is not told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
-		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Hold},
-		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Hold},
-		"ends alone, its end is told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Hold},
-		"ends alone, its end is told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
-		"ends alone, and well, for long":        {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
-		"its container ends alone, for long":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
-		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Hold},
-		"nothing is told of it for long":        {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
-		"failed, all ended well, for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
-		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Hold},
-		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Restore},
-		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Hold},
-		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Done},
-		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Done},
-		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Done},
-		"undying":                               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Done},
-		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Done},
-		"abandoned":                             {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"abandoned when it was dead":            {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
-		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Done},
-		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Done},
-		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Done},
-		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirrorAnnotation: "x"} }), Done},
-		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Done},
-		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
-		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
-		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Done},
-		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Done},
-		"started while others were stopped":     {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
-		"seen to start while they were stopped": {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
-		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Hold},
-		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Hold},
-		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Restore},
+		"failed, reverted, and restarted":        {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, reverted, and runs":             {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Done},
+		"failed, all succeeded, no reason":      {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Hold},
+		"failed, one failed, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Restore},
+		"restored, all ended, no reason":         {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Hold},
+		"restored, one has not ended, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Restore},
+		"failed, end not reported":               {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Hold},
+		"failed, end not reported for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
+		"failed, end reported":                   {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Hold},
+		"yielded, end not reported":              {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Hold},
+		"ends by itself, end reported":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Hold},
+		"ends by itself, end reported for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
+		"ends by itself, and well, for long":     {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
+		"its container ends by itself, for long": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
+		"ends by itself, yielded":                {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Hold},
+		"nothing reported for long":              {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
+		"failed, all succeeded, for long":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
+		"yielded, no container has started":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Hold},
+		"yielded, nothing reported":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Restore},
+		"failed by its kubelet, too, not ended":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Hold},
+		"failed for another record":              {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Done},
+		"failed by its kubelet":                  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Done},
+		"succeeded":                              {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Done},
+		"undying":                                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"undying, marked by another":             {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Done},
+		"undying and not marked":                 {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Done},
+		"abandoned":                              {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"abandoned when it was dead":             {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
+		"a dry run":                              {recordOf(api.OutcomeDryRun, nil), podOf(nil), Done},
+		"gone":                                   {recordOf(api.OutcomeBack, cleaned), nil, Done},
+		"another UID":                            {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Done},
+		"a mirror":                               {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirrorAnnotation: "x"} }), Done},
+		"being deleted":                          {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Done},
+		"started before":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
+		"started in the second of the kill":      {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
+		"started after":                          {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Done},
+		"started after, and died again":          {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Done},
+		"started while others were stopped":      {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
+		"seen to start while they were stopped":  {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
+		"failed, and its kubelet evicts it":      {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Hold},
+		"failed, and its deadline is over":       {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Hold},
+		"failed, and the message is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Restore},
 		"failed, and there is no message": {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Message = "" }),
 			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Hold},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
 		}), Unmark},
-		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
+		"started during a stop in progress": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
 			podOf(startedAt(now, false)), Mark},
 	} {
 		got := Judge(now, c.record, c.pod, time.Time{})
-		if said := got.Reason != ""; got.Act != c.want || said != (got.Act == Done || got.Act == Restore || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
+		if explained := got.Reason != ""; got.Act != c.want || explained != (got.Act == Done || got.Act == Restore || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
 			t.Errorf("%s: act %v (%s), want %v", name, got.Act, got.Reason, c.want)
 		}
 	}
@@ -298,7 +298,7 @@ func TestPatch(t *testing.T) {
 }
 
 // The admission policies accept the texts of a pod with any number of containers. Otherwise its
-// eviction would be visible to nobody.
+// eviction would not be visible.
 func TestTextsOfManyContainers(t *testing.T) {
 	r := recordOf(api.OutcomeBack, cleaned)
 	var names []string

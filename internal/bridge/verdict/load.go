@@ -16,7 +16,7 @@ const (
 	LoadMaxInterval = 5 * time.Minute // time after which a write is due without a change
 )
 
-// LoadOf returns the load in a state. !ok: the state has none.
+// LoadOf returns the load in a state. !ok: the state contains no load.
 func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 	n := s.Load
 	if n == nil {

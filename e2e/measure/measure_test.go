@@ -158,7 +158,7 @@ const want = `
 | sentences of docs over 40 words | 0 |
 | test failures under 4 words | 1 |
 | | words/words_test.go:3 "bad" |
-| banned phrases | 1 |
+| banned phrases | 2 |
 `
 
 func write(t *testing.T) (dir string) {

@@ -34,8 +34,8 @@ func (b *Banned) Exceptions() []*Exception { return b.exceptions }
 // List returns the list of this repository.
 func List() (*Banned, error) { return ParseBanned(bannedList) }
 
-// ParseBanned reads a list. A line is a phrase, or a regular expression between slashes, then a #
-// and what to write instead. Lines below "exceptions:" are "path:phrase: reason"; a path that ends
+// ParseBanned reads a list. A line is a phrase, which is matched as whole words, or a regular
+// expression between slashes, then a # and what to write instead. A blank matches any white space. Lines below "exceptions:" are "path:phrase: reason"; a path that ends
 // in a slash is a folder. Lines that begin with # are comments.
 func ParseBanned(text string) (*Banned, error) {
 	b := &Banned{}
@@ -48,15 +48,11 @@ func ParseBanned(text string) (*Banned, error) {
 		case line == "exceptions:":
 			exceptions = true
 		case exceptions:
-			path, rest, _ := strings.Cut(line, ":")
-			name, reason, ok := strings.Cut(rest, ": ")
-			if !ok || strings.TrimSpace(reason) == "" {
-				return nil, fmt.Errorf("line %d: want path:phrase: reason, got %q", n, line)
+			e := b.parseException(line)
+			if e == nil {
+				return nil, fmt.Errorf("line %d: want path:phrase: reason, with a phrase of the list, got %q", n, line)
 			}
-			if !b.has(name) {
-				return nil, fmt.Errorf("line %d: exception for %q, which is not in the list", n, name)
-			}
-			b.exceptions = append(b.exceptions, &Exception{Path: path, Phrase: name, Reason: reason})
+			b.exceptions = append(b.exceptions, e)
 		default:
 			p, err := parsePhrase(line)
 			if err != nil {
@@ -69,31 +65,32 @@ func ParseBanned(text string) (*Banned, error) {
 }
 
 func parsePhrase(line string) (phrase, error) {
-	name, instead, ok := strings.Cut(line, "#")
+	name, instead, ok := strings.Cut(line, " #")
 	name, instead = strings.TrimSpace(name), strings.TrimSpace(instead)
 	if !ok || name == "" || instead == "" {
 		return phrase{}, fmt.Errorf("want a phrase, # and its replacement, got %q", line)
 	}
-	pattern := ""
-	if inner, ok := strings.CutPrefix(name, "/"); ok {
-		pattern = strings.TrimSuffix(inner, "/")
-	} else {
-		pattern = regexp.QuoteMeta(name)
+	pattern, isPattern := strings.CutPrefix(name, "/")
+	if pattern = strings.TrimSuffix(pattern, "/"); !isPattern {
+		pattern = `\b` + regexp.QuoteMeta(name) + `\b`
 	}
-	match, err := regexp.Compile(`(?i)\b(?:` + strings.ReplaceAll(pattern, " ", `\s+`) + `)\b`)
+	match, err := regexp.Compile(`(?i)` + strings.ReplaceAll(pattern, " ", `\s+`))
 	if err != nil {
 		return phrase{}, err
 	}
-	return phrase{name, match, instead}, nil
+	return phrase{name: name, match: match, instead: instead}, nil
 }
 
-func (b *Banned) has(name string) bool {
-	for _, p := range b.phrases {
-		if p.name == name {
-			return true
+// parseException returns nil for a line that has another form, or a phrase that is not in the list.
+func (b *Banned) parseException(line string) *Exception {
+	path, rest, _ := strings.Cut(line, ":")
+	for _, p := range b.phrases { // which may have a colon
+		reason, ok := strings.CutPrefix(rest, p.name+": ")
+		if reason = strings.TrimSpace(reason); ok && reason != "" {
+			return &Exception{Path: path, Phrase: p.name, Reason: reason}
 		}
 	}
-	return false
+	return nil
 }
 
 // allowed reports whether a file may have a phrase.

@@ -53,8 +53,13 @@ func around(text string, from, to int) string {
 	for to < len(text) && text[to] != ' ' {
 		to++
 	}
-	return strings.ReplaceAll(text[from:to], string(blind), "`")
+	return visible(text[from:to])
 }
+
+var blinded = regexp.MustCompile(string(blind) + "+")
+
+// visible has a mark where there was code.
+func visible(text string) string { return blinded.ReplaceAllString(text, "`...`") }
 
 // nominal matches a word that can stand for a noun by a clause, the word before it and the one after.
 var nominal = regexp.MustCompile(`(?i)(?:([a-z']+) )?\b(what|whatever|who|whoever|whom|whomever|that which) +([a-z']+)`)

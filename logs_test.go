@@ -24,8 +24,8 @@ var generate = flag.Bool("generate", false, "write docs/reference/logs.md")
 
 const logPage = "docs/reference/logs.md"
 
-// strictLog is switched on when each call has its comment: each message has a meaning then, and each warning and error says
-// what to do.
+// strictLog requires a //log: comment for each message, and a //do: comment for each warning and error. Switch it on when the
+// last package has them.
 const strictLog = false
 
 // variableMessages are the messages that are not constant yet, as "file: expression". Remove an entry with its call.
@@ -62,7 +62,7 @@ func programsOf(file string) (out []string) {
 	return out
 }
 
-// logComment is what the comment of a call says of its message.
+// logComment is the parsed comment above a call.
 type logComment struct{ meaning, todo string }
 
 // parseLogComment reads the lines of a comment: "//log: meaning" and "//do: what to do", each continued by lines that begin
@@ -769,7 +769,7 @@ const eventKind = "eventKind"
 type logged map[string]string
 
 func (l logged) pairs(where string, args []ast.Expr) {
-	// api.EventKind.Attr() stands for a pair of its own
+	// api.EventKind.Attr() is a key with its value
 	args = slices.DeleteFunc(slices.Clone(args), func(e ast.Expr) bool {
 		c, ok := e.(*ast.CallExpr)
 		if !ok {

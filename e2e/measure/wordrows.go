@@ -50,7 +50,7 @@ func wordRows(r *words.Report) []row {
 	}
 }
 
-// printFindings prints the findings of a folder or file of the tree that the working directory lies in, a line each.
+// printFindings prints the findings of a folder or file of this module, one per line.
 func printFindings(out io.Writer, folder string) error {
 	full, err := filepath.Abs(folder)
 	if err != nil {

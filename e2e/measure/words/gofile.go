@@ -77,7 +77,7 @@ func comment(set *token.FileSet, group *ast.CommentGroup) *passage {
 	return p
 }
 
-// clause is an opening that names a thing by a clause, or has it speak.
+// clause matches an opening that describes a thing by a clause, or gives it a voice.
 var clause = regexp.MustCompile(`^(?:(?:A|An|The|Package|Command) )?\S+ (?:(?:is|are) (?:what|when|how|whether|who|where|why|that)\b|(?:tells|says|told|said)\b)`)
 
 func openings(r *Report, set *token.FileSet, path string, file *ast.File) {
@@ -193,7 +193,7 @@ var (
 	wordChar = regexp.MustCompile(`[\pL\d]`)
 )
 
-// failure finds a failure of a test that does not say what was checked.
+// failure adds a failure message of a test that does not name the thing checked.
 func failure(r *Report, set *token.FileSet, path string, call *ast.CallExpr) {
 	s, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || !slices.Contains(failures, s.Sel.Name) || !isTest(s.X) || len(call.Args) == 0 {
@@ -214,8 +214,8 @@ func failure(r *Report, set *token.FileSet, path string, call *ast.CallExpr) {
 	}
 }
 
-// short reports whether a failure has less than MinFailure words. One that names what was checked and what is wanted
-// says enough with less: "Parse(%q) = %v, want %v".
+// short reports whether a failure has less than MinFailure words. A failure with a subject and "want" may be shorter:
+// "Parse(%q) = %v, want %v".
 func short(text string) bool {
 	n, want, subject := 0, false, false
 	for w := range strings.FieldsSeq(verb.ReplaceAllString(text, " ")) {

@@ -16,7 +16,7 @@ var (
 	sentence = regexp.MustCompile("[.!?][)\"'*_]*\\s+")
 )
 
-// page reads a page of Markdown. Code is no text; each cell of a table, item of a list and heading is a text of its own.
+// page reads a page of Markdown. Code is skipped; each table cell, list item and heading is a separate text.
 func (c *Checker) page(r *Report, path, text string) {
 	n := len(strings.Fields(text))
 	r.Words += n

@@ -13,7 +13,7 @@ type passage struct {
 	lines  []int // its number
 }
 
-// add appends a line. Text in backticks is code: it becomes blind, so that nothing is found in it.
+// add appends a line.
 func (p *passage) add(n int, line string) {
 	if p.text.Len() > 0 {
 		p.text.WriteByte(' ')
@@ -23,19 +23,19 @@ func (p *passage) add(n int, line string) {
 	p.text.WriteString(line)
 }
 
-// blind stands for a character of code.
+// blind replaces a character of code.
 const blind = '\x01'
 
 var span = regexp.MustCompile("``[^`].*?``|`[^`]*`")
 
-// prose returns the text. What stands in backticks is as long as it was, and blind.
+// prose returns the text with every character in backticks replaced by blind. Offsets do not change.
 func (p *passage) prose() string {
 	return span.ReplaceAllStringFunc(p.text.String(), func(code string) string {
 		return strings.Repeat(string(blind), len(code))
 	})
 }
 
-// lineAt returns the number of the line on which an offset lies.
+// lineAt returns the number of the line that contains an offset.
 func (p *passage) lineAt(offset int) int {
 	i, found := slices.BinarySearch(p.starts, offset)
 	if !found {
@@ -44,7 +44,7 @@ func (p *passage) lineAt(offset int) int {
 	return p.lines[max(i, 0)]
 }
 
-// around returns the words next to a place, for a reader to find it.
+// around returns a place with the words next to it.
 func around(text string, from, to int) string {
 	from, to = max(0, from-25), min(len(text), to+25)
 	for from > 0 && text[from-1] != ' ' {
@@ -58,10 +58,10 @@ func around(text string, from, to int) string {
 
 var blinded = regexp.MustCompile(string(blind) + "+")
 
-// visible has a mark where there was code.
+// visible replaces each piece of code by a mark.
 func visible(text string) string { return blinded.ReplaceAllString(text, "`...`") }
 
-// nominal matches a word that can stand for a noun by a clause, the word before it and the one after.
+// nominal matches a word that can begin a free relative, with the words before and after it.
 var nominal = regexp.MustCompile(`(?i)(?:([a-z']+) )?\b(what|whatever|who|whoever|whom|whomever|that which) +([a-z']+)`)
 
 // asks are words after "what" that make it a question or an order: "what to do", "what kind of".

@@ -1,5 +1,5 @@
-// Package words finds what makes texts of this repository hard to read. It parses files and does
-// no type checking, so that the whole tree takes a second.
+// Package words finds texts of this repository that are hard to read. It parses files without type
+// checking, so that reading the whole tree takes seconds.
 //
 //	words.go        Tree, File: the findings of a folder or a file, and their shares
 //	text.go         passages without their code, free relatives
@@ -25,8 +25,8 @@ type Rule string
 // The rules.
 const (
 	BannedPhrase Rule = "banned phrase"
-	Opening      Rule = "opening"       // a doc comment opens with "X is what" or "X tells"
-	FreeRelative Rule = "free relative" // a clause stands for a noun: "what the agent has read"
+	Opening      Rule = "opening"       // a doc comment opens with `X is what` or `X tells`
+	FreeRelative Rule = "free relative" // a clause replaces a noun: `what the agent has read`
 	Sentence     Rule = "sentence"      // longer than LongSentence words
 	LongestRule  Rule = "long sentence" // longer than MaxSentence words
 	ShortFailure Rule = "short test failure"

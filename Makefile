@@ -100,11 +100,13 @@ bench-react: deps ## how soon it kills, how soon memory is back, beside its peer
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
 		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
 
-measure: ## print what the layout costs its readers, arrows, journeys, copies, sizes: make measure [COMMIT=rev] [PLACES=1]
-	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places)
+measure: ## print what the tree costs its readers, layout and words: make measure [COMMIT=rev] [PLACES=1]; words of a folder: [WORDS=folder]
+	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places) $(if $(WORDS),-words $(WORDS))
 
-generate: ## write what is made of Go comments: the reference page of the configuration, the file of "config default"
+generate: ## write the generated pages of docs/reference (commands, configuration, log messages) and the file of "config default"
 	go test ./internal/node/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
+	go test . -run '^TestTheLogPageIsFresh$$' -generate
+	go test -p 1 ./cmd/... -run '^TestTheCommandPageIsFresh$$' -generate
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

@@ -279,7 +279,7 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 
 // testHelpers are packages that only tests import, by a part of their path.
 var testHelpers = []string{"critest", "nodetest", "seqtest", "hosttest", "internal/base/race", "internal/base/memtest",
-	"internal/base/filetest"}
+	"internal/base/filetest", "internal/base/commandtest"}
 
 // product is the code that is shipped.
 func product(path string) bool {

@@ -9,6 +9,7 @@
 //	types.go     fields and methods of types
 //	copies.go    what is written several times
 //	journey.go   files that a reader enters
+//	wordrows.go  words: comments, docs, failures of tests; package words finds them
 //	journeys/    the journeys, a folder each; each file in it is the journey in the names of one layout
 package main
 
@@ -29,7 +30,15 @@ var journeys embed.FS
 func main() {
 	commit := flag.String("commit", "", "commit to measure; empty: the working tree")
 	places := flag.Bool("places", false, "list the places of what is counted")
+	folder := flag.String("words", "", "print only the findings about words in a folder or file of the working tree")
 	flag.Parse()
+	if *folder != "" {
+		if err := printFindings(os.Stdout, *folder); err != nil {
+			fmt.Fprintln(os.Stderr, "measure:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(os.Stdout, *commit, *places); err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
 		os.Exit(1)
@@ -82,7 +91,7 @@ func printTable(out io.Writer, t *tree, journeys fs.FS, places bool) error {
 	}
 	var text strings.Builder
 	text.WriteString("| what | figure |\n|---|---|\n")
-	for _, rows := range [][]row{roomRows(t), shareRows(t), trips, typeRows(t), copyRows(t), sizeRows(t)} {
+	for _, rows := range [][]row{roomRows(t), shareRows(t), trips, typeRows(t), copyRows(t), sizeRows(t), wordRows(t.words)} {
 		for _, r := range rows {
 			fmt.Fprintf(&text, "| %s | %s |\n", r.what, r.figure)
 			for _, p := range r.places {

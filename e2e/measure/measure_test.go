@@ -104,7 +104,11 @@ type Victim struct {
 	a, b int
 }
 `,
-	"e2e/x.go":                    "package e2e\n",
+	"e2e/x.go": "package e2e\n",
+	"words/words.go": "// Package words tells the reader.\n// What the agent reads is here.\npackage words\n\n" +
+		"// F is what runs.\nfunc F() {}\n",
+	"words/words_test.go":         "package words\n\nfunc f() { t.Fatal(\"bad\") }\n",
+	"docs/page.md":                "# Page\n\n" + strings.Repeat("word ", 26) + ". Whoever reads.\n",
 	"internal/nodetest/helper.go": "package nodetest\n",
 }
 
@@ -145,7 +149,16 @@ const want = `
 | copies: close with deadline | 1 |
 | | internal/base/retry/retry.go:27 Close |
 | copies: race_on and race_off files | 1 |
-| product lines over 120 columns | 1 (1.0 %) |
+| comment lines of the product with a free relative | 2 (50.0 %) |
+| | words/words.go:2 Package words tells the reader. What the agent reads is here. |
+| | words/words.go:5 F is what runs. |
+| openings of doc comments by a clause, or a thing that tells | 2 |
+| words of docs, of which hand-written | 31 / 31 |
+| sentences of docs over 25 words | 1 (33.3 %) |
+| sentences of docs over 40 words | 0 |
+| test failures under 4 words | 1 |
+| | words/words_test.go:3 "bad" |
+| banned phrases | 2 |
 `
 
 func write(t *testing.T) (dir string) {

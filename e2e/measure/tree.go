@@ -15,6 +15,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"jettison/e2e/measure/words"
 )
 
 // file is one Go file.
@@ -31,6 +33,7 @@ type tree struct {
 	module  string
 	product []*file
 	all     []string // paths of all Go files, tests included
+	words   *words.Report
 }
 
 // at returns the place of a node as path:line.
@@ -47,7 +50,7 @@ func isProduct(name string) bool {
 	return first != "e2e" && !strings.HasSuffix(name, "_test.go") && !helper
 }
 
-// readTree parses the product's Go files below a folder. Hidden folders are skipped.
+// readTree parses the product's Go files below a folder, and reads its texts. Hidden folders are skipped.
 func readTree(dir string) (*tree, error) {
 	t := &tree{fset: token.NewFileSet(), module: "jettison"}
 	err := filepath.WalkDir(dir, func(full string, d fs.DirEntry, err error) error {
@@ -65,6 +68,10 @@ func readTree(dir string) (*tree, error) {
 		}
 		return t.add(filepath.ToSlash(below), full)
 	})
+	if err != nil {
+		return nil, err
+	}
+	t.words, err = readWords(dir, ".")
 	return t, err
 }
 
@@ -122,7 +129,7 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-// extract writes the Go files of a commit into a temporary folder, which the caller removes.
+// extract writes the Go files and pages of a commit into a temporary folder, which the caller removes.
 func extract(repository, commit string) (dir string, err error) {
 	cmd := exec.Command("git", "-C", repository, "archive", "--format=tar", commit)
 	var stderr bytes.Buffer
@@ -148,7 +155,8 @@ func unpack(from *tar.Reader, dir string) error {
 			return nil
 		case err != nil:
 			return err
-		case h.Typeflag != tar.TypeReg || !strings.HasSuffix(h.Name, ".go") || !filepath.IsLocal(h.Name):
+		case h.Typeflag != tar.TypeReg || path.Ext(h.Name) != ".go" && path.Ext(h.Name) != ".md" ||
+			!filepath.IsLocal(h.Name):
 			continue
 		}
 		text, err := io.ReadAll(from)

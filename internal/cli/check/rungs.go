@@ -52,7 +52,8 @@ func (r *Result) tried(report *kill.Report) error {
 	}
 	switch {
 	case len(refused) > 0:
-		return fmt.Errorf("check: rungs of the kill ladder are refused: %s: give the agent what docs/operate/privileges.md names",
+		return fmt.Errorf("check: rungs of the kill ladder are refused: %s: "+
+			"give the agent what docs/operate/privileges.md names",
 			strings.Join(refused, "; "))
 	case len(report.Rungs) > 0 && !report.Kills():
 		return errors.New("check: no rung of the kill ladder kills here, so that only the runtime can end a pod")

@@ -4,7 +4,6 @@
 //
 //	ring.go     Ring: the last events, bounded
 //	handler.go  NewHandler: a log that fills a Ring
-//	kind.go     which kind of event a line of the log is
 package eventlog
 
 import (

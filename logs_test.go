@@ -36,7 +36,6 @@ var variableMessages = []string{
 	"internal/agent/begin.go: text",
 	`internal/agent/looks/looks.go: "cannot read the node's " + source`,
 	`internal/agent/reload/part.go: "config: " + text`,
-	"internal/bridge/deliver/response.go: message",
 }
 
 // levels are the methods that write a line to the log, the least severe first.

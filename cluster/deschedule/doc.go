@@ -2,7 +2,7 @@
 // the cluster holds and the time, and returns the evictions in order, each with its reason; it
 // reads nothing else and waits for nothing. The policy is the descheduler's v1alpha2, and so are
 // its strategies and limits (sigs.k8s.io/descheduler 0.36.0); where a plan differs on purpose,
-// docs/descheduling.md says so.
+// docs/operate/descheduling.md says so.
 //
 // A plan is made on a model of the cluster (package model): each evicted pod is thought away, and
 // one like it is put where a scheduler would likely put it. So budgets are spent once, limits hold

@@ -1,5 +1,5 @@
-// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It
-// holds the root command; what it does, and the flags of that, are in internal/bridge.
+// Command jettison-bridge connects one node's agent to the Kubernetes API. This package holds the
+// root command; the subcommands are in internal/bridge. See docs/operate/bridge.md.
 package main
 
 import (
@@ -43,10 +43,11 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison-bridge",
-		Short: "Ties one node's jettison to the Kubernetes API",
-		Long: `jettison-bridge ties the agent of one node to the Kubernetes API: the agent learns the node's pods with their priorities, and
-what it evicts is seen there, as a pod that Failed for the reason Evicted, and as events. It needs no privilege but to reach the
-agent's socket.
+		Short: "Connect one node's jettison agent to the Kubernetes API",
+		Long: `jettison-bridge connects the agent of one node to the Kubernetes API. It sends the agent the
+pods of the node with their priorities. It writes the agent's evictions to the API: as pods with
+phase Failed and reason Evicted, and as events. It needs no privilege except access to the agent's
+socket.
 
 Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr.`,
 		Example: "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge " +

@@ -30,28 +30,28 @@ func TestBadUsage(t *testing.T) {
 		"run takes no arguments, got":                        {"run", "x"},
 		`--log-level "loud"`:                                 {"run", "--log-level=loud"},
 		`--log-format "xml"`:                                 {"run", "--log-format=xml"},
-		"in no pod of a cluster name a":                      {"run"},
-		"find the cluster's API by /nowhere:":                {"cleanup", "--kubeconfig=/nowhere"},
-		"set NODE_NAME, or --node-name":                      {"run", at},
+		"outside a pod use --kubeconfig":                     {"run"},
+		"find the API server in /nowhere:":                   {"cleanup", "--kubeconfig=/nowhere"},
+		"set NODE_NAME or --node-name":                       {"run", at},
 		`node name "N_1":`:                                   {"run", at, "--node-name=N_1"},
 		"transition period -1s: want 0":                      {"run", at, "--node-name=n", "--transition-period=-1s"},
 		`lease namespace "a/b":`:                             {"run", at, "--node-name=n", "--lease-namespace=a/b"},
-		"find the cluster's API by " + broken + ":":          {"cleanup", "--kubeconfig=" + broken},
+		"find the API server in " + broken + ":":             {"cleanup", "--kubeconfig=" + broken},
 		`lease namespace "a/c":`:                             {"cleanup", at, "--lease-namespace=a/c"},
 	} {
 		var out, errs bytes.Buffer
 		if code := execute(t.Context(), args, &out, &errs); code != commandline.ExitUsage || strings.Count(errs.String(), "\n") != 1 ||
 			!strings.Contains(errs.String(), want) || out.Len() > 0 {
-			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, errs.String(), out.String(), want)
+			t.Errorf("%v: exit code %d, stderr %q, stdout %q, want usage error %q", args, code, errs.String(), out.String(), want)
 		}
 	}
 }
 
 func TestHelpAndVersion(t *testing.T) {
-	for want, args := range map[string][]string{"devel\n": {"--version"}, "ties the agent of one node": {}, "cleanup": {"--help"}} {
+	for want, args := range map[string][]string{"devel\n": {"--version"}, "connects the agent of one node": {}, "cleanup": {"--help"}} {
 		var out, errs bytes.Buffer
 		if code := execute(t.Context(), args, &out, &errs); code != commandline.ExitOK || errs.Len() > 0 || !strings.Contains(out.String(), want) {
-			t.Errorf("%v: exit code %d, %q, %q", args, code, out.String(), errs.String())
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q, want 0 and %q", args, code, out.String(), errs.String(), want)
 		}
 	}
 }

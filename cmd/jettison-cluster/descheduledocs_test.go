@@ -11,7 +11,7 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// example is what docs/descheduling.md shows of a strategy.
+// example is what docs/operate/descheduling.md shows of a strategy.
 type example struct {
 	entry  string // of the policy
 	args   []string
@@ -45,7 +45,7 @@ func examples(t *testing.T, page string) map[string]*example {
 
 // Every strategy has an example on its page, which does what the page says.
 func TestTheExamplesOfTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/descheduling.md")
+	page, err := os.ReadFile("../../docs/operate/descheduling.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 
 // The whole policy that the page shows is the file that it is of.
 func TestThePolicyOfTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/descheduling.md")
+	page, err := os.ReadFile("../../docs/operate/descheduling.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func runCommand(stderr io.Writer) *cobra.Command {
 		Short: "Watch this node and evict when it runs short of memory, disk or what else has a threshold",
 		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). At SIGHUP, and when a file of it has changed, it reads its
 configuration again; a wrong one leaves what holds, and the log says why. It needs root, the node's cgroup v2 hierarchy,
-its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
+its /proc and the socket of its container runtime; docs/operate/privileges.md says how a DaemonSet gives it these.
 
 Configuration comes in layers, and a later one counts: the defaults (` + defaultThresholds() + `);
 what the node's kubelet goes by, if there is one: its file, its drop-ins, its flags (without a file of the agent's own, one that was

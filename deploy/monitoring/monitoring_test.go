@@ -59,13 +59,13 @@ func rules(t *testing.T) []rule {
 // Each alert says how bad it is, and names a section of the runbook that is there; the runbook has a section for each.
 func TestAlertsHaveTheirSection(t *testing.T) {
 	var names []string
-	runbook := read(t, "../../docs/use/runbook.md")
+	runbook := read(t, "../../docs/operate/runbook.md")
 	for _, r := range rules(t) {
 		names = append(names, r.Alert)
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
 			t.Errorf("%s: %+v", r.Alert, r)
 		}
-		if got, want := r.Annotations["runbook"], "docs/use/runbook.md#"+strings.ToLower(r.Alert); got != want {
+		if got, want := r.Annotations["runbook"], "docs/operate/runbook.md#"+strings.ToLower(r.Alert); got != want {
 			t.Errorf("%s: runbook %q, want %q", r.Alert, got, want)
 		}
 		if !strings.Contains(runbook, "\n### "+r.Alert+"\n") {
@@ -182,7 +182,7 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
-	found := scrapes.FindAllStringSubmatch(read(t, "../../docs/use/runbook.md"), -1)
+	found := scrapes.FindAllStringSubmatch(read(t, "../../docs/operate/runbook.md"), -1)
 	if len(found) != 2 {
 		t.Errorf("the runbook has %d scrape configurations, want one for a node and one for a cluster", len(found))
 	}

@@ -276,7 +276,7 @@ func (c *Cluster) whenTold(pod v1.Pod) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, string(pod.UID)) {
 			c.t.Log(strings.TrimSpace(line))
-			said = said || strings.Contains(line, `msg="the pod is failed"`)
+			said = said || strings.Contains(line, `msg="pod set to Failed"`)
 		}
 	}
 	if !said {

@@ -537,7 +537,7 @@ func hasNoRole(t *testing.T, c *Cluster, own kubernetes.Interface, pod string) {
 		}
 	}
 	if pods, err := own.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) == 0 {
-		t.Errorf("a token reads every pod, as docs/kubernetes.md says: %v", err)
+		t.Errorf("a token reads every pod, as docs/operate/bridge.md says: %v", err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *Cluster) leaker(name string) {
 }
 
 // toldAs is what the bridge's log says when a pod is failed.
-var toldAs = regexp.MustCompile(`msg="the pod is failed".* after=(\S+)`)
+var toldAs = regexp.MustCompile(`msg="pod set to Failed".* after=(\S+)`)
 
 // toldAfter is how long after its kill a pod was failed, by the bridge's log.
 func (c *Cluster) toldAfter(ctx context.Context, pod v1.Pod) (time.Duration, error) {

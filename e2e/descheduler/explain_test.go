@@ -36,7 +36,7 @@ const (
 	byLimit     = "a limit that others have used up"
 )
 
-// documented is what docs/descheduling.md says of each improvement.
+// documented is what docs/operate/descheduling.md says of each improvement.
 var documented = map[string]string{
 	byBudget:    "Budgets count in a plan",
 	byFit:       "a scheduler's whole answer",
@@ -53,13 +53,13 @@ var documented = map[string]string{
 }
 
 func TestTheImprovementsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/descheduling.md")
+	text, err := os.ReadFile("../../docs/operate/descheduling.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for by, words := range documented {
 		if !strings.Contains(string(text), words) {
-			t.Errorf("%s: docs/descheduling.md does not say %q", by, words)
+			t.Errorf("%s: docs/operate/descheduling.md does not say %q", by, words)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package descheduler asks the descheduler 0.36.0 and this project's plans the same questions about the same clusters, and says of every
-// difference which of the documented improvements it belongs to (docs/descheduling.md). It is a module of its own: nothing of it is linked
+// difference which of the documented improvements it belongs to (docs/operate/descheduling.md). It is a module of its own: nothing of it is linked
 // into anything.
 //
 //	plugins_test.go  the descheduler's plugins, and how it reads a policy

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The improvements that a difference may belong to. docs/cluster.md has each of them.
+// The improvements that a difference may belong to. docs/operate/node-lifecycle.md has each of them.
 const (
 	byRestart  = "a restart takes no taint away and starts no clock anew"
 	byClock    = "a heartbeat that goes back is a sign of life"

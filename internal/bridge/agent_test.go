@@ -17,13 +17,13 @@ import (
 	"jettison/api"
 )
 
-// agent is one that a test speaks for, on a socket.
+// agent is a fake agent on a socket, controlled by a test.
 type agent struct {
 	t      *testing.T
 	socket string
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when something has changed, and made anew
+	changed chan struct{} // closed and replaced after each change
 	records []*api.Record // by ID
 	turn    map[string]int
 	turns   int
@@ -31,12 +31,12 @@ type agent struct {
 	pods    map[string]*v1.Pod
 	version uint64
 	puts    []string // requests that change pods
-	minor   string   // that it says it speaks; empty: it says nothing
-	later   string   // line that it sends before each of records
+	minor   string   // its minor version; empty: it sends none
+	later   string   // line that it sends before each record
 }
 
 func newAgent(t *testing.T) *agent {
-	dir, err := os.MkdirTemp("", "b") // a socket's path is short
+	dir, err := os.MkdirTemp("", "b") // paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +76,13 @@ func (a *agent) await(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-a.t.Context().Done():
-			a.t.Fatalf("the test ends before %s", what)
+			a.t.Fatalf("the test ended before: %s", what)
 		}
 	}
 }
 
-// tell tells a record, or what it is by now.
-func (a *agent) tell(r api.Record) {
+// setRecord adds or replaces a record.
+func (a *agent) setRecord(r api.Record) {
 	a.change(func() {
 		at, known := slices.BinarySearchFunc(a.records, r.ID, func(x *api.Record, id string) int { return strings.Compare(x.ID, id) })
 		if known {
@@ -95,7 +95,7 @@ func (a *agent) tell(r api.Record) {
 	})
 }
 
-// restart has the agent forget its pods, as a new process.
+// restart makes the agent lose its pods, as a new process.
 func (a *agent) restart() {
 	a.change(func() { a.pods, a.version = map[string]*v1.Pod{}, 0 })
 }
@@ -107,7 +107,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == api.PathRecords:
 		a.follow(w, r)
-	case r.URL.Path == api.PathEvents: // there are none
+	case r.URL.Path == api.PathEvents: // no events
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	case r.URL.Path == api.PathState:
@@ -122,7 +122,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, api.PathPods):
 		a.put(w, r)
 	default:
-		a.t.Errorf("the agent is asked for %s", r.URL)
+		a.t.Errorf("unexpected request to the agent: %s", r.URL)
 	}
 }
 
@@ -154,7 +154,7 @@ func (a *agent) put(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// follow tells records as the agent does: those that are kept by their IDs, and then each that changes.
+// follow streams records as the agent does: existing ones by ID, then each changed one.
 func (a *agent) follow(w http.ResponseWriter, r *http.Request) {
 	after, encode := r.URL.Query().Get("after"), json.NewEncoder(w)
 	a.mu.Lock()

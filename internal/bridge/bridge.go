@@ -1,18 +1,18 @@
-// Package bridge is what jettison-bridge does: it ties one node's agent to the cluster's API. The
-// agent stays as it is without it, and neither waits for it.
+// Package bridge implements jettison-bridge, which connects one node's agent to the Kubernetes API.
+// The agent works without it, and neither waits for the other.
 //
 //	command.go  Command: jettison-bridge run
-//	bridge.go   Run: what runs, and how it ends
-//	version.go  what the API server can do
+//	bridge.go   Run: starts the parts and waits for their end
+//	version.go  the API server's version
 //
-// What it is made of, each with fields of its own:
+// Its packages:
 //
-//	verdict   what the API has to be told, purely
-//	kube      the requests to the API
-//	nodepods  the node's pods, for the agent
-//	deliver   the agent's evictions, for the API
-//	nodeside  conditions, load and findings of the node, for the API
-//	cleanup   taking away what bridges wrote
+//	verdict   decides what to write to the API; pure
+//	kube      requests to the API server
+//	nodepods  sends the node's pods to the agent
+//	deliver   writes the agent's evictions to the API
+//	nodeside  writes conditions, load and findings of the node to the API
+//	cleanup   removes the conditions and Leases of bridges
 package bridge
 
 import (
@@ -34,34 +34,34 @@ import (
 	"jettison/internal/bridge/nodeside"
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
-	Node    string // its name at the API
-	Socket  string // of the agent; empty: api.DefaultSocket
-	Version string // the bridge's
-	// EvictedStatus has pods that were evicted made Failed, and those that were chosen marked. Else
-	// there are events alone.
+	Node    string // name of the node in the API
+	Socket  string // the agent's socket; empty: api.DefaultSocket
+	Version string // the bridge's version
+	// EvictedStatus enables writing pod statuses: evicted pods are set to Failed, chosen ones get
+	// the condition DisruptionTarget. Otherwise only events are sent.
 	EvictedStatus bool
-	// LeaseNamespace is where the node's load is told; empty: nowhere.
+	// LeaseNamespace is the namespace of the Lease with the node's load; empty: no load is written.
 	LeaseNamespace string
-	// TransitionPeriod is evictionPressureTransitionPeriod, as the kubelet has it.
+	// TransitionPeriod is the kubelet's evictionPressureTransitionPeriod.
 	TransitionPeriod time.Duration
 	API              *rest.Config
 	Log              *slog.Logger
 }
 
-// Validate says which of them is wrong.
+// Validate returns an error that names the first invalid option.
 func (o *Options) Validate() error {
 	if o.Node == "" {
-		return errors.New("the node's name is not known: set NODE_NAME, or --node-name")
+		return errors.New("node name unknown: set NODE_NAME or --node-name")
 	}
 	if wrong := validation.IsDNS1123Subdomain(o.Node); len(wrong) > 0 {
 		return fmt.Errorf("node name %.64q: %s", o.Node, wrong[0])
 	}
 	if o.API != nil {
-		// Else the agent would lose what it knows of its own node's pods for those of another.
+		// With another node's name the agent would replace its pods with those of another node.
 		if node := kube.TokenNode(o.API); node != "" && node != o.Node {
-			return fmt.Errorf("node name %.64q: the token is of node %.64q", o.Node, node)
+			return fmt.Errorf("node name %.64q: the token is bound to node %.64q", o.Node, node)
 		}
 	}
 	if o.TransitionPeriod < 0 {
@@ -70,11 +70,10 @@ func (o *Options) Validate() error {
 	if o.LeaseNamespace == "" {
 		return nil
 	}
-	return kube.LeaseNamespace(o.LeaseNamespace)
+	return kube.ValidateLeaseNamespace(o.LeaseNamespace)
 }
 
-// Run ties the agent to the API until its context ends. Neither has to be there at the start, or to
-// stay.
+// Run connects the agent to the API until ctx ends. Both may be unreachable at the start and later.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -86,18 +85,19 @@ func Run(ctx context.Context, o Options) error {
 	agent := api.New(api.Options{Socket: o.Socket})
 	var deliverer *deliver.Deliverer
 	pods := nodepods.New(nodepods.Options{
-		From: client.PodsOf(o.Node, nodepods.Cutter), Agent: agent,
+		Source: client.NodePods(o.Node, nodepods.NewListReducer), Agent: agent,
 		Changed: func() { deliverer.Changed() }, Log: o.Log,
 	})
 	server := &server{client: client, status: o.EvictedStatus, log: o.Log}
 	deliverer = deliver.New(deliver.Options{
-		Node: o.Node, Records: agent, Pods: pods, API: spare{client}, Status: server.statuses, Log: o.Log,
+		Node: o.Node, Records: agent, Pods: pods, API: reducingAPI{client}, WriteStatus: server.writeStatus, Log: o.Log,
 	})
 	side := nodeside.New(nodeside.Options{
 		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client,
-		Bound: server.bound,
-		Log:   o.Log,
+		CanRestrict: server.canRestrict,
+		Log:         o.Log,
 	})
+	//log: The bridge started.
 	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host,
 		"evictedStatus", o.EvictedStatus)
 	var parts sync.WaitGroup
@@ -105,26 +105,27 @@ func Run(ctx context.Context, o Options) error {
 		parts.Go(func() { run(ctx) })
 	}
 	parts.Wait()
+	//log: The bridge ended after a signal.
 	o.Log.Info("ended")
 	return nil
 }
 
-// spare is the API of which no more of a pod is held than the copy has, while its eviction is told:
-// an author makes one as large as he likes.
-type spare struct{ *kube.Client }
+// reducingAPI is a client that reduces pods in responses as the copy does, because a pod may have
+// any size.
+type reducingAPI struct{ *kube.Client }
 
-func (s spare) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	return kept(s.Client.Pod(ctx, namespace, name))
+func (s reducingAPI) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	return reduced(s.Client.Pod(ctx, namespace, name))
 }
 
-func (s spare) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
+func (s reducingAPI) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
 	error) {
-	return kept(s.Client.PatchPodStatus(ctx, namespace, name, body))
+	return reduced(s.Client.PatchPodStatus(ctx, namespace, name, body))
 }
 
-func kept(p *v1.Pod, err error) (*v1.Pod, error) {
+func reduced(p *v1.Pod, err error) (*v1.Pod, error) {
 	if p != nil {
-		p = nodepods.Keep(p)
+		p = nodepods.Reduce(p)
 	}
 	return p, err
 }

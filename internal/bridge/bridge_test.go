@@ -23,7 +23,7 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// start runs a bridge between a cluster and an agent. What it returns ends it, as its end does.
+// start runs a bridge between a cluster and an agent until the test or stop ends it.
 func start(t *testing.T, c *cluster, a *agent, change func(*Options)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func running(name, uid string) *v1.Pod {
 
 const message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 98Mi. "
 
-// evicted is the record of a pod's eviction, some seconds ago. What is the same in all: it was for memory.
+// evicted returns the record of a pod's eviction for memory some seconds ago.
 func evicted(p *v1.Pod, n int, outcome api.Outcome) api.Record {
 	at := time.Now().Add(-10 * time.Second).Add(time.Duration(n) * time.Millisecond)
 	r := api.Record{
@@ -89,7 +89,7 @@ func evicted(p *v1.Pod, n int, outcome api.Outcome) api.Record {
 	return r
 }
 
-// ended is a record once its outcome is known.
+// ended returns a record with a known outcome.
 func ended(r api.Record) api.Record {
 	gone := api.Stamp{Time: r.Began.Time.Add(20 * time.Millisecond)}
 	r.Outcome, r.Emptied, r.Cleaned, r.Over = api.OutcomeBack, gone, gone, true
@@ -108,44 +108,44 @@ func failed(p *v1.Pod, record string) bool {
 		is(p, v1.ContainersReady, v1.ConditionFalse, "PodFailed") && is(p, v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
 }
 
-// The life of one eviction: marked when it is chosen, failed when it is gone, with its events; each written once, and by nobody who comes
-// later.
-func TestAnEvictionIsSeen(t *testing.T) {
+// An eviction is marked when the victim is chosen and set to Failed when it is gone, with its
+// events. Each is written once, also by later bridges.
+func TestEvictionIsWritten(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	pod := running("web", "u1")
 	c.put(pod)
 	r := evicted(pod, 1, api.OutcomeRunning)
-	a.tell(r)
+	a.setRecord(r)
 	stop := start(t, c, a, nil)
 	c.await("the pod is marked", func() bool {
 		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
 	})
 	if c.pod("shop/web").Status.Phase != v1.PodRunning {
-		t.Error("it has failed before it is gone")
+		t.Error("the pod is Failed before its processes are gone")
 	}
-	a.tell(ended(r))
-	c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
-	c.await("there are two events", func() bool { return len(c.events) == 2 })
+	a.setRecord(ended(r))
+	c.await("the pod is Failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
+	c.await("two events exist", func() bool { return len(c.events) == 2 })
 	id := strings.ToLower(r.ID)
 	if got, want := c.reasons(), []string{"default/n1." + id + " EvictionThresholdMet", "shop/web." + id + " Evicted"}; !slices.Equal(got, want) {
-		t.Errorf("events %v, want %v", got, want)
+		t.Errorf("events are %v, want %v", got, want)
 	}
 	e := c.events["shop/web."+id]
 	if e.Message != message || e.Annotations["starved_resource"] != "memory" || e.InvolvedObject.UID != "u1" || e.Source.Host != "n1" {
-		t.Errorf("%+v", e)
+		t.Errorf("event is %+v, want the record's message and annotations", e)
 	}
 	stop()
 	before, patches := c.created, c.counted["PATCH namespaces status"]
 	stop = start(t, c, a, nil)
-	c.await("another bridge has looked", func() bool { return len(c.created) == 2 && c.counted["POST namespaces events"] == 4 })
+	c.await("another bridge has sent the events", func() bool { return len(c.created) == 2 && c.counted["POST namespaces events"] == 4 })
 	stop()
 	if patches != 2 || c.counted["PATCH namespaces status"] != patches || !slices.Equal(c.created, before) {
-		t.Errorf("%d patches, then %d, events %v", patches, c.counted["PATCH namespaces status"], c.created)
+		t.Errorf("%d patches, then %d, events %v, want no repetition", patches, c.counted["PATCH namespaces status"], c.created)
 	}
 }
 
-// A bridge that ends between the kill and the patch leaves it to the next one.
-func TestTheBridgeEndsBetweenKillAndPatch(t *testing.T) {
+// If a bridge ends between the kill and the patch, the next one writes it.
+func TestBridgeEndsBetweenKillAndPatch(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	pod := running("web", "u1")
 	c.put(pod)
@@ -159,19 +159,19 @@ func TestTheBridgeEndsBetweenKillAndPatch(t *testing.T) {
 		return 0
 	}
 	stop := start(t, c, a, nil)
-	a.tell(r)
+	a.setRecord(r)
 	<-reached
 	stop()
 	if p := c.pod("shop/web"); p.Status.Phase != v1.PodRunning {
-		t.Fatalf("%+v", p.Status)
+		t.Fatalf("pod status is %+v, want no write", p.Status)
 	}
 	c.change(func() { c.fault = nil })
 	start(t, c, a, nil)
-	c.await("the next one has it failed", func() bool { return failed(c.pods["shop/web"], r.ID) && len(c.events) == 2 })
+	c.await("the next bridge has set the pod to Failed", func() bool { return failed(c.pods["shop/web"], r.ID) && len(c.events) == 2 })
 }
 
-// The API is away while three are evicted: when it is back all three are seen, in their order, once.
-func TestTheAPIIsAwayWhileThreeAreEvicted(t *testing.T) {
+// Three pods are evicted during an outage: afterwards all are written in order, once.
+func TestEvictionsDuringAnOutage(t *testing.T) {
 	for name, fault := range map[string]int{"unavailable": 503, "hangs": -1, "too many requests": 429, "internal error": 500, "knows no roles yet": 403} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,24 +200,24 @@ func TestTheAPIIsAwayWhileThreeAreEvicted(t *testing.T) {
 				}
 			})
 			for i, p := range pods {
-				a.tell(evicted(p, i, api.OutcomeBack))
+				a.setRecord(evicted(p, i, api.OutcomeBack))
 			}
 			<-tried
 			<-tried
 			c.change(func() { c.fault = nil })
-			c.await("all are seen", func() bool { return len(c.events) == 6 && len(order) == 3 })
+			c.await("all are written", func() bool { return len(c.events) == 6 && len(order) == 3 })
 			if fault != 500 && fault != 403 && !slices.Equal(order, []string{"p0", "p1", "p2"}) {
-				t.Errorf("in the order %v", order)
+				t.Errorf("order of writes is %v, want that of the evictions", order)
 			}
 			if slices.Sort(c.created); len(slices.Compact(c.created)) != 6 {
-				t.Errorf("events %v", c.created)
+				t.Errorf("created events are %v, want each once", c.created)
 			}
 		})
 	}
 }
 
-// What is no victim's pod any more is left alone, and what happened is told all the same.
-func TestPodsThatAreLeftAlone(t *testing.T) {
+// Pods that are no longer the victim's are not written, and events are sent anyway.
+func TestPodsThatAreNotWritten(t *testing.T) {
 	later := metav1.NewTime(time.Now())
 	for name, change := range map[string]func(*v1.Pod){
 		"another UID":      func(p *v1.Pod) { p.UID = "another" },
@@ -240,43 +240,43 @@ func TestPodsThatAreLeftAlone(t *testing.T) {
 				change(pod)
 				c.put(pod)
 			}
-			a.tell(r)
+			a.setRecord(r)
 			start(t, c, a, nil)
-			c.await("there are events", func() bool { return len(c.events) >= 2 })
+			c.await("two events exist", func() bool { return len(c.events) >= 2 })
 			if strings.Contains(name, "started since") {
-				c.await("that it lives is one", func() bool { return len(c.events) == 3 })
+				c.await("a third event exists", func() bool { return len(c.events) == 3 })
 				if !strings.Contains(fmt.Sprint(c.reasons()), "EvictionOutlived") {
-					t.Error(c.reasons())
+					t.Errorf("events %v, want an outlived eviction", c.reasons())
 				}
 			}
 			if n := c.counted["PATCH namespaces status"]; n != 0 {
-				t.Errorf("%d patches", n)
+				t.Errorf("%d patches sent, want none", n)
 			}
 		})
 	}
 }
 
-// A victim that was not killed is not disrupted, and says so.
-func TestAnEvictionThatIsAbandoned(t *testing.T) {
+// The mark of a victim that was not killed is removed, and an event reports it.
+func TestAbandonedEviction(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	pod := running("web", "u1")
 	c.put(pod)
 	r := evicted(pod, 1, api.OutcomeRunning)
-	a.tell(r)
+	a.setRecord(r)
 	start(t, c, a, nil)
 	c.await("the pod is marked", func() bool { return c.counted["PATCH namespaces status"] == 1 })
 	r.Outcome, r.Over = api.OutcomeUndying, true
-	a.tell(r)
-	c.await("it is marked no more", func() bool {
+	a.setRecord(r)
+	c.await("the mark is removed", func() bool {
 		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionFalse, "EvictionByJettison") && len(c.events) == 1
 	})
 	if !strings.HasSuffix(c.reasons()[0], "EvictionAbandoned") || c.pod("shop/web").Status.Phase != v1.PodRunning {
-		t.Error(c.reasons(), c.pod("shop/web").Status)
+		t.Errorf("events %v, pod status %v, want the mark removed", c.reasons(), c.pod("shop/web").Status)
 	}
 }
 
-// A kubelet that writes its own late report over the status is set right, whatever it takes away.
-func TestAStatusThatIsTakenBack(t *testing.T) {
+// A status that a kubelet overwrites with a late report is restored, whatever it removes.
+func TestRevertedStatusIsRestored(t *testing.T) {
 	for name, change := range map[string]func(*v1.Pod){
 		"the phase":  func(p *v1.Pod) { p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodRunning, "", "" },
 		"the reason": func(p *v1.Pod) { p.Status.Reason, p.Status.Message = "", "" },
@@ -287,11 +287,11 @@ func TestAStatusThatIsTakenBack(t *testing.T) {
 			pod := running("web", "u1")
 			c.put(pod)
 			r := evicted(pod, 1, api.OutcomeBack)
-			r.Killed.Time = time.Now().Add(-verdict.TakenBackFor) // until then it is its kubelet's
-			a.tell(r)
-			for n := 1; n <= 3; n++ { // another one does not know when it was made Failed
+			r.Killed.Time = time.Now().Add(-verdict.KubeletGrace) // until then the kubelet may revert it
+			a.setRecord(r)
+			for n := 1; n <= 3; n++ { // a new bridge does not know when the pod was set to Failed
 				stop := start(t, c, a, nil)
-				c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) && c.counted["PATCH namespaces status"] == n })
+				c.await("the pod is Failed", func() bool { return failed(c.pods["shop/web"], r.ID) && c.counted["PATCH namespaces status"] == n })
 				stop()
 				back := c.pod("shop/web").DeepCopy()
 				change(back)
@@ -301,8 +301,8 @@ func TestAStatusThatIsTakenBack(t *testing.T) {
 	}
 }
 
-// The pod changes, goes or is another while its patch is on the way.
-func TestAPodThatChangesWhileItIsPatched(t *testing.T) {
+// The pod is changed, deleted or replaced while its patch is in flight.
+func TestPodChangesDuringThePatch(t *testing.T) {
 	for name, change := range map[string]func(c *cluster, p *v1.Pod){
 		"changes": func(c *cluster, p *v1.Pod) {
 			p.Labels["now"] = "another"
@@ -333,17 +333,17 @@ func TestAPodThatChangesWhileItIsPatched(t *testing.T) {
 				}
 			})
 			r := evicted(pod, 1, api.OutcomeBack)
-			a.tell(r)
-			c.await("the events are there", func() bool { return len(c.events) == 2 })
+			a.setRecord(r)
+			c.await("two events exist", func() bool { return len(c.events) == 2 })
 			if p := c.pod("shop/web"); (name == "changes") != failed(p, r.ID) {
-				t.Errorf("%+v", p)
+				t.Errorf("pod is %+v, want it written only if it is the victim", p)
 			}
 		})
 	}
 }
 
-// With evictedStatus false nothing is written but events.
-func TestEventsAlone(t *testing.T) {
+// With evictedStatus false only events are written.
+func TestEventsOnly(t *testing.T) {
 	for name, set := range map[string]func(c *cluster, o *Options){
 		"by choice":               func(_ *cluster, o *Options) { o.EvictedStatus = false },
 		"where the server is old": func(c *cluster, _ *Options) { c.minor = "29+" },
@@ -353,18 +353,18 @@ func TestEventsAlone(t *testing.T) {
 		c.put(pod)
 		r := evicted(pod, 1, api.OutcomeBack)
 		r.HoldOffUntil = time.Now().Add(time.Minute)
-		a.tell(r)
+		a.setRecord(r)
 		stop := start(t, c, a, func(o *Options) { set(c, o) })
-		c.await("the events are there", func() bool { return len(c.events) == 3 })
+		c.await("two events exist", func() bool { return len(c.events) == 3 })
 		stop()
 		if n := c.counted["PATCH namespaces status"]; n != 0 || !strings.Contains(fmt.Sprint(c.reasons()), "EvictionHoldOff") {
-			t.Errorf("%s: %d patches, %v", name, n, c.reasons())
+			t.Errorf("%s: %d patches, events %v, want events only", name, n, c.reasons())
 		}
 	}
 }
 
-// A patch that a policy refuses keeps no other waiting.
-func TestAPatchThatIsRefused(t *testing.T) {
+// A patch that a policy denies does not delay others.
+func TestDeniedPatch(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	first, second := running("a", "u1"), running("b", "u2")
 	c.put(first)
@@ -375,46 +375,47 @@ func TestAPatchThatIsRefused(t *testing.T) {
 		}
 		return 0
 	}
-	a.tell(evicted(first, 1, api.OutcomeBack))
+	a.setRecord(evicted(first, 1, api.OutcomeBack))
 	r := evicted(second, 2, api.OutcomeBack)
-	a.tell(r)
+	a.setRecord(r)
 	start(t, c, a, nil)
-	c.await("the other is failed, and both are told of", func() bool { return failed(c.pods["shop/b"], r.ID) && len(c.events) == 4 })
+	c.await("the other pod is Failed, and both have events", func() bool { return failed(c.pods["shop/b"], r.ID) && len(c.events) == 4 })
 }
 
-// A record of a pod whose name no object of the API can have keeps no other from being told.
-func TestARecordOfAnOddPod(t *testing.T) {
+// A record with an invalid pod name does not delay others.
+func TestRecordWithAnInvalidPodName(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	good, nowhere := running("good", "u3"), running("b", "u2")
 	nowhere.Namespace = ""
 	c.put(good)
 	start(t, c, a, nil)
-	a.tell(evicted(running("a/b", "u1"), 1, api.OutcomeBack))
-	a.tell(evicted(nowhere, 2, api.OutcomeBack))
+	a.setRecord(evicted(running("a/b", "u1"), 1, api.OutcomeBack))
+	a.setRecord(evicted(nowhere, 2, api.OutcomeBack))
 	r := evicted(good, 3, api.OutcomeBack)
-	a.tell(r)
-	c.await("the other is failed", func() bool { return failed(c.pods["shop/good"], r.ID) })
-	c.await("its event is there", func() bool { return c.events["shop/good."+strings.ToLower(r.ID)] != nil })
+	a.setRecord(r)
+	c.await("the other pod is Failed", func() bool { return failed(c.pods["shop/good"], r.ID) })
+	c.await("its event exists", func() bool { return c.events["shop/good."+strings.ToLower(r.ID)] != nil })
 }
 
-// What is older than an hour is no event any more; its pod is failed all the same.
-func TestAnEvictionOfLongAgo(t *testing.T) {
+// An eviction older than an hour has no events, but its pod is set to Failed.
+func TestOldEviction(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	pod := running("web", "u1")
 	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-5 * time.Hour))
 	c.put(pod)
 	r := evicted(pod, 1, api.OutcomeBack)
 	r.Began.Time, r.Killed.Time, r.Emptied.Time = time.Now().Add(-2*time.Hour), time.Now().Add(-2*time.Hour), time.Now().Add(-2*time.Hour)
-	a.tell(r)
+	a.setRecord(r)
 	stop := start(t, c, a, nil)
-	c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
+	c.await("the pod is Failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
 	stop()
 	if len(c.events) != 0 {
-		t.Error(c.reasons())
+		t.Errorf("events of an old eviction: %v, want none", c.reasons())
 	}
 }
 
-// An agent that is a minor version older tells less, one that is newer more: evictions are seen all the same.
+// Agents with an older or newer minor version send fewer or more fields: evictions are written
+// anyway.
 func TestAgentsOfOtherVersions(t *testing.T) {
 	for name, c := range map[string]struct {
 		minor, later string
@@ -422,7 +423,7 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 	}{
 		"older": {"", "", func(r *api.Record) {
 			r.Over, r.Cleaned, r.StatusReason, r.Disruption, r.Annotations = false, api.Stamp{}, "", false, nil
-			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.UncleanFor), r.Killed.Time.Add(-2*verdict.UncleanFor)
+			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.SandboxTimeout), r.Killed.Time.Add(-2*verdict.SandboxTimeout)
 			r.Emptied.Time = r.Killed.Time
 		}},
 		"newer": {strconv.Itoa(api.Minor + 1), `{"later": {"a": 1}}` + "\n", func(*api.Record) {}},
@@ -435,30 +436,30 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 			server.put(pod)
 			r := evicted(pod, 1, api.OutcomeBack)
 			c.change(&r)
-			a.tell(r)
+			a.setRecord(r)
 			start(t, server, a, nil)
-			server.await("the pod is failed", func() bool {
+			server.await("the pod is Failed", func() bool {
 				p := server.pods["shop/web"]
 				return p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && p.Annotations[verdict.Annotation] == r.ID
 			})
-			server.await("the events are there, and the node's conditions", func() bool {
+			server.await("events and node conditions exist", func() bool {
 				return len(server.events) == 2 && len(server.node.Status.Conditions) == 3
 			})
 		})
 	}
 }
 
-func TestWhatRunRefuses(t *testing.T) {
+func TestRunRejectsInvalidOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		"the node's name is not known: set NODE_NAME": {},
+		"node name unknown: set NODE_NAME":       {},
 		`node name "A_B"`:                        {Node: "A_B"},
 		"transition period -1ns: want 0 or more": {Node: "n1", TransitionPeriod: -1},
-		`node name "n2": the token is of node "n1"`: {Node: "n2", API: &rest.Config{BearerToken: "h." +
+		`node name "n2": the token is bound to node "n1"`: {Node: "n2", API: &rest.Config{BearerToken: "h." +
 			base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io": {"node": {"name": "n1"}}}`)) + ".s"}},
 	} {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("error %v, want one with %s", err, want)
 		}
 	}
 }

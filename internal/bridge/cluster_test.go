@@ -19,28 +19,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// cluster is an API server that does what a test tells it: it keeps pods of one node, events, one node and Leases, with versions and watches
-// as the real one, and fails as it is asked to.
+// cluster is a fake API server, controlled by a test: it stores the pods of one node, events, one
+// node and Leases, with versions and watches as the real one, and fails on request.
 type cluster struct {
 	t      *testing.T
 	server *httptest.Server
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed when something has changed, and made anew
+	changed  chan struct{} // closed and replaced after each change
 	version  int
 	pods     map[string]*v1.Pod // by namespace/name
-	log      []watched          // what watches have to tell
-	expired  int                // watches from a version below it get 410
-	inStream bool               // and so do those that are open, in their stream; else they break off
+	log      []watched          // watch events
+	expired  int                // watches from an older version get 410
+	inStream bool               // open ones get it in their stream; otherwise they are closed
 	events   map[string]*v1.Event
-	created  []string // events by namespace/name, each time
+	created  []string // events by namespace/name, in order
 	node     *v1.Node
 	leases   map[string]*coordinationv1.Lease
 	minor    string
-	noStream bool                                    // no list as a watch, as servers before 1.32
-	fault    func(r *http.Request) (status int)      // 0: none, -1: hangs until the client gives up
-	patched  func(was, is *v1.Pod, body podPatch)    // called with each patch that was applied
-	refuse   func(*v1.Pod, podPatch) (status int)    // of patches, likewise; 0: taken
+	noStream bool                                    // no streaming lists, as in servers before 1.32
+	fault    func(r *http.Request) (status int)      // 0: none, -1: hangs until the client cancels
+	patched  func(was, is *v1.Pod, body podPatch)    // called for each applied patch
+	refuse   func(*v1.Pod, podPatch) (status int)    // called for each patch; 0: accepted
 	counted  map[string]int                          // requests by verb and resource
 	written  map[string][]map[string]json.RawMessage // bodies of patches of nodes and leases
 }
@@ -51,7 +51,7 @@ type watched struct {
 	pod     *v1.Pod
 }
 
-// podPatch is what the bridge may write to a pod: any other field is an error of the test.
+// podPatch is what the bridge may write to a pod; any other field fails the test.
 type podPatch struct {
 	Metadata struct {
 		UID             string            `json:"uid"`
@@ -83,7 +83,7 @@ func (c *cluster) config() *rest.Config {
 	return &rest.Config{Host: c.server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
-// change changes what there is, and has all who wait look again.
+// change changes the cluster and wakes all waiting goroutines.
 func (c *cluster) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *cluster) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// put makes a pod, or another version of it.
+// put adds or replaces a pod.
 func (c *cluster) put(p *v1.Pod) {
 	c.change(func() {
 		key, kind := p.Namespace+"/"+p.Name, "MODIFIED"
@@ -125,7 +125,7 @@ func (c *cluster) remove(namespace, name string) {
 	})
 }
 
-// await waits until a condition holds, which is looked at under the lock.
+// await waits until holds returns true. It is called under the lock.
 func (c *cluster) await(what string, holds func() bool) {
 	c.t.Helper()
 	for {
@@ -138,19 +138,19 @@ func (c *cluster) await(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-c.t.Context().Done():
-			c.t.Fatalf("the test ends before %s", what)
+			c.t.Fatalf("the test ended before: %s", what)
 		}
 	}
 }
 
-// pod is a pod as it is; it must not be changed.
+// pod returns a pod, which must not be changed.
 func (c *cluster) pod(key string) *v1.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pods[key]
 }
 
-// reasons are those of the events that there are, by namespace/name, sorted.
+// reasons returns the reasons of all events by namespace/name, sorted.
 func (c *cluster) reasons() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch status := fault(r); status {
 		case 0:
 		case -1:
-			_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the connection is not noticed
 			<-r.Context().Done()
 			return
 		default:
@@ -239,10 +239,10 @@ func refused(w http.ResponseWriter, code int, why string) {
 	})
 }
 
-// of are the pods that a selector of fields wants, which is of this node's or the test is wrong.
+// of returns the pods that a field selector matches. It fails the test for pods of another node.
 func (c *cluster) of(r *http.Request) (out []v1.Pod) {
 	if is := r.URL.Query().Get("fieldSelector"); is != "spec.nodeName=n1" {
-		c.t.Errorf("pods are asked for by %q, want those of the node alone", is)
+		c.t.Errorf("pods requested by %q, want those of the node only", is)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[key]; p.Spec.NodeName == "n1" {
@@ -307,7 +307,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 		c.mu.Unlock()
 		w.(http.Flusher).Flush()
 		if expired {
-			return // the connection breaks off
+			return // close the connection
 		}
 		select {
 		case <-r.Context().Done():
@@ -323,7 +323,7 @@ func (c *cluster) patchPod(w http.ResponseWriter, r *http.Request, key string) {
 	decode := json.NewDecoder(r.Body)
 	decode.DisallowUnknownFields()
 	if err := decode.Decode(&p); err != nil || r.Header.Get("Content-Type") != "application/strategic-merge-patch+json" {
-		c.t.Errorf("patch of %s: %v, %s", key, err, r.Header.Get("Content-Type"))
+		c.t.Errorf("patch of %s: error %v, content type %s", key, err, r.Header.Get("Content-Type"))
 	}
 	c.change(func() {
 		is := c.pods[key]
@@ -362,7 +362,7 @@ func (c *cluster) patchPod(w http.ResponseWriter, r *http.Request, key string) {
 func (c *cluster) createEvent(w http.ResponseWriter, r *http.Request, namespace string) {
 	var e v1.Event
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.Namespace != namespace || e.Name == "" {
-		c.t.Errorf("event %s/%s in %s: %v", e.Namespace, e.Name, namespace, err)
+		c.t.Errorf("event %s/%s in namespace %s: error %v", e.Namespace, e.Name, namespace, err)
 	}
 	c.change(func() {
 		key := namespace + "/" + e.Name
@@ -383,13 +383,13 @@ func (c *cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 	}
 	text, _ := io.ReadAll(r.Body)
 	if json.Unmarshal(text, &body) != nil || json.Unmarshal(text, &p) != nil || len(body) != 1 || !strings.HasSuffix(r.URL.Path, "/nodes/n1/status") {
-		c.t.Errorf("patch of %s: %s", r.URL.Path, text)
+		c.t.Errorf("patch of %s has unexpected body %s", r.URL.Path, text)
 	}
 	c.change(func() {
 		c.written["node"] = append(c.written["node"], body)
 		c.version++
 		c.node = c.node.DeepCopy()
-		c.node.Status.Conditions = p.Status.Conditions // it has no others
+		c.node.Status.Conditions = p.Status.Conditions // the node has no others
 		answer(w, c.node)
 	})
 }

@@ -20,18 +20,25 @@ func Command(version string, stderr io.Writer) *cobra.Command {
 	var log commandline.Log
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Tell the agent of its pods, and the API of its evictions, until told to stop",
-		Long: `run keeps the agent's pod objects as the API has them, and tells the API what the agent does: pods that it evicted Failed for the
-reason Evicted, with the condition DisruptionTarget, events of pods and of the node, the conditions JettisonMemoryPressure,
-JettisonDiskPressure and JettisonPIDPressure, and the node's load on a Lease. It stores nothing: the agent's records are the queue.
-The agent or the API may be away, at the start, too: what is to be told waits.`,
+		Short: "Send pods to the agent and write its evictions to the Kubernetes API",
+		Long: `run connects the agent of this node to the Kubernetes API until it is stopped.
+
+It sends the agent the pods of this node, with their priorities and requests.
+It writes to the API, for the agent:
+  - evicted pods: phase Failed, reason Evicted, condition DisruptionTarget
+  - events of pods and of the node
+  - node conditions JettisonMemoryPressure, JettisonDiskPressure, JettisonPIDPressure
+  - the load of the node, on a Lease
+
+It stores nothing: the agent keeps the records of its evictions. The agent and the API server may
+be unreachable, also at the start. The bridge retries and then writes all pending evictions.`,
 		Example: "  jettison-bridge run\n  jettison-bridge run --evicted-status=false",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Log, err = log.Open(stderr); err != nil {
 				return err
 			}
-			klog.SetSlogLogger(o.Log) // what client-go has to say
+			klog.SetSlogLogger(o.Log) // log lines of client-go
 			if o.API, err = kube.Config(kubeconfig); err != nil {
 				return commandline.Usage(err)
 			}
@@ -42,16 +49,16 @@ The agent or the API may be away, at the start, too: what is to be told waits.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Node, "node-name", os.Getenv("NODE_NAME"), "the node's name at the API")
+	f.StringVar(&o.Node, "node-name", os.Getenv("NODE_NAME"), "name of the node in the Kubernetes API")
 	f.StringVar(&o.Socket, "socket", api.DefaultSocket, "the agent's socket")
 	f.StringVar(&kubeconfig, "kubeconfig", "",
-		"file that says where the API is (default the pod's service account)")
+		"path of the kubeconfig (default: the pod's service account)")
 	f.BoolVar(&o.EvictedStatus, "evicted-status", true,
-		"write the status of evicted pods; false: events alone")
+		"write pod statuses; false: send events only")
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", kube.DefaultLeaseNamespace,
-		"where the Lease is that tells the node's load; empty: it is not told")
+		"load Lease's namespace; empty: off")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
-		"how long a condition stays true after an eviction: the kubelet's evictionPressureTransitionPeriod")
+		"evictionPressureTransitionPeriod of the kubelet")
 	log.Add(f)
 	return cmd
 }

@@ -11,8 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The agent's pods are the API's: all of them at the start, then each that comes, changes or goes, and nothing else of them than it uses.
-func TestTheAgentKnowsThePods(t *testing.T) {
+// The agent has the pods of the API: all at the start, then each change, with the fields that it
+// uses only.
+func TestAgentReceivesThePods(t *testing.T) {
 	for name, old := range map[string]bool{"list as a watch": false, "list": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,30 +30,30 @@ func TestTheAgentKnowsThePods(t *testing.T) {
 			mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"}
 			c.put(mirror)
 			start(t, c, a, nil)
-			a.await("it has been told", func() bool { return len(a.puts) > 0 })
+			a.await("the agent has the pods", func() bool { return len(a.puts) > 0 })
 			if !slices.Equal(a.puts[:1], []string{"replace u1"}) {
-				t.Errorf("%v", a.puts)
+				t.Errorf("requests to the agent %v, want all pods first", a.puts)
 			}
 			p := a.pods["u1"]
 			if *p.Spec.Priority != 1000 || p.ResourceVersion != "" || len(p.Spec.Containers[0].Env) > 0 || len(p.Status.ContainerStatuses) > 0 {
-				t.Errorf("%+v", p)
+				t.Errorf("pod in the agent is %+v, want only used fields", p)
 			}
 			c.put(running("c", "u4"))
-			a.await("it knows one that came", func() bool { return a.pods["u4"] != nil })
+			a.await("the agent has a new pod", func() bool { return a.pods["u4"] != nil })
 			c.remove("shop", "a")
-			a.await("it knows that one has gone", func() bool { return a.pods["u1"] == nil && len(a.pods) == 1 })
+			a.await("the agent lost a deleted pod", func() bool { return a.pods["u1"] == nil && len(a.pods) == 1 })
 			c.put(running("c", "u5"))
-			a.await("it knows that one is another", func() bool { return a.pods["u4"] == nil && a.pods["u5"] != nil })
+			a.await("the agent has the replaced pod", func() bool { return a.pods["u4"] == nil && a.pods["u5"] != nil })
 		})
 	}
 }
 
-// Neither an API that is away nor the end of the bridge takes a pod from the agent.
-func TestNothingIsTakenAwayByAbsence(t *testing.T) {
+// Neither an outage nor the end of the bridge deletes a pod from the agent.
+func TestOutageDeletesNoPods(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	c.put(running("a", "u1"))
 	stop := start(t, c, a, nil)
-	a.await("it has been told", func() bool { return len(a.pods) == 1 })
+	a.await("the agent has the pods", func() bool { return len(a.pods) == 1 })
 	stop()
 	tried := make(chan struct{}, 100)
 	c.change(func() {
@@ -63,15 +64,16 @@ func TestNothingIsTakenAwayByAbsence(t *testing.T) {
 	<-tried
 	stop()
 	if len(a.pods) != 1 || len(a.puts) != 1 {
-		t.Errorf("%v, %v", a.pods, a.puts)
+		t.Errorf("agent has pods %v after requests %v, want all kept", a.pods, a.puts)
 	}
 }
 
-// A watch that the server ends, and whose place it does not know any more, begins anew: what has gone meanwhile is gone.
-func TestAWatchThatBreaksOff(t *testing.T) {
+// A watch that the server ends with an expired version starts again with a list, and pods deleted
+// meanwhile are deleted.
+func TestWatchExpires(t *testing.T) {
 	for name, then := range map[string]struct {
 		inStream bool
-		fault    int // of the next two times that pods are asked for; 0: none
+		fault    int // status of the next two requests for pods; 0: none
 	}{
 		"breaks off": {}, "is told so": {inStream: true}, "and the server fails": {fault: 500}, "and it is overloaded": {fault: 429},
 		"and it is not ready": {fault: 503}, "and it knows no roles yet": {fault: 403},
@@ -83,10 +85,10 @@ func TestAWatchThatBreaksOff(t *testing.T) {
 			c.put(running("a", "u1"))
 			c.put(running("b", "u2"))
 			start(t, c, a, nil)
-			a.await("it has been told", func() bool { return len(a.pods) == 2 })
+			a.await("the agent has the pods", func() bool { return len(a.pods) == 2 })
 			var tried atomic.Int32
 			c.change(func() {
-				delete(c.pods, "shop/a") // which no watch tells
+				delete(c.pods, "shop/a") // without a watch event
 				c.version += 10
 				c.expired = c.version
 				c.fault = func(r *http.Request) int {
@@ -96,23 +98,23 @@ func TestAWatchThatBreaksOff(t *testing.T) {
 					return 0
 				}
 			})
-			a.await("it knows that one has gone", func() bool { return a.pods["u1"] == nil && a.pods["u2"] != nil })
+			a.await("the agent lost a deleted pod", func() bool { return a.pods["u1"] == nil && a.pods["u2"] != nil })
 		})
 	}
 }
 
-// An agent that was restarted knows nothing: it is told everything as soon as that shows.
-func TestAnAgentThatWasRestarted(t *testing.T) {
+// An agent that restarted receives all pods as soon as that is noticed.
+func TestAgentRestarts(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	c.put(running("a", "u1"))
 	start(t, c, a, nil)
-	a.await("it has been told", func() bool { return len(a.pods) == 1 })
+	a.await("the agent has the pods", func() bool { return len(a.pods) == 1 })
 	c.put(running("b", "u2"))
-	a.await("it has been told of the second", func() bool { return len(a.pods) == 2 })
+	a.await("the agent has the second pod", func() bool { return len(a.pods) == 2 })
 	a.restart()
 	c.put(running("c", "u3"))
-	a.await("it knows all", func() bool { return len(a.pods) == 3 })
+	a.await("the agent has all pods", func() bool { return len(a.pods) == 3 })
 	if all := fmt.Sprint(a.puts); strings.Count(all, "replace") < 2 {
-		t.Error(all)
+		t.Errorf("requests to the agent %s, want all pods twice", all)
 	}
 }

@@ -9,30 +9,34 @@ import (
 	"jettison/internal/bridge/kube"
 )
 
-// boundMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge
-// to its node: they are stable, and tokens say which node theirs is (kube_features.go,
+// minMinor is the first minor version of Kubernetes 1 with admission policies that can restrict a
+// bridge to its node: the policies are stable, and tokens name their node (kube_features.go,
 // ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
-const boundMinor = 30
+const minMinor = 30
 
-// server is the API server, as far as its version matters.
+// server decides by the API server's version which objects are written.
 type server struct {
 	client *kube.Client
-	status bool // pods' statuses are to be written
+	status bool // Options.EvictedStatus
 	log    *slog.Logger
 
-	old sync.Once // that it is too old is said
+	logOldVersion sync.Once
 }
 
-// bound tells whether it can hold a bridge to its node. Where it cannot nothing is written but
-// events.
-func (s *server) bound(ctx context.Context) (bool, error) {
+// canRestrict reports whether the API server can restrict a bridge to its node. If not, the bridge
+// sends events only.
+func (s *server) canRestrict(ctx context.Context) (bool, error) {
 	minor, err := s.client.Minor(ctx)
 	if err != nil {
 		return false, err
 	}
-	if minor < boundMinor {
-		s.old.Do(func() {
-			s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone",
+	if minor < minMinor {
+		s.logOldVersion.Do(func() {
+			//log: The API server is older than Kubernetes 1.30, so its admission policies cannot
+			//  restrict a bridge to its node. The bridge sends events only, no pod statuses,
+			//  conditions or load.
+			//do: Upgrade the cluster to Kubernetes 1.30 or newer.
+			s.log.Warn("API server too old, sending events only",
 				"version", fmt.Sprint("1.", minor))
 		})
 		return false, nil
@@ -40,10 +44,10 @@ func (s *server) bound(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// statuses tells whether pods' statuses are written.
-func (s *server) statuses(ctx context.Context) (bool, error) {
+// writeStatus reports whether pod statuses are written.
+func (s *server) writeStatus(ctx context.Context) (bool, error) {
 	if !s.status {
 		return false, nil
 	}
-	return s.bound(ctx)
+	return s.canRestrict(ctx)
 }

@@ -1,7 +1,6 @@
-// Package cleanup takes away what bridges have written to a cluster: the conditions of nodes, and
-// the Leases that tell their load. It is for an operator who takes jettison away, with rights that
-// no bridge has. Statuses of pods that were evicted stay, for they are true, and events go by
-// themselves.
+// Package cleanup removes from a cluster the node conditions of bridges and the Leases
+// with the nodes' load. It is for an operator who removes jettison, and needs permissions that no
+// bridge has. Statuses of evicted pods stay because they are true; events expire.
 package cleanup
 
 import (
@@ -20,7 +19,7 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// API is what of the cluster's is read and written.
+// API is the subset of the Kubernetes API that Run uses.
 type API interface {
 	EachNode(ctx context.Context, each func(*v1.Node) error) error
 	PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error)
@@ -28,14 +27,14 @@ type API interface {
 	DeleteLease(ctx context.Context, namespace, name string) error
 }
 
-// Run takes everything away, and writes a line for each node. What fails is said at the end, and
-// the rest is done all the same.
+// Run removes the conditions and Leases and writes a line for each changed node to out. It
+// continues after errors and returns them at the end.
 func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	var failed []error
 	nodes, leases := 0, 0
 	err := c.EachNode(ctx, func(n *v1.Node) error {
-		gone, err := conditions(ctx, c, n)
-		if kube.Means(err) == kube.NotFound { // the node went meanwhile, and its conditions with it
+		gone, err := removeConditions(ctx, c, n)
+		if kube.Classify(err) == kube.NotFound { // the node was deleted, with its conditions
 			return nil
 		}
 		if err != nil {
@@ -44,7 +43,7 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		}
 		if len(gone) > 0 {
 			nodes++
-			fmt.Fprintf(out, "node %s: conditions %s are gone\n", n.Name, strings.Join(gone, ", "))
+			fmt.Fprintf(out, "node %s: removed conditions %s\n", n.Name, strings.Join(gone, ", "))
 		}
 		return nil
 	})
@@ -61,24 +60,24 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 			continue
 		}
 		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil &&
-			kube.Means(err) != kube.NotFound {
+			kube.Classify(err) != kube.NotFound {
 			failed = append(failed, err)
 			continue
 		}
 		leases++
 	}
-	fmt.Fprintf(out, "%d nodes and %d leases were cleaned\n", nodes, leases)
-	if n := len(failed) - mostSaid; n > 0 {
-		failed = append(failed[:mostSaid], fmt.Errorf("and %d more", n))
+	fmt.Fprintf(out, "cleaned %d nodes, deleted %d leases\n", nodes, leases)
+	if n := len(failed) - maxErrors; n > 0 {
+		failed = append(failed[:maxErrors], fmt.Errorf("and %d more", n))
 	}
 	return errors.Join(failed...)
 }
 
-// mostSaid are the failures that are said, of as many as there are nodes.
-const mostSaid = 5
+// maxErrors bounds the errors that are returned: there may be one for each node.
+const maxErrors = 5
 
-// conditions takes the bridges' conditions from a node, and names them.
-func conditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {
+// removeConditions removes the bridges' conditions from a node and returns their types.
+func removeConditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {
 	var remove []map[string]string
 	for _, is := range n.Status.Conditions {
 		if strings.HasPrefix(string(is.Type), verdict.ConditionPrefix) {
@@ -89,7 +88,7 @@ func conditions(ctx context.Context, c API, n *v1.Node) (gone []string, err erro
 	if len(remove) == 0 {
 		return nil, nil
 	}
-	// of strings alone
+	// cannot fail: strings only
 	body, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": remove}})
 	_, err = c.PatchNodeStatus(ctx, n.Name, body)
 	return gone, err

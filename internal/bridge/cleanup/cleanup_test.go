@@ -16,12 +16,12 @@ import (
 	"jettison/api"
 )
 
-// cluster has nodes and leases, and keeps what is done to them.
+// cluster holds nodes and Leases, and records requests.
 type cluster struct {
 	nodes  []v1.Node
 	leases []coordinationv1.Lease
 	did    []string
-	list   error // of nodes
+	list   error // returned by EachNode
 }
 
 func (c *cluster) EachNode(_ context.Context, each func(*v1.Node) error) error {
@@ -61,7 +61,7 @@ func node(name string, conditions ...v1.NodeConditionType) v1.Node {
 	return out
 }
 
-// What bridges wrote goes, and nothing else; a node that fails keeps no other from being cleaned.
+// Run removes only what bridges wrote, and continues after a node that fails.
 func TestRun(t *testing.T) {
 	lease := func(name string, annotations map[string]string) coordinationv1.Lease {
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "jettison-system", Name: name, Annotations: annotations}}
@@ -75,19 +75,20 @@ func TestRun(t *testing.T) {
 	var out strings.Builder
 	err := Run(t.Context(), c, "jettison-system", &out)
 	if err == nil || err.Error() != "patch nodes/status bad: no" {
-		t.Error(err)
+		t.Errorf("error %v, want only that of node bad", err)
 	}
 	const want = `a {"status":{"conditions":[{"$patch":"delete","type":"JettisonMemoryPressure"}]}}` + "\ndelete jettison-system/a"
 	if got := strings.Join(c.did, "\n"); got != want {
-		t.Errorf("did\n%s\nwant\n%s", got, want)
+		t.Errorf("requests\n%s\nwant\n%s", got, want)
 	}
-	if got := out.String(); got != "node a: conditions JettisonMemoryPressure are gone\n1 nodes and 1 leases were cleaned\n" {
-		t.Error(got)
+	if got := out.String(); got != "node a: removed conditions JettisonMemoryPressure\ncleaned 1 nodes, deleted 1 leases\n" {
+		t.Errorf("output %q, want one node and one Lease", got)
 	}
 }
 
-// A list of nodes that fails leaves no Lease, and a node that went meanwhile is no failure.
-func TestTheRestIsCleanedAllTheSame(t *testing.T) {
+// A list of nodes that fails does not keep Leases from being deleted, and a deleted node is no
+// failure.
+func TestRunContinuesAfterErrors(t *testing.T) {
 	for _, list := range []error{nil, errors.New("list nodes: no role")} {
 		c := &cluster{
 			nodes: []v1.Node{node("went", "JettisonMemoryPressure")}, list: list,
@@ -98,8 +99,8 @@ func TestTheRestIsCleanedAllTheSame(t *testing.T) {
 		var out strings.Builder
 		err := Run(t.Context(), c, "jettison-system", &out)
 		if fmt.Sprint(err) != fmt.Sprint(list) || strings.Join(c.did, "\n") != "delete jettison-system/a" ||
-			out.String() != "0 nodes and 1 leases were cleaned\n" {
-			t.Errorf("%v: %v, %v, %s", list, err, c.did, out.String())
+			out.String() != "cleaned 0 nodes, deleted 1 leases\n" {
+			t.Errorf("list error %v: error %v, requests %v, output %s", list, err, c.did, out.String())
 		}
 	}
 }

@@ -14,9 +14,11 @@ func Command(version string, stdout io.Writer) *cobra.Command {
 	var kubeconfig, namespace string
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Take away what bridges wrote: conditions of nodes and Leases of their load",
-		Long: `cleanup takes the conditions Jettison* from every node, and deletes the Leases that tell their load. Take the bridges away
-first, or they write them again. It needs an operator's rights: to list nodes and patch their status, to list and delete leases.`,
+		Short: "Remove node conditions and load Leases that bridges wrote",
+		Long: `cleanup removes the conditions Jettison* from all nodes and deletes the Leases with their load.
+
+Remove the bridges first, or they write both again. cleanup needs permission to list nodes, to patch
+nodes/status, and to list and delete leases.`,
 		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -24,7 +26,7 @@ first, or they write them again. It needs an operator's rights: to list nodes an
 			if err != nil {
 				return commandline.Usage(err)
 			}
-			if err := kube.LeaseNamespace(namespace); err != nil {
+			if err := kube.ValidateLeaseNamespace(namespace); err != nil {
 				return commandline.Usage(err)
 			}
 			client, err := kube.New(c, version)
@@ -35,8 +37,8 @@ first, or they write them again. It needs an operator's rights: to list nodes an
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"file that says where the API is (default the pod's service account)")
+		"path of the kubeconfig (default: the pod's service account)")
 	cmd.Flags().StringVar(&namespace, "lease-namespace", kube.DefaultLeaseNamespace,
-		"where the Leases are that tell the nodes' load")
+		"namespace of the Leases with the nodes' load")
 	return cmd
 }

@@ -11,32 +11,33 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// rejection is the error of a pod's write that the server did not accept while it served a read: a
-// webhook or a proxy may have rejected it, or the server takes no writes. The breaker opens for it
-// as for an unreachable server, and the pod comes last.
+// rejection wraps the error of a pod status write that the API server rejected while it still
+// served reads. A webhook or a proxy may reject writes of this pod, or the server accepts no writes
+// at all. The breaker opens as for an unreachable server, and the entry moves to the end of the
+// order.
 type rejection struct{ error }
 
 func (r rejection) Unwrap() error { return r.error }
 
-// isRejection reports whether a read was served while the write failed.
+// isRejection reports whether err is the error of a write that failed while a read was served.
 func isRejection(err error) bool {
 	_, ok := errors.AsType[rejection](err)
 	return ok
 }
 
-// breaker is the circuit breaker for the API server. It is closed while its delay is zero, else
-// open until retryAt and then half-open: the next result closes it or opens it again.
+// breaker is the circuit breaker for the API server. It is closed while its delay is zero.
+// Otherwise it is open until retryAt and then half-open: the next result closes or reopens it.
 type breaker struct {
 	backoff
 	log         *slog.Logger
-	failedAt    time.Time // when it opened last
-	earlyProbes int       // how often probeEarly made it half-open since it was closed
+	failedAt    time.Time // time of the last failure
+	earlyProbes int       // calls of probeEarly that made it half-open since it was closed
 	answered    bool      // the server has responded since the last result
-	reported    bool      // that the server is unreachable is logged
+	reported    bool      // "API server unreachable" is logged
 }
 
-// probeEarly makes the breaker half-open because the watch has received something: as soon as after
-// a first failure, and later each time.
+// probeEarly makes the breaker half-open because the watch received an update. The first probe
+// comes after minBackoff, each further one after twice the previous time.
 func (b *breaker) probeEarly() {
 	at := later(b.retryAfter, b.failedAt.Add(min(minBackoff<<min(b.earlyProbes, 10), maxBackoff)))
 	if b.retryAt.After(at) {
@@ -45,15 +46,16 @@ func (b *breaker) probeEarly() {
 	}
 }
 
-// shorten limits the delay to raceBackoff from the last failure on.
+// shorten limits the delay to raceBackoff after the last failure.
 func (b *breaker) shorten() {
 	b.delay = raceBackoff
 	b.retryAt = later(b.retryAfter, b.failedAt.Add(retry.Jitter(raceBackoff)))
 }
 
-// record takes the result of a pass or of a slow write. Success without a response changes nothing.
-// waiting is the number of records.
-func (b *breaker) record(err error, longest func() time.Duration, waiting int) {
+// record updates the breaker with the result of a pass or of a slow write. Success without a
+// response changes nothing. maxDelay returns the longest delay; pending is the number of pending
+// records.
+func (b *breaker) record(err error, maxDelay func() time.Duration, pending int) {
 	answered := b.answered
 	b.answered = false
 	if err == nil && !answered {
@@ -62,26 +64,32 @@ func (b *breaker) record(err error, longest func() time.Duration, waiting int) {
 	rejected := isRejection(err)
 	if (err == nil || rejected) && b.reported {
 		b.reported = false
-		b.log.Info("the API takes what it is told again", "evictions", waiting)
+		//log: The API server responds to requests of the bridge again. Pending pod statuses and
+		//  events are written now.
+		b.log.Info("API server reachable again", "evictions", pending)
 	}
 	if err == nil {
 		b.close()
 		return
 	}
 	retryAfter := time.Duration(0)
-	if !rejected { // else Retry-After is that of the one pod
-		retryAfter, _ = kube.AskAgain(err)
+	if !rejected { // the Retry-After of a rejected write applies to that pod only
+		retryAfter, _ = kube.RetryAfter(err)
 	}
 	b.failedAt = time.Now()
-	b.fail(b.failedAt, longest(), retryAfter)
+	b.fail(b.failedAt, maxDelay(), retryAfter)
 	if !rejected && !b.reported {
 		b.reported = true
-		b.log.Warn("the API is away: what it is to be told waits", "evictions", waiting, "error", err)
+		//log: Requests to the API server fail, time out, or are answered with 401, 429 or 503.
+		//  The bridge keeps the eviction records and retries with backoff.
+		//do: Check the API server, the network of the node and the token of the bridge. The key
+		//  error has the last failure.
+		b.log.Warn("API server unreachable, retrying", "evictions", pending, "error", err)
 	}
 }
 
-// close closes the breaker, unless another response has asked for time: then it is half-open after
-// that.
+// close closes the breaker. If a response set a Retry-After in the future, it becomes half-open at
+// that time.
 func (b *breaker) close() {
 	b.delay, b.earlyProbes, b.retryAt = 0, 0, time.Time{}
 	if b.retryAfter.After(time.Now()) {
@@ -89,27 +97,27 @@ func (b *breaker) close() {
 	}
 }
 
-// waitForAPI returns how long the breaker stays open; not above zero: it is closed or half-open.
+// waitForAPI returns how long the breaker stays open. Zero or less: it is closed or half-open.
 func (d *Deliverer) waitForAPI() time.Duration {
-	if d.breaker.delay > raceBackoff && d.races() { // the pod came after the breaker opened
+	if d.breaker.delay > raceBackoff && d.racesKubelet() { // the pod's record came after it opened
 		d.breaker.shorten()
 	}
 	return time.Until(d.breaker.retryAt)
 }
 
-// record tells the breaker the result of a pass or of a slow write.
+// record passes the result of a pass or of a slow write to the breaker.
 func (d *Deliverer) record(err error) {
-	longest := func() time.Duration {
-		if d.races() {
+	maxDelay := func() time.Duration {
+		if d.racesKubelet() {
 			return raceBackoff
 		}
 		return maxBackoff
 	}
-	d.breaker.record(err, longest, len(d.queue.entries))
+	d.breaker.record(err, maxDelay, len(d.queue.entries))
 }
 
-// races reports whether an unsettled pod's kubelet may report by itself that the pod has failed.
-func (d *Deliverer) races() bool {
+// racesKubelet reports whether the kubelet of an unsettled pod may set the pod to Failed itself.
+func (d *Deliverer) racesKubelet() bool {
 	return slices.ContainsFunc(d.queue.entries, func(e *entry) bool {
 		pod := d.currentPod(e)
 		return !e.settled && pod != nil && e.record.Disruption && verdict.EndsByItself(pod)

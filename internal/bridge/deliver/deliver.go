@@ -1,14 +1,14 @@
-// Package deliver writes evictions from an agent's records to the Kubernetes API: the status of
-// each victim's pod and its events, in order, none lost and none twice. It stores nothing: the
-// agent keeps the records, and the pod's status at the API says how far each has come.
+// Package deliver writes the evictions of an agent's records to the Kubernetes API: the status of
+// each victim and its events, in order, each exactly once. It stores nothing: the agent keeps the
+// records, and the pod's status in the API shows the progress of each.
 //
 //	deliver.go   Deliverer: the loop
 //	follow.go    follows the agent's records
-//	queue.go     the records that are not finished, in their order
-//	breaker.go   the circuit breaker for the API server, and backoff
-//	status.go    writes pods' statuses
-//	response.go  processes the responses to these, also those of slow writes
-//	mend.go      counts statuses that others change back
+//	queue.go     the unfinished records in their order, and backoff
+//	breaker.go   the circuit breaker for the API server
+//	status.go    writes pod statuses
+//	response.go  processes the responses, including those of slow writes
+//	restore.go   counts statuses that others revert
 //	events.go    sends events
 package deliver
 
@@ -23,62 +23,62 @@ import (
 	"jettison/api"
 )
 
-// API is the part of the Kubernetes API that a Deliverer uses.
+// API is the subset of the Kubernetes API that a Deliverer uses.
 type API interface {
 	Pod(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error)
 	CreateEvent(ctx context.Context, e *v1.Event) error
 }
 
-// Pods is the copy of this node's pods.
+// Pods is the local copy of this node's pods.
 type Pods interface {
 	Pod(namespace, name string) *v1.Pod
 	Synced() (at time.Time, ok bool)
-	Again()
+	Resync()
 }
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Node    string
 	Records Records
 	Pods    Pods
 	API     API
-	// Status reports whether pods' statuses are written; else there are events alone. It is called
-	// once, when the copy of the pods is synced or something is to be written, and again after an
+	// WriteStatus reports whether pod statuses are written; otherwise only events are sent. It is
+	// called once, when the copy of the pods is synced or something is due, and again after an
 	// error.
-	Status func(context.Context) (bool, error)
-	Log    *slog.Logger
+	WriteStatus func(context.Context) (bool, error)
+	Log         *slog.Logger
 }
 
-// Deliverer is the loop.
+// Deliverer is the loop that delivers the agent's records.
 type Deliverer struct {
 	o          Options
 	changed    chan struct{} // one slot: the copy of the pods has changed
 	records    chan *api.RecordsLine
-	responses  chan func(ctx context.Context) // processes late responses
+	responses  chan func(ctx context.Context) // functions that process late responses
 	background sync.WaitGroup                 // the follower, and requests in flight
 
 	queue       statusQueue
 	breaker     breaker
 	events      eventSender
 	gaps        gaps
-	writeStatus bool // pods' statuses are written
-	modeKnown   bool // writeStatus is known
+	writeStatus bool // pod statuses are written
+	modeKnown   bool // writeStatus is set
 }
 
-// New makes a Deliverer.
+// New returns a Deliverer that is not running.
 func New(o Options) *Deliverer {
 	return &Deliverer{
 		o: o, changed: make(chan struct{}, 1),
 		records: make(chan *api.RecordsLine, 64), responses: make(chan func(context.Context)),
 		queue:   statusQueue{log: o.Log, inFlight: map[*entry]struct{}{}},
 		breaker: breaker{log: o.Log},
-		events:  eventSender{pace: pacer{left: eventBurst}},
+		events:  eventSender{pacer: pacer{tokens: eventBurst}},
 	}
 }
 
-// Changed tells the Deliverer that the copy of the pods has changed. It does not block, and may be
-// called concurrently.
+// Changed notifies the Deliverer that the copy of the pods has changed. It does not block and is
+// safe for concurrent use.
 func (d *Deliverer) Changed() {
 	select {
 	case d.changed <- struct{}{}:
@@ -90,7 +90,7 @@ func (d *Deliverer) Changed() {
 func (d *Deliverer) Run(ctx context.Context) {
 	defer d.background.Wait()
 	f := follower{
-		records: d.o.Records, out: d.records, resync: d.o.Pods.Again, log: d.o.Log,
+		records: d.o.Records, out: d.records, resync: d.o.Pods.Resync, log: d.o.Log,
 		open: map[string]bool{},
 	}
 	d.background.Go(func() { f.run(ctx) })
@@ -101,15 +101,15 @@ func (d *Deliverer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case l := <-d.records:
-			d.take(l)
+			d.handleLine(l)
 		case process := <-d.responses:
 			process(ctx)
 		case <-d.changed:
 			d.breaker.probeEarly()
 		case <-timer.C:
 		}
-		for range len(d.records) { // those that came meanwhile: a pass may take seconds
-			d.take(<-d.records)
+		for range len(d.records) { // lines received during the last pass, which may take seconds
+			d.handleLine(<-d.records)
 		}
 		wait := d.waitForAPI()
 		if wait <= 0 {
@@ -119,19 +119,18 @@ func (d *Deliverer) Run(ctx context.Context) {
 	}
 }
 
-// inLoop has the loop call a function. Goroutines beside the loop use it to change the Deliverer's
-// state.
-func (d *Deliverer) inLoop(ctx context.Context, process func(context.Context)) {
+// runInLoop makes the loop call process. Other goroutines use it to change the Deliverer's state.
+func (d *Deliverer) runInLoop(ctx context.Context, process func(context.Context)) {
 	select {
 	case <-ctx.Done():
 	case d.responses <- process:
 	}
 }
 
-// take takes a line that the agent sent.
-func (d *Deliverer) take(l *api.RecordsLine) {
+// handleLine processes one line of the agent's record stream.
+func (d *Deliverer) handleLine(l *api.RecordsLine) {
 	if l.Gap != nil {
-		d.takeGap(l.Gap)
+		d.addGap(l.Gap)
 	}
 	d.queue.synced = d.queue.synced || l.Synced
 	if l.Record != nil {
@@ -139,22 +138,22 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 	}
 }
 
-// idleWait is how long the loop waits while nothing is due.
+// idleWait is the time between passes while nothing is due.
 const idleWait = time.Minute
 
-// nextPass returns how long the loop may wait after a pass that began at some time.
+// nextPass returns how long the loop may wait after a pass that started at began.
 func (d *Deliverer) nextPass(began time.Time) time.Duration {
 	wait, now := idleWait, time.Now()
 	sooner := func(times ...time.Time) {
 		for _, at := range times {
-			if at.After(began) { // what was due before has been tried
+			if at.After(began) { // earlier ones were tried in this pass
 				wait = min(wait, max(0, at.Sub(now)))
 			}
 		}
 	}
-	sooner(d.breaker.retryAt, d.gaps.retryAt, d.events.retryAt, d.events.pace.next)
+	sooner(d.breaker.retryAt, d.gaps.retryAt, d.events.retryAt, d.events.pacer.next)
 	for _, e := range d.queue.entries {
-		sooner(e.write.retryAt, e.events.retryAt, e.verdict.At, e.mends.heldUntil())
+		sooner(e.write.retryAt, e.events.retryAt, e.verdict.RecheckAt, e.restores.stableAt())
 	}
 	return wait
 }

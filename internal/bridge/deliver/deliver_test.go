@@ -13,11 +13,12 @@ import (
 	"jettison/api"
 )
 
-// A follower that was cut off asks on from before the first record that is not final, so that it hears what became of that one.
-func TestWhereAFollowerGoesOn(t *testing.T) {
+// A follower resumes before the first record that is not final, so that it receives its later
+// changes.
+func TestFollowerResumesBeforeOpenRecords(t *testing.T) {
 	f := follower{open: map[string]bool{}}
 	if got := f.resumeAfter(); got != "" {
-		t.Errorf("the first time from %q", got)
+		t.Errorf("first stream resumes after %q, want the start", got)
 	}
 	record := func(id string, over bool) { f.track(&api.Record{ID: id, Outcome: api.OutcomeRunning, Over: over}) }
 	for _, c := range []struct {
@@ -33,56 +34,56 @@ func TestWhereAFollowerGoesOn(t *testing.T) {
 	} {
 		record(c.id, c.over)
 		if got := f.resumeAfter(); got != c.want || !c.over && got >= c.id {
-			t.Errorf("after %s (over: %v) from %q, want %q", c.id, c.over, got, c.want)
+			t.Errorf("after %s (over: %v) it resumes after %q, want %q", c.id, c.over, got, c.want)
 		}
 	}
 }
 
-// So many events go at once, and one more each second.
-func TestEventsArePaced(t *testing.T) {
+// A burst of events is sent immediately, then one more each second.
+func TestEventRateIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pacer{left: eventBurst, at: time.Now()}
+		p := pacer{tokens: eventBurst, countedAt: time.Now()}
 		for i := range eventBurst {
-			if !p.take(time.Now()) || !p.next.IsZero() {
-				t.Fatalf("the event %d has to wait", i)
+			if !p.allow(time.Now()) || !p.next.IsZero() {
+				t.Fatalf("event %d of the burst must wait, want none to wait", i)
 			}
 		}
-		if p.take(time.Now()) || !p.next.Equal(time.Now().Add(eventEvery)) {
-			t.Errorf("one more at once; the next at %v", p.next)
+		if p.allow(time.Now()) || !p.next.Equal(time.Now().Add(eventInterval)) {
+			t.Errorf("after the burst: event allowed or next at %v, want it in one interval", p.next)
 		}
-		time.Sleep(eventEvery)
-		if !p.take(time.Now()) || p.take(time.Now()) {
-			t.Error("after a while there is one")
+		time.Sleep(eventInterval)
+		if !p.allow(time.Now()) || p.allow(time.Now()) {
+			t.Error("after one interval: want exactly one event allowed")
 		}
 		time.Sleep(time.Hour)
 		for range eventBurst {
-			p.take(time.Now())
+			p.allow(time.Now())
 		}
-		if p.take(time.Now()) {
-			t.Error("after an hour there are more than at first")
+		if p.allow(time.Now()) {
+			t.Error("after an hour: more than one burst of events allowed")
 		}
 		n := 0
-		for range 60 { // whoever asks at odd moments has no fewer
-			time.Sleep(3 * eventEvery / 2)
-			for p.take(time.Now()) {
+		for range 60 { // irregular calls get the full rate too
+			time.Sleep(3 * eventInterval / 2)
+			for p.allow(time.Now()) {
 				n++
 			}
 		}
 		if n != 90 {
-			t.Errorf("%d in 90 s", n)
+			t.Errorf("%d events allowed in 90 s, want 90", n)
 		}
 	})
 }
 
-// onePod is a copy of the pods that has one.
+// onePod is a copy of the pods that holds one pod.
 type onePod struct{ pod *v1.Pod }
 
 func (o onePod) Pod(string, string) *v1.Pod    { return o.pod }
 func (onePod) Synced() (at time.Time, ok bool) { return time.Time{}, true }
-func (onePod) Again()                          {}
+func (onePod) Resync()                         {}
 
-// The newest of what is known of a pod counts, whoever said it.
-func TestTheNewestCounts(t *testing.T) {
+// The newest version of a pod counts, whether it is from the watch or from a response.
+func TestCurrentPodIsTheNewest(t *testing.T) {
 	pod := func(name, version string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: version, Name: name}}
 	}
@@ -95,14 +96,14 @@ func TestTheNewestCounts(t *testing.T) {
 	}{
 		"neither":              {nil, nil, false, ""},
 		"the watch alone":      {pod("watched", "5"), nil, false, "watched"},
-		"the answer alone":     {nil, pod("last", "5"), false, "last"},
+		"the response alone":   {nil, pod("last", "5"), false, "last"},
 		"the watch is behind":  {pod("watched", "9"), pod("last", "10"), false, "last"},
-		"the watch is level":   {pod("watched", "10"), pod("last", "10"), false, "watched"},
+		"the watch is current": {pod("watched", "10"), pod("last", "10"), false, "watched"},
 		"the watch is ahead":   {pod("watched", "11"), pod("last", "10"), false, "watched"},
 		"no numbers":           {pod("watched", "a"), pod("last", "b"), false, "watched"},
-		"it is another by now": {other, pod("last", "10"), false, "other"},
-		"it was another":       {before, pod("last", "10"), false, "last"},
-		"it is gone":           {pod("watched", "9"), pod("last", "10"), true, ""},
+		"replaced since":       {other, pod("last", "10"), false, "other"},
+		"replaced before":      {before, pod("last", "10"), false, "last"},
+		"gone":                 {pod("watched", "9"), pod("last", "10"), true, ""},
 	} {
 		got := ""
 		d := New(Options{Pods: onePod{c.watched}})
@@ -110,27 +111,27 @@ func TestTheNewestCounts(t *testing.T) {
 			got = p.Name
 		}
 		if got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: current pod is %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// Pauses double up to the longest, and what the API asks for is waited.
-func TestPausesDouble(t *testing.T) {
+// The delay doubles up to the maximum, and a Retry-After is respected.
+func TestBackoffDoubles(t *testing.T) {
 	var r backoff
 	now := time.Now()
 	var all []time.Duration
 	for range 12 {
-		r.fail(now, maxRefusedBackoff, 0)
+		r.fail(now, maxDeniedBackoff, 0)
 		if after := r.retryAt.Sub(now); after < r.delay/2 || after > r.delay+1 || !r.waiting(now) || r.waiting(r.retryAt) {
-			t.Errorf("a pause of %v is one of %v", r.delay, after)
+			t.Errorf("delay %v: retry after %v, want between half of it and all of it", r.delay, after)
 		}
 		all = append(all, r.delay)
 	}
-	if !slices.IsSorted(all) || all[0] != minBackoff || all[1] != 2*minBackoff || all[11] != maxRefusedBackoff {
-		t.Error(fmt.Sprint(all))
+	if !slices.IsSorted(all) || all[0] != minBackoff || all[1] != 2*minBackoff || all[11] != maxDeniedBackoff {
+		t.Errorf("delays %v, want doubling from the minimum to the maximum", fmt.Sprint(all))
 	}
 	if r.fail(now, maxBackoff, time.Hour); !r.retryAt.Equal(now.Add(time.Hour)) {
-		t.Errorf("asked for an hour: %v", r.retryAt.Sub(now))
+		t.Errorf("Retry-After 1h: retry after %v, want 1h", r.retryAt.Sub(now))
 	}
 }

@@ -12,96 +12,103 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Rate of events: a burst, and then one each eventEvery.
+// Rate limit of events: a burst, then one per eventInterval.
 const (
-	eventBurst = 25
-	eventEvery = time.Second
+	eventBurst    = 25
+	eventInterval = time.Second
 )
 
 // pacer limits the rate of events.
 type pacer struct {
-	left int       // events that may be sent now
-	at   time.Time // when left was counted
-	next time.Time // when the next one may be sent; zero: none waits
+	tokens    int       // events that may be sent now
+	countedAt time.Time // when tokens was updated
+	next      time.Time // when the next event may be sent; zero: none is pending
 }
 
-// take takes one event of the rate. !ok: none is left, and next says when there is one.
-func (p *pacer) take(now time.Time) (ok bool) {
-	if n := int(now.Sub(p.at) / eventEvery); n > 0 {
-		p.left, p.at = min(eventBurst, p.left+n), p.at.Add(time.Duration(n)*eventEvery)
+// allow takes one token. If none is left, ok is false and next is set to the time of the next
+// token.
+func (p *pacer) allow(now time.Time) (ok bool) {
+	if n := int(now.Sub(p.countedAt) / eventInterval); n > 0 {
+		p.tokens, p.countedAt = min(eventBurst, p.tokens+n), p.countedAt.Add(time.Duration(n)*eventInterval)
 	}
-	if p.left == eventBurst {
-		p.at = now
+	if p.tokens == eventBurst {
+		p.countedAt = now
 	}
-	if p.next = (time.Time{}); p.left == 0 {
-		p.next = p.at.Add(eventEvery)
+	if p.next = (time.Time{}); p.tokens == 0 {
+		p.next = p.countedAt.Add(eventInterval)
 		return false
 	}
-	p.left--
+	p.tokens--
 	return true
 }
 
-// eventSender is the state of sending: one event at a time, beside the loop. Its backoff holds for
-// all events, while the server takes none.
+// eventSender is the state of sending events: one at a time, in the background. Its backoff applies
+// to all events while the server accepts none.
 type eventSender struct {
 	backoff
-	pace     pacer
-	inFlight bool // an event is
-	reported bool // that the server takes none is logged
+	pacer    pacer
+	inFlight bool // an event is being sent
+	reported bool // "API server accepts no events" is logged
 }
 
-// gaps has the events of lost records.
+// gaps holds the events of record gaps.
 type gaps struct {
 	backoff
 	events []*v1.Event // not sent yet
-	newest string      // the name of the newest one, sent or not
+	newest string      // the name of the newest event, sent or not
 }
 
-// takeGap takes that records are missing. An agent reports that to each client that asks: also to a
-// follower whose stream it has closed, and of records that were dropped from a full file.
-func (d *Deliverer) takeGap(g *api.RecordsGap) {
-	event := verdict.Lost(time.Now(), d.o.Node, g)
+// addGap queues the event of a record gap. An agent reports a gap to each client that asks: also to
+// a follower after its stream was closed, and for records that were dropped from a full file.
+func (d *Deliverer) addGap(g *api.RecordsGap) {
+	event := verdict.RecordsLost(time.Now(), d.o.Node, g)
 	switch {
 	case event == nil:
-		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until,
+		//log: The agent dropped records of evictions that are too old for an event. Nothing is
+		//  sent.
+		d.o.Log.Debug("old eviction records dropped by agent", "record", g.Until,
 			"reason", g.Reason)
 	case event.Name != d.gaps.newest:
-		d.o.Log.Error("records of evictions are lost: nothing can be said of them",
+		//log: The agent lost records of recent evictions. The bridge cannot write their pod
+		//  statuses and events.
+		//do: See reason, and check the log and the disk of the agent. Pods evicted up to this
+		//  record may show no reason.
+		d.o.Log.Error("eviction records lost",
 			"record", g.Until, "reason", g.Reason)
 		d.gaps.events, d.gaps.newest = append(d.gaps.events, event), event.Name
 	}
 }
 
-// sent removes the event of a gap.
+// sent removes the event of a gap after it was sent.
 func (g *gaps) sent(event *v1.Event) {
 	g.events = slices.DeleteFunc(g.events, func(o *v1.Event) bool { return o == event })
 }
 
-// sendEvent sends the next event that is due, if none is in flight. The loop does not wait for it:
-// statuses come first.
+// sendEvent starts to send the next event that is due, if none is in flight. The loop does not wait
+// for the response: statuses come first.
 func (d *Deliverer) sendEvent(ctx context.Context) {
 	s, now := &d.events, time.Now()
-	s.pace.next = time.Time{}
+	s.pacer.next = time.Time{}
 	if !d.modeKnown || s.inFlight || s.waiting(now) {
 		return
 	}
 	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool {
-		return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+		return now.Sub(e.LastTimestamp.Time) > verdict.EventMaxAge
 	})
 	event, wait, sent := d.nextEvent(now)
-	if event == nil || !s.pace.take(now) {
+	if event == nil || !s.pacer.allow(now) {
 		return
 	}
 	request := ctx
-	if wait.delay > 0 && !s.reported { // a slow webhook may hold up this one
-		request = kube.Patiently(ctx)
+	if wait.delay > 0 && !s.reported { // a slow webhook may delay this event
+		request = kube.WithWebhookTimeout(ctx)
 	}
 	s.inFlight = true
 	d.background.Go(func() {
 		err := d.o.API.CreateEvent(request, event)
 		pod := api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
-		readable := kube.Unanswered(err) && d.read(ctx, pod) == nil
-		d.inLoop(ctx, func(context.Context) {
+		readable := kube.TimedOut(err) && d.read(ctx, pod) == nil
+		d.runInLoop(ctx, func(context.Context) {
 			if s.inFlight = false; d.processEvent(event, wait, readable, err) {
 				sent()
 			}
@@ -109,9 +116,9 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 	})
 }
 
-// nextEvent returns the next event that is due, its backoff, and what to call when the server has
-// it; nil: none. Events that were not tried come first, in the order of the records, and then the
-// one that is due longest: no event waits for others that the server does not take.
+// nextEvent returns the next event that is due, its backoff, and the function to call after it was
+// sent; nil: no event is due. Untried events come first, in record order, then the one that has
+// been due longest. So no event waits for others that the server rejects.
 func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, sent func()) {
 	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
 		event, wait = d.gaps.events[0], &d.gaps.backoff
@@ -121,8 +128,8 @@ func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, se
 		if wait != nil && !e.events.retryAt.Before(wait.retryAt) {
 			continue
 		}
-		// Events depend on what becomes of the pod. And they name the record: an author who read
-		// that before the pod is failed could write it to the pod himself, as if it had been.
+		// Events depend on the outcome of the pod. They also contain the record ID: a pod author
+		// who reads it before the pod is Failed could write it to the pod and so fake the eviction.
 		if d.queue.writing(e) || !e.settled && e.verdict.Act == verdict.Wait && d.writeStatus ||
 			e.events.waiting(now) {
 			continue
@@ -134,7 +141,7 @@ func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, wait *backoff, se
 	return event, wait, sent
 }
 
-// unsent returns the next event of an entry that the server does not have; nil: none.
+// unsent returns the next event of an entry that was not sent; nil: all were sent.
 func (d *Deliverer) unsent(e *entry) *v1.Event {
 	for _, event := range verdict.Events(time.Now(), e.record, e.verdict, d.o.Node, !d.writeStatus) {
 		if !e.events.sent[event.Name] {
@@ -144,53 +151,66 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 	return nil
 }
 
-// processEvent takes the response to an event. readable: it had none in time, and a read was
-// served. !done: it is sent again. An event whose namespace is deleted is dropped.
+// processEvent processes the response to an event. readable: the request timed out while a read was
+// served. If done is false, the event is retried. An event is dropped if its namespace is being
+// deleted.
 func (d *Deliverer) processEvent(event *v1.Event, wait *backoff, readable bool,
 	err error) (done bool) {
 	s, name := &d.events, event.Namespace+"/"+event.Name
-	retryAfter, _ := kube.AskAgain(err)
-	means, longest := kube.Means(err), maxRefusedBackoff
-	if means != kube.Away {
-		d.takesEvents()
+	retryAfter, _ := kube.RetryAfter(err)
+	failure, maxDelay := kube.Classify(err), maxDeniedBackoff
+	if failure != kube.Unreachable {
+		d.eventsRecovered()
 	}
-	switch means {
+	switch failure {
 	case kube.None:
 		*wait = backoff{}
 		return true
 	case kube.NotFound:
-		d.o.Log.Info("an event is given up: its namespace goes", "event", name, "error", err)
+		//log: The API server does not accept the event because the namespace of the pod is being
+		//  deleted.
+		d.o.Log.Info("event dropped, namespace is being deleted", "event", name, "error", err)
 		return true
-	case kube.Refused, kube.Changed, kube.Failing: // perhaps this one alone, so others do not wait
-		d.o.Log.Warn("the API refuses an event: it is sent again", "event", name, "error", err)
-	default: // this one alone, or all
+	case kube.Denied, kube.Conflict, kube.ServerError: // may concern this event only
+		//log: The API server answered the event with an error. The bridge retries it with backoff;
+		//  other events are sent.
+		//do: See error. Check the role of the bridge, admission policies and webhooks for events.
+		d.o.Log.Warn("event rejected, retrying", "event", name, "error", err)
+	default: // may concern this event only, or all
 		switch {
 		case readable && s.reported: // it was in flight while the server was unreachable
-			longest = maxBackoff
-			d.takesEvents()
+			maxDelay = maxBackoff
+			d.eventsRecovered()
 		case readable:
-			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name,
-				"error", err)
+			//log: The API server did not answer the event in time, but it serves reads. The bridge
+			//  retries the event with backoff.
+			//do: Check admission webhooks for events in this namespace.
+			d.o.Log.Warn("event timed out, retrying", "event", name, "error", err)
 		default:
-			longest = maxBackoff
-			s.fail(time.Now(), longest, retryAfter)
+			maxDelay = maxBackoff
+			s.fail(time.Now(), maxDelay, retryAfter)
 			if !s.reported {
 				s.reported = true
-				d.o.Log.Warn("the API takes no events: they are sent again", "event", name, "error", err)
+				//log: Sending events fails, times out, or is answered with 401, 429 or 503. The
+				//  bridge retries all events with backoff.
+				//do: Check the API server and where it stores events. Pod statuses are written
+				//  independently.
+				d.o.Log.Warn("API server accepts no events, retrying", "event", name, "error", err)
 			}
 		}
 	}
-	wait.fail(time.Now(), longest, retryAfter)
+	wait.fail(time.Now(), maxDelay, retryAfter)
 	return false
 }
 
-// takesEvents resets the backoff of all events after a response. If no status is due, it also
+// eventsRecovered resets the backoff of all events after a response. If no status is due, it also
 // closes the breaker.
-func (d *Deliverer) takesEvents() {
+func (d *Deliverer) eventsRecovered() {
 	s := &d.events
 	if s.backoff = (backoff{}); s.reported {
 		s.reported = false
-		d.o.Log.Info("the API takes events again")
+		//log: The API server responds to events of the bridge again.
+		d.o.Log.Info("API server accepts events again")
 	}
 	if d.queue.settled() {
 		d.breaker.answered = true

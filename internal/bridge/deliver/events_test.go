@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// eventFault has events, or those of some pods, fail.
+// eventFault makes events fail, or those of pods that start with prefix of.
 func (w *world) eventFault(of string, fault func() error) {
 	w.set(func() {
 		w.fault = func(what string) error {
@@ -24,9 +24,9 @@ func (w *world) eventFault(of string, fault func() error) {
 	})
 }
 
-// An API that takes no events is asked less and less often, also where there is nothing else to tell, and that is said once; statuses do not
-// wait for what it asks of events.
-func TestAnAPIThatTakesNoEvents(t *testing.T) {
+// While the API server accepts no events, the bridge backs off, also if nothing else is due, and
+// logs it once. Statuses do not wait for the Retry-After of events.
+func TestServerAcceptsNoEvents(t *testing.T) {
 	for name, fault := range map[string]error{
 		"refuses connections": context.Canceled, "is not ready": status(503), "asks for a second": apierrors.NewTooManyRequests("later", 1),
 		"asks for five minutes": apierrors.NewTooManyRequests("later", 300),
@@ -34,39 +34,40 @@ func TestAnAPIThatTakesNoEvents(t *testing.T) {
 		for _, alone := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", events alone ", alone), func(t *testing.T) {
 				log := during(t, func(w *world) {
-					w.set(func() { w.alone = alone })
+					w.set(func() { w.eventsOnly = alone })
 					w.eventFault("", func() error { return fault })
 					const pods = 20
 					for i := range pods {
-						w.evicted(w.runs(fmt.Sprint("a", i)))
+						w.addEviction(w.addPod(fmt.Sprint("a", i)))
 					}
 					time.Sleep(5 * time.Minute)
-					w.set(func() { w.asked = nil })
+					w.set(func() { w.requestTimes = nil })
 					time.Sleep(10 * time.Minute)
-					if asked := is(w, func() int { return len(w.asked) }); asked > 45 {
-						t.Errorf("it is asked %d times in ten minutes", asked)
+					if asked := inspect(w, func() int { return len(w.requestTimes) }); asked > 45 {
+						t.Errorf("%d requests in ten minutes, want at most 45", asked)
 					}
 					if !alone {
-						if waited := w.failedIn(t, "b"); waited > time.Second {
-							t.Errorf("a status waits for %v", waited)
+						if waited := w.timeToFail(t, "b"); waited > time.Second {
+							t.Errorf("pod Failed after %v, want within a second", waited)
 						}
 					}
 					w.set(func() { w.fault = nil })
 					time.Sleep(10 * time.Minute)
-					if got := is(w, func() int { return len(w.events) }); got < 2*pods {
-						t.Errorf("%d events", got)
+					if got := inspect(w, func() int { return len(w.events) }); got < 2*pods {
+						t.Errorf("%d events sent, want at least two per pod", got)
 					}
 				})
-				if strings.Count(log, "takes no events") != 1 || strings.Count(log, "takes events again") != 1 || strings.Contains(log, "the API is away") {
-					t.Error(log)
+				if strings.Count(log, "accepts no events") != 1 || strings.Count(log, "accepts events again") != 1 || strings.Contains(log, "API server unreachable") {
+					t.Errorf("want one log line for the failure, one for the recovery, none for statuses:\n%s", log)
 				}
 			})
 		}
 	}
 }
 
-// Events of some pods are not answered, or an API has a limit for one namespace: those of others do not wait until these are given up.
-func TestEventsOfOthers(t *testing.T) {
+// While events of some pods time out or are rate limited, events of other pods do not wait for
+// them.
+func TestFailingEventsDoNotDelayOthers(t *testing.T) {
 	for name, fault := range map[string]func() error{
 		"not answered": func() error { time.Sleep(40 * time.Second); return context.DeadlineExceeded },
 		"limited":      func() error { return apierrors.NewTooManyRequests("later", 10) },
@@ -75,9 +76,9 @@ func TestEventsOfOthers(t *testing.T) {
 			during(t, func(w *world) {
 				w.eventFault("bad", fault)
 				for i := range 10 {
-					w.evicted(w.runs(fmt.Sprint("bad", i)))
+					w.addEviction(w.addPod(fmt.Sprint("bad", i)))
 				}
-				w.evicted(w.runs("good"))
+				w.addEviction(w.addPod("good"))
 				of := func(pod string) (reasons []string) {
 					for _, e := range w.events {
 						if strings.HasPrefix(e.Name, pod+".") || e.InvolvedObject.Kind == "Node" && strings.HasSuffix(e.Name, strings.ToLower(w.records[10].ID)) {
@@ -88,22 +89,23 @@ func TestEventsOfOthers(t *testing.T) {
 					return slices.Compact(reasons)
 				}
 				time.Sleep(10 * time.Minute)
-				if got := is(w, func() []string { return of("good") }); !slices.Equal(got, []string{"Evicted", "EvictionThresholdMet"}) {
-					t.Errorf("after ten minutes it has %v", got)
+				if got := inspect(w, func() []string { return of("good") }); !slices.Equal(got, []string{"Evicted", "EvictionThresholdMet"}) {
+					t.Errorf("events of pod good after ten minutes: %v, want both", got)
 				}
 				w.set(func() { w.fault = nil })
 				time.Sleep(10 * time.Minute)
-				if got, want := is(w, func() int { return len(w.events) }), 22; got != want {
-					t.Errorf("%d events, want %d", got, want)
+				if got, want := inspect(w, func() int { return len(w.events) }), 22; got != want {
+					t.Errorf("%d events sent in total, want %d", got, want)
 				}
 			})
 		})
 	}
 }
 
-// What comes to be due while a pass waits for another pod is done after it, whatever else wakes the loop.
-func TestDueWithinAPass(t *testing.T) {
-	for range 20 { // in which the loop hears first of the one or the other
+// Work that becomes due while a pass waits for another pod is done after the pass, whichever event
+// wakes the loop.
+func TestWorkDueDuringAPass(t *testing.T) {
+	for range 20 { // the order in which the loop receives the two differs
 		during(t, func(w *world) {
 			first := true
 			w.set(func() {
@@ -114,69 +116,71 @@ func TestDueWithinAPass(t *testing.T) {
 					}
 					return nil
 				}
-				w.takes = func(what string) time.Duration {
+				w.latency = func(what string) time.Duration {
 					if what == "patch b" || strings.HasPrefix(what, "event ") {
 						return 30 * time.Second
 					}
 					return 0
 				}
 			})
-			a, b := w.runs("a"), w.runs("b")
-			w.evicted(a)
+			a, b := w.addPod("a"), w.addPod("b")
+			w.addEviction(a)
 			time.Sleep(100 * time.Millisecond)
-			w.evicted(b)
+			w.addEviction(b)
 			time.Sleep(5 * time.Second)
-			if failed := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(failed, "a") {
-				t.Errorf("failed %v", failed)
+			if failed := inspect(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(failed, "a") {
+				t.Errorf("pods set to Failed: %v, want a among them", failed)
 			}
-			w.set(func() { w.takes = nil })
+			w.set(func() { w.latency = nil })
 		})
 	}
 }
 
-// An API that asked for a second before it went is asked when the watch is back, however long the pause had become.
-func TestAWatchThatIsBackAfterItWasAskedForTime(t *testing.T) {
+// An API server that asked for a second before an outage is retried when the watch recovers,
+// however long the backoff is.
+func TestWatchRecoversAfterRetryAfter(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() { w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 1) } })
-		w.evicted(w.runs("a"))
+		w.addEviction(w.addPod("a"))
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
 		w.changed()
 		time.Sleep(2 * time.Second)
-		if failed := is(w, func() []string { return slices.Clone(w.failed) }); len(failed) != 1 {
-			t.Errorf("failed %v", failed)
+		if failed := inspect(w, func() []string { return slices.Clone(w.failed) }); len(failed) != 1 {
+			t.Errorf("pods set to Failed: %v, want one", failed)
 		}
 	})
 }
 
-// A network that drops packets for half an hour: events that were tried meanwhile are there a minute after it.
-func TestEventsAfterANetworkThatDropsPackets(t *testing.T) {
+// After half an hour in which the network drops packets, events that were tried meanwhile are sent
+// within a minute.
+func TestEventsAfterPacketLoss(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		for i := range 40 {
 			during(t, func(w *world) {
-				w.set(func() { w.alone = alone })
+				w.set(func() { w.eventsOnly = alone })
 				time.Sleep(time.Second)
-				w.set(func() { w.takes = taking("event ", time.Hour) })
-				w.evicted(w.runs("a"))
+				w.set(func() { w.latency = latencyOf("event ", time.Hour) })
+				w.addEviction(w.addPod("a"))
 				time.Sleep(time.Second)
-				w.mu.Lock() // of which nobody hears
-				w.takes = taking("", time.Hour)
+				w.mu.Lock() // without a notification
+				w.latency = latencyOf("", time.Hour)
 				w.mu.Unlock()
 				time.Sleep(30*time.Minute + time.Duration(i)*6700*time.Millisecond)
 				w.mu.Lock()
-				w.takes = nil
+				w.latency = nil
 				w.mu.Unlock()
 				time.Sleep(time.Minute)
-				if got := is(w, func() int { return len(w.events) }); got != 2 {
-					t.Errorf("events alone %v: %d events", alone, got)
+				if got := inspect(w, func() int { return len(w.events) }); got != 2 {
+					t.Errorf("events only %v: %d events sent, want 2", alone, got)
 				}
 			})
 		}
 	}
 }
 
-// What an API asks for one event holds for that one, and what it asks for all for all.
-func TestTimeThatIsAskedForEvents(t *testing.T) {
+// The Retry-After of one event applies to that event, that of the server to all.
+func TestRetryAfterOfEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault error
 		all   bool
@@ -194,14 +198,14 @@ func TestTimeThatIsAskedForEvents(t *testing.T) {
 						return c.fault
 					}
 				})
-				w.evicted(w.runs("a"))
-				w.evicted(w.runs("b"))
+				w.addEviction(w.addPod("a"))
+				w.addEviction(w.addPod("b"))
 				time.Sleep(290 * time.Second)
-				got := slices.DeleteFunc(is(w, func() []string { return slices.Clone(w.askedFor) }), func(what string) bool {
+				got := slices.DeleteFunc(inspect(w, func() []string { return slices.Clone(w.requestNames) }), func(what string) bool {
 					return !strings.HasPrefix(what, "event ")
 				})
 				if want := map[bool]int{true: 1, false: 3}[c.all]; len(got) != want {
-					t.Errorf("asked for %q, want %d", got, want)
+					t.Errorf("requests %q, want %d events", got, want)
 				}
 				w.set(func() { w.fault = nil })
 			})
@@ -209,38 +213,38 @@ func TestTimeThatIsAskedForEvents(t *testing.T) {
 	}
 }
 
-// An API that took no events for long, and takes them again: when it takes none once more, it is asked soon.
-func TestAnAPIThatTakesEventsNowAndThen(t *testing.T) {
+// After the server accepts events again, a further failure starts with a short backoff.
+func TestEventBackoffResets(t *testing.T) {
 	during(t, func(w *world) {
 		w.eventFault("", func() error { return status(503) })
-		w.evicted(w.runs("a"))
+		w.addEviction(w.addPod("a"))
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
 		time.Sleep(2 * maxBackoff)
 		w.eventFault("", func() error { return status(503) })
-		w.evicted(w.runs("b"))
+		w.addEviction(w.addPod("b"))
 		time.Sleep(10 * time.Millisecond)
 		w.set(func() { w.fault = nil })
 		time.Sleep(4 * minBackoff)
-		if got := is(w, func() int { return len(w.events) }); got != 4 {
-			t.Errorf("%d events", got)
+		if got := inspect(w, func() int { return len(w.events) }); got != 4 {
+			t.Errorf("%d events sent, want 4", got)
 		}
 	})
 }
 
-// Where a network dropped packets, events take half a minute each from then on, by a webhook: they are waited for as if it had not.
-func TestEventsThatTakeLongAfterAnOutage(t *testing.T) {
+// Events that a webhook delays by half a minute after a network outage are waited for as usual.
+func TestSlowEventsAfterAnOutage(t *testing.T) {
 	during(t, func(w *world) {
-		w.set(func() { w.alone = true })
+		w.set(func() { w.eventsOnly = true })
 		time.Sleep(time.Second)
-		w.set(func() { w.takes = taking("", time.Hour) })
-		w.evicted(w.runs("a"))
+		w.set(func() { w.latency = latencyOf("", time.Hour) })
+		w.addEviction(w.addPod("a"))
 		time.Sleep(10 * time.Minute)
-		w.set(func() { w.takes = taking("event ", 30*time.Second) })
+		w.set(func() { w.latency = latencyOf("event ", 30*time.Second) })
 		time.Sleep(5 * time.Minute)
-		if got := is(w, func() int { return len(w.events) }); got != 2 {
-			t.Errorf("%d events", got)
+		if got := inspect(w, func() int { return len(w.events) }); got != 2 {
+			t.Errorf("%d events sent, want 2", got)
 		}
-		w.set(func() { w.takes = nil })
+		w.set(func() { w.latency = nil })
 	})
 }

@@ -10,32 +10,32 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Records is the agent, as far as it sends records.
+// Records is the subset of the agent's socket that sends records.
 type Records interface {
 	FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error
 }
 
-// follower follows the agent's records beside the loop.
+// follower follows the agent's records in a separate goroutine.
 type follower struct {
 	records Records
 	out     chan<- *api.RecordsLine
-	resync  func() // the agent was unreachable, and may have lost the pods that it was sent
+	resync  func() // resends the pods: an unreachable agent may have lost them
 	log     *slog.Logger
 
-	open     map[string]bool // IDs of records of which the agent will send more
+	open     map[string]bool // IDs of records that the agent will send again
 	newest   string          // the highest ID
-	reported bool            // that the agent sends nothing is logged
+	reported bool            // "agent sends no records" is logged
 }
 
-// renewEvery is how long one stream is followed: an agent that hangs keeps its stream open though
-// another has replaced it.
-const renewEvery = 10 * time.Minute
+// streamTimeout limits one stream: an agent that hangs keeps its stream open although another agent
+// has replaced it.
+const streamTimeout = 10 * time.Minute
 
-// run follows until ctx ends.
+// run follows the records until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for delay := time.Duration(0); ctx.Err() == nil; {
 		received, began := false, time.Now()
-		stream, cancel := context.WithTimeout(ctx, renewEvery)
+		stream, cancel := context.WithTimeout(ctx, streamTimeout)
 		from := api.RecordsOptions{After: f.resumeAfter(), Follow: true}
 		err := f.records.FollowRecords(stream, from, func(l *api.RecordsLine) error {
 			received = true
@@ -49,7 +49,7 @@ func (f *follower) run(ctx context.Context) {
 		})
 		renewed := stream.Err() != nil && received
 		cancel()
-		// else an agent that closes streams at once is asked all the time
+		// otherwise an agent that closes each stream immediately gets requests without pause
 		if time.Since(began) > maxBackoff {
 			delay = 0
 		}
@@ -60,7 +60,10 @@ func (f *follower) run(ctx context.Context) {
 			continue
 		case err != nil && !f.reported:
 			f.reported = true
-			f.log.Warn("the agent tells no records: what it has evicted is told when it does", "error", err)
+			//log: The stream of eviction records from the agent failed. The bridge reconnects with
+			//  backoff. The agent keeps its records meanwhile.
+			//do: Check that the agent is running and that the bridge may open its socket.
+			f.log.Warn("agent unreachable for records, retrying", "error", err)
 		}
 		f.resync()
 		delay = retry.Backoff(delay, minBackoff, maxBackoff)
@@ -70,11 +73,12 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// track notes whether the agent will send more of a record; nil: the line has none.
+// track notes whether the agent will send r again; nil: the line has no record.
 func (f *follower) track(r *api.Record) {
 	if f.reported {
 		f.reported = false
-		f.log.Info("the agent tells its records again")
+		//log: The agent sends eviction records to the bridge again.
+		f.log.Info("agent sends records again")
 	}
 	if r == nil {
 		return
@@ -87,9 +91,9 @@ func (f *follower) track(r *api.Record) {
 	delete(f.open, r.ID)
 }
 
-// resumeAfter returns the ID after which there may be news: everything up to it is final. Empty:
-// nothing is, or the clock was set back, and newer records have lower IDs. A record that is sent
-// again changes nothing.
+// resumeAfter returns the ID to resume after: all records up to it are final. It returns "" if no
+// record is final, or if the clock was set back, so that newer records have lower IDs. Receiving a
+// record twice changes nothing.
 func (f *follower) resumeAfter() string {
 	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {
 		return ""
@@ -101,9 +105,9 @@ func (f *follower) resumeAfter() string {
 	for id := range f.open {
 		first = min(first, id)
 	}
-	return before(first)
+	return prefixBefore(first)
 }
 
-// before returns a prefix of an ID, which sorts before it and after most lower ones. The agent
+// prefixBefore returns a prefix of id, which sorts before id and after most lower IDs. The agent
 // accepts it as an ID.
-func before(id string) string { return id[:max(0, len(id)-1)] }
+func prefixBefore(id string) string { return id[:max(0, len(id)-1)] }

@@ -20,8 +20,8 @@ import (
 
 // requests returns the requests that begin with prefix, in order.
 func (w *world) requests(prefix string) []string {
-	return is(w, func() (out []string) {
-		for _, what := range w.askedFor {
+	return inspect(w, func() (out []string) {
+		for _, what := range w.requestNames {
 			if strings.HasPrefix(what, prefix) {
 				out = append(out, what)
 			}
@@ -34,18 +34,18 @@ func (w *world) requests(prefix string) []string {
 func TestInvariantOldestRecordFirst(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Second)
-		w.set(func() { w.fault = of("patch", errors.New("connection refused")) })
+		w.set(func() { w.fault = faultOf("patch", errors.New("connection refused")) })
 		var want []string
 		for i := range 12 {
 			want = append(want, fmt.Sprint("p", i))
-			w.evicted(w.runs(want[i]))
-			is(w, func() bool { return true }) // the first is tried
+			w.addEviction(w.addPod(want[i]))
+			inspect(w, func() bool { return true }) // the first is tried
 		}
 		w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
 		time.Sleep(time.Minute)
-		got := is(w, func() []string { return slices.Clone(w.failed) })
+		got := inspect(w, func() []string { return slices.Clone(w.failed) })
 		// The first was rejected while reads were served, so it comes last.
 		if want = append(want[1:], want[0]); !slices.Equal(got, want) {
 			t.Errorf("failed in the order %v, want %v", got, want)
@@ -60,11 +60,11 @@ func TestInvariantEventsInOrderAndOnce(t *testing.T) {
 		w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
 		var want []string
 		for i := range 10 {
-			id := strings.ToLower(w.evicted(w.runs(fmt.Sprint("p", i))).ID)
+			id := strings.ToLower(w.addEviction(w.addPod(fmt.Sprint("p", i))).ID)
 			want = append(want, fmt.Sprintf("event p%d.%s", i, id), "event n1."+id)
 		}
 		time.Sleep(20 * time.Minute)
-		w.set(func() { w.fault, w.askedFor = nil, nil })
+		w.set(func() { w.fault, w.requestNames = nil, nil })
 		time.Sleep(5 * time.Minute)
 		got := w.requests("event ")
 		if slices.Sort(got); len(got) != len(want) || !slices.Equal(got, slices.Sorted(slices.Values(want))) {
@@ -73,10 +73,10 @@ func TestInvariantEventsInOrderAndOnce(t *testing.T) {
 		if w.created != len(want) {
 			t.Errorf("created %d events, want %d", w.created, len(want))
 		}
-		w.set(func() { w.askedFor = nil })
+		w.set(func() { w.requestNames = nil })
 		want = nil
 		for i := range 10 {
-			id := strings.ToLower(w.evicted(w.runs(fmt.Sprint("q", i))).ID)
+			id := strings.ToLower(w.addEviction(w.addPod(fmt.Sprint("q", i))).ID)
 			want = append(want, fmt.Sprintf("event q%d.%s", i, id), "event n1."+id)
 		}
 		time.Sleep(time.Minute)
@@ -93,16 +93,16 @@ func TestInvariantOnlyGapsLoseEvents(t *testing.T) {
 		w.set(func() {
 			until := time.Now().UTC().Format("20060102T150405.000000Z")
 			w.gap = &api.RecordsGap{Until: until, Reason: "the disk is full"}
-			w.away = true
+			w.agentGone = true
 		})
 		time.Sleep(time.Second)
 		for i := range 40 {
-			w.evicted(w.runs(fmt.Sprint("p", i)))
+			w.addEviction(w.addPod(fmt.Sprint("p", i)))
 		}
-		w.set(func() { w.away = false })
+		w.set(func() { w.agentGone = false })
 		time.Sleep(10 * time.Minute)
 		got := map[string]int{}
-		for _, reason := range is(w, w.reasons) {
+		for _, reason := range inspect(w, w.reasons) {
 			got[reason]++
 		}
 		if got["EvictionRecordsLost"] != 1 || got["Evicted"] != 40 || got["EvictionThresholdMet"] != 40 ||
@@ -110,25 +110,25 @@ func TestInvariantOnlyGapsLoseEvents(t *testing.T) {
 			t.Errorf("events %v, %d created, want 40 of each eviction and one of the gap", got, w.created)
 		}
 	})
-	if n := strings.Count(log, `level=ERROR msg="records of evictions are lost: nothing can be said of them"`); n != 1 {
+	if n := strings.Count(log, `level=ERROR msg="eviction records lost"`); n != 1 {
 		t.Errorf("the gap is logged %d times, want once: %s", n, log)
 	}
 }
 
-// 25 events are sent at once, and then one a second.
+// 25 events are sent immediately, and then one a second.
 func TestInvariantEventRate(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Minute)
-		w.set(func() { w.asked, w.askedFor = nil, nil })
+		w.set(func() { w.requestTimes, w.requestNames = nil, nil })
 		began := time.Now()
 		for i := range 40 {
-			w.evicted(w.runs(fmt.Sprint("p", i)))
+			w.addEviction(w.addPod(fmt.Sprint("p", i)))
 		}
 		time.Sleep(20*time.Second + time.Millisecond)
 		burst, after := 0, 0
-		is(w, func() bool {
-			for i, what := range w.askedFor {
-				switch since := w.asked[i].Sub(began); {
+		inspect(w, func() bool {
+			for i, what := range w.requestNames {
+				switch since := w.requestTimes[i].Sub(began); {
 				case !strings.HasPrefix(what, "event "):
 				case since < time.Millisecond:
 					burst++
@@ -147,7 +147,8 @@ func TestInvariantEventRate(t *testing.T) {
 	})
 }
 
-// Retry-After of the server holds for all requests, that of a webhook for the pod that it rejects.
+// A Retry-After of the server applies to all requests, that of a webhook to the pod that it
+// rejects.
 func TestInvariantRetryAfterOfServerAndWebhook(t *testing.T) {
 	for _, webhook := range []bool{false, true} {
 		during(t, func(w *world) {
@@ -156,13 +157,13 @@ func TestInvariantRetryAfterOfServerAndWebhook(t *testing.T) {
 			w.set(func() {
 				w.fault = func(string) error { return busy }
 				if webhook {
-					w.fault = of("patch a", busy)
+					w.fault = faultOf("patch a", busy)
 				}
 			})
-			w.evicted(w.runs("a"))
+			w.addEviction(w.addPod("a"))
 			time.Sleep(time.Second)
-			w.set(func() { w.asked, w.askedFor = nil, nil })
-			w.evicted(w.runs("b"))
+			w.set(func() { w.requestTimes, w.requestNames = nil, nil })
+			w.addEviction(w.addPod("b"))
 			time.Sleep(298 * time.Second)
 			w.mu.Lock()
 			w.fault = nil
@@ -188,10 +189,10 @@ func TestInvariantRetryWithinASecond(t *testing.T) {
 		during(t, func(w *world) {
 			time.Sleep(time.Second)
 			w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
-			job := w.runs("job")
+			job := w.addPod("job")
 			job.Spec.RestartPolicy = v1.RestartPolicyNever
-			w.evicted(w.runs("a"))
-			w.evicted(job)
+			w.addEviction(w.addPod("a"))
+			w.addEviction(job)
 			time.Sleep(10*time.Minute + time.Duration(i)*170*time.Millisecond)
 			w.mu.Lock()
 			w.fault = nil
@@ -204,36 +205,36 @@ func TestInvariantRetryWithinASecond(t *testing.T) {
 	}
 }
 
-// At most 4,096 records wait. The oldest of more is given up, which is logged.
+// At most 4,096 records are pending. Beyond that the oldest one is dropped, which is logged.
 func TestInvariantBoundOnEntries(t *testing.T) {
 	log := during(t, func(w *world) {
-		w.set(func() { w.away = true })
+		w.set(func() { w.agentGone = true })
 		began := time.Now()
 		w.set(func() {
 			for i := range 4098 {
-				r := record(&v1.Pod{}, began) // without a name, so that the API is asked nothing
+				r := record(&v1.Pod{}, began) // without a name, so that no request is made
 				r.ID = fmt.Sprintf("%s-%04x", r.ID, i)
 				r.Outcome, r.Over, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
 				w.records = append(w.records, r)
 			}
-			w.away = false
+			w.agentGone = false
 		})
 		time.Sleep(time.Minute)
-		for _, some := range [][]*api.Record{w.records[2:], w.records[:2]} { // those that were given up are told again
+		for _, some := range [][]*api.Record{w.records[2:], w.records[:2]} { // the agent repeats the dropped ones
 			w.set(func() {
 				for i, r := range some {
-					done := over(emptied(*r))
+					done := finished(emptied(*r))
 					some[i] = &done
 				}
 			})
 			time.Sleep(time.Minute)
 		}
 	})
-	const line = `level=ERROR msg="too many evictions wait for the API: the oldest is given up" ` +
+	const line = `level=ERROR msg="eviction queue full, oldest entry dropped" ` +
 		"record=20000101T000000.000000Z-"
-	if n := strings.Count(log, "the oldest is given up"); n != 2 || !strings.Contains(log, line+"0000\n") ||
+	if n := strings.Count(log, "oldest entry dropped"); n != 2 || !strings.Contains(log, line+"0000\n") ||
 		!strings.Contains(log, line+"0001\n") {
-		t.Errorf("%d records are given up, want the two oldest", n)
+		t.Errorf("%d records dropped, want the two oldest", n)
 	}
 }
 
@@ -246,17 +247,17 @@ func TestInvariantTrafficDuringAnOutage(t *testing.T) {
 	}{
 		"unreachable":    {func(string) error { return errors.New("connection refused") }, 35},
 		"not ready":      {func(string) error { return status(http.StatusServiceUnavailable) }, 35},
-		"takes no write": {of("patch", status(http.StatusServiceUnavailable)), 35 * (maxTried + 1)},
+		"takes no write": {faultOf("patch", status(http.StatusServiceUnavailable)), 35 * (maxTried + 1)},
 	} {
 		for range 5 {
 			during(t, func(w *world) {
 				time.Sleep(time.Second)
 				w.set(func() { w.fault = c.fault })
 				for i := range 30 {
-					w.evicted(w.runs(fmt.Sprint("p", i)))
+					w.addEviction(w.addPod(fmt.Sprint("p", i)))
 				}
 				time.Sleep(5 * time.Minute)
-				w.set(func() { w.asked, w.askedFor = nil, nil })
+				w.set(func() { w.requestTimes, w.requestNames = nil, nil })
 				time.Sleep(10 * time.Minute)
 				got := len(slices.DeleteFunc(w.requests(""), func(what string) bool {
 					return name == "takes no write" && strings.HasPrefix(what, "event ")
@@ -271,28 +272,29 @@ func TestInvariantTrafficDuringAnOutage(t *testing.T) {
 	}
 }
 
-// maxTried is how many writes are tried at most each time that the server takes none.
+// maxTried is the number of writes that are tried at most in one pass while the server rejects
+// them.
 const maxTried = 4
 
-// One write of a pod is in flight at a time, also where the agent says more of it meanwhile.
+// One write of a pod is in flight at a time, also if the agent changes the record meanwhile.
 func TestInvariantOneWriteInFlightPerPod(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Second)
-		w.set(func() { w.takes = taking("patch", 30*time.Second) })
-		r := w.begun(w.runs("a"))
+		w.set(func() { w.latency = latencyOf("patch", 30*time.Second) })
+		r := w.addOngoing(w.addPod("a"))
 		time.Sleep(5 * time.Second)
 		r = emptied(r)
 		dead := r
-		w.tells(&dead)
+		w.updateRecord(&dead)
 		time.Sleep(5 * time.Second)
-		r = over(r)
-		w.tells(&r)
+		r = finished(r)
+		w.updateRecord(&r)
 		for range 10 {
 			time.Sleep(time.Second)
 			w.changed()
 		}
 		inFlight := 0
-		w.set(func() { inFlight = w.under })
+		w.set(func() { inFlight = w.inFlight })
 		if got := w.requests("patch a"); len(got) != 1 || inFlight != 1 {
 			t.Errorf("%d writes requested and %d requests in flight after 20 s, want one", len(got), inFlight)
 		}
@@ -300,30 +302,31 @@ func TestInvariantOneWriteInFlightPerPod(t *testing.T) {
 		if w.phase("a") != v1.PodFailed {
 			t.Errorf("the pod is %s, want Failed", w.phase("a"))
 		}
-		w.set(func() { w.takes = nil })
+		w.set(func() { w.latency = nil })
 	})
 }
 
-// A write that is lost holds up none of another record of its pod: a pod is let go of, and that write is lost; five seconds later the pod is
-// evicted after all, and its kubelet would say that it has failed, but not why.
-func TestInvariantALostWriteHoldsUpNoOtherRecordOfItsPod(t *testing.T) {
+// A lost write of one record does not delay another record of the same pod. Here the agent abandons
+// the eviction of a pod, and that write is lost. Five seconds later it evicts the pod after all,
+// and the kubelet would report the pod as failed without a reason.
+func TestInvariantLostWriteDoesNotDelayOtherRecords(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Second)
-		a := w.runs("a")
+		a := w.addPod("a")
 		w.set(func() {
 			ends := a.DeepCopy()
 			ends.Spec.RestartPolicy = v1.RestartPolicyNever
-			w.store(ends)
+			w.storePod(ends)
 		})
-		first := w.begun(a)
+		first := w.addOngoing(a)
 		time.Sleep(5 * time.Second)
-		w.set(func() { w.takes = taking("patch a", time.Minute) })
+		w.set(func() { w.latency = latencyOf("patch a", time.Minute) })
 		first.Outcome, first.Over, first.Killed = api.OutcomeAbandoned, true, api.Stamp{}
-		w.tells(&first)
+		w.updateRecord(&first)
 		time.Sleep(3 * time.Second)
-		w.set(func() { w.takes = nil })
+		w.set(func() { w.latency = nil })
 		time.Sleep(2 * time.Second)
-		w.evicted(a)
+		w.addEviction(a)
 		time.Sleep(time.Second)
 		if w.phase("a") != v1.PodFailed {
 			t.Errorf("the pod is %s a second after it was evicted, want Failed", w.phase("a"))
@@ -331,22 +334,23 @@ func TestInvariantALostWriteHoldsUpNoOtherRecordOfItsPod(t *testing.T) {
 	})
 }
 
-// While a webhook lets nobody write a pod's status, the events of each of its records are sent as soon as those of one.
-func TestInvariantEventsWaitForNoOtherRecordOfTheirPod(t *testing.T) {
+// While a webhook rejects all status writes of a pod, the events of each of its records are sent
+// without extra delay.
+func TestInvariantEventsDoNotWaitForOtherRecords(t *testing.T) {
 	for records := range 4 {
 		during(t, func(w *world) {
 			time.Sleep(time.Second)
-			w.set(func() { w.takes = taking("patch a", time.Minute) })
-			a := w.runs("a")
+			w.set(func() { w.latency = latencyOf("patch a", time.Minute) })
+			a := w.addPod("a")
 			for range records {
-				w.evicted(a)
+				w.addEviction(a)
 				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
-			if got := is(w, func() int { return w.created }); got != 2*records {
+			if got := inspect(w, func() int { return w.created }); got != 2*records {
 				t.Errorf("%d events of %d records after a minute, want %d", got, records, 2*records)
 			}
-			w.set(func() { w.takes = nil })
+			w.set(func() { w.latency = nil })
 		})
 	}
 }

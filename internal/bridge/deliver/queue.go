@@ -15,34 +15,34 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Bounds of the queue.
+// Limits of the queue.
 const (
-	maxEntries  = 4096 // records that are not finished
+	maxEntries  = 4096 // unfinished records
 	maxFinished = 4096 // IDs of finished records
-	// maxInFlight bounds the slow writes in flight: their responses may come together, and a pod is
-	// as large as its author makes it.
+	// maxInFlight bounds the slow writes in flight. Their responses may arrive together, and a
+	// pod's author decides how large it is.
 	maxInFlight = 4
 )
 
-// listLag is how long a list of all pods may omit a pod, however far behind the API server's cache
-// was.
+// listLag is the longest time that a list may omit a new pod because the API server's cache is
+// behind.
 const listLag = 5 * time.Minute
 
-// statusQueue holds an entry for each record whose pod's status or events are not finished.
+// statusQueue holds an entry for each record whose pod status or events are not finished.
 //
-// It is not a client-go workqueue, which was tried: each change of the node's pods makes all
-// entries ready, the order depends on rejections, delays on the kind of failure, and AddAfter
-// cannot postpone an item for Retry-After. So the entries would keep these times and the order
-// beside the workqueue.
+// A client-go workqueue does not fit: each change of the node's pods makes all entries ready, the
+// order depends on rejections, delays depend on the kind of failure, and AddAfter cannot postpone
+// an item for Retry-After. The entries would keep these times and the order in addition to the
+// workqueue.
 type statusQueue struct {
 	log      *slog.Logger
 	entries  []*entry            // by record ID, oldest first
 	finished []string            // record IDs, oldest first
 	synced   bool                // the agent has sent all records that it had at the start
-	inFlight map[*entry]struct{} // those with a slow write in flight
+	inFlight map[*entry]struct{} // entries with a slow write in flight
 }
 
-// add takes a record as the agent sends it. Beyond maxEntries the oldest entry is dropped.
+// add adds or updates a record. Beyond maxEntries it drops the oldest entry.
 func (q *statusQueue) add(r *api.Record) {
 	at, known := slices.BinarySearchFunc(q.entries, r.ID, func(e *entry, id string) int {
 		return strings.Compare(e.record.ID, id)
@@ -55,19 +55,23 @@ func (q *statusQueue) add(r *api.Record) {
 		return
 	}
 	e := &entry{record: r, events: entryEvents{sent: map[string]bool{}}}
-	// An earlier bridge may have written what a list does not show yet.
-	e.pod.unsure = !q.synced && time.Since(r.Began.Time) < listLag
+	// An earlier bridge may have written a status that a list does not show yet.
+	e.pod.uncertain = !q.synced && time.Since(r.Began.Time) < listLag
 	q.entries = slices.Insert(q.entries, at, e)
 	if len(q.entries) > maxEntries {
-		q.log.Error("too many evictions wait for the API: the oldest is given up",
+		//log: Too many evictions wait for the API server. The status and events of this record are
+		//  not written.
+		//do: Make the API server reachable for the bridge. The record stays available from the
+		//  agent.
+		q.log.Error("eviction queue full, oldest entry dropped",
 			"record", q.entries[0].record.ID)
 		q.entries = slices.Delete(q.entries, 0, 1)
 	}
 }
 
-// ready reports whether the entry's status may need a write now. It has one write in flight at
-// most, but waits for none of another record of its pod: that one may be lost, and the pod's
-// version has the server take one of both.
+// ready reports whether the entry's status may need a write now. An entry has at most one write in
+// flight. It does not wait for a write of another record of the same pod: that write may be lost,
+// and the pod's resource version makes the server accept only one of the two.
 func (q *statusQueue) ready(e *entry, now time.Time) bool {
 	return !q.writing(e) && !(e.settled && e.final()) && !e.write.waiting(now) &&
 		!(e.write.slow && len(q.inFlight) >= maxInFlight)
@@ -79,9 +83,9 @@ func (q *statusQueue) writing(e *entry) bool {
 	return ok
 }
 
-// inOrder returns the entries in the order of their records. Those with rejected writes come last,
-// the one first that was rejected first.
-func (q *statusQueue) inOrder() []*entry {
+// sorted returns the entries in record order. Entries with rejected writes come last, the earliest
+// rejection first.
+func (q *statusQueue) sorted() []*entry {
 	all := slices.Clone(q.entries)
 	slices.SortStableFunc(all, func(a, b *entry) int {
 		return cmp.Or(a.write.rejectedAt.Compare(b.write.rejectedAt),
@@ -90,11 +94,10 @@ func (q *statusQueue) inOrder() []*entry {
 	return all
 }
 
-// firstReady returns the oldest ready entry whose pod can be read; nil: none.
+// firstReady returns the oldest ready entry that has a pod name, so that it can be read; nil: none.
 func (q *statusQueue) firstReady(now time.Time) *entry {
 	at := slices.IndexFunc(q.entries, func(e *entry) bool {
-		return q.ready(e, now) &&
-			e.record.Pod.Name != ""
+		return q.ready(e, now) && e.record.Pod.Name != ""
 	})
 	if at < 0 {
 		return nil
@@ -102,12 +105,12 @@ func (q *statusQueue) firstReady(now time.Time) *entry {
 	return q.entries[at]
 }
 
-// settled reports whether no pod's status needs another write.
+// settled reports whether no pod status needs another write.
 func (q *statusQueue) settled() bool {
 	return !slices.ContainsFunc(q.entries, func(e *entry) bool { return !e.settled })
 }
 
-// dropFinished drops the entries that finished reports true for.
+// dropFinished drops the entries for which finished returns true.
 func (q *statusQueue) dropFinished(finished func(*entry) bool) {
 	q.entries = slices.DeleteFunc(q.entries, func(e *entry) bool {
 		done := finished(e)
@@ -119,19 +122,19 @@ func (q *statusQueue) dropFinished(finished func(*entry) bool) {
 	q.finished = q.finished[max(0, len(q.finished)-maxFinished):]
 }
 
-// entry is one record, and how far its delivery has come.
+// entry is one record and the state of its delivery.
 type entry struct {
-	record  *api.Record
-	verdict verdict.Verdict // the last one
-	settled bool            // the pod's status needs no more writes
-	pod     podView
-	write   statusWrite
-	mends   mending
-	events  entryEvents
+	record   *api.Record
+	verdict  verdict.Verdict // the last one
+	settled  bool            // the pod status needs no more writes
+	pod      podView
+	write    statusWrite
+	restores restoreState
+	events   entryEvents
 }
 
-// update replaces the record and resets the backoff, except for a Retry-After. An agent that is
-// asked again repeats what it has sent.
+// update replaces the record and resets the backoff, except for a Retry-After. It ignores an
+// identical record: an agent repeats its records when the stream is reopened.
 func (e *entry) update(r *api.Record) {
 	if reflect.DeepEqual(e.record, r) {
 		return
@@ -139,59 +142,59 @@ func (e *entry) update(r *api.Record) {
 	e.record, e.settled, e.verdict, e.write.retryAt = r, false, verdict.Verdict{}, e.write.retryAfter
 }
 
-// final reports whether the agent will send nothing more of the record.
+// final reports whether the agent will not send the record again.
 func (e *entry) final() bool { return verdict.Final(time.Now(), e.record) }
 
-// podView is what responses have said of a pod. The watch may be behind them.
+// podView is the pod as responses have shown it. The watch may be behind them.
 type podView struct {
-	last   *v1.Pod // as the server returned it last
-	gone   bool    // the server has no such pod
-	unsure bool    // the last write may or may not be done, also one of an earlier bridge
+	last      *v1.Pod // as the server last returned it
+	gone      bool    // the server has no such pod
+	uncertain bool    // the result of the last write is unknown, also of one by an earlier bridge
 }
 
-// missing records that the server has no such pod.
-func (p *podView) missing() { p.gone, p.unsure = true, false }
+// setMissing records that the server has no such pod.
+func (p *podView) setMissing() { p.gone, p.uncertain = true, false }
 
 // statusWrite is the state of an entry's writes.
 type statusWrite struct {
 	backoff
-	slow       bool      // the last one took longer than writeWait
+	slow       bool      // the last write took longer than writeWait
 	rejectedAt time.Time // by a server that serves reads; zero: not since the last success
-	reported   string    // what was logged last of why it waits
+	reported   string    // cause and request of the last logged failure
 }
 
-// entryEvents is the state of an entry's events.
+// entryEvents is the state of sending an entry's events.
 type entryEvents struct {
 	backoff
 	sent map[string]bool // by name
 }
 
-// Backoff doubles from minBackoff to one of these.
+// Backoff doubles from minBackoff up to one of these.
 const (
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
-	// raceBackoff is for an unreachable server while a pod waits that its kubelet may fail first:
-	// who comes second states the reason.
+	// raceBackoff applies while the server is unreachable and the kubelet of a pending pod may set
+	// it to Failed first. A pod that the kubelet fails first does not get the reason Evicted.
 	raceBackoff = time.Second
-	// maxRefusedBackoff is for refused requests: a role or a policy may be installed later.
-	maxRefusedBackoff = 5 * time.Minute
+	// maxDeniedBackoff applies to denied requests: a role or a policy may be installed later.
+	maxDeniedBackoff = 5 * time.Minute
 )
 
-// backoff delays the retry of what failed.
+// backoff delays retries.
 type backoff struct {
 	retryAt    time.Time // zero: now
-	retryAfter time.Time // as the server asked
+	retryAfter time.Time // as requested by the server
 	delay      time.Duration
 }
 
-// fail doubles the delay up to longest, and sets the time of the retry: after that delay, with
-// jitter, and after the server's Retry-After.
-func (b *backoff) fail(now time.Time, longest, retryAfter time.Duration) {
-	b.delay = retry.Backoff(b.delay, minBackoff, longest)
+// fail doubles the delay up to maxDelay and sets the time of the retry: after that delay with
+// jitter, and not before the server's Retry-After.
+func (b *backoff) fail(now time.Time, maxDelay, retryAfter time.Duration) {
+	b.delay = retry.Backoff(b.delay, minBackoff, maxDelay)
 	b.retryAfter = later(b.retryAfter, now.Add(retryAfter))
 	b.retryAt = later(b.retryAfter, now.Add(retry.Jitter(b.delay)))
 }
 
-// waiting reports whether the time of the retry has not come.
+// waiting reports whether the time of the retry is still ahead.
 func (b *backoff) waiting(now time.Time) bool { return now.Before(b.retryAt) }
 
 // later returns the later of two times.

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"jettison/internal/base/retry"
@@ -10,11 +9,11 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// unreachableError is the error of a slow write without a response, where a read had none either.
+// unreachableError is the error of a slow write that timed out while a read failed too.
 type unreachableError struct{ error }
 
-// awaitInBackground waits beside the loop, which processes the response. Until then the entry's
-// write is in flight.
+// awaitInBackground waits for the response in a goroutine and passes it to the loop. Until then the
+// entry's write is in flight.
 func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 	e := s.entry
 	e.write.slow = true
@@ -24,12 +23,12 @@ func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 		defer s.cancel()
 		got := <-s.response
 		readable := false
-		if kube.Means(got.err) == kube.Away {
-			if readable = d.read(ctx, pod) == nil; !readable && kube.Unanswered(got.err) {
+		if kube.Classify(got.err) == kube.Unreachable {
+			if readable = d.read(ctx, pod) == nil; !readable && kube.TimedOut(got.err) {
 				got.err = unreachableError{got.err}
 			}
 		}
-		d.inLoop(ctx, func(ctx context.Context) {
+		d.runInLoop(ctx, func(ctx context.Context) {
 			delete(d.queue.inFlight, e)
 			_, err := d.process(ctx, s, got)
 			if err != nil && readable {
@@ -42,127 +41,159 @@ func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 	})
 }
 
-// process takes the response to a write. again: the entry may need another step. An error: the
-// server may be unreachable.
+// process processes the response to a write. again: the entry may need another step. A non-nil
+// error means that the server may be unreachable.
 func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response) (again bool,
 	err error) {
 	e, act := s.entry, s.verdict.Act.String()
-	means := kube.Means(got.err)
-	d.breaker.answered = d.breaker.answered || means != kube.Away
-	// A server that lost its storage meanwhile fails, too.
-	e.pod.unsure = e.pod.unsure || means == kube.Away || means == kube.Failing
-	switch means {
+	failure := kube.Classify(got.err)
+	d.breaker.answered = d.breaker.answered || failure != kube.Unreachable
+	// A server that loses its storage during the write answers with an error although it may be
+	// done.
+	e.pod.uncertain = e.pod.uncertain || failure == kube.Unreachable || failure == kube.ServerError
+	switch failure {
 	case kube.None:
-		e.pod.last, e.pod.unsure, e.write = got.pod, false, statusWrite{}
-		if s.verdict.Act == verdict.Mend { // one that did not reach the server changed nothing back
-			*s.mends++
+		e.pod.last, e.pod.uncertain, e.write = got.pod, false, statusWrite{}
+		if s.verdict.Act == verdict.Restore { // failed writes are not counted
+			*s.restores++
 		}
-		d.written(e, s.verdict)
+		d.recordWritten(e, s.verdict)
 		return true, nil
-	case kube.Changed:
-		if e.write.slow { // maxSteps does not bound it
+	case kube.Conflict:
+		if e.write.slow { // maxSteps does not bound slow writes
 			e.write.fail(time.Now(), maxBackoff, 0)
 		}
 		return d.fetch(ctx, e)
 	case kube.NotFound:
-		e.pod.missing()
+		e.pod.setMissing()
 		return true, nil
-	case kube.Refused:
-		d.refused(e, act, got.err)
+	case kube.Denied:
+		d.postponeDenied(e, act, got.err)
 		return false, nil
-	case kube.Failing:
-		d.failed(e, act, got.err)
+	case kube.ServerError:
+		d.postponeFailed(e, act, got.err)
 		return false, nil
 	}
-	if e.write.slow && kube.Unanswered(got.err) {
-		e.write.fail(time.Now(), maxRefusedBackoff, 0)
-		d.report(e, slog.LevelWarn, "the API takes too long for a pod's status: it is told again", act,
-			got.err)
+	if e.write.slow && kube.TimedOut(got.err) {
+		e.write.fail(time.Now(), maxDeniedBackoff, 0)
+		d.report(e, "timeout", act, got.err, func(keys []any) {
+			//log: The API server did not answer the write of a pod status in time, but it serves
+			//  reads. The bridge retries with backoff.
+			//do: Check admission webhooks for pods/status.
+			d.o.Log.Warn("pod status write timed out, retrying", keys...)
+		})
 		return false, nil
 	}
 	return false, got.err
 }
 
-// fetch reads the pod from the server. again: it has responded.
+// fetch reads the pod from the server. again: the server has responded.
 func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error) {
 	r := e.record
-	if r.Pod.Name == "" { // the agent did not know it, so it cannot be read
-		e.pod.missing()
+	if r.Pod.Name == "" { // the agent did not know the name, so the pod cannot be read
+		e.pod.setMissing()
 		return true, nil
 	}
 	pod, err := d.o.API.Pod(ctx, r.Pod.Namespace, r.Pod.Name)
-	d.breaker.answered = d.breaker.answered || kube.Means(err) != kube.Away
-	switch kube.Means(err) {
+	d.breaker.answered = d.breaker.answered || kube.Classify(err) != kube.Unreachable
+	switch kube.Classify(err) {
 	case kube.None:
 		e.pod = podView{last: pod, gone: pod == nil}
 		return true, nil
 	case kube.NotFound:
-		e.pod.missing()
+		e.pod.setMissing()
 		return true, nil
-	case kube.Refused:
-		if e.write.delay == maxRefusedBackoff { // it is for good
-			e.pod.unsure = false
+	case kube.Denied:
+		if e.write.delay == maxDeniedBackoff { // reads stay denied
+			e.pod.uncertain = false
 		}
-		d.refused(e, "get", err)
+		d.postponeDenied(e, "get", err)
 		return false, nil
-	case kube.Failing:
-		d.failed(e, "get", err)
+	case kube.ServerError:
+		d.postponeFailed(e, "get", err)
 		return false, nil
 	}
 	return false, err
 }
 
-// written logs what was written.
-func (d *Deliverer) written(e *entry, v verdict.Verdict) {
+// recordWritten updates the restore state after a successful write and logs the write.
+func (d *Deliverer) recordWritten(e *entry, v verdict.Verdict) {
 	switch v.Act {
-	case verdict.Mend:
-		mends := e.mends.phase + e.mends.reason
-		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why,
-			"mends", mends)...)
-		if e.mends.failedAt = time.Now(); mends > 1 { // do not fight who changes it back
-			e.write.retryAt = e.mends.failedAt.Add(retry.Jitter(minBackoff << min(mends, 5)))
+	case verdict.Restore:
+		restores := e.restores.phase + e.restores.reason
+		//log: Another client reverted the status of an evicted pod, and the bridge wrote it again.
+		//do: Nothing if it is rare: a kubelet may write a late report. Otherwise find the client
+		//  that writes pods/status.
+		d.o.Log.Warn("pod status restored", append(d.fields(e), "reason", v.Reason,
+			"restores", restores)...)
+		if e.restores.failedAt = time.Now(); restores > 1 { // do not fight a client that reverts it
+			e.write.retryAt = e.restores.failedAt.Add(retry.Jitter(minBackoff << min(restores, 5)))
 		}
 	case verdict.Fail:
-		e.mends.failedAt = time.Now()
-		d.o.Log.Info("the pod is failed",
+		e.restores.failedAt = time.Now()
+		//log: The bridge set an evicted pod to phase Failed. The key after is the time since its
+		//  end began.
+		d.o.Log.Info("pod set to Failed",
 			append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Yield:
-		d.o.Log.Info("the pod's kubelet is let have its word", append(d.fields(e), "reason", v.Why)...)
+		//log: The bridge stops protecting the reason in the pod status, because the kubelet may
+		//  have to report the end itself.
+		d.o.Log.Info("leaving pod status to the kubelet",
+			append(d.fields(e), "reason", v.Reason)...)
 	case verdict.Mark:
-		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)
+		//log: The pod was chosen for eviction, and the bridge set its condition DisruptionTarget to
+		//  True.
+		d.o.Log.Info("pod condition DisruptionTarget set", d.fields(e)...)
 	case verdict.Unmark:
-		d.o.Log.Info("the pod is marked as not disrupted", append(d.fields(e), "reason", v.Why)...)
+		//log: The pod was not killed or runs again, and the bridge set its condition
+		//  DisruptionTarget to False.
+		d.o.Log.Info("pod condition DisruptionTarget cleared",
+			append(d.fields(e), "reason", v.Reason)...)
 	}
 }
 
-// refused delays an entry until a role or a policy may allow the request.
-func (d *Deliverer) refused(e *entry, what string, err error) {
-	e.write.fail(time.Now(), maxRefusedBackoff, 0)
-	d.report(e, slog.LevelError, "the API refuses what is to be told: it is told again", what, err)
+// postponeDenied delays an entry until a role or a policy may allow the request.
+func (d *Deliverer) postponeDenied(e *entry, what string, err error) {
+	e.write.fail(time.Now(), maxDeniedBackoff, 0)
+	d.report(e, "denied", what, err, func(keys []any) {
+		//log: The API server rejected a request for a pod by a role, an admission policy or
+		//  validation. The bridge retries with backoff.
+		//do: See error. Install the role and the admission policies that belong to this version of
+		//  the bridge.
+		d.o.Log.Error("pod status request denied, retrying", keys...)
+	})
 }
 
-// failed delays an entry after an internal error of the server, which may concern this pod alone.
-func (d *Deliverer) failed(e *entry, what string, err error) {
-	retryAfter, _ := kube.AskAgain(err)
-	longest := maxBackoff
+// postponeFailed delays an entry after a server error, which may concern this pod only.
+func (d *Deliverer) postponeFailed(e *entry, what string, err error) {
+	retryAfter, _ := kube.RetryAfter(err)
+	maxDelay := maxBackoff
 	if e.write.slow { // it takes one of maxInFlight places
-		longest = maxRefusedBackoff
+		maxDelay = maxDeniedBackoff
 	}
-	e.write.fail(time.Now(), longest, retryAfter)
-	d.report(e, slog.LevelWarn, "the API fails to take a pod's status: it is told again", what, err)
+	e.write.fail(time.Now(), maxDelay, retryAfter)
+	d.report(e, "failed", what, err, func(keys []any) {
+		//log: The API server answered a request for a pod with an internal error. The bridge
+		//  retries with backoff.
+		//do: See error. Check the API server and admission webhooks for pods/status.
+		d.o.Log.Warn("pod status request failed, retrying", keys...)
+	})
 }
 
-// report logs why an entry waits: at its level when that begins, at debug level after that.
-func (d *Deliverer) report(e *entry, level slog.Level, message, what string, err error) {
-	if e.write.reported == message+what {
-		level = slog.LevelDebug
+// report calls log if the cause or the request differs from the entry's last logged failure.
+// Otherwise it logs at debug level.
+func (d *Deliverer) report(e *entry, cause, what string, err error, log func(keys []any)) {
+	keys := append(d.fields(e), "what", what, "error", err)
+	if e.write.reported == cause+what {
+		//log: A retry failed for the cause that was logged before.
+		d.o.Log.Debug("pod status request failed again", keys...)
+		return
 	}
-	e.write.reported = message + what
-	d.o.Log.Log(context.Background(), level, message, append(d.fields(e), "what", what,
-		"error", err)...)
+	e.write.reported = cause + what
+	log(keys)
 }
 
-// fields returns the keys of each log line about an entry.
+// fields returns the keys of every log line about an entry.
 func (d *Deliverer) fields(e *entry) []any {
 	return []any{"pod", e.record.Pod.Title(), "uid", e.record.Pod.UID, "record", e.record.ID}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,18 +16,17 @@ import (
 )
 
 const (
-	// maxRejected bounds how many rejected writes a pass tries.
+	// maxRejected bounds the rejected writes of one pass.
 	maxRejected = 4
-	// maxSteps bounds how often a pass judges one entry.
+	// maxSteps bounds the steps for one entry in one pass.
 	maxSteps = 6
-	// writeWait is how long the loop waits for a write. A webhook or a large object may take longer
-	// for one pod: if the server still serves reads, the write stays in flight and the loop goes
-	// on.
+	// writeWait is the time that the loop waits for a write. A webhook or a large object may delay
+	// one pod: if the server still serves reads, the write stays in flight and the loop continues.
 	writeWait = time.Second
 )
 
-// pass does all that is due: first the statuses in the order of the records, then the next event.
-// It returns when more is due.
+// pass does all that is due: first the statuses in record order, then the next event. It returns
+// the time until more is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	began := time.Now()
 	err := d.findMode(ctx)
@@ -45,8 +43,8 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	return d.nextPass(began)
 }
 
-// findMode finds out once whether statuses are written: when the server is reachable, so that the
-// first eviction does not wait for it.
+// findMode determines once whether statuses are written. It does so as soon as the server is
+// reachable, so that the first eviction does not wait for it.
 func (d *Deliverer) findMode(ctx context.Context) error {
 	if d.modeKnown {
 		return nil
@@ -55,7 +53,7 @@ func (d *Deliverer) findMode(ctx context.Context) error {
 		len(d.gaps.events) == 0 {
 		return nil
 	}
-	write, err := d.o.Status(ctx)
+	write, err := d.o.WriteStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,11 +61,11 @@ func (d *Deliverer) findMode(ctx context.Context) error {
 	return nil
 }
 
-// writeStatuses writes what pods' statuses need. An error: the server is unreachable, or rejects
-// writes (rejection).
+// writeStatuses writes the pod statuses that are due. It returns an error if the server is
+// unreachable or rejects writes (rejection).
 func (d *Deliverer) writeStatuses(ctx context.Context) error {
 	synced, ok := d.o.Pods.Synced()
-	if !ok { // else every pod would seem gone
+	if !ok { // every pod would look deleted
 		return nil
 	}
 	readable := false
@@ -78,11 +76,11 @@ func (d *Deliverer) writeStatuses(ctx context.Context) error {
 		}
 	}
 	var rejected error
-	tries, most := 0, maxRejected
+	tries, limit := 0, maxRejected
 	if d.breaker.delay <= raceBackoff { // the next pass follows within a second
-		most = 1
+		limit = 1
 	}
-	for _, e := range d.queue.inOrder() {
+	for _, e := range d.queue.sorted() {
 		if !d.queue.ready(e, time.Now()) {
 			continue
 		}
@@ -90,19 +88,19 @@ func (d *Deliverer) writeStatuses(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		case kube.Unanswered(err), !readable && d.read(ctx, e.record.Pod) != nil:
+		case kube.TimedOut(err), !readable && d.read(ctx, e.record.Pod) != nil:
 			return err
 		}
 		readable, rejected = true, d.reject(e, err)
-		if tries++; tries == most {
+		if tries++; tries == limit {
 			break
 		}
 	}
 	return rejected
 }
 
-// probe reads the pod of the first ready entry, before a half-open breaker lets writes pass. It
-// reports whether the server served that.
+// probe reads the pod of the first ready entry before a half-open breaker lets writes pass. It
+// reports whether the server served the read.
 func (d *Deliverer) probe(ctx context.Context) (readable bool, err error) {
 	e := d.queue.firstReady(time.Now())
 	if e == nil {
@@ -115,30 +113,33 @@ func (d *Deliverer) probe(ctx context.Context) (readable bool, err error) {
 	return true, nil
 }
 
-// read reads a pod to tell a slow or rejected write from an unreachable server. An error: the
-// server is unreachable.
+// read reads a pod to tell a slow or rejected write from an unreachable server. It returns an error
+// only if the server is unreachable.
 func (d *Deliverer) read(ctx context.Context, pod api.Victim) error {
 	_, err := d.o.API.Pod(ctx, pod.Namespace, pod.Name)
-	if kube.Means(err) == kube.Away {
+	if kube.Classify(err) == kube.Unreachable {
 		return err
 	}
 	return nil
 }
 
-// reject moves an entry to the end of the order, and applies Retry-After to it alone.
+// reject moves an entry to the end of the order and applies Retry-After to it alone.
 func (d *Deliverer) reject(e *entry, err error) error {
 	e.write.rejectedAt = time.Now()
-	if after, _ := kube.AskAgain(err); after > 0 {
+	if after, _ := kube.RetryAfter(err); after > 0 {
 		e.write.retryAfter = e.write.rejectedAt.Add(after)
 		e.write.retryAt = e.write.retryAfter
 	}
-	d.report(e, slog.LevelWarn,
-		"the API answers, and does not take a pod's status: it is told again, after those of others",
-		"write", err)
+	d.report(e, "rejected", "write", err, func(keys []any) {
+		//log: A write of a pod status failed while the API server served reads. The bridge retries
+		//  it after the other entries.
+		//do: See error. Check admission webhooks and proxies in front of the API server.
+		d.o.Log.Warn("pod status write rejected, retrying", keys...)
+	})
 	return rejection{err}
 }
 
-// settle does what one entry needs until it needs nothing.
+// settle repeats step until the entry needs nothing more.
 func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) error {
 	for range maxSteps {
 		again, err := d.step(ctx, e, synced)
@@ -146,52 +147,53 @@ func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) erro
 			return err
 		}
 	}
-	e.write.fail(time.Now(), maxBackoff, 0) // somebody else changes the pod as fast
+	e.write.fail(time.Now(), maxBackoff, 0) // another client changes the pod as fast
 	return nil
 }
 
-// step judges an entry and does one thing for it. again: it may need another.
+// step judges an entry and does one thing for it. again: the entry may need another step.
 func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again bool, err error) {
 	now, r := time.Now(), e.record
 	pod := d.currentPod(e)
 	began := r.Began.Time
 	if pod == nil && !e.pod.gone && (began.IsZero() || synced.Sub(began) <= listLag) {
-		return d.fetch(ctx, e) // the copy may not have it yet
+		return d.fetch(ctx, e) // the copy may not contain it yet
 	}
-	v := verdict.Judge(now, r, pod, e.mends.failedAt)
+	v := verdict.Judge(now, r, pod, e.restores.failedAt)
 	e.verdict = v
-	if e.pod.unsure && v.Act <= verdict.Held { // the watch may be behind a write
+	if e.pod.uncertain && v.Act <= verdict.Hold { // the watch may be behind a write
 		return d.fetch(ctx, e)
 	}
 	switch v.Act {
-	case verdict.Over:
+	case verdict.Done:
 		if !e.settled {
-			d.o.Log.Debug("nothing is written to the pod's status", append(d.fields(e), "reason", v.Why)...)
+			//log: The pod needs no status from the bridge. The key reason has the cause.
+			d.o.Log.Debug("pod status needs no write", append(d.fields(e), "reason", v.Reason)...)
 		}
-		e.settled = true // until the agent sends more of it
+		e.settled = true // until the agent sends the record again
 		return false, nil
-	case verdict.Held:
-		e.settled = e.mends.held(now)
+	case verdict.Hold:
+		e.settled = e.restores.stable(now)
 		return false, nil
 	case verdict.Wait:
-		e.mends.changed()
+		e.restores.resetStable()
 		return false, nil
 	}
-	if !d.writeStatus { // nor is it finished if an earlier bridge has begun it
-		// the events of a chosen pod depend on what becomes of it
+	if !d.writeStatus { // also if an earlier bridge has written parts of it
+		// the events of a chosen pod depend on its outcome
 		e.settled = v.Act != verdict.Mark || e.final()
 		return false, nil
 	}
 	s := &statusRequest{entry: e, verdict: v, response: make(chan response, 1)}
-	if v.Act == verdict.Mend {
-		if s.mends = d.mayMend(e, v, pod); s.mends == nil {
+	if v.Act == verdict.Restore {
+		if s.restores = d.restoreCount(e, v, pod); s.restores == nil {
 			return false, nil
 		}
 	}
 	return d.write(ctx, s, verdict.Patch(now, v.Act, r, pod))
 }
 
-// currentPod returns the newer one of what the watch and the last response have of the entry's pod.
+// currentPod returns the newer of the pods that the watch and the last response have for the entry.
 func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 	p, watched := &e.pod, d.o.Pods.Pod(e.record.Pod.Namespace, e.record.Pod.Name)
 	if p.gone {
@@ -205,20 +207,20 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 	if err == nil && order < 0 {
 		return p.last
 	}
-	p.last = nil // which may be large, and there may be many
+	p.last = nil // pods may be large and many
 	return watched
 }
 
-// statusRequest is a write of a pod's status in flight.
+// statusRequest is a pod status write in flight.
 type statusRequest struct {
 	entry    *entry
 	verdict  verdict.Verdict
-	mends    *int // the count to increase if it mends
+	restores *int // the counter to increase if it restores the status
 	response chan response
 	cancel   context.CancelFunc
 }
 
-// response is the response to a write.
+// response is the result of a write.
 type response struct {
 	pod *v1.Pod
 	err error
@@ -229,7 +231,7 @@ func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (a
 	err error) {
 	victim := s.entry.record.Pod
 	request, cancel := context.WithCancel(ctx)
-	s.entry.settled, s.cancel = false, cancel // also if it was settled, and was changed back since
+	s.entry.settled, s.cancel = false, cancel // also if it was settled and then reverted
 	d.background.Go(func() {
 		pod, err := d.o.API.PatchPodStatus(request, victim.Namespace, victim.Name, body)
 		s.response <- response{pod, err}
@@ -237,8 +239,8 @@ func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (a
 	return d.await(ctx, s)
 }
 
-// await waits for the response as long as nothing else can be done, and processes it. A slow write
-// stays in flight while reads are served.
+// await waits up to writeWait for the response and processes it. A slow write stays in flight while
+// the server serves reads.
 func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, err error) {
 	if s.entry.write.slow {
 		d.awaitInBackground(ctx, s)
@@ -263,12 +265,12 @@ func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, er
 	s.cancel()
 	got := <-s.response
 	switch {
-	case !errors.Is(got.err, context.Canceled): // the response came all the same
+	case !errors.Is(got.err, context.Canceled): // the response arrived before the cancellation
 	case unreachable != nil:
 		got.err = unreachable
 	default:
 		s.entry.write.slow = true
-		got.err = fmt.Errorf("patch pods/status: %d others are waited for: %w",
+		got.err = fmt.Errorf("patch pods/status: stopped waiting, %d other writes in flight: %w",
 			len(d.queue.inFlight), context.DeadlineExceeded)
 	}
 	return d.process(ctx, s, got)

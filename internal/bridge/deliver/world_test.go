@@ -27,51 +27,53 @@ import (
 	"jettison/internal/bridge/kube"
 )
 
-// world is an agent, and an API whose watch is never behind, in virtual time.
+// world is an agent and an API server in virtual time. Its watch is not behind unless a test sets
+// behind.
 type world struct {
 	mu sync.Mutex
 
-	records []*api.Record
-	gap     *api.RecordsGap
-	away    bool          // the agent
-	hangs   bool          // who asks it is not answered, and those stay so
-	news    chan struct{} // closed when the agent has something to say, or goes
-	follows int           // how often it was asked for records
-	again   int           // that the pods are to be told once more
+	records    []*api.Record
+	gap        *api.RecordsGap
+	agentGone  bool          // the agent closes its streams
+	agentHangs bool          // new streams stay silent
+	updated    chan struct{} // closed when the agent has a change, or disconnects
+	streams    int           // requests for a stream of records
+	resyncs    int           // calls of Resync
 
-	pods     map[string]*v1.Pod
-	behind   map[string]*v1.Pod // what the watch has said of them; nil: all of it
-	version  int
-	events   map[string]*v1.Event
-	created  int      // events, each time
-	failed   []string // pods, in the order in which they were
-	patched  int
-	alone    bool  // there are events alone
-	mute     bool  // the kubelet does not tell how containers ended
-	lost     bool  // writes are done, and nobody is told so
-	answer   error // but this; nil: nothing
-	asked    []time.Time
-	askedFor []string
-	fault    func(what string) error         // nil: none
-	takes    func(what string) time.Duration // nil: no time
-	under    int                             // requests that are under way
-	most     int                             // that were at once
-	changed  func()
+	pods          map[string]*v1.Pod
+	watchedPods   map[string]*v1.Pod // the pods that the watch has sent; nil: all
+	version       int
+	events        map[string]*v1.Event
+	created       int      // CreateEvent calls that succeeded
+	failed        []string // pods in the order in which they were set to Failed
+	patched       int
+	eventsOnly    bool  // statuses are not written
+	muted         bool  // the kubelet does not report how containers ended
+	loseResponses bool  // writes are performed but return an error
+	lostError     error // that error; nil: a connection reset
+	requestTimes  []time.Time
+	requestNames  []string
+	fault         func(what string) error         // nil: none
+	latency       func(what string) time.Duration // nil: no time
+	inFlight      int                             // requests in flight
+	peak          int                             // highest number of these
+	changed       func()
 }
 
-// during runs a delivery in virtual time while a test does something, and returns what it logged. What is left undone in the end is an error.
+// during runs a Deliverer in virtual time while do changes the world, and returns the log. It fails
+// the test if records or gaps are left undelivered.
 func during(t *testing.T, do func(w *world)) (log string) {
 	t.Helper()
 	var text strings.Builder
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
+		w := &world{updated: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
 		d := New(Options{
 			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
-			Status: func(ctx context.Context) (bool, error) {
-				err := w.ask(ctx, "version")
+			WriteStatus: func(ctx context.Context) (bool, error) {
+				err := w.request(ctx, "version")
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				return !w.alone, err
+				return !w.eventsOnly, err
 			},
 		})
 		w.changed = d.Changed
@@ -79,46 +81,46 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		var run sync.WaitGroup
 		run.Go(func() { d.Run(ctx) })
 		do(w)
-		time.Sleep(2 * time.Hour) // whatever was to be waited for
+		time.Sleep(2 * time.Hour) // the longest wait
 		synctest.Wait()
 		cancel()
 		run.Wait()
 		if len(d.queue.entries) > 0 || len(d.gaps.events) > 0 {
-			t.Errorf("%d records are not over, %d gaps are not told", len(d.queue.entries), len(d.gaps.events))
+			t.Errorf("%d records and %d gaps are not delivered, want none", len(d.queue.entries), len(d.gaps.events))
 		}
 	})
 	return text.String()
 }
 
-// is asks for something under the lock, when nothing moves.
-func is[T any](w *world, get func() T) T {
+// inspect returns get's result under the lock when all goroutines are blocked.
+func inspect[T any](w *world, get func() T) T {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return get()
 }
 
-// set changes what there is, and has all see it.
+// set changes the world and notifies the agent's streams and the watch.
 func (w *world) set(f func()) {
 	w.mu.Lock()
 	f()
-	close(w.news)
-	w.news = make(chan struct{})
+	close(w.updated)
+	w.updated = make(chan struct{})
 	w.mu.Unlock()
 	w.changed()
 }
 
-// tells has the agent say something of an eviction that it has told of, and nobody else anything.
-func (w *world) tells(r *api.Record) {
+// updateRecord replaces a record without a notification of the watch.
+func (w *world) updateRecord(r *api.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records[slices.IndexFunc(w.records, func(o *api.Record) bool { return o.ID == r.ID })] = r
-	close(w.news)
-	w.news = make(chan struct{})
+	close(w.updated)
+	w.updated = make(chan struct{})
 }
 
-// begun tells that a pod was chosen, and that it is stopped.
-func (w *world) begun(p *v1.Pod) api.Record {
+// addOngoing adds the record of an eviction in progress and returns it.
+func (w *world) addOngoing(p *v1.Pod) api.Record {
 	r := *record(p, time.Now())
 	r.Outcome, r.Over, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
 	first := r
@@ -126,26 +128,26 @@ func (w *world) begun(p *v1.Pod) api.Record {
 	return r
 }
 
-// emptied is a record of which nothing is left since, and with which the agent is not done.
+// emptied returns the record after the victim's end; it is not final yet.
 func emptied(r api.Record) api.Record {
 	r.Emptied = api.Stamp{Time: time.Now()}
 	r.Cleaned = r.Emptied
 	return r
 }
 
-// over is a record with which the agent is done.
-func over(r api.Record) api.Record {
+// finished returns the final record.
+func finished(r api.Record) api.Record {
 	r.Outcome, r.Over = api.OutcomeBack, true
 	return r
 }
 
-// phase is that of a pod.
+// phase returns the phase of a pod.
 func (w *world) phase(name string) v1.PodPhase {
-	return is(w, func() v1.PodPhase { return w.pods[name].Status.Phase })
+	return inspect(w, func() v1.PodPhase { return w.pods[name].Status.Phase })
 }
 
-// of has a fault be that of requests that begin with something.
-func of(prefix string, err error) func(string) error {
+// faultOf returns a fault that makes requests with the prefix fail.
+func faultOf(prefix string, err error) func(string) error {
 	return func(what string) error {
 		if strings.HasPrefix(what, prefix) {
 			return err
@@ -154,8 +156,8 @@ func of(prefix string, err error) func(string) error {
 	}
 }
 
-// taking has requests that begin with something take a time.
-func taking(prefix string, took time.Duration) func(string) time.Duration {
+// latencyOf returns a function that makes requests with the prefix slow.
+func latencyOf(prefix string, took time.Duration) func(string) time.Duration {
 	return func(what string) time.Duration {
 		if strings.HasPrefix(what, prefix) {
 			return took
@@ -164,8 +166,8 @@ func taking(prefix string, took time.Duration) func(string) time.Duration {
 	}
 }
 
-// runs makes a pod that runs.
-func (w *world) runs(name string) *v1.Pod {
+// addPod adds a running pod.
+func (w *world) addPod(name string) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
 		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "c"}}},
@@ -173,12 +175,12 @@ func (w *world) runs(name string) *v1.Pod {
 			Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
 		}}},
 	}
-	w.set(func() { w.store(p) })
+	w.set(func() { w.storePod(p) })
 	return p
 }
 
-// store has a pod be another version of itself. The lock is held.
-func (w *world) store(p *v1.Pod) {
+// storePod stores a new version of a pod. The caller holds the lock.
+func (w *world) storePod(p *v1.Pod) {
 	w.version++
 	p.ResourceVersion = strconv.Itoa(w.version)
 	w.pods[p.Name] = p
@@ -186,8 +188,8 @@ func (w *world) store(p *v1.Pod) {
 
 const message = "The node was low on resource: memory. "
 
-// evicted tells that a pod was evicted, and that all of it is gone.
-func (w *world) evicted(p *v1.Pod) *api.Record {
+// addEviction adds the final record of an evicted pod.
+func (w *world) addEviction(p *v1.Pod) *api.Record {
 	r := record(p, time.Now())
 	w.set(func() {
 		r.ID = fmt.Sprintf("%s-%04x", r.ID, len(w.records))
@@ -196,7 +198,7 @@ func (w *world) evicted(p *v1.Pod) *api.Record {
 	return r
 }
 
-// record is that of a pod which was evicted, and of which nothing is left.
+// record returns the final record of an evicted pod.
 func record(p *v1.Pod, began time.Time) *api.Record {
 	at := api.Stamp{Time: began}
 	return &api.Record{
@@ -208,8 +210,8 @@ func record(p *v1.Pod, began time.Time) *api.Record {
 
 func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error {
 	w.mu.Lock()
-	w.follows++
-	gap, hangs := w.gap, w.hangs
+	w.streams++
+	gap, hangs := w.gap, w.agentHangs
 	w.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
@@ -220,19 +222,19 @@ func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each fu
 			return err
 		}
 	}
-	told := map[string]*api.Record{}
+	sent := map[string]*api.Record{}
 	for synced := false; ; {
 		w.mu.Lock()
-		records, news, away := slices.Clone(w.records), w.news, w.away
+		records, news, away := slices.Clone(w.records), w.updated, w.agentGone
 		w.mu.Unlock()
 		if away {
 			return errors.New("no agent")
 		}
 		for _, r := range records {
-			if r.ID <= o.After || told[r.ID] == r {
+			if r.ID <= o.After || sent[r.ID] == r {
 				continue
 			}
-			told[r.ID] = r
+			sent[r.ID] = r
 			if err := each(&api.RecordsLine{Record: r}); err != nil {
 				return err
 			}
@@ -251,29 +253,29 @@ func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each fu
 	}
 }
 
-// limit is how long kube.Client waits for an answer.
-func limit(ctx context.Context) time.Duration {
-	if kube.Patient(ctx) {
+// timeoutOf returns the timeout of kube.Client.
+func timeoutOf(ctx context.Context) time.Duration {
+	if kube.HasWebhookTimeout(ctx) {
 		return 40 * time.Second
 	}
 	return 10 * time.Second
 }
 
-// ask counts a request to the API, which may take its time.
-func (w *world) ask(ctx context.Context, what string) error {
+// request counts a request to the API server and applies latency and fault.
+func (w *world) request(ctx context.Context, what string) error {
 	w.mu.Lock()
-	fault, takes := w.fault, w.takes
-	w.asked, w.askedFor = append(w.asked, time.Now()), append(w.askedFor, what)
-	w.under++
-	w.most = max(w.most, w.under)
+	fault, takes := w.fault, w.latency
+	w.requestTimes, w.requestNames = append(w.requestTimes, time.Now()), append(w.requestNames, what)
+	w.inFlight++
+	w.peak = max(w.peak, w.inFlight)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		w.under--
+		w.inFlight--
 		w.mu.Unlock()
 	}()
 	if takes != nil {
-		took, limit := takes(what), limit(ctx)
+		took, limit := takes(what), timeoutOf(ctx)
 		if retry.Sleep(ctx, min(took, limit)); ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -288,10 +290,10 @@ func (w *world) ask(ctx context.Context, what string) error {
 }
 
 func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
-	if name == "" { // as kube.Client, which asks nobody
+	if name == "" { // as kube.Client, without a request
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
 	}
-	if err := w.ask(ctx, "get "+name); err != nil {
+	if err := w.request(ctx, "get "+name); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
@@ -303,7 +305,7 @@ func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
 }
 
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
-	if err := w.ask(kube.Patiently(ctx), "patch "+name); err != nil { // as kube.Client
+	if err := w.request(kube.WithWebhookTimeout(ctx), "patch "+name); err != nil { // as kube.Client
 
 		return nil, err
 	}
@@ -323,8 +325,8 @@ func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte)
 	}
 	maps.Copy(next.Annotations, p.Annotations)
 	if p.Status.Phase != "" {
-		for i := range next.Status.ContainerStatuses { // as its kubelet tells, unless a test has it say nothing
-			if s := &next.Status.ContainerStatuses[i].State; s.Running != nil && !w.mute {
+		for i := range next.Status.ContainerStatuses { // as the kubelet reports, unless the test mutes it
+			if s := &next.Status.ContainerStatuses[i].State; s.Running != nil && !w.muted {
 				*s = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: s.Running.StartedAt, ExitCode: 137}}
 			}
 		}
@@ -336,17 +338,17 @@ func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte)
 		next.Status.Conditions = append(next.Status.Conditions, c)
 	}
 	w.patched++
-	w.store(next)
+	w.storePod(next)
 	w.changed()
-	if w.lost {
-		return nil, cmp.Or(w.answer, errors.New("connection reset by peer"))
+	if w.loseResponses {
+		return nil, cmp.Or(w.lostError, errors.New("connection reset by peer"))
 	}
 	return next, nil
 }
 
-// CreateEvent keeps an event; a second one of a name is none, as with kube's.
+// CreateEvent stores an event, once per name, as kube.Client.
 func (w *world) CreateEvent(ctx context.Context, e *v1.Event) error {
-	if err := w.ask(ctx, "event "+e.Name); err != nil {
+	if err := w.request(ctx, "event "+e.Name); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -356,7 +358,7 @@ func (w *world) CreateEvent(ctx context.Context, e *v1.Event) error {
 	return nil
 }
 
-// reasons are those of the events that there are, sorted. The lock is held.
+// reasons returns the reasons of the events, sorted. The caller holds the lock.
 func (w *world) reasons() (out []string) {
 	for _, e := range w.events {
 		out = append(out, e.Reason)
@@ -371,17 +373,17 @@ type copies struct{ w *world }
 func (c copies) Pod(_, name string) *v1.Pod {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	if c.w.behind != nil {
-		return c.w.behind[name]
+	if c.w.watchedPods != nil {
+		return c.w.watchedPods[name]
 	}
 	return c.w.pods[name]
 }
 
-// Synced was when the agent had not evicted anybody yet.
+// Synced returns a time before the first eviction.
 func (copies) Synced() (time.Time, bool) { return time.Now().Add(-24 * time.Hour), true }
 
-func (c copies) Again() {
+func (c copies) Resync() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	c.w.again++
+	c.w.resyncs++
 }

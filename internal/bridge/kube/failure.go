@@ -11,24 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Failure is what an error means for whoever asks again.
+// Failure classifies an error by the action that the caller should take.
 type Failure int
 
-// Failures.
+// Values of Failure.
 const (
 	None     Failure = iota
-	Changed          // the object is another by now: get it, and judge anew
-	NotFound         // there is none, none can have its name, or its namespace is being deleted
-	// by a role, a policy or a rule of the API; by a server that has just started, for it knows no
-	// roles yet
-	Refused
-	// the API server has a defect, or what it asks has: only this request may be concerned
-	Failing
-	Away // nobody answers, or asks for time: no request will do better
+	Conflict         // the object has changed: get it and judge again
+	NotFound         // no such object, no valid name, or the namespace is being deleted
+	// denied by a role, an admission policy or validation; also by a server that has just started
+	// and knows no roles yet
+	Denied
+	// the API server or a webhook failed: may concern this request only
+	ServerError
+	Unreachable // no response, or the server asks for time: other requests will fail too
 )
 
-// Means says what an error of a Client means.
-func Means(err error) Failure {
+// Classify returns the Failure of an error returned by a Client.
+func Classify(err error) Failure {
 	if err == nil {
 		return None
 	}
@@ -37,43 +37,41 @@ func Means(err error) Failure {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return Away // no answer, or none that can be read
+		return Unreachable // no response, or an unreadable one
 	}
 	code := status.Status().Code
-	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !waits(code) &&
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !isOverloaded(code) &&
 		code != http.StatusUnauthorized {
-		// by what stands before an API server, and knows nothing of its objects: that one says there is
-		// no pod means nothing
-		return Failing
+		// The response is from a proxy in front of the API server, which knows no objects: its 404
+		// does not mean that the pod does not exist.
+		return ServerError
 	}
 	switch {
 	case code == http.StatusConflict:
-		return Changed
+		return Conflict
 	case code == http.StatusNotFound, apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
 		return NotFound
-	case waits(code), code == http.StatusUnauthorized:
-		return Away
+	case isOverloaded(code), code == http.StatusUnauthorized:
+		return Unreachable
 	case code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:
-		return Failing
+		return ServerError
 	}
-	return Refused
+	return Denied
 }
 
-// Unanswered tells that an error is that there was no answer in time. It may be this request alone
-// that something holds up.
-func Unanswered(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+// TimedOut reports whether err is a timeout. It may concern this request only.
+func TimedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// waits tells that an answer asks for time.
-func waits(code int32) bool {
+// isOverloaded reports whether the status code asks the client to wait.
+func isOverloaded(code int32) bool {
 	return code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
 }
 
-// longestWait is how long an API server is waited for that asks for more: what stands before it may
-// ask for a day.
-const longestWait = 5 * time.Minute
+// maxRetryAfter limits a Retry-After: a proxy in front of the API server may ask for a day.
+const maxRetryAfter = 5 * time.Minute
 
-// AskAgain is when an API server asks to be asked again, from now on. !ok: it does not say.
-func AskAgain(err error) (after time.Duration, ok bool) {
+// RetryAfter returns the delay until the retry that the server asks for. !ok: it asks for none.
+func RetryAfter(err error) (after time.Duration, ok bool) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
-	return min(time.Duration(seconds)*time.Second, longestWait), ok
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter), ok
 }

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What an answer means for whoever asks again.
-func TestMeans(t *testing.T) {
+// Classify returns what a caller should do after an error.
+func TestClassify(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	going := apierrors.NewForbidden(pods, "a", errors.New("its namespace is being terminated"))
 	going.ErrStatus.Details.Causes = append(going.ErrStatus.Details.Causes, metav1.StatusCause{Type: v1.NamespaceTerminatingCause})
@@ -32,59 +32,59 @@ func TestMeans(t *testing.T) {
 		want Failure
 	}{
 		{nil, None},
-		{context.DeadlineExceeded, Away},
-		{errors.New("connection refused"), Away},
-		{apierrors.NewConflict(pods, "a", errors.New("modified")), Changed},
+		{context.DeadlineExceeded, Unreachable},
+		{errors.New("connection refused"), Unreachable},
+		{apierrors.NewConflict(pods, "a", errors.New("modified")), Conflict},
 		{apierrors.NewNotFound(pods, "a"), NotFound},
 		{going, NotFound},
-		{apierrors.NewForbidden(pods, "a", errors.New("no role")), Refused},
-		{status(http.StatusUnprocessableEntity), Refused}, // as an admission policy denies
-		{status(http.StatusBadRequest), Refused},
-		{apierrors.NewTooManyRequests("later", 7), Away},
-		{status(http.StatusServiceUnavailable), Away},
-		{status(http.StatusUnauthorized), Away},
-		{status(http.StatusInternalServerError), Failing},
-		{status(http.StatusGatewayTimeout), Failing},
+		{apierrors.NewForbidden(pods, "a", errors.New("no role")), Denied},
+		{status(http.StatusUnprocessableEntity), Denied}, // as an admission policy denies
+		{status(http.StatusBadRequest), Denied},
+		{apierrors.NewTooManyRequests("later", 7), Unreachable},
+		{status(http.StatusServiceUnavailable), Unreachable},
+		{status(http.StatusUnauthorized), Unreachable},
+		{status(http.StatusInternalServerError), ServerError},
+		{status(http.StatusGatewayTimeout), ServerError},
 	} {
 		err := c.err
 		if err != nil {
 			err = fmt.Errorf("patch pods/status a: %w", err)
 		}
-		if got := Means(err); got != c.want {
-			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		if got := Classify(err); got != c.want {
+			t.Errorf("%v: classified as %v, want %v", c.err, got, c.want)
 		}
 	}
-	if after, ok := AskAgain(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
-		t.Errorf("ask again after %v, %v", after, ok)
+	if after, ok := RetryAfter(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
+		t.Errorf("Retry-After = %v, %v, want 7s, true", after, ok)
 	}
-	if after, ok := AskAgain(apierrors.NewTooManyRequests("tomorrow", 86400)); !ok || after != longestWait {
-		t.Errorf("ask again after %v, %v", after, ok)
+	if after, ok := RetryAfter(apierrors.NewTooManyRequests("tomorrow", 86400)); !ok || after != maxRetryAfter {
+		t.Errorf("Retry-After = %v, %v, want the limit", after, ok)
 	}
-	if _, ok := AskAgain(errors.New("none")); ok {
-		t.Error("an error that says no time")
+	if _, ok := RetryAfter(errors.New("none")); ok {
+		t.Error("Retry-After found in an error without one")
 	}
 }
 
-// Of a name that no object can have there is none: the API is not away, and need not be asked.
-func TestANameThatNoObjectHas(t *testing.T) {
+// An invalid object name means that the object does not exist, without a request.
+func TestInvalidName(t *testing.T) {
 	c, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range [][2]string{{"", "a"}, {"a/b", "a"}, {"a", "../a"}, {"a", "b%2f"}, {"a", ".."}, {"..", "a"}} {
-		if _, err := c.Pod(t.Context(), name[0], name[1]); Means(err) != NotFound {
-			t.Errorf("get of %q: %v means %v", name, err, Means(err))
+		if _, err := c.Pod(t.Context(), name[0], name[1]); Classify(err) != NotFound {
+			t.Errorf("get of %q: %v classified as %v, want not found", name, err, Classify(err))
 		}
 	}
 	_, patch := c.PatchPodStatus(t.Context(), "a", "b/c", []byte("{}"))
 	create := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a/b", Name: "e"}})
-	if Means(patch) != NotFound || Means(create) != NotFound {
-		t.Errorf("patch: %v, create: %v", patch, create)
+	if Classify(patch) != NotFound || Classify(create) != NotFound {
+		t.Errorf("patch: %v, create: %v, want not found", patch, create)
 	}
 }
 
-// What stands before an API server, and answers in its place while that is away, knows nothing of pods: one that it does not find is not gone.
-func TestWhatStandsBeforeAnAPIServer(t *testing.T) {
+// A 404 from a proxy in front of the API server does not mean that the pod does not exist.
+func TestProxyBeforeTheServer(t *testing.T) {
 	code := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -97,23 +97,23 @@ func TestWhatStandsBeforeAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for answer, want := range map[int]Failure{
-		http.StatusNotFound: Failing, http.StatusForbidden: Failing, http.StatusConflict: Failing, http.StatusBadGateway: Failing,
-		http.StatusServiceUnavailable: Away, http.StatusTooManyRequests: Away, http.StatusUnauthorized: Away,
+		http.StatusNotFound: ServerError, http.StatusForbidden: ServerError, http.StatusConflict: ServerError, http.StatusBadGateway: ServerError,
+		http.StatusServiceUnavailable: Unreachable, http.StatusTooManyRequests: Unreachable, http.StatusUnauthorized: Unreachable,
 	} {
 		code = answer
-		if _, err = c.PatchPodStatus(t.Context(), "default", "p", []byte("{}")); Means(err) != want {
-			t.Errorf("%d: %v means %v, want %v", code, err, Means(err), want)
+		if _, err = c.PatchPodStatus(t.Context(), "default", "p", []byte("{}")); Classify(err) != want {
+			t.Errorf("status %d: %v classified as %v, want %v", code, err, Classify(err), want)
 		}
 		if p, err := c.Pod(t.Context(), "default", "p"); err == nil {
-			t.Errorf("%d: there is no pod, for certain: %v", code, p)
+			t.Errorf("status %d: got pod %v without an error", code, p)
 		}
-		if err := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}}); Means(err) != want {
-			t.Errorf("%d: event: %v means %v, want %v", code, err, Means(err), want)
+		if err := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}}); Classify(err) != want {
+			t.Errorf("status %d for an event: %v classified as %v, want %v", code, err, Classify(err), want)
 		}
 	}
 }
 
-// A token says in its own claims which node it is of; what is no such token says nothing.
+// TokenNode returns the node in a bound token's claims, and nothing for other tokens.
 func TestTokenNode(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io":{"namespace":"x","node":{"name":"n1","uid":"u"}}}`))
 	file := filepath.Join(t.TempDir(), "token")
@@ -126,7 +126,7 @@ func TestTokenNode(t *testing.T) {
 	} {
 		for _, c := range configs {
 			if got := TokenNode(c); got != want {
-				t.Errorf("%.40q: %q, want %q", c.BearerToken, got, want)
+				t.Errorf("token %.40q: node %q, want %q", c.BearerToken, got, want)
 			}
 		}
 	}

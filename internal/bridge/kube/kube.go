@@ -1,12 +1,12 @@
-// Package kube is the bridge's client of a cluster's API: the few requests that it makes, each
-// bounded in time and made once, for whoever asks knows when to ask again. It links the types of
-// two groups of the API and no more: a clientset of all would be most of the bridge's memory.
+// Package kube is the bridge's client of the Kubernetes API. It makes each request once, with a
+// timeout; callers decide on retries. It links only two groups of API types: a full clientset would
+// need most of the bridge's memory.
 //
-//	kube.go    Client, and where the API is
-//	request.go one request: a pod, its status, an event
-//	pods.go    all pods of one node, listed pod by pod and watched
-//	nodes.go   nodes, their status, and the Leases that tell their load
-//	failure.go what an error means for whoever asks again
+//	kube.go     Client, and the address of the API server
+//	request.go  single requests: a pod, its status, an event
+//	pods.go     all pods of one node, listed pod by pod and watched
+//	nodes.go    nodes, their status, and the Leases with their load
+//	failure.go  classifies errors for callers
 package kube
 
 import (
@@ -27,20 +27,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Rates of requests, watches not counted. They keep a bridge that has a defect from being a
-// cluster's.
+// Rate limits of requests, watches excluded. They protect the cluster from a defect in the bridge.
 const (
-	perSecond = 20
-	burst     = 60
+	requestsPerSecond = 20
+	burst             = 60
 )
 
-// Config is how the API is reached: by a kubeconfig's current context, or, without one, by the
-// token and the addresses that a pod is given.
+// Config returns the client configuration: the current context of a kubeconfig or, if its path is
+// empty, the pod's service account.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		c, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig",
+			return nil, fmt.Errorf("find the API server: %w: outside a pod use --kubeconfig",
 				err)
 		}
 		return c, nil
@@ -53,13 +52,13 @@ func Config(kubeconfig string) (*rest.Config, error) {
 		_, _, err = rest.DefaultServerUrlFor(c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster's API by %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("find the API server in %s: %w", kubeconfig, err)
 	}
 	return c, nil
 }
 
-// TokenNode is the node that a configuration's token is bound to, by its own claim, which the API
-// server has signed and checks; empty: it names none, or there is no token
+// TokenNode returns the node that the configuration's token is bound to, from a claim that the API
+// server signs and verifies; empty: the token names no node, or there is no token
 // (pkg/serviceaccount/claims.go, v1.36.3).
 func TokenNode(c *rest.Config) string {
 	token := c.BearerToken
@@ -85,18 +84,18 @@ func TokenNode(c *rest.Config) string {
 	return claims.Kubernetes.Node.Name
 }
 
-// Client asks the API. It may be used by several goroutines at once.
+// Client makes requests to the API server. It is safe for concurrent use.
 type Client struct {
-	limit              time.Duration
+	timeout            time.Duration
 	core, coordination *rest.RESTClient
 }
 
-// New makes a Client. It connects to nothing yet. version is the bridge's, for the API's audit.
+// New returns a Client without connecting. version is the bridge's, for the API server's audit log.
 func New(c *rest.Config, version string) (*Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("make a client of the API: %w", err)
+			return nil, fmt.Errorf("create Kubernetes client: %w", err)
 		}
 	}
 	of := func(group schema.GroupVersion, root string) *rest.Config {
@@ -104,7 +103,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 		own.GroupVersion, own.APIPath = &group, root
 		own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		own.UserAgent = "jettison-bridge/" + version
-		own.QPS, own.Burst, own.Timeout = perSecond, burst, 0
+		own.QPS, own.Burst, own.Timeout = requestsPerSecond, burst, 0
 		if own.ContentType == "" {
 			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
 				runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -113,17 +112,17 @@ func New(c *rest.Config, version string) (*Client, error) {
 	}
 	shared, err := rest.HTTPClientFor(of(v1.SchemeGroupVersion, "/api"))
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API: %w", err)
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	out := Client{limit: cmp.Or(c.Timeout, requestLimit)}
+	out := Client{timeout: cmp.Or(c.Timeout, requestTimeout)}
 	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"),
 		shared); err != nil {
-		return nil, fmt.Errorf("make a client of the API: %w", err)
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	out.coordination, err = rest.RESTClientForConfigAndClient(of(coordinationv1.SchemeGroupVersion,
 		"/apis"), shared)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API: %w", err)
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	return &out, nil
 }

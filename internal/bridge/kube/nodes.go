@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// page is how many objects one answer to a list has at most.
-const page = 500
+// pageSize is the number of objects in one page of a list.
+const pageSize = 500
 
 // Node gets a node.
 func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
@@ -26,21 +26,21 @@ func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 	return &out, nil
 }
 
-// PatchNodeStatus applies a strategic merge patch to a node's status, and returns the node as it is
-// then.
+// PatchNodeStatus applies a strategic merge patch to a node's status and returns the resulting
+// node.
 func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error) {
 	var out v1.Node
-	o := object{resource: "nodes", name: name, part: "status"}
+	o := object{resource: "nodes", name: name, subresource: "status"}
 	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
-// EachNode hands each node of the cluster to a function, page by page, until one fails. It is for
-// an operator's command: no bridge may list nodes.
+// EachNode calls each for every node of the cluster, page by page, until it returns an error. It is
+// for an operator's command: bridges may not list nodes.
 func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error {
-	return pages(func(o *metav1.ListOptions) (more string, err error) {
+	return eachPage(func(o *metav1.ListOptions) (more string, err error) {
 		var list v1.NodeList
 		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(o,
 			metav1.ParameterCodec), &list); err != nil {
@@ -55,19 +55,19 @@ func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error 
 	})
 }
 
-// pages lists page by page, each of which a function asks for. A server forgets within minutes
-// where a list was: then it goes on from where the server says.
-func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
-	next := metav1.ListOptions{Limit: page}
-	for again := false; ; {
-		more, err := ask(&next)
+// eachPage calls list for each page of a list. If the server has expired the continue token, it
+// continues once with the token that the server returns instead.
+func eachPage(list func(*metav1.ListOptions) (more string, err error)) error {
+	next := metav1.ListOptions{Limit: pageSize}
+	for resumed := false; ; {
+		more, err := list(&next)
 		var status apierrors.APIStatus
 		switch {
 		case err == nil:
-			again = false
-		case apierrors.IsResourceExpired(err) && next.Continue != "" && !again &&
+			resumed = false
+		case apierrors.IsResourceExpired(err) && next.Continue != "" && !resumed &&
 			errors.As(err, &status) && status.Status().Continue != "":
-			more, again = status.Status().Continue, true
+			more, resumed = status.Status().Continue, true
 		default:
 			return err
 		}
@@ -80,8 +80,8 @@ func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 // DefaultLeaseNamespace is the namespace of the Leases that carry the nodes' load.
 const DefaultLeaseNamespace = "jettison-system"
 
-// LeaseNamespace says what is wrong with the name of the namespace where Leases are; nil: nothing.
-func LeaseNamespace(name string) error {
+// ValidateLeaseNamespace returns an error if name is no valid namespace name.
+func ValidateLeaseNamespace(name string) error {
 	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
 		return fmt.Errorf("lease namespace %.64q: %s", name, wrong[0])
 	}
@@ -94,16 +94,16 @@ func (c *Client) PatchLease(ctx context.Context, namespace, name string, body []
 		object{resource: "leases", namespace: namespace, name: name}, body, nil)
 }
 
-// CreateLease makes a Lease.
+// CreateLease creates a Lease.
 func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error {
 	return c.do(ctx, "create leases "+l.Namespace+"/"+l.Name,
 		c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
 }
 
-// Leases lists those of a namespace. It is for an operator's command.
+// Leases lists the Leases of a namespace. It is for an operator's command.
 func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinationv1.Lease,
 	err error) {
-	err = pages(func(o *metav1.ListOptions) (more string, err error) {
+	err = eachPage(func(o *metav1.ListOptions) (more string, err error) {
 		var list coordinationv1.LeaseList
 		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(o,
 			metav1.ParameterCodec)
@@ -116,7 +116,7 @@ func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinati
 	return all, err
 }
 
-// DeleteLease deletes one. It is for an operator's command.
+// DeleteLease deletes a Lease. It is for an operator's command.
 func (c *Client) DeleteLease(ctx context.Context, namespace, name string) error {
 	return c.do(ctx, "delete leases "+namespace+"/"+name,
 		c.coordination.Delete().Namespace(namespace).Resource("leases").Name(name), nil)

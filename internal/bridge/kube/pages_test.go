@@ -13,20 +13,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A list of many pages, whose place the server forgets in between, goes on from where the server says, and ends.
-func TestAListWhosePlaceIsForgotten(t *testing.T) {
+// A list continues with the token that the server returns for an expired one, and ends.
+func TestExpiredContinueToken(t *testing.T) {
 	for name, c := range map[string]struct {
-		places map[string]string // by where it is asked to go on: the page and what follows, or 410 and where else
+		places map[string]string // by continue token: the page and the next token, or 410 and the new token
 		want   string
 		failed bool
 	}{
-		"in one":                     {map[string]string{"": "a b"}, "a b", false},
-		"page by page":               {map[string]string{"": "a >1", "1": "b >2", "2": "c"}, "a b c", false},
-		"it says where":              {map[string]string{"": "a >1", "1": "410 >x", "x": "b"}, "a b", false},
-		"it does not":                {map[string]string{"": "a >1", "1": "410"}, "a", true},
-		"from the first":             {map[string]string{"": "410 >1"}, "", true},
-		"what it says is not there":  {map[string]string{"": "a >1", "1": "410 >x", "x": "410 >x"}, "a", true},
-		"it forgets two that follow": {map[string]string{"": "a >1", "1": "410 >x", "x": "b >2", "2": "410 >y", "y": "c"}, "a b c", false},
+		"in one":             {map[string]string{"": "a b"}, "a b", false},
+		"page by page":       {map[string]string{"": "a >1", "1": "b >2", "2": "c"}, "a b c", false},
+		"new token":          {map[string]string{"": "a >1", "1": "410 >x", "x": "b"}, "a b", false},
+		"no new token":       {map[string]string{"": "a >1", "1": "410"}, "a", true},
+		"first page":         {map[string]string{"": "410 >1"}, "", true},
+		"new token expired":  {map[string]string{"": "a >1", "1": "410 >x", "x": "410 >x"}, "a", true},
+		"two tokens expired": {map[string]string{"": "a >1", "1": "410 >x", "x": "b >2", "2": "410 >y", "y": "c"}, "a b c", false},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -53,7 +53,7 @@ func TestAListWhosePlaceIsForgotten(t *testing.T) {
 		var got []string
 		err = client.EachNode(t.Context(), func(n *v1.Node) error { got = append(got, n.Name); return nil })
 		if (err != nil) != c.failed || !slices.Equal(got, strings.Fields(c.want)) {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("%s: nodes %v, error %v, want %s, failure %v", name, got, err, c.want, c.failed)
 		}
 		s.Close()
 	}

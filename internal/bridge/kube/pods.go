@@ -17,58 +17,59 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of
-// each pod is what cutter's function leaves of it; a list has one of its own, however many pages it
-// comes in.
-func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
+// NodePods lists and watches the pods that are bound to one node. newReducer is called once per
+// list, even if the list has several pages; the function that it returns reduces each pod of that
+// list.
+func (c *Client) NodePods(node string, newReducer func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
 	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	selects := func(o *metav1.ListOptions) { o.FieldSelector = of }
-	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, selects)
+	setSelector := func(o *metav1.ListOptions) { o.FieldSelector = of }
+	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, setSelector)
 	var (
-		mu  sync.Mutex // a list that was given up may not have ended when the next one begins
-		cut func(*v1.Pod) *v1.Pod
+		mu     sync.Mutex // an abandoned list may still run when the next one begins
+		reduce func(*v1.Pod) *v1.Pod
 	)
 	out.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		selects(&o)
+		setSelector(&o)
 		mu.Lock()
 		defer mu.Unlock()
-		if o.Continue == "" || cut == nil {
-			cut = cutter()
+		if o.Continue == "" || reduce == nil {
+			reduce = newReducer()
 		}
 		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec),
-			cut)
+			reduce)
 	}
 	return out
 }
 
-// listLimit is for one list, its answer included, whoever stands before the API server and keeps
-// the connection open: a slow line may take minutes for some MiB.
-const listLimit = 5 * time.Minute
+// listTimeout limits one list including its response: a slow connection may take minutes for a few
+// MiB, and a proxy may keep it open.
+const listTimeout = 5 * time.Minute
 
-// listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a
-// watch has no bound for its answer where it answers from memory, and authors make pods as large as
-// they like: what is kept of all would fit, and all do not. As JSON a list can be read pod by pod.
-func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList,
+// listPods makes one list request and reduces each pod as it is read. A server that does not
+// support streaming lists may ignore the page size when it responds from its cache, and pods may
+// have any size: the full list may not fit into memory, while the reduced one does. JSON can be
+// read pod by pod.
+func listPods(ctx context.Context, request *rest.Request, reduce func(*v1.Pod) *v1.Pod) (*v1.PodList,
 	error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	body, err := request.SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	defer body.Close()
-	list, err := readPods(body, cut)
+	list, err := readPods(body, reduce)
 	if err != nil {
-		return nil, fmt.Errorf("list pods: read the answer: %w", err)
+		return nil, fmt.Errorf("list pods: read response: %w", err)
 	}
 	return list, nil
 }
 
-// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer
-// with whatever it likes, and a list of no pods has the agent believe that all are gone.
-func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
+// readPods reads a PodList as JSON and accepts nothing else: a proxy may return any response, and
+// an empty list would make the agent drop all pods.
+func readPods(from io.Reader, reduce func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	d := json.NewDecoder(from)
-	if err := begin(d, '{'); err != nil {
+	if err := expectDelim(d, '{'); err != nil {
 		return nil, err
 	}
 	var out v1.PodList
@@ -86,7 +87,7 @@ func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 			err = d.Decode(&out.APIVersion)
 		case "items":
 			out.Items = nil
-			err = readItems(d, func(p *v1.Pod) { out.Items = append(out.Items, *cut(p)) })
+			err = readItems(d, func(p *v1.Pod) { out.Items = append(out.Items, *reduce(p)) })
 		default:
 			var other json.RawMessage
 			err = d.Decode(&other)
@@ -95,14 +96,14 @@ func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 			return nil, err
 		}
 	}
-	if _, err := d.Token(); err != nil { // the end, without which it was cut short
+	if _, err := d.Token(); err != nil { // missing end: the response is truncated
 		return nil, err
 	}
 	if is := out.GroupVersionKind(); is != v1.SchemeGroupVersion.WithKind("PodList") {
-		return nil, fmt.Errorf("it is a %.64q of %.64q, want a PodList of v1", out.Kind, out.APIVersion)
+		return nil, fmt.Errorf("got kind %.64q, apiVersion %.64q, want PodList, v1", out.Kind, out.APIVersion)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the list")
+		return nil, errors.New("unexpected data after the list")
 	}
 	out.TypeMeta = metav1.TypeMeta{}
 	return &out, nil
@@ -110,11 +111,11 @@ func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 
 func readItems(d *json.Decoder, each func(*v1.Pod)) error {
 	first, err := d.Token()
-	if err != nil || first == nil { // null: there are none
+	if err != nil || first == nil { // null: no items
 		return err
 	}
 	if first != json.Delim('[') {
-		return fmt.Errorf("items are %v, want a list", first)
+		return fmt.Errorf("items: got %v, want a list", first)
 	}
 	for d.More() {
 		var p v1.Pod
@@ -127,11 +128,11 @@ func readItems(d *json.Decoder, each func(*v1.Pod)) error {
 	return err
 }
 
-// begin reads what an answer has to begin with.
-func begin(d *json.Decoder, want json.Delim) error {
+// expectDelim reads the first token of a response.
+func expectDelim(d *json.Decoder, want json.Delim) error {
 	is, err := d.Token()
 	if err == nil && is != want {
-		err = fmt.Errorf("it begins with %v, want %v", is, want)
+		err = fmt.Errorf("got %v, want %v", is, want)
 	}
 	return err
 }

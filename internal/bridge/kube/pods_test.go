@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A list of pods is read pod by pod, and what is kept of it is what was cut; what it says of itself stays.
-func TestAListIsCutPodByPod(t *testing.T) {
+// A list of pods is reduced pod by pod, and its metadata is kept.
+func TestListIsReducedPodByPod(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("fieldSelector") != "spec.nodeName=n1" || r.Header.Get("Accept") != "application/json" {
-			t.Errorf("it asks %v as %s", r.URL, r.Header.Get("Accept"))
+			t.Errorf("request %v accepts %s, want the node's pods as JSON", r.URL, r.Header.Get("Accept"))
 		}
 		list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}}
 		for i := range 3 {
@@ -39,36 +39,36 @@ func TestAListIsCutPodByPod(t *testing.T) {
 			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cut ", n, " ", p.Name)}}
 		}
 	}
-	pods := cache.ToListerWatcherWithContext(c.PodsOf("n1", cut))
+	pods := cache.ToListerWatcherWithContext(c.NodePods("n1", cut))
 	is, err := pods.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := is.(*v1.PodList)
 	if len(list.Items) != 3 || list.Items[2].Name != "cut 3 2" || list.Items[2].Spec.NodeName != "" || list.ResourceVersion != "7" || list.Continue != "c" {
-		t.Errorf("%+v", list)
+		t.Errorf("list %+v, want the reduced pods and the metadata", list)
 	}
-	for _, page := range []struct{ place, want string }{{"c", "cut 4 0"}, {"d", "cut 7 0"}, {"", "cut 1 0"}} { // a list goes on, and begins anew
+	for _, page := range []struct{ place, want string }{{"c", "cut 4 0"}, {"d", "cut 7 0"}, {"", "cut 1 0"}} { // pages of one list, then a new list
 		is, err := pods.ListWithContext(t.Context(), metav1.ListOptions{Continue: page.place})
 		if err != nil || is.(*v1.PodList).Items[0].Name != page.want {
-			t.Errorf("at %q %+v, %v, want %s", page.place, is, err, page.want)
+			t.Errorf("page %q: %+v, %v, want %s", page.place, is, err, page.want)
 		}
 	}
 }
 
-// What is no list of pods, or was cut short, is an error, and nobody's pods are gone.
-func TestAListThatCannotBeRead(t *testing.T) {
+// A response that is not a complete list of pods is an error, and no pod is dropped.
+func TestInvalidList(t *testing.T) {
 	keep := func(p *v1.Pod) *v1.Pod { return p }
 	for text, want := range map[string]string{
 		"":       "EOF",
-		"[]":     "it begins with [",
+		"[]":     "got [, want {",
 		"<html>": "invalid character",
-		`{"kind": "Status", "apiVersion": "v1", "items": []}`:  `it is a "Status"`,
-		`{"kind": "PodList", "apiVersion": "v2", "items": []}`: `of "v2"`,
-		`{}`: `it is a ""`, `{"status": "maintenance"}`: `it is a ""`, `{"items": []}`: `it is a ""`,
-		`{"kind": "PodList", "apiVersion": "v1", "items": []} <html>`: "something follows",
-		`{"kind": "PodList", "apiVersion": "v1", "items": []}{}`:      "something follows",
-		`{"kind": "PodList", "items": {}}`:                            "items are {",
+		`{"kind": "Status", "apiVersion": "v1", "items": []}`:  `got kind "Status"`,
+		`{"kind": "PodList", "apiVersion": "v2", "items": []}`: `apiVersion "v2"`,
+		`{}`: `got kind ""`, `{"status": "maintenance"}`: `got kind ""`, `{"items": []}`: `got kind ""`,
+		`{"kind": "PodList", "apiVersion": "v1", "items": []} <html>`: "unexpected data after",
+		`{"kind": "PodList", "apiVersion": "v1", "items": []}{}`:      "unexpected data after",
+		`{"kind": "PodList", "items": {}}`:                            "items: got {",
 		`{"kind": "PodList", "items": [{}, 7]}`:                       "cannot unmarshal",
 		`{"kind": "PodList", "items": [{}`:                            "EOF",
 		`{"kind": "PodList", "items": [{}]`:                           "EOF",
@@ -77,7 +77,7 @@ func TestAListThatCannotBeRead(t *testing.T) {
 		`{"kind": "PodList", "items": null, "x": `:                    "EOF",
 	} {
 		if list, err := readPods(strings.NewReader(text), keep); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v, want %s", text, list, err, want)
+			t.Errorf("%s: list %v, error %v, want %s", text, list, err, want)
 		}
 	}
 	for text, want := range map[string]int{
@@ -86,7 +86,7 @@ func TestAListThatCannotBeRead(t *testing.T) {
 `: 2, `{"items": [{}, {}], "items": [{}], "kind": "PodList", "apiVersion": "v1"}`: 1,
 	} {
 		if list, err := readPods(strings.NewReader(text), keep); err != nil || len(list.Items) != want {
-			t.Errorf("%s: %v, %v", text, list, err)
+			t.Errorf("%s: list %v, error %v, want its pods", text, list, err)
 		}
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Pod gets one pod; nil: there is none of that name.
+// Pod returns one pod, or nil if it does not exist.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{resource: "pods", namespace: namespace, name: name}
-	if namespace == "" { // which the request finds out only when it is made
+	if namespace == "" { // the request would fail only when it is sent
 		return nil, fmt.Errorf("get %v: %w", o, errNoName)
 	}
 	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(
 		name), &out)
 	switch {
-	case apierrors.IsNotFound(err) && Means(err) == NotFound:
+	case apierrors.IsNotFound(err) && Classify(err) == NotFound:
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -34,81 +34,80 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	return &out, nil
 }
 
-// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is
-// then. It waits as long as webhooks may take.
+// PatchPodStatus applies a strategic merge patch to a pod's status and returns the resulting pod.
+// It has the timeout of WithWebhookTimeout.
 func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod,
 	error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := c.patch(Patiently(ctx), c.core, types.StrategicMergePatchType, o, body,
+	if err := c.patch(WithWebhookTimeout(ctx), c.core, types.StrategicMergePatchType, o, body,
 		&out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
-// CreateEvent makes an event. One that is there already by its name was made before, so that is no
-// error.
+// CreateEvent creates an event. It returns nil if an event of that name already exists.
 func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
 	err := c.do(ctx, "create events "+e.Namespace+"/"+e.Name,
 		c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
-	if apierrors.IsAlreadyExists(err) && Means(err) == Changed { // the API server says so itself
+	if apierrors.IsAlreadyExists(err) && Classify(err) == Conflict { // not from a proxy
 		return nil
 	}
 	return err
 }
 
-// Minor is the API server's minor version of Kubernetes 1.
+// Minor returns the API server's minor version of Kubernetes 1.
 func (c *Client) Minor(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	text, err := c.core.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
 		return 0, fmt.Errorf("get the API server's version: %w", err)
 	}
-	var said struct{ Major, Minor string }
-	if err := json.Unmarshal(text, &said); err != nil {
+	var version struct{ Major, Minor string }
+	if err := json.Unmarshal(text, &version); err != nil {
 		return 0, fmt.Errorf("get the API server's version: %w", err)
 	}
-	// some clouds' versions end in a plus
-	minor, err := strconv.Atoi(strings.TrimRight(said.Minor, "+"))
-	if err != nil || said.Major != "1" {
-		return 0, fmt.Errorf("get the API server's version: it says %q.%q", said.Major, said.Minor)
+	// versions of some cloud providers end in "+"
+	minor, err := strconv.Atoi(strings.TrimRight(version.Minor, "+"))
+	if err != nil || version.Major != "1" {
+		return 0, fmt.Errorf("get the API server's version: unexpected version %q.%q", version.Major, version.Minor)
 	}
 	return minor, nil
 }
 
-// patientLimit is for a request that was not answered within requestLimit: a webhook may take 30 s
-// (pkg/apis/admissionregistration/validation, v1.36.3), and who gives up sooner never has it done.
-const patientLimit = 40 * time.Second
+// webhookTimeout is the timeout of requests that webhooks may delay. A webhook may take 30 s
+// (pkg/apis/admissionregistration/validation, v1.36.3), and with a shorter timeout the request
+// would never succeed.
+const webhookTimeout = 40 * time.Second
 
-type patiently struct{}
+type webhookTimeoutKey struct{}
 
-// Patiently has requests be waited for as long as webhooks may take.
-func Patiently(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patiently{}, true)
+// WithWebhookTimeout returns a context that gives requests a timeout long enough for webhooks.
+func WithWebhookTimeout(ctx context.Context) context.Context {
+	return context.WithValue(ctx, webhookTimeoutKey{}, true)
 }
 
-// Patient tells that requests are.
-func Patient(ctx context.Context) bool { return ctx.Value(patiently{}) != nil }
+// HasWebhookTimeout reports whether ctx is from WithWebhookTimeout.
+func HasWebhookTimeout(ctx context.Context) bool { return ctx.Value(webhookTimeoutKey{}) != nil }
 
-// requestLimit is for one request, its answer included, where the configuration names no other
-// timeout. A watch has none.
-const requestLimit = 10 * time.Second
+// requestTimeout limits one request including its response, unless the configuration has a timeout.
+// It does not apply to watches.
+const requestTimeout = 10 * time.Second
 
-// errNoName is wrapped by the error of a request that cannot be made, for no object can have such a
-// name.
-var errNoName = errors.New("no object has such a name")
+// errNoName is wrapped by the error of a request with a name that no object can have.
+var errNoName = errors.New("invalid object name")
 
-// do makes one request, once, and reads its answer into an object; nil: it is not read.
+// do makes one request and decodes its response into into; nil: the response is not decoded.
 func (c *Client) do(ctx context.Context, what string, request *rest.Request,
 	into runtime.Object) error {
 	if err := request.Error(); err != nil {
 		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
 	}
-	limit := c.limit
-	if Patient(ctx) {
-		limit = max(limit, patientLimit)
+	limit := c.timeout
+	if HasWebhookTimeout(ctx) {
+		limit = max(limit, webhookTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -123,29 +122,29 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request,
 	return nil
 }
 
-// patch makes one PATCH of an object or of a part of it.
+// patch makes one PATCH of an object or of a subresource.
 func (c *Client) patch(
 	ctx context.Context, group *rest.RESTClient, kind types.PatchType, o object, body []byte,
 	into runtime.Object,
 ) error {
 	request := group.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(
 		o.resource).Name(o.name).Body(body)
-	if o.part != "" {
-		request = request.SubResource(o.part)
+	if o.subresource != "" {
+		request = request.SubResource(o.subresource)
 	}
 	return c.do(ctx, "patch "+o.String(), request, into)
 }
 
-// object is one object of the API, or a part of it.
-type object struct{ resource, namespace, name, part string }
+// object identifies an object of the API, or its subresource.
+type object struct{ resource, namespace, name, subresource string }
 
 func (o object) String() string {
 	name := o.name
 	if o.namespace != "" {
 		name = o.namespace + "/" + o.name
 	}
-	if o.part != "" {
-		return o.resource + "/" + o.part + " " + name
+	if o.subresource != "" {
+		return o.resource + "/" + o.subresource + " " + name
 	}
 	return o.resource + " " + name
 }

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// roundTrip is a transport of one function.
+// roundTrip is an http.RoundTripper of one function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A write of a pod's status waits as long as a webhook may take, an event only if that is asked for.
-func TestDeadlines(t *testing.T) {
+// A write of a pod's status has the webhook timeout, an event only on request.
+func TestTimeouts(t *testing.T) {
 	var left time.Duration
 	c, err := New(&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		at, _ := r.Context().Deadline()
@@ -32,10 +32,10 @@ func TestDeadlines(t *testing.T) {
 		request func() error
 		want    time.Duration
 	}{
-		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, patientLimit},
-		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestLimit},
-		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestLimit},
-		"create an event, patient": {func() error { return c.CreateEvent(Patiently(t.Context()), event) }, patientLimit},
+		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, webhookTimeout},
+		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestTimeout},
+		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestTimeout},
+		"create an event, patient": {func() error { return c.CreateEvent(WithWebhookTimeout(t.Context()), event) }, webhookTimeout},
 	} {
 		if err := each.request(); err == nil || left > each.want || left < each.want-5*time.Second {
 			t.Errorf("%s: error %v, deadline in %v, want an error and %v", name, err, left, each.want)

@@ -12,40 +12,40 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those
-// that have ended stay at the API by the thousand, which no quota of pods counts; the bridge has
-// 128 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
+// Limits of the copy. Any author of pods may bind pods of any size to a node, and pods that have
+// ended stay in the API by the thousand, which no quota of pods counts. The bridge has a limit of
+// 128 MiB. The agent accepts less than either (podjson.FitPods, podjson.FitMemory).
 const (
-	maxPods  = 3000     // beyond it none that has ended is kept
-	maxBytes = 12 << 20 // of podjson.Size; beyond it the largest are the least
-	// maxOrdinary is of one pod that is gathered beyond maxBytes and has not ended: ordinary ones are
-	// not cut for what others are.
-	maxOrdinary = 16 << 10
-	maxValue    = 256 // of an annotation of the least
+	maxPods  = 3000     // beyond it, ended pods are dropped
+	maxBytes = 12 << 20 // sum of podjson.Size; beyond it, large pods are reduced to the minimum
+	// ordinarySize is the size of a running pod up to which a list that exceeds maxBytes does not
+	// reduce it to the minimum: ordinary pods keep their fields although others are large.
+	ordinarySize  = 16 << 10
+	maxAnnotation = 256 // bytes of an annotation of a minimal pod
 )
 
-// Keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is
-// judged. Of one that its author made too large it is the least: a node has many, and the bridge
-// little memory.
-func Keep(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
+// Reduce returns the part of a pod that the bridge keeps: the fields that the agent uses, and the
+// status fields that verdict.Judge uses. A pod that is too large is reduced to the minimum, because
+// a node has many pods and the bridge little memory.
+func Reduce(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
 
-// least is what is kept of a pod at least.
-func least(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
+// minimal returns the smallest part of a pod that is kept.
+func minimal(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
 
-// hasEnded tells that a pod runs no more.
+// hasEnded reports whether the pod is in a terminal phase.
 func hasEnded(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
 }
 
 func withStatus(out, p *v1.Pod) *v1.Pod {
 	out.ResourceVersion = p.ResourceVersion
-	// which an author can crowd out of the least
+	// the minimum may lack these: an author can displace them with other annotations
 	for _, key := range []string{api.AnnotationEvicted, v1.MirrorPodAnnotationKey} {
 		if value := p.Annotations[key]; value != "" && out.Annotations[key] == "" {
-			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxAnnotation)])
 		}
 	}
-	if len(p.Spec.ResourceClaims) > 0 { // that there are some is asked, and no more
+	if len(p.Spec.ResourceClaims) > 0 { // only their presence matters
 		out.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: p.Spec.ResourceClaims[0].Name}}
 	}
 	s := &out.Status
@@ -59,14 +59,14 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 			ObservedGeneration: c.ObservedGeneration,
 		})
 	}
-	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses),
-		keepStates(p.Status.ContainerStatuses)
+	s.InitContainerStatuses, s.ContainerStatuses = reduceStates(p.Status.InitContainerStatuses),
+		reduceStates(p.Status.ContainerStatuses)
 	return out
 }
 
-// keepStates keeps the container that started last, and the one by which it is said how all have
-// ended: of an author's thousand nobody asks more than that, and whether one has started since.
-func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
+// reduceStates keeps two containers: the one that started last, and the one that determines how the
+// pod ended. A pod may have thousands, and the verdict needs no others.
+func reduceStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	newest, ended := 0, 0
 	var at time.Time
 	for i := range all {
@@ -82,14 +82,14 @@ func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
 	for i := range all {
 		if i == newest || i == ended && verdict.EndOf(&all[i]) > verdict.EndOf(&all[newest]) {
 			c := &all[i]
-			out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State),
-				LastTerminationState: keepState(c.LastTerminationState)})
+			out = append(out, v1.ContainerStatus{Name: c.Name, State: reduceState(c.State),
+				LastTerminationState: reduceState(c.LastTerminationState)})
 		}
 	}
 	return out
 }
 
-// startedAt is when a container did; zero: it has not, or nobody knows.
+// startedAt returns when a container started; zero: it has not, or the time is unknown.
 func startedAt(s *v1.ContainerState) time.Time {
 	switch {
 	case s.Running != nil:
@@ -100,7 +100,7 @@ func startedAt(s *v1.ContainerState) time.Time {
 	return time.Time{}
 }
 
-func keepState(s v1.ContainerState) (out v1.ContainerState) {
+func reduceState(s v1.ContainerState) (out v1.ContainerState) {
 	if s.Running != nil {
 		out.Running = &v1.ContainerStateRunning{StartedAt: s.Running.StartedAt}
 	}
@@ -111,8 +111,8 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 	return out
 }
 
-// forAgent is what of a kept pod the agent is told. It shares everything with it.
-func forAgent(p *v1.Pod) *v1.Pod {
+// agentPod returns the part of a reduced pod that the agent receives. It shares p's data.
+func agentPod(p *v1.Pod) *v1.Pod {
 	out := *p
 	out.ResourceVersion, out.Spec.ResourceClaims = "", nil
 	out.Status = v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason,
@@ -120,11 +120,11 @@ func forAgent(p *v1.Pod) *v1.Pod {
 	return &out
 }
 
-// sameForAgent tells that the agent would be told nothing new.
-func sameForAgent(a, b *v1.Pod) bool {
-	return equality.Semantic.DeepEqual(forAgent(a), forAgent(b))
+// sameAgentPod reports whether the agent would receive equal pods.
+func sameAgentPod(a, b *v1.Pod) bool {
+	return equality.Semantic.DeepEqual(agentPod(a), agentPod(b))
 }
 
-// told tells that the agent has a use for a pod. The one that the API has for a static pod has
-// another UID than that, so it has none.
-func told(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }
+// usedByAgent reports whether the agent can use a pod. It cannot use the mirror of a static pod,
+// which has its own UID.
+func usedByAgent(p *v1.Pod) bool { return p.Annotations[v1.MirrorPodAnnotationKey] == "" }

@@ -16,8 +16,9 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// A pod that was not ready before it is failed is not so since when it was, by the copy too: a null would take the time away from the API.
-func TestWhatIsKeptSaysSinceWhen(t *testing.T) {
+// The copy keeps the transition time of conditions: a pod that was not ready keeps it when it
+// fails.
+func TestTransitionTimeIsKept(t *testing.T) {
 	now := time.Date(2026, 7, 20, 2, 0, 0, 0, time.UTC)
 	since := metav1.NewTime(now.Add(-time.Hour))
 	p := pod("u")
@@ -26,15 +27,15 @@ func TestWhatIsKeptSaysSinceWhen(t *testing.T) {
 			Type: kind, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "m", LastTransitionTime: since,
 		})
 	}
-	patch := string(verdict.Patch(now, verdict.Fail, &api.Record{ID: "r"}, Keep(p)))
+	patch := string(verdict.Patch(now, verdict.Fail, &api.Record{ID: "r"}, Reduce(p)))
 	if want := `"lastTransitionTime":"` + since.UTC().Format(time.RFC3339) + `"`; strings.Count(patch, want) != 2 {
-		t.Errorf("%s\nwant %s", patch, want)
+		t.Errorf("patch %s\nwant %s in it", patch, want)
 	}
 }
 
-// However many pods of however many labels there are on a node, those that have ended included, the copy is bounded, and so is what a list
-// as a watch gathers for it. What others have stays whole.
-func TestTheCopyIsBounded(t *testing.T) {
+// The copy, and the list that is gathered for it, are bounded for any number of pods and labels,
+// including ended pods. Pods of other authors are kept in full.
+func TestCopyIsBounded(t *testing.T) {
 	many := func(n, labels int, phase v1.PodPhase) (all []any) {
 		for i := range n {
 			p := pod(fmt.Sprint("u", i))
@@ -76,7 +77,7 @@ func TestTheCopyIsBounded(t *testing.T) {
 					all = append(all, p)
 				}
 				if size := heldBy(all); size > 48<<20 {
-					t.Errorf("%s: %d MiB are gathered", name, size>>20)
+					t.Errorf("%s: %d MiB gathered, want less", name, size>>20)
 				}
 				must(t, s.Replace(all, "1"))
 			},
@@ -93,16 +94,16 @@ func TestTheCopyIsBounded(t *testing.T) {
 				}
 			}
 			if size := heldBy(all); size > c.most<<20 || s.bytes > maxBytes || len(s.pods) > maxPods {
-				t.Errorf("%s, %s: %d pods are kept, %d MiB, and %d bytes are counted", name, how, len(s.pods), size>>20, s.bytes)
+				t.Errorf("%s, %s: %d pods of %d MiB kept, %d bytes counted, want less and an exact count", name, how, len(s.pods), size>>20, s.bytes)
 			}
 			if p := s.get(other.Namespace, other.Name); p == nil || p.Labels["a"] != "b" {
-				t.Errorf("%s, %s: another's is %+v", name, how, p)
+				t.Errorf("%s, %s: pod of another author is %+v, want it in full", name, how, p)
 			}
 		}
 	}
 }
 
-// heldBy is how much memory pods take.
+// heldBy returns the memory that pods take.
 func heldBy(all []any) (size int) {
 	for _, p := range all {
 		size += podjson.Size(p.(*v1.Pod))
@@ -110,8 +111,8 @@ func heldBy(all []any) (size int) {
 	return size
 }
 
-// Of many containers the one is kept that started last, however it is now, and one that runs.
-func TestWhichContainerIsKept(t *testing.T) {
+// Of many containers the one that started last and one that runs are kept.
+func TestContainersThatAreKept(t *testing.T) {
 	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 7, 20, 2, minute, 0, 0, time.UTC)) }
 	running := func(minute int) v1.ContainerState {
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(minute)}}
@@ -121,13 +122,13 @@ func TestWhichContainerIsKept(t *testing.T) {
 		{Name: "waits"}, {Name: "a", State: running(1)},
 		{Name: "b", LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: at(3)}}}, {Name: "c", State: running(2)},
 	}
-	if is := Keep(p).Status.ContainerStatuses; len(is) != 2 || is[1].Name != "b" || !is[1].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
-		t.Errorf("%+v", is)
+	if is := Reduce(p).Status.ContainerStatuses; len(is) != 2 || is[1].Name != "b" || !is[1].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
+		t.Errorf("container statuses %+v, want the two that matter", is)
 	}
 }
 
-// How a pod's containers ended is the same by what is kept.
-func TestHowContainersEndedIsKept(t *testing.T) {
+// The verdict on how a pod's containers ended is the same for the reduced pod.
+func TestContainerEndIsKept(t *testing.T) {
 	ended := func(minute int, code int32) v1.ContainerStatus {
 		return v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 			ExitCode: code, StartedAt: metav1.NewTime(time.Date(2026, 7, 20, 2, minute, 0, 0, time.UTC)),
@@ -137,7 +138,7 @@ func TestHowContainersEndedIsKept(t *testing.T) {
 		"none": nil, "well": {ended(1, 0), ended(2, 0)}, "the newest badly": {ended(1, 0), ended(2, 137)}, "an older one badly": {ended(1, 137), ended(2, 0)},
 		"one has not": {ended(1, 0), {}, ended(2, 137)}, "none has started": {{}, {}}, "the newest well": {ended(1, 137), {}, ended(2, 0), ended(1, 1)},
 	} {
-		worst := func(all []v1.ContainerStatus) (end verdict.End) {
+		worst := func(all []v1.ContainerStatus) (end verdict.ContainerEnd) {
 			for i := range all {
 				end = max(end, verdict.EndOf(&all[i]))
 			}
@@ -145,14 +146,14 @@ func TestHowContainersEndedIsKept(t *testing.T) {
 		}
 		p := pod("u")
 		p.Status.ContainerStatuses = all
-		if is := Keep(p).Status.ContainerStatuses; worst(is) != worst(all) || len(is) > 2 {
-			t.Errorf("%s: %+v", name, is)
+		if is := Reduce(p).Status.ContainerStatuses; worst(is) != worst(all) || len(is) > 2 {
+			t.Errorf("%s: kept statuses %+v, want the same verdict", name, is)
 		}
 	}
 }
 
-// The least of a pod has what its eviction is judged by, whatever its author writes beside it.
-func TestTheLeastSaysForWhichEviction(t *testing.T) {
+// The minimum of a pod keeps what its verdict needs, whatever else its author added.
+func TestMinimumKeepsTheRecord(t *testing.T) {
 	p := pod("u")
 	p.Annotations = map[string]string{api.AnnotationEvicted: "r#1", v1.MirrorPodAnnotationKey: "m"}
 	for i := range 8 {
@@ -161,27 +162,27 @@ func TestTheLeastSaysForWhichEviction(t *testing.T) {
 	for i := range 2000 {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, fmt.Sprint("l", i), strings.Repeat("x", 60))
 	}
-	is := Keep(p)
+	is := Reduce(p)
 	if is.Labels != nil || is.Annotations[api.AnnotationEvicted] != "r#1" || is.Annotations[v1.MirrorPodAnnotationKey] != "m" {
-		t.Errorf("%d labels, %q", len(is.Labels), is.Annotations)
+		t.Errorf("%d labels and annotations %q, want no label and the record's ID", len(is.Labels), is.Annotations)
 	}
 }
 
-// What a pod has of its node until its sandbox has ended is kept, in few words; the agent has no use for claims.
-func TestWhatASandboxHoldsIsKept(t *testing.T) {
+// A reduced pod keeps what its sandbox holds. The agent gets no resource claims.
+func TestSandboxResourcesAreKept(t *testing.T) {
 	p := pod("u")
 	gpu := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	p.Spec.Containers = []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{HostPort: 80}}, Resources: v1.ResourceRequirements{Limits: gpu}}}
 	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x", ResourceClaimName: new("y")}, {Name: "z"}}
-	is := Keep(p)
+	is := Reduce(p)
 	c := is.Spec.Containers[0]
 	if len(c.Ports) != 1 || c.Resources.Limits["example.com/gpu"] != gpu["example.com/gpu"] || len(is.Spec.ResourceClaims) != 1 || is.Spec.ResourceClaims[0].ResourceClaimName != nil {
-		t.Errorf("%+v", is.Spec)
+		t.Errorf("kept spec %+v, want the sandbox's resources", is.Spec)
 	}
-	if told := forAgent(is); len(told.Spec.ResourceClaims) > 0 || len(is.Spec.ResourceClaims) != 1 {
-		t.Errorf("told %+v, kept %+v", told.Spec, is.Spec)
+	if told := agentPod(is); len(told.Spec.ResourceClaims) > 0 || len(is.Spec.ResourceClaims) != 1 {
+		t.Errorf("sent spec %+v and kept spec %+v, want claims in the kept one only", told.Spec, is.Spec)
 	}
-	if again := Keep(is); !sameForAgent(is, again) || len(again.Spec.ResourceClaims) != 1 {
-		t.Errorf("kept again it is %+v", again.Spec)
+	if again := Reduce(is); !sameAgentPod(is, again) || len(again.Spec.ResourceClaims) != 1 {
+		t.Errorf("spec after a second reduction %+v, want it unchanged", again.Spec)
 	}
 }

@@ -1,15 +1,15 @@
-// Package nodepods keeps the agent's pod objects exact: it watches this node's pods at the
-// cluster's API, and no others, and hands to the agent what that uses of them. It keeps a copy for
-// who writes their status.
+// Package nodepods keeps the agent's pod objects up to date. It watches the pods of this node in
+// the Kubernetes API and sends the agent the fields that it uses. It also keeps a copy for the
+// packages that write their status.
 //
-// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken
-// away only where the API has said that it is gone.
+// The agent keeps its pods when the bridge ends, restarts, or cannot reach the API server: the
+// bridge deletes a pod from the agent only after the API server reported it as deleted.
 //
-//	nodepods.go  Pods: the watch and the telling, and when they run
-//	noted.go     what is said of the watch
+//	nodepods.go  Pods: starts the watch and the sender
+//	source.go    logs changes of the watch's state
 //	store.go     the copy
-//	keep.go      what of a pod is kept, and what of that the agent is told
-//	tell.go      the telling
+//	keep.go      reduces pods to the fields that the bridge and the agent use
+//	send.go      sends pods to the agent
 package nodepods
 
 import (
@@ -30,74 +30,75 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// Agent is what the agent is told by.
+// Agent is the subset of the agent's socket that receives pods.
 type Agent interface {
 	ReplacePods(ctx context.Context, pods any) (api.PutAnswer, error)
 	PutPods(ctx context.Context, pods any) (api.PutAnswer, error)
 	DeletePod(ctx context.Context, uid string) error
 }
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	From  cache.ListerWatcher // the node's pods at the API
-	Agent Agent
-	// the copy is another; called beside whoever watches, and returns at once. nil: nobody asks
+	Source cache.ListerWatcher // the node's pods in the API
+	Agent  Agent
+	// Changed is called from the watch's goroutine after each change of the copy. It must not
+	// block, and may be nil.
 	Changed func()
 	Log     *slog.Logger
 }
 
-// Pods are those of this node.
+// Pods is the copy of this node's pods. It must be made by New.
 type Pods struct {
-	o     Options
-	store *store
-	again chan struct{} // one slot: all is to be told anew
+	o      Options
+	store  *store
+	resync chan struct{} // one slot: send all pods
 }
 
-// New makes Pods that knows none yet.
+// New returns an empty Pods that is not running.
 func New(o Options) *Pods {
-	return &Pods{o: o, store: newStore(o.Changed), again: make(chan struct{}, 1)}
+	return &Pods{o: o, store: newStore(o.Changed), resync: make(chan struct{}, 1)}
 }
 
-// Run watches and tells until its context ends.
+// Run watches pods and sends them to the agent until ctx ends.
 func (p *Pods) Run(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	beside.Go(func() { p.watch(ctx) })
-	t := teller{agent: p.o.Agent, store: p.store, log: p.o.Log, again: p.again}
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { p.watch(ctx) })
+	t := sender{agent: p.o.Agent, store: p.store, log: p.o.Log, resync: p.resync}
 	t.run(ctx)
 }
 
-// lasted is how long a watch has to have held for its end to be no failure.
-const lasted = 2 * time.Minute
+// steadyAfter is the duration of a watch after which its end does not count as a failure.
+const steadyAfter = 2 * time.Minute
 
-// watch fills the copy.
+// watch fills the copy until ctx ends.
 func (p *Pods) watch(ctx context.Context) {
-	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From),
-		from: p.o.From, log: p.o.Log}
-	silent := logr.Discard() // what it says of a watch is said by noted
+	from := &loggedSource{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.Source),
+		source: p.o.Source, log: p.o.Log}
+	silent := logr.Discard() // loggedSource logs instead of the reflector
 	quiet := klog.NewContext(ctx, silent)
 	kubefeed.Run(quiet, kubefeed.Options{
 		From: from, Kind: &v1.Pod{}, Into: p.store,
 		Reflector: cache.ReflectorOptions{
-			Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
-			// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and
-			// none is late by a minute.
-			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2,
+			Name: "pods of this node", Clock: contextClock{ctx: ctx}, Logger: &silent,
+			// Jitter delays up to twice the cap: after a restart of thousands of bridges they
+			// spread out, and none is late by more than a minute.
+			Backoff: &wait.Backoff{Duration: minBackoff, Cap: maxBackoff / 2, Steps: 10, Factor: 2,
 				Jitter: 1},
 		},
-		First: firstPause, Last: lastPause, Steady: lasted,
+		First: minBackoff, Last: maxBackoff, Steady: steadyAfter,
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
-			from.brokeOff(ctx, err)
-			asked, _ := kube.AskAgain(err)
+			from.watchEnded(ctx, err)
+			asked, _ := kube.RetryAfter(err)
 			return max(retry.Jitter(pause), asked)
 		},
 	})
 }
 
-// Again has all pods told once more: the agent may have forgotten them.
-func (p *Pods) Again() {
+// Resync makes the sender send all pods again, because the agent may have lost them.
+func (p *Pods) Resync() {
 	select {
-	case p.again <- struct{}{}:
+	case p.resync <- struct{}{}:
 	default:
 	}
 }

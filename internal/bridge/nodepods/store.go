@@ -15,30 +15,30 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// store is the copy of the node's pods, and what of it the agent has not been told. It is what a
-// reflector fills.
+// store is the copy of the node's pods, filled by a reflector, with the changes that the agent has
+// not received.
 type store struct {
 	kubefeed.Feed[*v1.Pod]
 	changed func()
-	wake    chan struct{} // one slot: there is something to tell
+	wake    chan struct{} // one slot: there are changes to send
 
-	mu     sync.Mutex
-	pods   map[key]kept
-	bytes  int       // of all of these
-	synced time.Time // zero: not yet
-	heard  time.Time // when the watch last said something
-	all    bool      // everything is to be told anew
-	dirty  map[types.UID]*v1.Pod
-	gone   map[types.UID]struct{}
+	mu           sync.Mutex
+	pods         map[key]storedPod
+	bytes        int       // size of all pods
+	synced       time.Time // zero: not yet
+	lastActivity time.Time // when the watch last received anything
+	full         bool      // all pods are to be sent
+	dirty        map[types.UID]*v1.Pod
+	gone         map[types.UID]struct{}
 }
 
 type key struct{ namespace, name string }
 
-// kept is a pod of the copy. It is never changed.
-type kept struct {
-	pod   *v1.Pod
-	size  int
-	least bool
+// storedPod is a pod of the copy. It is immutable.
+type storedPod struct {
+	pod     *v1.Pod
+	size    int
+	minimal bool
 }
 
 func keyOf(p *v1.Pod) key { return key{p.Namespace, p.Name} }
@@ -48,58 +48,58 @@ func newStore(changed func()) *store {
 		changed = func() {}
 	}
 	s := &store{
-		changed: changed, wake: make(chan struct{}, 1), pods: map[key]kept{},
+		changed: changed, wake: make(chan struct{}, 1), pods: map[key]storedPod{},
 		dirty: map[types.UID]*v1.Pod{}, gone: map[types.UID]struct{}{},
 	}
 	s.Feed = kubefeed.Feed[*v1.Pod]{
 		Texts: kubefeed.Texts{
-			Put:  "take a pod of this node: the watch gives a",
-			Drop: "take away a pod of this node: the watch gives a",
-			List: "take the pods of this node: the list has a",
+			Put:  "update a pod of this node: watch sent a",
+			Drop: "delete a pod of this node: watch sent a",
+			List: "replace the pods of this node: list contains a",
 		},
-		Put: s.put, Drop: s.drop, List: s.list, Heard: s.hear, Cut: Cutter,
+		Put: s.put, Drop: s.drop, List: s.list, Heard: s.touch, Cut: NewListReducer,
 	}
 	return s
 }
 
-// Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the
-// least of large ones where all are too much.
-func Cutter() func(*v1.Pod) *v1.Pod {
+// NewListReducer returns a function that reduces the pods of one list while they are read. After
+// maxBytes it reduces large pods to the minimum.
+func NewListReducer() func(*v1.Pod) *v1.Pod {
 	gathered := 0 // bytes
 	return func(p *v1.Pod) *v1.Pod {
-		p = Keep(p)
+		p = Reduce(p)
 		size := podjson.Size(p)
-		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > maxOrdinary) {
-			p = least(p)
+		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > ordinarySize) {
+			p = minimal(p)
 		}
 		return p
 	}
 }
 
-// put takes a pod that is new or another now.
+// put adds or updates a pod.
 func (s *store) put(p *v1.Pod) {
-	p = Keep(p)
+	p = Reduce(p)
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
 	was := s.pods[keyOf(p)].pod
-	if was != nil && was.UID != p.UID { // deleted and made anew while nobody watched
-		s.leave(was.UID)
+	if was != nil && was.UID != p.UID { // replaced while the watch was interrupted
+		s.markGone(was.UID)
 	}
 	if hasEnded(p) && len(s.pods) >= maxPods {
 		s.set(keyOf(p), nil)
-		s.leave(p.UID)
+		s.markGone(p.UID)
 		return
 	}
 	s.set(keyOf(p), p)
 	defer s.fit()
-	if was == nil || was.UID != p.UID || !sameForAgent(was, p) {
+	if was == nil || was.UID != p.UID || !sameAgentPod(was, p) {
 		s.dirty[p.UID] = p
 		delete(s.gone, p.UID)
 	}
 }
 
-// drop takes a pod away that is no more.
+// drop deletes a pod.
 func (s *store) drop(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.notify()
@@ -107,27 +107,27 @@ func (s *store) drop(p *v1.Pod) {
 	if is := s.pods[keyOf(p)].pod; is != nil && is.UID == p.UID {
 		s.set(keyOf(p), nil)
 	}
-	s.leave(p.UID)
+	s.markGone(p.UID)
 }
 
-// leave notes that a pod is to be taken from the agent.
-func (s *store) leave(uid types.UID) {
+// markGone queues the deletion of a pod from the agent.
+func (s *store) markGone(uid types.UID) {
 	delete(s.dirty, uid)
 	s.gone[uid] = struct{}{}
 }
 
-// list takes all pods that there are.
+// list replaces all pods.
 func (s *store) list(n int, all iter.Seq[*v1.Pod]) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.pods, s.bytes, s.all, s.heard = make(map[key]kept, min(n, maxPods)), 0, true, time.Now()
+	s.pods, s.bytes, s.full, s.lastActivity = make(map[key]storedPod, min(n, maxPods)), 0, true, time.Now()
 	clear(s.dirty)
 	clear(s.gone)
-	for _, over := range []bool{false, true} { // those that run first
+	for _, ended := range []bool{false, true} { // running pods first
 		for p := range all {
-			if hasEnded(p) == over && (!over || len(s.pods) < maxPods) {
-				s.set(keyOf(p), Keep(p))
+			if hasEnded(p) == ended && (!ended || len(s.pods) < maxPods) {
+				s.set(keyOf(p), Reduce(p))
 				s.fit()
 			}
 		}
@@ -137,14 +137,14 @@ func (s *store) list(n int, all iter.Seq[*v1.Pod]) {
 	}
 }
 
-// hear notes that the watch has said something.
-func (s *store) hear() {
+// touch records that the watch received something.
+func (s *store) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
+	s.lastActivity = time.Now()
 }
 
-// set has a pod in the copy; nil: it takes it out. The lock is held.
+// set stores a pod; nil: it deletes the pod. The caller holds the lock.
 func (s *store) set(k key, p *v1.Pod) {
 	s.bytes -= s.pods[k].size
 	if p == nil {
@@ -152,12 +152,12 @@ func (s *store) set(k key, p *v1.Pod) {
 		return
 	}
 	size := podjson.Size(p)
-	s.pods[k] = kept{pod: p, size: size}
+	s.pods[k] = storedPod{pod: p, size: size}
 	s.bytes += size
 }
 
-// fit has the largest pods be the least where all are too much, first those that have ended, until
-// a quarter is free: so it is seldom done. The lock is held.
+// fit reduces the largest pods to the minimum if the copy is too large, ended pods first, until a
+// quarter is free, so that it rarely runs. The caller holds the lock.
 func (s *store) fit() {
 	if s.bytes <= maxBytes {
 		return
@@ -175,12 +175,12 @@ func (s *store) fit() {
 		switch {
 		case s.bytes <= maxBytes/4*3:
 			return
-		case is.least:
+		case is.minimal:
 			continue
 		}
-		s.set(k, least(is.pod))
+		s.set(k, minimal(is.pod))
 		now := s.pods[k]
-		now.least = true
+		now.minimal = true
 		s.pods[k] = now
 		if s.dirty[now.pod.UID] != nil {
 			s.dirty[now.pod.UID] = now.pod
@@ -188,11 +188,11 @@ func (s *store) fit() {
 	}
 }
 
-// heardWithin tells that the watch has said something since.
-func (s *store) heardWithin(d time.Duration) bool {
+// activeWithin reports whether the watch received anything within the last d.
+func (s *store) activeWithin(d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.heard.IsZero() && time.Since(s.heard) <= d
+	return !s.lastActivity.IsZero() && time.Since(s.lastActivity) <= d
 }
 
 func (s *store) notify() {
@@ -203,7 +203,7 @@ func (s *store) notify() {
 	s.changed()
 }
 
-// Pod is the copy of a pod; nil: there is none. It must not be changed.
+// Pod returns the copy of a pod; nil: no such pod. The caller must not change it.
 func (p *Pods) Pod(namespace, name string) *v1.Pod { return p.store.get(namespace, name) }
 
 func (s *store) get(namespace, name string) *v1.Pod {
@@ -212,29 +212,31 @@ func (s *store) get(namespace, name string) *v1.Pod {
 	return s.pods[key{namespace, name}].pod
 }
 
-// Synced is when all pods of the node were known for the first time. !ok: they are not yet.
+// Synced returns when all pods of the node were known for the first time. !ok: they are not known
+// yet.
 func (p *Pods) Synced() (at time.Time, ok bool) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
 	return p.store.synced, !p.store.synced.IsZero()
 }
 
-// news is what the agent has not been told.
-type news struct {
-	all  bool      // pods are all that there are
-	pods []*v1.Pod // that are new, or others than before
+// changes are the pods that the agent has not received.
+type changes struct {
+	full bool      // pods are all pods of the node
+	pods []*v1.Pod // added or changed pods
 	gone []types.UID
 }
 
-// take takes what is to be told; all: everything is. !ok: nothing is known yet.
-func (s *store) take(all bool) (n news, ok bool) {
+// takeChanges returns and clears the pending changes; full: all pods. !ok: the pods are not known
+// yet.
+func (s *store) takeChanges(full bool) (n changes, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.synced.IsZero() {
 		return n, false
 	}
-	n.all = all || s.all
-	if n.all {
+	n.full = full || s.full
+	if n.full {
 		n.pods = make([]*v1.Pod, 0, len(s.pods))
 		for _, p := range s.pods {
 			n.pods = append(n.pods, p.pod)
@@ -247,7 +249,7 @@ func (s *store) take(all bool) (n news, ok bool) {
 			n.gone = append(n.gone, uid)
 		}
 	}
-	s.all = false
+	s.full = false
 	clear(s.dirty)
 	clear(s.gone)
 	return n, true

@@ -1,8 +1,8 @@
-// Package nodeside tells a cluster's API how the agent finds the node: conditions of the node, its
-// load on a Lease, and events of what no record of an eviction has.
+// Package nodeside reports the agent's view of the node to the Kubernetes API: node conditions, the
+// node's load on a Lease, and events of findings that have no eviction record.
 //
-//	nodeside.go  Side: the loop
-//	write.go     what is written, and when
+//	nodeside.go  Reporter: the loop
+//	write.go     writes the parts that are due
 package nodeside
 
 import (
@@ -19,14 +19,14 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Agent is where the state is asked for, and what happens meanwhile.
+// Agent is the subset of the agent's socket that serves its state and events.
 type Agent interface {
 	State(ctx context.Context) (*api.State, error)
 	Events(ctx context.Context, o api.EventOptions, each func(api.Event) error) error
 	AgentMinor() int
 }
 
-// API is what of the cluster's is written and read.
+// API is the subset of the Kubernetes API that a Reporter uses.
 type API interface {
 	Node(ctx context.Context, name string) (*v1.Node, error)
 	PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error)
@@ -35,60 +35,60 @@ type API interface {
 	CreateEvent(ctx context.Context, e *v1.Event) error
 }
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Node      string
-	Namespace string        // of the Leases; empty: the load is not told
+	Namespace string        // namespace of the Leases; empty: no load is written
 	Period    time.Duration // see verdict.NodeOptions
 	Agent     Agent
 	API       API
-	// Bound tells whether the API server can hold a bridge to its node. Where it cannot there are
-	// events alone.
-	Bound func(context.Context) (bool, error)
-	Log   *slog.Logger
+	// CanRestrict reports whether the API server can restrict a bridge to its node. If not, only
+	// events are sent.
+	CanRestrict func(context.Context) (bool, error)
+	Log         *slog.Logger
 }
 
-// Times of the loop.
+// Timing of the loop.
 const (
-	lookEvery = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
-	// renewEvery is how long one stream of events is followed: an agent that hangs keeps its own open
-	// though another has taken its place.
-	renewEvery = 10 * time.Minute
-	// The pauses after what failed double from the first to the last.
-	firstPause, lastPause = time.Second, time.Minute
+	readInterval = 10 * time.Second // time between reads of the agent's state
+	// streamTimeout limits one stream of events: an agent that hangs keeps its stream open although
+	// another agent has replaced it.
+	streamTimeout = 10 * time.Minute
+	// The backoff doubles from minBackoff to maxBackoff.
+	minBackoff, maxBackoff = time.Second, time.Minute
 )
 
-// Side is the loop.
-type Side struct {
+// Reporter is the loop that reports the node.
+type Reporter struct {
 	o     Options
 	wake  chan struct{} // one slot: a condition has changed
 	found chan *v1.Event
 
-	bound *bool    // as it was told; nil: not asked yet
-	node  *v1.Node // as the API answered last; nil: not asked yet
-	state *api.State
-	agent string    // its version, as it was said last
-	heard time.Time // when the agent last answered
-	load  *api.NodeLoad
-	wrote time.Time // when the load was
-	sent  map[string]time.Time
-	queue []*v1.Event // garbage collection's, not sent yet
-	told  []part
+	restricted    *bool    // result of CanRestrict; nil: unknown
+	node          *v1.Node // from the API's last response; nil: none
+	state         *api.State
+	agentVersion  string    // the last logged version
+	lastContact   time.Time // when the agent last responded
+	lastLoad      *api.NodeLoad
+	loadWrittenAt time.Time
+	sent          map[string]time.Time
+	pendingEvents []*v1.Event // garbage collection events, not sent yet
+	parts         []part
 }
 
-// New makes a Side.
-func New(o Options) *Side {
-	s := &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event),
+// New returns a Reporter that is not running.
+func New(o Options) *Reporter {
+	s := &Reporter{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event),
 		sent: map[string]time.Time{}}
-	s.told = s.parts()
+	s.parts = s.newParts()
 	return s
 }
 
-// Run tells until its context ends.
-func (s *Side) Run(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	beside.Go(func() { s.listen(ctx) })
+// Run reports the node until ctx ends.
+func (s *Reporter) Run(ctx context.Context) {
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { s.followEvents(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -96,23 +96,23 @@ func (s *Side) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-s.found:
-			s.queue = append(s.queue, e)
-			s.queue = s.queue[max(0, len(s.queue)-verdict.MaxFindings):]
+			s.pendingEvents = append(s.pendingEvents, e)
+			s.pendingEvents = s.pendingEvents[max(0, len(s.pendingEvents)-verdict.MaxFindings):]
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.look(ctx)
-		s.tell(ctx)
-		timer.Reset(retry.Jitter(lookEvery))
+		s.readState(ctx)
+		s.writeDue(ctx)
+		timer.Reset(retry.Jitter(readInterval))
 	}
 }
 
-// listen follows the agent's events beside the loop, to which it hands over what it finds.
-func (s *Side) listen(ctx context.Context) {
-	found, wake, o := s.found, s.wake, s.o // all that it may use here
+// followEvents follows the agent's events in a goroutine and passes findings to the loop.
+func (s *Reporter) followEvents(ctx context.Context) {
+	found, wake, o := s.found, s.wake, s.o // it must not use other fields
 	var since uint64
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		stream, cancel := context.WithTimeout(ctx, renewEvery)
+		stream, cancel := context.WithTimeout(ctx, streamTimeout)
 		_ = o.Agent.Events(stream, api.EventOptions{Since: since, Follow: true}, func(e api.Event) error {
 			since, pause = e.Seq, 0
 			if e.Kind == api.EventCondition {
@@ -121,8 +121,8 @@ func (s *Side) listen(ctx context.Context) {
 				default:
 				}
 			}
-			event := verdict.Garbage(&e, o.Node)
-			if event == nil || time.Since(e.Time) > verdict.EventsFor {
+			event := verdict.GarbageCollectionFailed(&e, o.Node)
+			if event == nil || time.Since(e.Time) > verdict.EventMaxAge {
 				return nil
 			}
 			select {
@@ -131,36 +131,39 @@ func (s *Side) listen(ctx context.Context) {
 			case found <- event:
 				return nil
 			}
-		}) // an agent that is away is told of by whoever looks
+		}) // errors are ignored: readState notices an unreachable agent
 		cancel()
-		pause = retry.Backoff(pause, firstPause, lastPause)
+		pause = retry.Backoff(pause, minBackoff, maxBackoff)
 		retry.Sleep(ctx, retry.Jitter(pause))
 	}
 }
 
-// look asks the agent for its state.
-func (s *Side) look(ctx context.Context) {
+// readState reads the agent's state.
+func (s *Reporter) readState(ctx context.Context) {
 	state, err := s.o.Agent.State(ctx)
 	switch {
 	case err == nil:
-		s.state, s.heard = state, time.Now()
-		s.greet(state.Version)
-	case s.heard.IsZero():
-		s.heard = time.Now() // from now on it is waited for
+		s.state, s.lastContact = state, time.Now()
+		s.logVersion(state.Version)
+	case s.lastContact.IsZero():
+		s.lastContact = time.Now() // AgentTimeout starts now
 	}
 }
 
-// greet says whom the bridge speaks to, when that is another one.
-func (s *Side) greet(version string) {
-	if s.agent == version {
+// logVersion logs the agent's version when it changes.
+func (s *Reporter) logVersion(version string) {
+	if s.agentVersion == version {
 		return
 	}
-	s.agent = version
+	s.agentVersion = version
 	switch minor := s.o.Agent.AgentMinor(); {
 	case minor > api.Minor+1 || minor < api.Minor-1:
-		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one",
+		//log: Agent and bridge differ by more than one minor version.
+		//do: Upgrade the older one.
+		s.o.Log.Warn("agent version skew too large",
 			"version", version, "minor", minor)
 	default:
-		s.o.Log.Info("the agent answers", "version", version, "minor", minor)
+		//log: The agent responds, for the first time or with a new version.
+		s.o.Log.Info("agent connected", "version", version, "minor", minor)
 	}
 }

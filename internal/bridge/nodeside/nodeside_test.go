@@ -23,35 +23,35 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// world is an agent and an API in virtual time.
+// world is an agent and an API server in virtual time.
 type world struct {
 	minor int
 
-	mu     sync.Mutex
-	state  *api.State              // nil: the agent is away
-	events chan api.Event          // of the agent
-	asked  map[string]int          // requests to the API
-	told   []string                // reasons of events that the API has, in their order
-	node   v1.Node                 // as the API has it
-	lease  bool                    // the API has it
-	fault  func(what string) error // nil: none
-	old    bool                    // the API server is older than 1.30
-	log    strings.Builder
+	mu            sync.Mutex
+	state         *api.State              // nil: the agent is unreachable
+	events        chan api.Event          // the agent's events
+	requests      map[string]int          // requests to the API server
+	createdEvents []string                // reasons of created events in their order
+	node          v1.Node                 // in the API
+	lease         bool                    // the Lease exists
+	fault         func(what string) error // nil: none
+	old           bool                    // the API server is older than 1.30
+	log           strings.Builder
 }
 
 func newWorld() *world {
-	return &world{state: &api.State{Kubelet: true}, events: make(chan api.Event), asked: map[string]int{}}
+	return &world{state: &api.State{Kubelet: true}, events: make(chan api.Event), requests: map[string]int{}}
 }
 
-// during tells in virtual time while a test does something.
+// during runs a Reporter in virtual time while do changes the world.
 func during(t *testing.T, do func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		s := New(Options{
 			Node: "n1", Namespace: "jettison-system", Period: 5 * time.Minute, Agent: w, API: w, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-			Bound: func(context.Context) (bool, error) {
-				return !w.old, w.ask("version")
+			CanRestrict: func(context.Context) (bool, error) {
+				return !w.old, w.request("version")
 			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,15 +63,15 @@ func during(t *testing.T, do func(w *world)) {
 	})
 }
 
-// set changes what there is.
+// set changes the world under the lock.
 func (w *world) set(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-// is asks for something when nothing moves.
-func is[T any](w *world, get func() T) T {
+// inspect returns get's result under the lock when all goroutines are blocked.
+func inspect[T any](w *world, get func() T) T {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,10 +104,10 @@ func (w *world) Events(ctx context.Context, _ api.EventOptions, each func(api.Ev
 
 func (w *world) AgentMinor() int { return w.minor }
 
-func (w *world) ask(what string) error {
+func (w *world) request(what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked[what]++
+	w.requests[what]++
 	if w.fault != nil {
 		return w.fault(what)
 	}
@@ -115,19 +115,19 @@ func (w *world) ask(what string) error {
 }
 
 func (w *world) Node(context.Context, string) (*v1.Node, error) {
-	if err := w.ask("get node"); err != nil {
+	if err := w.request("get node"); err != nil {
 		return nil, err
 	}
 	return w.node.DeepCopy(), nil
 }
 
 func (w *world) PatchNodeStatus(_ context.Context, _ string, body []byte) (*v1.Node, error) {
-	if err := w.ask("patch node"); err != nil {
+	if err := w.request("patch node"); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := json.Unmarshal(body, &w.node); err != nil { // which has no conditions but these
+	if err := json.Unmarshal(body, &w.node); err != nil { // the node has no other conditions
 		return nil, err
 	}
 	return w.node.DeepCopy(), nil
@@ -138,7 +138,7 @@ func (w *world) PatchLease(_ context.Context, _, _ string, body []byte) error {
 	if strings.Contains(string(body), "ownerReferences") {
 		what += " with its owner"
 	}
-	if err := w.ask(what); err != nil {
+	if err := w.request(what); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -150,16 +150,16 @@ func (w *world) PatchLease(_ context.Context, _, _ string, body []byte) error {
 }
 
 func (w *world) CreateLease(context.Context, *coordinationv1.Lease) error {
-	err := w.ask("create lease")
+	err := w.request("create lease")
 	w.set(func() { w.lease = w.lease || err == nil })
 	return err
 }
 
 func (w *world) CreateEvent(_ context.Context, e *v1.Event) error {
-	if err := w.ask("event " + e.Reason); err != nil {
+	if err := w.request("event " + e.Reason); err != nil {
 		return err
 	}
-	w.set(func() { w.told = append(w.told, e.Reason) })
+	w.set(func() { w.createdEvents = append(w.createdEvents, e.Reason) })
 	return nil
 }
 
@@ -171,7 +171,7 @@ func loaded(percent uint64) *api.State {
 	return &api.State{Kubelet: true, Load: &api.LoadState{Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used}}}
 }
 
-// The conditions of the node, as words.
+// conditions returns the conditions of the node as text.
 func (w *world) conditions() string {
 	var out []string
 	for _, c := range w.node.Status.Conditions {
@@ -181,24 +181,24 @@ func (w *world) conditions() string {
 	return strings.Join(out, " ")
 }
 
-// At rest the API hears of a node less than once a minute; loads come when a figure moves, not sooner than a minute after the last, and each
-// five minutes.
-func TestWhatIsAskedOfTheAPI(t *testing.T) {
+// At rest there is less than one write a minute. The load is written after a change, at most each
+// minute, and every five minutes.
+func TestRequestsAtRest(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() { w.state = loaded(50) })
 		time.Sleep(time.Hour)
-		asked := is(w, func() map[string]int { return w.asked })
+		asked := inspect(w, func() map[string]int { return w.requests })
 		if n := asked["patch node"] + asked["get node"]; n < 12 || n > 14 {
-			t.Errorf("of the node's conditions %d times in an hour", n)
+			t.Errorf("conditions written %d times in an hour, want one per heartbeat", n)
 		}
 		if n := asked["patch lease with its owner"] + asked["create lease"]; n < 12 || n > 15 {
-			t.Errorf("of its load %d times in an hour", n)
+			t.Errorf("load written %d times in an hour, want one per five minutes", n)
 		}
 		if len(asked) != 5 || asked["version"] != 1 {
-			t.Errorf("%v", asked)
+			t.Errorf("requests %v, want no others", asked)
 		}
 	})
-	during(t, func(w *world) { // only who may delete a Lease may give it an owner
+	during(t, func(w *world) { // only clients that may delete a Lease may set its owner
 		w.set(func() {
 			w.state, w.lease = loaded(50), true
 			w.fault = func(what string) error {
@@ -209,47 +209,49 @@ func TestWhatIsAskedOfTheAPI(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Hour)
-		asked := is(w, func() map[string]int { return w.asked })
-		if n := asked["patch lease"]; asked["patch lease with its owner"] != n || n < 12 || n > 15 || strings.Contains(w.log.String(), "refuses") {
-			t.Errorf("%v, %s", asked, &w.log)
+		asked := inspect(w, func() map[string]int { return w.requests })
+		if n := asked["patch lease"]; asked["patch lease with its owner"] != n || n < 12 || n > 15 || strings.Contains(w.log.String(), "write failed") {
+			t.Errorf("requests %v, log %s, want one write without owner each time", asked, &w.log)
 		}
 	})
-	during(t, func(w *world) { // it moves all the time
+	during(t, func(w *world) { // the load changes all the time
 		for i := range 360 {
 			w.set(func() { w.state = loaded(20 + 40*uint64(i%2)) })
 			time.Sleep(10 * time.Second)
 		}
-		if n := is(w, func() int { return w.asked["patch lease with its owner"] }); n < 40 || n > 61 {
-			t.Errorf("of a load that moves %d times in an hour", n)
+		if n := inspect(w, func() int { return w.requests["patch lease with its owner"] }); n < 40 || n > 61 {
+			t.Errorf("changing load written %d times in an hour, want one a minute", n)
 		}
 	})
 }
 
-// A condition is told as soon as the agent says that it has changed, and goes when the agent is silent.
-func TestConditionsAreTold(t *testing.T) {
+// A condition is written when the agent reports its change, and becomes Unknown when the agent does
+// not respond.
+func TestConditionsAreWritten(t *testing.T) {
 	during(t, func(w *world) {
 		time.Sleep(time.Minute)
 		const none, all = "DiskPressure=False MemoryPressure=False PIDPressure=False", "DiskPressure=Unknown MemoryPressure=Unknown PIDPressure=Unknown"
-		if got := is(w, w.conditions); got != none {
-			t.Error(got)
+		if got := inspect(w, w.conditions); got != none {
+			t.Errorf("conditions %s, want no pressure", got)
 		}
 		w.set(func() {
 			w.state = &api.State{Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}}}
 		})
 		w.events <- api.Event{Seq: 1, Time: time.Now(), Kind: api.EventCondition}
-		if got := is(w, w.conditions); !strings.Contains(got, "MemoryPressure=True") {
-			t.Errorf("at once: %s", got)
+		if got := inspect(w, w.conditions); !strings.Contains(got, "MemoryPressure=True") {
+			t.Errorf("conditions after a change: %s, want pressure", got)
 		}
 		w.set(func() { w.state = nil })
-		time.Sleep(verdict.SilentFor + lookEvery)
-		if got := is(w, w.conditions); got != all {
-			t.Errorf("an agent that is silent: %s", got)
+		time.Sleep(verdict.AgentTimeout + readInterval)
+		if got := inspect(w, w.conditions); got != all {
+			t.Errorf("conditions of a silent agent: %s, want Unknown", got)
 		}
 	})
 }
 
-// A bridge that comes to a node whose agent says nothing takes back what the one before it wrote, once, and writes nothing where nothing is.
-func TestConditionsOfABridgeBefore(t *testing.T) {
+// A new bridge whose agent does not respond sets an earlier bridge's conditions to Unknown once,
+// and adds none.
+func TestConditionsOfAnEarlierBridge(t *testing.T) {
 	for was, want := range map[string]string{"": "", "MemoryPressure": "MemoryPressure=Unknown"} {
 		during(t, func(w *world) {
 			w.set(func() {
@@ -258,24 +260,24 @@ func TestConditionsOfABridgeBefore(t *testing.T) {
 					w.node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeConditionType(verdict.ConditionPrefix + was), Status: v1.ConditionTrue}}
 				}
 			})
-			time.Sleep(verdict.SilentFor)
-			if got := is(w, func() int { return len(w.asked) }); got > 0 {
-				t.Errorf("too soon: %d", got)
+			time.Sleep(verdict.AgentTimeout)
+			if got := inspect(w, func() int { return len(w.requests) }); got > 0 {
+				t.Errorf("%d patches before the agent's timeout, want none", got)
 			}
 			time.Sleep(time.Hour)
-			asked := is(w, func() map[string]int { return w.asked })
-			if got := is(w, w.conditions); got != want || asked["get node"]+asked["patch node"] > 2 || asked["version"] > 1 || len(asked) > 3 {
-				t.Errorf("%q, asked %v", got, asked)
+			asked := inspect(w, func() map[string]int { return w.requests })
+			if got := inspect(w, w.conditions); got != want || asked["get node"]+asked["patch node"] > 2 || asked["version"] > 1 || len(asked) > 3 {
+				t.Errorf("conditions %q, requests %v, want one patch to Unknown", got, asked)
 			}
 		})
 	}
 }
 
-// What is refused of one part holds up no other: a condition is told at once though no event is taken.
-func TestARefusedEventHoldsUpNoCondition(t *testing.T) {
+// A rejected part does not delay others: a condition is written although all events are rejected.
+func TestRejectedEventDoesNotDelayConditions(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
-			w.state.Stopped = "it does not help"
+			w.state.Stopped = "evictions do not help"
 			w.fault = func(what string) error {
 				if strings.HasPrefix(what, "event") {
 					return status(http.StatusForbidden)
@@ -283,24 +285,24 @@ func TestARefusedEventHoldsUpNoCondition(t *testing.T) {
 				return nil
 			}
 		})
-		for i := range uint64(20) { // one of them falls into a pause
+		for i := range uint64(20) { // one of them comes during a backoff
 			time.Sleep(7 * time.Minute)
 			w.set(func() {
 				w.state = &api.State{
-					Kubelet: true, Stopped: "it does not help", Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: i%2 == 0}},
+					Kubelet: true, Stopped: "evictions do not help", Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: i%2 == 0}},
 				}
 			})
 			w.events <- api.Event{Seq: i + 1, Time: time.Now(), Kind: api.EventCondition}
 			want := "MemoryPressure=" + map[bool]string{true: "True", false: "False"}[i%2 == 0]
-			if got := is(w, w.conditions); !strings.Contains(got, want) {
-				t.Fatalf("%s, want %s", got, want)
+			if got := inspect(w, w.conditions); !strings.Contains(got, want) {
+				t.Fatalf("conditions %s, want %s", got, want)
 			}
 		}
 	})
 }
 
-// An API that says when it wants to be asked again is not asked before.
-func TestAnAPIThatAsksForTime(t *testing.T) {
+// A Retry-After of the API server is respected.
+func TestRetryAfter(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.state = loaded(50)
@@ -308,35 +310,35 @@ func TestAnAPIThatAsksForTime(t *testing.T) {
 		})
 		time.Sleep(20 * time.Minute)
 		n := 0
-		for _, asked := range is(w, func() map[string]int { return w.asked }) {
+		for _, asked := range inspect(w, func() map[string]int { return w.requests }) {
 			n += asked
 		}
 		if n < 4 || n > 6 {
-			t.Errorf("it is asked %d times in twenty minutes", n)
+			t.Errorf("%d requests in twenty minutes, want fewer", n)
 		}
 	})
 }
 
-// Whom it speaks to is said once, and whether they may not understand each other.
-func TestWhomItSpeaksTo(t *testing.T) {
+// The agent's version is logged once, with a warning if the skew is too large.
+func TestAgentVersionIsLogged(t *testing.T) {
 	for minor, want := range map[int]string{
-		api.Minor - 1: "INFO msg=\"the agent answers\" version=1.2.3", api.Minor: "INFO msg=\"the agent answers\"", api.Minor + 1: "INFO",
-		api.Minor + 2: "WARN msg=\"the agent is more than one minor version away",
+		api.Minor - 1: "INFO msg=\"agent connected\" version=1.2.3", api.Minor: "INFO msg=\"agent connected\"", api.Minor + 1: "INFO",
+		api.Minor + 2: "WARN msg=\"agent version skew too large",
 	} {
 		var text strings.Builder
 		w := newWorld()
 		w.minor, w.state.Version = minor, "1.2.3"
 		s := New(Options{Agent: w, Log: slog.New(slog.NewTextHandler(&text, nil))})
-		s.look(t.Context())
-		s.look(t.Context())
+		s.readState(t.Context())
+		s.readState(t.Context())
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level="+want) {
-			t.Errorf("%d: %s", minor, got)
+			t.Errorf("minor version %d: log is %s, want one line with level %s", minor, got, want)
 		}
 	}
 }
 
-// What an API does badly is tried again, less and less often, and what it refuses keeps nothing else from being told.
-func TestAnAPIThatMisbehaves(t *testing.T) {
+// Failing requests are retried with backoff, and rejected ones do not delay others.
+func TestFailuresAreRetried(t *testing.T) {
 	for name, fault := range map[string]error{
 		"refuses connections": errors.New("connection refused"), "is overloaded": apierrors.NewTooManyRequests("later", 1),
 		"has a defect": status(http.StatusInternalServerError), "knows another version": status(http.StatusConflict),
@@ -349,27 +351,27 @@ func TestAnAPIThatMisbehaves(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				n := 0
-				for _, asked := range is(w, func() map[string]int { return w.asked }) {
+				for _, asked := range inspect(w, func() map[string]int { return w.requests }) {
 					n += asked
 				}
 				if n < 60 || n > 400 {
-					t.Errorf("it is asked %d times in an hour", n)
+					t.Errorf("%d requests in an hour, want backoff", n)
 				}
 				w.set(func() { w.fault = nil })
 				time.Sleep(2 * time.Minute)
-				if got := is(w, w.conditions); got == "" || !w.lease {
-					t.Errorf("conditions %q, lease %v", got, w.lease)
+				if got := inspect(w, w.conditions); got == "" || !w.lease {
+					t.Errorf("conditions %q, lease written %v, want both written", got, w.lease)
 				}
 			})
 		})
 	}
 }
 
-// An event that is refused keeps no other waiting, and is sent when it is taken.
-func TestAnEventThatIsRefused(t *testing.T) {
+// A rejected event does not delay others, and is retried.
+func TestRejectedEvent(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
-			w.state = &api.State{Kubelet: true, Stopped: "it does not help", Headroom: api.HeadroomState{ThresholdBytes: 1, NeededBytes: 2}}
+			w.state = &api.State{Kubelet: true, Stopped: "evictions do not help", Headroom: api.HeadroomState{ThresholdBytes: 1, NeededBytes: 2}}
 			w.fault = func(what string) error {
 				if what == "event EvictionsStopped" || what == "event GarbageCollectionFailed" {
 					return status(http.StatusUnprocessableEntity)
@@ -379,35 +381,35 @@ func TestAnEventThatIsRefused(t *testing.T) {
 		})
 		w.events <- api.Event{Seq: 1, Time: time.Now(), Kind: api.EventGarbage, Message: api.MessageGarbageFails}
 		time.Sleep(5 * time.Minute)
-		if got := is(w, func() []string { return slices.Clone(w.told) }); !slices.Equal(got, []string{"EvictionHeadroomTooSmall"}) {
-			t.Errorf("told %v", got)
+		if got := inspect(w, func() []string { return slices.Clone(w.createdEvents) }); !slices.Equal(got, []string{"EvictionHeadroomTooSmall"}) {
+			t.Errorf("events %v, want the accepted one", got)
 		}
 		w.set(func() { w.fault = nil })
 		time.Sleep(2 * time.Minute)
-		got := is(w, func() []string { return slices.Sorted(slices.Values(w.told)) })
+		got := inspect(w, func() []string { return slices.Sorted(slices.Values(w.createdEvents)) })
 		if !slices.Equal(got, []string{"EvictionHeadroomTooSmall", "EvictionsStopped", "GarbageCollectionFailed"}) {
-			t.Errorf("told %v", got)
+			t.Errorf("events %v, want both", got)
 		}
 	})
 }
 
-// An API server that cannot hold a bridge to its node is told events alone.
-func TestAnAPIThatIsTooOld(t *testing.T) {
+// An API server that cannot restrict a bridge to its node gets events only.
+func TestServerTooOld(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.old, w.state = true, loaded(50)
-			w.state.Stopped = "it does not help"
+			w.state.Stopped = "evictions do not help"
 		})
 		time.Sleep(time.Hour)
-		asked := is(w, func() map[string]int { return maps.Clone(w.asked) })
-		if asked["version"] != 1 || asked["get node"]+asked["patch node"]+asked["patch lease"]+asked["patch lease with its owner"] != 0 || !slices.Contains(w.told, "EvictionsStopped") {
-			t.Errorf("asked %v, told %v", asked, w.told)
+		asked := inspect(w, func() map[string]int { return maps.Clone(w.requests) })
+		if asked["version"] != 1 || asked["get node"]+asked["patch node"]+asked["patch lease"]+asked["patch lease with its owner"] != 0 || !slices.Contains(w.createdEvents, "EvictionsStopped") {
+			t.Errorf("requests %v, events %v, want events only", asked, w.createdEvents)
 		}
 	})
 }
 
-// That the API fails is said once, and so is that it does not any more.
-func TestAnAPIThatIsBackIsNamed(t *testing.T) {
+// A failure of the API server is logged once, and so is its recovery.
+func TestRecoveryIsLogged(t *testing.T) {
 	during(t, func(w *world) {
 		w.set(func() {
 			w.state = loaded(50)
@@ -416,10 +418,10 @@ func TestAnAPIThatIsBackIsNamed(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
 		time.Sleep(10 * time.Minute)
-		log := is(w, w.log.String)
-		for _, want := range []string{"the API is not told how the node is", "the API is told how the node is again"} {
-			if n := strings.Count(log, want+`" what=conditions`) + strings.Count(log, want+`: it is told again" what=conditions`); n != 1 {
-				t.Errorf("%q is said %d times: %s", want, n, log)
+		log := inspect(w, w.log.String)
+		for _, want := range []string{"node state write failed, retrying", "node state written again"} {
+			if n := strings.Count(log, want+`" what=conditions`); n != 1 {
+				t.Errorf("%q is logged %d times, want once:\n%s", want, n, log)
 			}
 		}
 	})

@@ -16,77 +16,83 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// part is one thing that is told.
+// part is one kind of data that is written.
 type part struct {
-	what  string
-	tell  func(context.Context, time.Time) error
-	away  time.Time // it is not told before then
-	pause time.Duration
-	down  bool // nobody answered it, so nobody is asked before then
-	said  bool // that it fails
+	name          string
+	write         func(context.Context, time.Time) error
+	retryAt       time.Time // not before
+	delay         time.Duration
+	unreachable   bool // the server was unreachable: until retryAt nothing else is written
+	failureLogged bool
 }
 
-// parts are those that there are, in their order.
-func (s *Side) parts() []part {
-	return []part{{what: "conditions", tell: s.conditions}, {what: "load", tell: s.tellLoad},
-		{what: "events", tell: s.events}}
+// newParts returns the parts in the order in which they are written.
+func (s *Reporter) newParts() []part {
+	return []part{{name: "conditions", write: s.conditions}, {name: "load", write: s.writeLoad},
+		{name: "events", write: s.events}}
 }
 
-// tell writes what is due. What fails is told again after a pause that doubles, and holds up the
-// rest if nobody answers.
-func (s *Side) tell(ctx context.Context) {
+// writeDue writes the parts that are due. A failed part is retried with backoff. If the server is
+// unreachable, it delays the remaining parts too.
+func (s *Reporter) writeDue(ctx context.Context) {
 	now := time.Now()
-	for i := range s.told {
-		p := &s.told[i]
+	for i := range s.parts {
+		p := &s.parts[i]
 		switch {
-		case now.Before(p.away) && p.down:
+		case now.Before(p.retryAt) && p.unreachable:
 			return
-		case now.Before(p.away):
+		case now.Before(p.retryAt):
 			continue
 		}
-		err := p.tell(ctx, now)
+		err := p.write(ctx, now)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.down = kube.Means(err) == kube.Away; err == nil {
-			if p.said {
-				s.o.Log.Info("the API is told how the node is again", "what", p.what)
+		if p.unreachable = kube.Classify(err) == kube.Unreachable; err == nil {
+			if p.failureLogged {
+				//log: Writing this part of the node's state (conditions, load or events) succeeds
+				//  again.
+				s.o.Log.Info("node state written again", "what", p.name)
 			}
-			p.away, p.pause, p.said = time.Time{}, 0, false
+			p.retryAt, p.delay, p.failureLogged = time.Time{}, 0, false
 			continue
 		}
-		if !p.said {
-			p.said = true
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what,
+		if !p.failureLogged {
+			p.failureLogged = true
+			//log: Writing this part of the node's state (conditions, load or events) failed and is
+			//  retried with backoff.
+			//do: See error. Check the API server, and the role of the bridge for nodes/status,
+			//  leases and events.
+			s.o.Log.Warn("node state write failed, retrying", "what", p.name,
 				"error", err)
 		}
-		asked, _ := kube.AskAgain(err)
-		p.pause = retry.Backoff(p.pause, firstPause, lastPause)
-		if p.away = now.Add(max(retry.Jitter(p.pause), asked)); p.down {
+		asked, _ := kube.RetryAfter(err)
+		p.delay = retry.Backoff(p.delay, minBackoff, maxBackoff)
+		if p.retryAt = now.Add(max(retry.Jitter(p.delay), asked)); p.unreachable {
 			return
 		}
 	}
 }
 
-// mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is
-// written of it but events. It is asked once.
-func (s *Side) mayWrite(ctx context.Context) (bool, error) {
-	if s.bound == nil {
-		bound, err := s.o.Bound(ctx)
+// canWrite reports whether the API server can restrict a bridge to its node. If not, only events
+// are sent. It asks the server once.
+func (s *Reporter) canWrite(ctx context.Context) (bool, error) {
+	if s.restricted == nil {
+		bound, err := s.o.CanRestrict(ctx)
 		if err != nil {
 			return false, err
 		}
-		s.bound = &bound
+		s.restricted = &bound
 	}
-	return *s.bound, nil
+	return *s.restricted, nil
 }
 
-// conditions writes those of the node.
-func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
-	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.heard) <= verdict.SilentFor {
+// conditions writes the node's conditions.
+func (s *Reporter) conditions(ctx context.Context, now time.Time) (err error) {
+	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		return nil
 	}
-	if may, err := s.mayWrite(ctx); err != nil || !may {
+	if may, err := s.canWrite(ctx); err != nil || !may {
 		return err
 	}
 	if s.node == nil {
@@ -95,15 +101,15 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 			return err
 		}
 	}
-	due := verdict.NodeConditions(now, s.state, s.heard, s.node.Status.Conditions,
+	due := verdict.NodeConditions(now, s.state, s.lastContact, s.node.Status.Conditions,
 		verdict.NodeOptions{Period: s.o.Period})
 	if due == nil {
 		return nil
 	}
 	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node,
-		body("status", map[string]any{"conditions": due}))
+		patchBody("status", map[string]any{"conditions": due}))
 	if err != nil {
-		s.node = nil // it may be another by now
+		s.node = nil // read it again: it may have changed
 		return err
 	}
 	s.logChanged(due)
@@ -111,43 +117,44 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 	return nil
 }
 
-// logChanged logs conditions that have changed.
-func (s *Side) logChanged(now []v1.NodeCondition) {
+// logChanged logs the conditions with a changed status.
+func (s *Reporter) logChanged(now []v1.NodeCondition) {
 	for _, c := range now {
 		for _, was := range s.node.Status.Conditions {
 			if was.Type == c.Type && was.Status != c.Status {
-				s.o.Log.Info("the node's condition is told", "condition", string(c.Type),
+				//log: The bridge changed the status of a condition of the node.
+				s.o.Log.Info("node condition changed", "condition", string(c.Type),
 					"status", string(c.Status), "reason", c.Reason)
 			}
 		}
 	}
 }
 
-// tellLoad writes the node's load.
-func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
-	// a load that is old is told by its time
-	if s.o.Namespace == "" || s.state == nil || now.Sub(s.heard) > verdict.SilentFor {
+// writeLoad writes the node's load if it is due.
+func (s *Reporter) writeLoad(ctx context.Context, now time.Time) error {
+	// an old load is not repeated: its time shows its age
+	if s.o.Namespace == "" || s.state == nil || now.Sub(s.lastContact) > verdict.AgentTimeout {
 		return nil
 	}
 	load, ok := verdict.LoadOf(s.state)
-	if !ok || !verdict.LoadDue(now, &load, s.load, s.wrote) {
+	if !ok || !verdict.LoadDue(now, &load, s.lastLoad, s.loadWrittenAt) {
 		return nil
 	}
-	if may, err := s.mayWrite(ctx); err != nil || !may {
+	if may, err := s.canWrite(ctx); err != nil || !may {
 		return err
 	}
-	if err := s.writeLoad(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
+	if err := s.patchLease(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
 		return err
 	}
-	s.load, s.wrote = &load, now
+	s.lastLoad, s.loadWrittenAt = &load, now
 	return nil
 }
 
-// writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also
-// where it was made before that was known. Where only who may delete an object may give it an owner
-// (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a bridge may not,
-// and the Lease has one from the start, or none.
-func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) error {
+// patchLease writes the Lease's annotations and its owner, so that it is deleted with its node. It
+// adds the owner also to an existing Lease without an owner. Some clusters allow an owner only to
+// clients that may delete the object (plugin/pkg/admission/gc/gc_admission.go, v1.36.3). A bridge
+// may not, so there the Lease gets its owner at creation or never.
+func (s *Reporter) patchLease(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {
 		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name,
@@ -157,12 +164,12 @@ func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) err
 	if owners != nil {
 		meta["ownerReferences"] = owners
 	}
-	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
-	if kube.Means(err) == kube.Refused && meta["ownerReferences"] != nil {
+	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, patchBody("metadata", meta))
+	if kube.Classify(err) == kube.Denied && meta["ownerReferences"] != nil {
 		delete(meta, "ownerReferences")
-		err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
+		err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, patchBody("metadata", meta))
 	}
-	if kube.Means(err) == kube.NotFound {
+	if kube.Classify(err) == kube.NotFound {
 		err = s.o.API.CreateLease(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations, OwnerReferences: owners,
 		}})
@@ -170,10 +177,10 @@ func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) err
 	return err
 }
 
-// events sends what the state and the agent's events tell.
-func (s *Side) events(ctx context.Context, now time.Time) error {
-	all := s.queue
-	if s.state != nil && now.Sub(s.heard) <= verdict.SilentFor {
+// events sends the findings in the state and in the agent's events.
+func (s *Reporter) events(ctx context.Context, now time.Time) error {
+	all := s.pendingEvents
+	if s.state != nil && now.Sub(s.lastContact) <= verdict.AgentTimeout {
 		all = append(verdict.Findings(s.state, s.o.Node), all...)
 	}
 	var refused error
@@ -182,29 +189,29 @@ func (s *Side) events(ctx context.Context, now time.Time) error {
 		if _, sent := s.sent[key]; sent {
 			continue
 		}
-		switch err := s.o.API.CreateEvent(ctx, e); kube.Means(err) {
-		case kube.None, kube.NotFound: // its namespace goes
+		switch err := s.o.API.CreateEvent(ctx, e); kube.Classify(err) {
+		case kube.None, kube.NotFound: // not found: its namespace is being deleted
 			s.sent[key] = now
-		case kube.Away:
+		case kube.Unreachable:
 			return err
-		default: // which may be of this one alone
+		default: // may concern this event only
 			refused = err
 		}
 	}
-	s.queue = slices.DeleteFunc(s.queue, func(e *v1.Event) bool {
+	s.pendingEvents = slices.DeleteFunc(s.pendingEvents, func(e *v1.Event) bool {
 		_, sent := s.sent[e.Namespace+"/"+e.Name]
-		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventMaxAge
 	})
-	for key, at := range s.sent { // of their names the next ones differ
-		if now.Sub(at) > 2*verdict.FindingsEvery {
+	for key, at := range s.sent { // later findings have other names
+		if now.Sub(at) > 2*verdict.FindingInterval {
 			delete(s.sent, key)
 		}
 	}
 	return refused
 }
 
-// body is a patch of one part of an object.
-func body(part string, value any) []byte {
-	text, _ := json.Marshal(map[string]any{part: value}) // of strings, times and lists alone
+// patchBody returns the patch of one part of an object.
+func patchBody(part string, value any) []byte {
+	text, _ := json.Marshal(map[string]any{part: value}) // cannot fail
 	return text
 }

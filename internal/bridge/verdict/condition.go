@@ -11,46 +11,47 @@ import (
 	"jettison/stats"
 )
 
-// ConditionPrefix begins the type of each condition that bridges write. The kubelet owns those
-// without it, and would write them back.
+// ConditionPrefix starts the type of each condition that bridges write. Conditions without it
+// belong to the kubelet, which would overwrite them.
 const ConditionPrefix = "Jettison"
 
-// Conditions of a node, those of the kubelet's that have signals.
+// conditions are the kubelet's node conditions that have eviction signals.
 var conditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
 	v1.NodePIDPressure}
 
-// HeartbeatEvery is the time between two writes of conditions that say nothing new: the kubelet's
+// HeartbeatInterval is the time between two writes of unchanged conditions: the kubelet's interval
 // for its own status (nodeStatusReportFrequency of its configuration, v1.36.3).
-const HeartbeatEvery = 5 * time.Minute
+const HeartbeatInterval = 5 * time.Minute
 
-// SilentFor is how long an agent may say nothing until its conditions are Unknown: as long as a
-// cluster waits for a kubelet by default.
-const SilentFor = 40 * time.Second
+// AgentTimeout is the time without contact to the agent after which its conditions become Unknown.
+// A cluster waits as long for a kubelet by default.
+const AgentTimeout = 40 * time.Second
 
-// Reasons of conditions. The kubelet's own say what is the kubelet's, so these differ.
+// Reasons of conditions. They differ from the kubelet's, which stand for the kubelet's own
+// findings.
 const (
-	reasonUnknown = "AgentSilent"
-	reasonShort   = "AgentFindsPressure"
-	reasonEvicted = "AgentHasEvicted"
-	reasonEnough  = "AgentFindsNoPressure"
+	reasonUnknown    = "AgentSilent"
+	reasonPressure   = "AgentFindsPressure"
+	reasonEvicted    = "AgentHasEvicted"
+	reasonNoPressure = "AgentFindsNoPressure"
 )
 
-// NodeOptions of NodeConditions.
+// NodeOptions configures NodeConditions.
 type NodeOptions struct {
-	// Period is how long a condition stays true after the last eviction for it:
+	// Period is the time that a condition stays True after the last eviction for it:
 	// evictionPressureTransitionPeriod.
 	Period time.Duration
 }
 
-// NodeConditions are those that the node's status should have by now and does not: nil where
-// nothing is to be written. was are those that it has, s what the agent has said last and heard
-// when; a nil s: nothing, since then. Where there is no kubelet nothing is written: conditions that
-// are fresh beside a node that nobody vouches for would pretend that it is looked after.
-func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition,
+// NodeConditions returns the conditions to write to the node's status, or nil if none is due. s is
+// the agent's last state, received at lastContact; nil: this process has received none. existing
+// are the conditions that the node has now. Without a kubelet it returns nil: fresh conditions on a
+// node without a kubelet would pretend that the node is maintained.
+func NodeConditions(now time.Time, s *api.State, lastContact time.Time, existing []v1.NodeCondition,
 	o NodeOptions) []v1.NodeCondition {
 	switch {
 	case s == nil:
-		return forsaken(now, heard, was)
+		return staleConditions(now, lastContact, existing)
 	case !s.Kubelet:
 		return nil
 	}
@@ -59,17 +60,17 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	for _, kind := range conditions {
 		c := v1.NodeCondition{Type: ConditionPrefix + kind,
 			LastHeartbeatTime: metav1.NewTime(now.Truncate(time.Second))}
-		c.Status, c.Reason, c.Message = judgeCondition(now, s, heard, kind, o)
+		c.Status, c.Reason, c.Message = judgeCondition(now, s, lastContact, kind, o)
 		c.LastTransitionTime = c.LastHeartbeatTime
-		before := conditionOf(was, c.Type)
+		before := conditionOf(existing, c.Type)
 		switch {
 		case before == nil, before.Status != c.Status:
 			due = true
 		default:
 			c.LastTransitionTime = before.LastTransitionTime
 			since := now.Sub(before.LastHeartbeatTime.Time)
-			// the clock was set back
-			due = due || before.Reason != c.Reason || since >= HeartbeatEvery || since < 0
+			// negative: the clock was set back
+			due = due || before.Reason != c.Reason || since >= HeartbeatInterval || since < 0
 		}
 		out = append(out, c)
 	}
@@ -79,57 +80,57 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	return out
 }
 
-// forsaken are conditions of a bridge before this one, to which the agent has said nothing yet:
-// they are taken back once, for what they say may be over for long. It is not known whether there
-// is a kubelet, so no other is written.
-func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
-	if now.Sub(heard) <= SilentFor {
+// staleConditions returns the conditions of an earlier bridge, set to Unknown, if the agent has not
+// responded to this bridge for AgentTimeout: they may be long outdated. It returns each only once
+// and no others, because it is unknown whether the node has a kubelet.
+func staleConditions(now, lastContact time.Time, existing []v1.NodeCondition) (out []v1.NodeCondition) {
+	if now.Sub(lastContact) <= AgentTimeout {
 		return nil
 	}
 	for _, kind := range conditions {
-		c := conditionOf(was, ConditionPrefix+kind)
+		c := conditionOf(existing, ConditionPrefix+kind)
 		if c == nil || c.Status == v1.ConditionUnknown {
 			continue
 		}
 		at := metav1.NewTime(now.Truncate(time.Second))
 		out = append(out, v1.NodeCondition{
-			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silent(heard),
+			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silenceMessage(lastContact),
 			LastHeartbeatTime: at, LastTransitionTime: at,
 		})
 	}
 	return out
 }
 
-// silent says that the agent is.
-func silent(since time.Time) string {
-	return "jettison on this node has said nothing since " + since.UTC().Format(time.RFC3339)
+// silenceMessage returns the message of a condition that is Unknown.
+func silenceMessage(since time.Time) string {
+	return "jettison on this node has not responded since " + since.UTC().Format(time.RFC3339)
 }
 
-// judgeCondition says what a condition is, and why.
+// judgeCondition returns the status, reason and message of a condition.
 func judgeCondition(
-	now time.Time, s *api.State, heard time.Time, kind v1.NodeConditionType, o NodeOptions,
+	now time.Time, s *api.State, lastContact time.Time, kind v1.NodeConditionType, o NodeOptions,
 ) (status v1.ConditionStatus, reason, message string) {
-	if now.Sub(heard) > SilentFor {
-		return v1.ConditionUnknown, reasonUnknown, silent(heard)
+	if now.Sub(lastContact) > AgentTimeout {
+		return v1.ConditionUnknown, reasonUnknown, silenceMessage(lastContact)
 	}
 	for _, c := range s.Conditions {
 		if string(c.Type) == string(kind) && c.Status {
-			return v1.ConditionTrue, reasonShort, "jettison finds " + string(kind) + " on this node"
+			return v1.ConditionTrue, reasonPressure, "jettison detected " + string(kind) + " on this node"
 		}
 	}
 	for _, e := range s.Evicted {
-		// else the clock was set back
-		if since := now.Sub(e.Time); conditionFor(e.Signal) == kind && since < o.Period &&
+		// since <= -o.Period: the clock was set back
+		if since := now.Sub(e.Time); signalCondition(e.Signal) == kind && since < o.Period &&
 			since > -o.Period {
-			return v1.ConditionTrue, reasonEvicted, "jettison has evicted a pod of this node for " +
+			return v1.ConditionTrue, reasonEvicted, "jettison evicted a pod on this node for " +
 				string(e.Signal)
 		}
 	}
-	return v1.ConditionFalse, reasonEnough, "jettison finds no " + string(kind) + " on this node"
+	return v1.ConditionFalse, reasonNoPressure, "jettison detected no " + string(kind) + " on this node"
 }
 
-// conditionFor is the condition that a signal raises; empty: none that a node has.
-func conditionFor(s stats.Signal) v1.NodeConditionType {
+// signalCondition returns the node condition that a signal raises; empty: none.
+func signalCondition(s stats.Signal) v1.NodeConditionType {
 	name := string(s)
 	switch {
 	case strings.HasPrefix(name, "memory."), strings.HasPrefix(name, "allocatableMemory."),

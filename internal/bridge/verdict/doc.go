@@ -1,13 +1,13 @@
-// Package verdict decides what a cluster's API has to be told: of an eviction by its record and its
-// pod, of the node and of its load by the agent's state. Records, pods and states go in, and
-// patches and events come out. It is pure.
+// Package verdict decides on the bridge's writes to the Kubernetes API: for an eviction from its
+// record and its pod, for the node and its load from the agent's state. It is pure: records, pods
+// and states go in, patches and events come out.
 //
-//	judge.go     Judge: what is due for a record, by what the API says of its pod
-//	endedpod.go  what is due for a pod that has ended
-//	patch.go      Patch: what of a pod's status is written for it
+//	judge.go      Judge: the action that is due for a record, given its pod
+//	endedpod.go   the action that is due for a pod that has ended
+//	patch.go      Patch: the patch of the pod's status
 //	event.go      the events of a record
-//	finding.go    events of what else the agent found
-//	name.go       names of events, by which nothing is said twice; when a record began, by its ID
+//	finding.go    events of other findings of the agent
+//	name.go       names of events, which make them unique; the start time in a record's ID
 //	condition.go  conditions of the node
-//	load.go       what is told of the node's load
+//	load.go       the node's load
 package verdict

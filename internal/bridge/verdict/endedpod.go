@@ -10,89 +10,91 @@ import (
 	"jettison/api"
 )
 
-// judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it
-// is.
-func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote time.Time) Verdict {
+// judgeTerminal judges a pod in a terminal phase. A pod that ended without the bridge is not
+// changed. failedAt is as in Judge.
+func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, failedAt time.Time) Verdict {
 	s := &pod.Status
 	switch {
 	case !ours:
-		return Verdict{Act: Over, Why: "it has ended already"}
+		return Verdict{Act: Done, Reason: "pod had already ended"}
 	case s.Phase == v1.PodSucceeded:
-		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason == "" && lastWord(pod):
-		return Verdict{Act: Held}
+		return Verdict{Act: Done, Reason: "pod succeeded"}
+	case s.Reason == "" && kubeletReportIsFinal(pod):
+		return Verdict{Act: Hold}
 	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "" && r.Message != "":
-		return Verdict{Act: Mend, Why: "the reason was lost"}
-	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && mayBeRefused(pod):
-		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has
-		// succeeded. One that ends it now has the API's word in its next one; one that had ended it by
-		// then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
-		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
-			return Verdict{Act: Held, At: at}
+		return Verdict{Act: Restore, Reason: "reason was removed"}
+	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && kubeletMayBeDenied(pod):
+		// The admission policy jettison-evicted denies kubelet reports without a reason, and
+		// reports that the pod succeeded. A kubelet that ends the pod now includes the status from
+		// the API in its next report. A kubelet that had ended it by then sends no further report
+		// (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
+		if at := kubeletDeadline(r, failedAt); !reached(now, at, KubeletGrace) {
+			return Verdict{Act: Hold, RecheckAt: at}
 		}
-		return Verdict{Act: Yield, Why: "its kubelet may have ended it before, and be refused to say so"}
+		return Verdict{Act: Yield, Reason: "kubelet may have ended the pod earlier and cannot report it"}
 	}
-	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and
-	// goes by that.
-	return Verdict{Act: Held}
+	// Another reason is the kubelet's: it evicted the pod too, or ended it for another cause, and
+	// it keeps that reason.
+	return Verdict{Act: Hold}
 }
 
-// mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the
-// eviction, and so have no reason for it in its last word, or that it has succeeded: it has not
-// told how the containers ended, or that all ended well; or it has told, as it does two seconds
-// before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3),
-// and the pod is one that ends by itself.
-func mayBeRefused(pod *v1.Pod) bool {
-	return endOf(pod) != Badly || EndsByItself(pod)
+// kubeletMayBeDenied reports whether the pod's kubelet may have ended the pod before it saw the
+// eviction. Its final report would then have no reason, or phase Succeeded, and would be denied.
+// That is possible if the kubelet has not reported how the containers ended, or reported that all
+// succeeded. It is also possible if the pod ends by itself: the kubelet reports the containers two
+// seconds before the end of the pod (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3).
+func kubeletMayBeDenied(pod *v1.Pod) bool {
+	return endOf(pod) != EndFailed || EndsByItself(pod)
 }
 
-// EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its
-// kubelet says then that it has ended. Nobody knows of one whose containers were not kept.
+// EndsByItself reports whether some of the pod's containers may end without a restart, so that its
+// kubelet reports the pod as ended. It returns true if the containers are unknown.
 func EndsByItself(pod *v1.Pod) bool {
-	rules := func(c v1.Container) bool {
+	endsOnce := func(c v1.Container) bool {
 		return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
 	}
 	spec := &pod.Spec
 	return spec.RestartPolicy != v1.RestartPolicyAlways || len(spec.Containers) == 0 ||
-		slices.ContainsFunc(spec.Containers, rules) || slices.ContainsFunc(spec.InitContainers, rules)
+		slices.ContainsFunc(spec.Containers, endsOnce) || slices.ContainsFunc(spec.InitContainers, endsOnce)
 }
 
-// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten
-// seconds over whoever gives it a reason: all containers ended well, as after a gentle stop
-// (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one before, and none
-// runs: those that wait never start where what was to run before them failed.
-func lastWord(pod *v1.Pod) bool {
+// kubeletReportIsFinal reports whether the pod's kubelet has sent its final status, which it
+// repeats every ten seconds over any other reason. That is so if all containers succeeded, as after
+// a graceful stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or if the status was
+// restored before and no container runs. Waiting containers never start after an earlier one
+// failed.
+func kubeletReportIsFinal(pod *v1.Pod) bool {
 	end := endOf(pod)
-	return end == Well || (end == Badly || end == Waits) &&
-		strings.Contains(pod.Annotations[Annotation], mends)
+	return end == EndSucceeded || (end == EndFailed || end == EndWaiting) &&
+		strings.Contains(pod.Annotations[Annotation], restoreSeparator)
 }
 
-// End is how a container, or a pod, has ended.
-type End int
+// ContainerEnd is the way a container, or a pod, has ended.
+type ContainerEnd int
 
-// Ends, of which the last counts for a pod.
+// Values of ContainerEnd. The highest one of its containers applies to a pod.
 const (
-	Unknown End = iota // there are no containers
-	Well               // with exit code 0
-	Badly
-	Waits // it has not started, or waits to start anew, as far as that is told
-	Open  // it runs, as far as that is told
+	EndUnknown   ContainerEnd = iota // there are no containers
+	EndSucceeded                     // exit code 0
+	EndFailed
+	EndWaiting // not started, or waiting for a restart, according to its status
+	EndRunning // running, according to its status
 )
 
-// EndOf is how a container has ended.
-func EndOf(s *v1.ContainerStatus) End {
+// EndOf returns how a container has ended.
+func EndOf(s *v1.ContainerStatus) ContainerEnd {
 	switch {
 	case s.State.Running != nil:
-		return Open
+		return EndRunning
 	case s.State.Terminated == nil:
-		return Waits
+		return EndWaiting
 	case s.State.Terminated.ExitCode != 0:
-		return Badly
+		return EndFailed
 	}
-	return Well
+	return EndSucceeded
 }
 
-func endOf(pod *v1.Pod) (end End) {
+func endOf(pod *v1.Pod) (end ContainerEnd) {
 	for i := range pod.Status.ContainerStatuses {
 		end = max(end, EndOf(&pod.Status.ContainerStatuses[i]))
 	}

@@ -15,12 +15,12 @@ import (
 	"jettison/stats"
 )
 
-// Component is who says it, in an event.
+// Component is the source component of events.
 const Component = "jettison"
 
-// EventsFor is how long after it happened an event is still worth sending: an API server keeps
-// events for an hour by default.
-const EventsFor = time.Hour
+// EventMaxAge is the age up to which an event is sent: an API server keeps events for an hour by
+// default.
+const EventMaxAge = time.Hour
 
 // Reasons of events. Evicted and EvictionThresholdMet are the kubelet's.
 const (
@@ -31,41 +31,41 @@ const (
 	reasonLost      = "EvictionRecordsLost"
 )
 
-// about is what an event is about, and when it happened.
-type about struct {
+// eventSubject describes the object and the time of an event.
+type eventSubject struct {
 	object  v1.ObjectReference
 	node    string
 	time    time.Time
 	warning bool
 }
 
-func (a about) event(reason, message string, parts ...string) *v1.Event {
+func (a eventSubject) event(reason, message string, parts ...string) *v1.Event {
 	at, kind := metav1.NewTime(a.time.Truncate(time.Second)), v1.EventTypeNormal
 	if a.warning {
 		kind = v1.EventTypeWarning
 	}
 	namespace := a.object.Namespace
-	if namespace == "" { // where events of what is in no namespace are
+	if namespace == "" { // the namespace of events for cluster-scoped objects
 		namespace = metav1.NamespaceDefault
 	}
 	return &v1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(a.object.Name, parts...)},
-		InvolvedObject: a.object, Reason: reason, Message: cut(message), Type: kind,
+		InvolvedObject: a.object, Reason: reason, Message: printableMessage(message), Type: kind,
 		Source: v1.EventSource{Component: Component, Host: a.node}, ReportingController: Component,
 		ReportingInstance: a.node,
 		FirstTimestamp:    at, LastTimestamp: at, Count: 1,
 	}
 }
 
-// maxMessage is how long an event's message may be in bytes (pkg/apis/core/validation/events.go
+// maxMessage is the longest message of an event, in bytes (pkg/apis/core/validation/events.go
 // NoteLengthLimit, v1.36.3).
 const maxMessage = 1024
 
-// cut has a message no longer than that, and of one line that a terminal may be shown: names of
-// cgroups are a tenant's.
-func cut(message string) string {
+// printableMessage shortens a message to maxMessage and replaces control characters and line
+// breaks: tenants choose the names of cgroups.
+func printableMessage(message string) string {
 	message = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) { // which knows one space, U+0020
+		if !unicode.IsPrint(r) { // the only space that it accepts is U+0020
 			return ' '
 		}
 		return r
@@ -73,15 +73,16 @@ func cut(message string) string {
 	return shorten(message, maxMessage)
 }
 
-// Bounds of what policies jettison-bridge-pods and jettison-bridge-events take. A message and
-// annotations name every container that is blamed, of which an author has as many as he likes.
+// Limits of the admission policies jettison-bridge-pods and jettison-bridge-events. A message and
+// annotations name each container that contributed, and an author may give a pod any number of
+// them.
 const (
 	maxStatusMessage = 4096
 	maxAnnotation    = 2048
 )
 
-// shortened are annotations whose values are no longer than the policy takes.
-func shortened(all map[string]string) map[string]string {
+// shortenAnnotations returns a copy with values of at most maxAnnotation bytes.
+func shortenAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	for key, value := range out {
 		out[key] = shorten(value, maxAnnotation)
@@ -89,72 +90,72 @@ func shortened(all map[string]string) map[string]string {
 	return out
 }
 
-// nodeObject is how events name a node: by its name in place of its UID, as the kubelet's do, so
+// nodeObject returns a reference to a node with its name as UID, as in the kubelet's events, so
 // that kubectl describe finds them.
 func nodeObject(node string) v1.ObjectReference {
 	return v1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)}
 }
 
-// Events are those that are due for a record by now, of the pod and of the node. v is its verdict;
-// alone: nothing but events is written, so that the pod comes back by itself.
-func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []*v1.Event {
+// Events returns the events of the pod and of the node that are due for a record. v is the verdict
+// on the record. eventsOnly: the bridge writes no pod statuses, so the kubelet restarts the pod.
+func Events(now time.Time, r *api.Record, v Verdict, node string, eventsOnly bool) []*v1.Event {
 	at := r.EndBegan().Time
-	if at.IsZero() || now.Sub(at) > EventsFor || r.DryRun || r.Outcome == api.OutcomeDryRun ||
+	if at.IsZero() || now.Sub(at) > EventMaxAge || r.DryRun || r.Outcome == api.OutcomeDryRun ||
 		r.Pod.Name == "" {
 		return nil
 	}
-	pod := about{node: node, time: at, warning: true, object: v1.ObjectReference{
+	pod := eventSubject{node: node, time: at, warning: true, object: v1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name,
 		UID: types.UID(r.Pod.UID),
 	}}
 	if Abandoned(r) {
-		text := "The pod was chosen for eviction, and lives: " + r.Outcome.String() + ". " + r.Message
+		text := "The pod was chosen for eviction and still runs (" + r.Outcome.String() + "). " + r.Message
 		return []*v1.Event{pod.event(reasonAbandoned, text, r.ID, "abandoned")}
 	}
-	if !dead(r) {
+	if !processesGone(r) {
 		return nil
 	}
 	evicted := pod.event(reasonOf(r), r.Message, r.ID)
-	evicted.Annotations = shortened(r.Annotations)
+	evicted.Annotations = shortenAnnotations(r.Annotations)
 	out := []*v1.Event{evicted}
 	if r.Threshold != "" {
-		met := about{node: node, time: at, warning: true, object: nodeObject(node)}
-		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starved(r.Signal), r.ID))
+		met := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
+		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starvedResource(r.Signal), r.ID))
 	}
-	if v.Outlived != "" {
+	if v.RestartedContainer != "" {
 		out = append(out, pod.event(reasonOutlived,
-			fmt.Sprintf("The pod was killed at %s, and its container %s has started since: it lives. %s",
-				at.UTC().Format(time.RFC3339), v.Outlived, r.Message), r.ID, "outlived"))
+			fmt.Sprintf("The pod was killed at %s, but its container %s started later: the pod still runs. %s",
+				at.UTC().Format(time.RFC3339), v.RestartedContainer, r.Message), r.ID, "outlived"))
 	}
-	if until := r.HoldOffUntil; until.After(now) && (alone || v.Outlived != "") {
-		held := about{node: node, time: at, object: pod.object}
-		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+
+	if until := r.HoldOffUntil; until.After(now) && (eventsOnly || v.RestartedContainer != "") {
+		held := eventSubject{node: node, time: at, object: pod.object}
+		out = append(out, held.event(reasonHeldOff, "The pod may not restart before "+
 			until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
 	}
 	return out
 }
 
-// Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil:
-// that was too long ago.
-func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
+// RecordsLost returns the event of a record gap: nothing is known of evictions up to the ID in gap.
+// It returns nil if the gap is too old.
+func RecordsLost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
 	at, ok := BeganAt(gap.Until)
 	if !ok {
 		at = now
 	}
-	if now.Sub(at) > EventsFor {
+	if now.Sub(at) > EventMaxAge {
 		return nil
 	}
-	a := about{node: node, time: at, warning: true, object: nodeObject(node)}
+	a := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
 	upTo := gap.Until
 	if upTo == "" {
-		upTo = bucket(now)
+		upTo = timeBucket(now)
 	}
-	return a.event(reasonLost, "Records of evictions are lost: "+gap.Reason, upTo, "lost")
+	return a.event(reasonLost, "Eviction records were lost: "+gap.Reason, upTo, "lost")
 }
 
-// starved is what is short, in the kubelet's words (pkg/kubelet/eviction/helpers.go
-// signalToResource, v1.36.3); else the signal's own name.
-func starved(s stats.Signal) string {
+// starvedResource returns the resource of a signal in the kubelet's words
+// (pkg/kubelet/eviction/helpers.go signalToResource, v1.36.3), or else the signal's name.
+func starvedResource(s stats.Signal) string {
 	name := string(s)
 	switch {
 	case strings.HasSuffix(name, ".inodesFree"):

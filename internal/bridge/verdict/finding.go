@@ -12,28 +12,29 @@ import (
 	"jettison/api"
 )
 
-// FindingsEvery is the time within which one event of a kind is sent of an object, however often
-// the bridge starts meanwhile.
-const FindingsEvery = 10 * time.Minute
+// FindingInterval is the time in which at most one event of a kind is sent for an object, even if
+// the bridge restarts.
+const FindingInterval = 10 * time.Minute
 
-// MaxFindings bounds the findings of one state: a node of a thousand pods at their limits makes no
-// thousand events.
+// MaxFindings bounds the findings of one state: a node with a thousand pods at their limits must
+// not send a thousand events.
 const MaxFindings = 16
 
-// Findings are events of what a state tells and no record does: a breaker that opened, a headroom
-// that is too small, pods at limits of their own. They are the same within FindingsEvery.
+// Findings returns the events for parts of a state that have no record: an open breaker,
+// insufficient headroom, pods at their own limits. Their names stay the same within
+// FindingInterval.
 func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
-	at, when := s.Time, bucket(s.Time)
-	of := about{node: node, time: at, warning: true, object: nodeObject(node)}
+	at, when := s.Time, timeBucket(s.Time)
+	of := eventSubject{node: node, time: at, warning: true, object: nodeObject(node)}
 	if s.Stopped != "" {
-		out = append(out, of.event("EvictionsStopped", "Evictions are stopped, for they did not help: "+
+		out = append(out, of.event("EvictionsStopped", "Evictions are stopped because they did not help: "+
 			s.Stopped, "stopped", when))
 	}
 	if h := &s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
 		out = append(out, of.event("EvictionHeadroomTooSmall", fmt.Sprintf(
-			"The hard threshold of memory.available is %s, and processes on this node can use that up "+
-				"before one is killed: %s is safe",
+			"The hard threshold of memory.available is %s, but processes on this node can use that much "+
+				"before a pod is killed: set it to at least %s",
 			mebi(h.ThresholdBytes), mebi(h.NeededBytes)), "headroom", when))
 	}
 	for i := range s.AtOwnLimit {
@@ -44,24 +45,24 @@ func Findings(s *api.State, node string) []*v1.Event {
 		if l.Pod.Name == "" {
 			continue
 		}
-		pod := about{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
+		pod := eventSubject{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name,
 			UID: types.UID(l.Pod.UID),
 		}}
-		const text = "The pod is at a memory limit of its own: this is not the node's pressure"
+		const text = "The pod is at its own memory limit; the node is not short of memory because of it"
 		out = append(out, pod.event("MemoryLimitHit", text, "ownlimit", when))
 	}
 	return out
 }
 
-// Garbage is the event of an agent's event that says that garbage collection fails; nil: it is
-// none.
-func Garbage(e *api.Event, node string) *v1.Event {
+// GarbageCollectionFailed returns the event for an agent's event that reports failed garbage
+// collection; nil: e is another event.
+func GarbageCollectionFailed(e *api.Event, node string) *v1.Event {
 	if e.Kind != api.EventGarbage || e.Message != api.MessageGarbageFails {
 		return nil
 	}
-	of := about{node: node, time: e.Time, warning: true, object: nodeObject(node)}
-	text := "Not all garbage could be collected"
+	of := eventSubject{node: node, time: e.Time, warning: true, object: nodeObject(node)}
+	text := "Garbage collection failed in part"
 	for _, key := range []string{"error", "problems"} {
 		switch why := e.Fields[key].(type) {
 		case string:
@@ -74,7 +75,7 @@ func Garbage(e *api.Event, node string) *v1.Event {
 			text += ": " + strings.Join(all, "; ")
 		}
 	}
-	return of.event("GarbageCollectionFailed", text, "garbage", bucket(e.Time))
+	return of.event("GarbageCollectionFailed", text, "garbage", timeBucket(e.Time))
 }
 
 func mebi(bytes uint64) string {

@@ -10,125 +10,127 @@ import (
 	"jettison/api"
 )
 
-// Annotation of a pod that names the record of its eviction. It makes the kubelet take the patch
-// for an update of the pod and not of its status alone: then its pod worker tears the pod down and
-// never starts it again (pkg/kubelet/kubelet.go HandlePodReconcile, pkg/kubelet/pod_workers.go
-// UpdatePod, v1.36.3). A status alone it would overwrite.
+// Annotation is the pod annotation with the ID of the eviction's record. It makes the kubelet
+// handle the patch as an update of the pod instead of its status alone. The pod worker then tears
+// the pod down and never restarts it (pkg/kubelet/kubelet.go HandlePodReconcile,
+// pkg/kubelet/pod_workers.go UpdatePod, v1.36.3). The kubelet would overwrite a change of the
+// status alone.
 const Annotation = api.AnnotationEvicted
 
-// Words of a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason,
+// Reasons in a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason,
 // v1.36.3).
 const (
 	ReasonEvicted = "Evicted"
 	ReasonTarget  = "EvictionByJettison" // of the condition DisruptionTarget
-	// of Ready and ContainersReady, the kubelet's for a pod that has failed
+	// reason of Ready and ContainersReady, as the kubelet sets it for a failed pod
 	reasonFailed = "PodFailed"
 )
 
-// mirror is the annotation of the pod that the API has for a static one: whatever its status is,
-// the kubelet writes it anew.
-const mirror = v1.MirrorPodAnnotationKey
+// mirrorAnnotation marks the API object of a static pod. The kubelet overwrites any status of it.
+const mirrorAnnotation = v1.MirrorPodAnnotationKey
 
-// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its
-// sandbox to go before it is made Failed all the same: a runtime that hangs must not keep its owner
-// from making another. Until then the scheduler would hand those out twice.
-const UncleanFor = time.Minute
+// SandboxTimeout is the time that a dead victim with host ports or devices waits for the end of its
+// sandbox before it is set to Failed anyway: a runtime that hangs must not keep the owner from
+// creating a replacement. Before that, the scheduler would assign those resources twice.
+const SandboxTimeout = time.Minute
 
-// TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any
-// more is left to its kubelet. That has seen the change and tears the pod down as soon as what it
-// is about with it has ended; until then it writes what it has in memory (pkg/kubelet/status
-// status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the
-// pod's owner make one pod after another.
-const TakenBackFor = time.Minute
+// KubeletGrace is the time after the kill, and after the bridge set the pod to Failed, in which a
+// reverted status is left to the kubelet. The kubelet has seen the change and tears the pod down as
+// soon as its current operation has ended; until then it writes its status from memory
+// (pkg/kubelet/status status_manager.go syncBatch and mergePodStatus, v1.36.3). Overwriting that
+// status repeatedly would make the pod's owner create one pod after another.
+const KubeletGrace = time.Minute
 
-// Act is what is due for a record.
+// Act is the action that is due for a record.
 type Act int
 
-// Acts.
+// Values of Act.
 const (
-	Wait   Act = iota // nothing, until the record or the pod is another
-	Over              // nothing ever again
-	Held              // nothing: the pod is as the record wants it, as long as nobody takes that back
-	Mark              // the condition DisruptionTarget, for the victim is chosen
-	Unmark            // that condition is False: it was not killed, or lives
-	Fail              // phase Failed
-	Mend              // the same again: somebody has taken it back
-	// the reason may be taken away: its kubelet may have none, and be refused what it says
+	Wait    Act = iota // nothing until the record or the pod changes
+	Done               // nothing, finally
+	Hold               // nothing unless the pod's status is reverted: it is as the record requires
+	Mark               // set condition DisruptionTarget to True: the victim is chosen
+	Unmark             // set that condition to False: the pod was not killed, or runs again
+	Fail               // set phase Failed
+	Restore            // set phase Failed again: the status was reverted
+	// allow the kubelet to remove the reason: its report may lack one and would be denied
 	Yield
 )
 
-var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend", "yield"}
+var actNames = [...]string{"wait", "done", "hold", "mark", "unmark", "fail", "restore", "yield"}
 
-// String is the act in a word.
-func (a Act) String() string { return acts[a] }
+// String returns the action as one word.
+func (a Act) String() string { return actNames[a] }
 
-// Verdict is what is due for a record.
+// Verdict is the result of Judge.
 type Verdict struct {
-	Act Act
-	Why string // in words; empty: nothing out of the ordinary
-	// Outlived names the container of the pod that has started after the kill. Empty: none has.
-	Outlived string
-	// At is when it is to be judged again though nothing else has changed. Zero: it need not.
-	At time.Time
+	Act    Act
+	Reason string // in words; empty in ordinary cases
+	// RestartedContainer names a container that started after the kill; empty: none.
+	RestartedContainer string
+	// RecheckAt is the time to judge again even if nothing has changed; zero: never.
+	RecheckAt time.Time
 }
 
-// Judge says what is due for a record. pod is what the API has by its namespace and name; nil:
-// nothing. wrote is when it was last made Failed for the record; zero: it was not, or nobody knows.
-func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
-	if why := closed(r, pod); why != "" {
-		return Verdict{Act: Over, Why: why}
+// Judge returns the action that is due for a record. pod is the pod with the record's namespace and
+// name in the API; nil: none. failedAt is when it was last set to Failed for the record; zero: it
+// was not, or the time is unknown.
+func Judge(now time.Time, r *api.Record, pod *v1.Pod, failedAt time.Time) Verdict {
+	if reason := doneReason(r, pod); reason != "" {
+		return Verdict{Act: Done, Reason: reason}
 	}
-	ours := record(pod) == r.ID
+	ours := recordID(pod) == r.ID
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
-		return judgeTerminal(now, r, pod, ours, wrote)
+		return judgeTerminal(now, r, pod, ours, failedAt)
 	}
 	if ours {
-		if until := takenBackUntil(r, wrote); !passed(now, until, TakenBackFor) {
-			return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
+		if until := kubeletDeadline(r, failedAt); !reached(now, until, KubeletGrace) {
+			return Verdict{Act: Wait, Reason: "kubelet is about to end the pod", RecheckAt: until}
 		}
 	}
-	if name := outlived(r, pod); name != "" {
-		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})
+	if name := restartedContainer(r, pod); name != "" {
+		return unmark(pod, Verdict{Reason: "a container started after the kill", RestartedContainer: name})
 	}
 	if Abandoned(r) {
-		return taken(pod, Verdict{Why: "it was not killed"})
+		return unmark(pod, Verdict{Reason: "pod was not killed"})
 	}
-	done, at := gone(now, r, pod)
-	if done && !ours && claims(pod) {
-		return Verdict{Act: Over,
-			Why: "it has devices by claims, which its kubelet has to put away before it has failed"}
+	done, at := released(now, r, pod)
+	if done && !ours && hasResourceClaims(pod) {
+		return Verdict{Act: Done,
+			Reason: "pod has resource claims, which its kubelet must release before the pod fails"}
 	}
 	switch {
 	case done && ours:
-		return Verdict{Act: Mend, Why: "the phase was taken back"}
+		return Verdict{Act: Restore, Reason: "phase was reverted"}
 	case done:
 		return Verdict{Act: Fail}
-	case r.Disruption && !targeted(pod):
-		return Verdict{Act: Mark, At: at}
+	case r.Disruption && !hasDisruptionTarget(pod):
+		return Verdict{Act: Mark, RecheckAt: at}
 	}
-	return Verdict{Act: Wait, At: at}
+	return Verdict{Act: Wait, RecheckAt: at}
 }
 
-// closed says why nothing is ever due for a record; empty: something may be.
-func closed(r *api.Record, pod *v1.Pod) string {
+// doneReason returns why no action will ever be due for a record; empty: one may be.
+func doneReason(r *api.Record, pod *v1.Pod) string {
 	switch {
 	case r.DryRun || r.Outcome == api.OutcomeDryRun:
-		return "nothing was done to it"
+		return "eviction was a dry run"
 	case pod == nil:
-		return "it is gone"
+		return "pod is deleted"
 	case string(pod.UID) != r.Pod.UID:
-		return "another pod has its name"
-	case pod.Annotations[mirror] != "":
-		return "it is a static pod's mirror"
+		return "another pod has the same name"
+	case pod.Annotations[mirrorAnnotation] != "":
+		return "pod is the mirror of a static pod"
 	case pod.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return "pod is being deleted"
 	}
 	return ""
 }
 
-// taken is of a pod that lives: its condition is taken back where it is the bridge's.
-func taken(pod *v1.Pod, v Verdict) Verdict {
-	v.Act = Over
+// unmark sets the action for a pod that runs: Unmark if the bridge set its DisruptionTarget, else
+// Done.
+func unmark(pod *v1.Pod, v Verdict) Verdict {
+	v.Act = Done
 	if c := condition(pod, v1.DisruptionTarget); c != nil && c.Status == v1.ConditionTrue &&
 		c.Reason == ReasonTarget {
 		v.Act = Unmark
@@ -136,94 +138,94 @@ func taken(pod *v1.Pod, v Verdict) Verdict {
 	return v
 }
 
-// targeted tells that somebody has said already that the pod is about to be disrupted.
-func targeted(pod *v1.Pod) bool {
+// hasDisruptionTarget reports whether the pod is already marked as about to be disrupted.
+func hasDisruptionTarget(pod *v1.Pod) bool {
 	c := condition(pod, v1.DisruptionTarget)
 	return c != nil && c.Status == v1.ConditionTrue
 }
 
-// Abandoned tells that the victim lives, and that the agent has let go of it.
+// Abandoned reports whether the victim runs and the agent has abandoned its eviction.
 func Abandoned(r *api.Record) bool {
-	return !dead(r) && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
+	return !processesGone(r) && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
 }
 
-// dead tells that no process of the victim is left.
-func dead(r *api.Record) bool {
+// processesGone reports whether no process of the victim is left.
+func processesGone(r *api.Record) bool {
 	return r.Emptied.Known() || r.Cleaned.Known() || r.Outcome == api.OutcomeBack ||
 		r.Outcome == api.OutcomeNotBack
 }
 
-// Final tells that the agent will say nothing more of an eviction that matters here. An old record
-// that an agent before this one left as it was is final, too.
+// Final reports whether the agent will send no further change of a record that matters to the
+// bridge. An old record that an earlier agent left unfinished is final too.
 func Final(now time.Time, r *api.Record) bool {
-	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventsFor
+	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventMaxAge
 }
 
-// gone tells that nothing of the victim is left on the node that its next pod could be in want of,
-// or that it is waited for no longer. at is when that will be so; zero: nobody knows.
-func gone(now time.Time, r *api.Record, pod *v1.Pod) (gone bool, at time.Time) {
+// released reports whether the node has released all resources of the victim that its replacement
+// may need, or whether the wait for that has ended. at is when that wait ends; zero: unknown.
+func released(now time.Time, r *api.Record, pod *v1.Pod) (done bool, at time.Time) {
 	switch {
-	case r.Cleaned.Known(), r.Emptied.Known() && !needsSandbox(pod):
+	case r.Cleaned.Known(), r.Emptied.Known() && !holdsSandboxResources(pod):
 		return true, time.Time{}
-	case !dead(r):
+	case !processesGone(r):
 		return false, time.Time{}
 	}
 	at = r.Emptied.Time
 	if at.IsZero() {
 		at = r.Began.Time
 	}
-	at = at.Add(UncleanFor)
-	return passed(now, at, UncleanFor), at
+	at = at.Add(SandboxTimeout)
+	return reached(now, at, SandboxTimeout), at
 }
 
-// passed tells that an instant has, which was to come within a while when it was set: a clock that
-// was set back since does not put it off.
-func passed(now, at time.Time, within time.Duration) bool {
-	return !now.Before(at) || at.Sub(now) > within
+// reached reports whether at has passed. at was set at most within ahead: if it is further ahead,
+// the clock was set back since, and at counts as passed.
+func reached(now, at time.Time, ahead time.Duration) bool {
+	return !now.Before(at) || at.Sub(now) > ahead
 }
 
-// takenBackUntil is when a pod is no longer left to its kubelet; in the past: at no time is it.
-func takenBackUntil(r *api.Record, wrote time.Time) time.Time {
+// kubeletDeadline returns the time until which a reverted status is left to the kubelet.
+func kubeletDeadline(r *api.Record, failedAt time.Time) time.Time {
 	at := r.EndBegan().Time
-	if wrote.After(at) {
-		at = wrote
+	if failedAt.After(at) {
+		at = failedAt
 	}
-	return at.Add(TakenBackFor)
+	return at.Add(KubeletGrace)
 }
 
-// record is the ID of the record for which a pod was made Failed; empty: it was not.
-func record(pod *v1.Pod) string {
-	id, _, _ := strings.Cut(pod.Annotations[Annotation], mends)
+// recordID returns the ID of the record for which the pod was set to Failed; empty: it was not.
+func recordID(pod *v1.Pod) string {
+	id, _, _ := strings.Cut(pod.Annotations[Annotation], restoreSeparator)
 	return id
 }
 
-// someContainer stands for one whose name nobody knows.
-const someContainer = "(unknown)"
+// unknownContainer stands for a container with unknown name.
+const unknownContainer = "(unknown)"
 
-// outlived names a container of the pod that has started after the end of all that ran, as the
-// agent or its status tells; empty: none has.
-func outlived(r *api.Record, pod *v1.Pod) string {
-	at := end(r)
+// restartedContainer returns a container of the pod that started after all of it had ended,
+// according to the agent or the pod's status; empty: none.
+func restartedContainer(r *api.Record, pod *v1.Pod) string {
+	at := endTime(r)
 	name := startedAfter(pod, at)
 	if name == "" && r.Restarted.After(at) {
-		name = someContainer
+		name = unknownContainer
 	}
 	return name
 }
 
-// end is when nothing of the victim was left; until that is known, when its end began: zero where
-// nobody knows that either. A container that its kubelet starts anew while others of the pod are
-// still being stopped ends with these.
-func end(r *api.Record) time.Time {
+// endTime returns when the victim's last process ended or, until that is known, when its end began;
+// zero: unknown. A container that the kubelet restarts while others are still being stopped ends
+// with them.
+func endTime(r *api.Record) time.Time {
 	if r.Emptied.Known() {
 		return r.Emptied.Time
 	}
 	return r.EndBegan().Time
 }
 
-// startedAfter names a container of the pod that has started after an instant; empty: none has, as
-// far as its status tells. A status has whole seconds: what started within the second of the kill
-// counts as killed, for the one that is evicted most often starts anew and leaks at once.
+// startedAfter returns a container of the pod that started after at, according to its status;
+// empty: none. Times in a status are in whole seconds. A container that started in the second of
+// the kill counts as killed: a leaking container often restarts and leaks within a second.
 func startedAfter(pod *v1.Pod, at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -243,11 +245,11 @@ func startedAfter(pod *v1.Pod, at time.Time) string {
 	return ""
 }
 
-// needsSandbox tells that a pod has something of its node until its sandbox has ended, which a
-// scheduler would hand out twice if the pod was Failed before: ports of the host, which the network
-// of a sandbox forwards, or devices. Memory, processor time and what processes listen on are free
-// once no process is left. Of a pod whose containers were not kept nobody knows.
-func needsSandbox(pod *v1.Pod) bool {
+// holdsSandboxResources reports whether the pod holds resources until its sandbox has ended that a
+// scheduler would assign twice if the pod was Failed earlier: host ports, which the sandbox's
+// network forwards, or devices. Memory, CPU and listening sockets are free once no process is left.
+// It returns true if the containers are unknown.
+func holdsSandboxResources(pod *v1.Pod) bool {
 	s := &pod.Spec
 	if len(s.Containers) == 0 {
 		return true
@@ -255,22 +257,23 @@ func needsSandbox(pod *v1.Pod) bool {
 	needs := func(c v1.Container) bool {
 		return !s.HostNetwork && slices.ContainsFunc(c.Ports,
 			func(p v1.ContainerPort) bool { return p.HostPort != 0 }) ||
-			devices(c.Resources.Requests) || devices(c.Resources.Limits)
+			hasDevices(c.Resources.Requests) || hasDevices(c.Resources.Limits)
 	}
 	return slices.ContainsFunc(s.Containers, needs) || slices.ContainsFunc(s.InitContainers, needs)
 }
 
-// claims tells that a pod has devices by resource claims. Of one that has failed they are given to
-// another pod at once (pkg/controller/resourceclaim/controller.go syncClaim), and so its kubelet
-// says that only when it has put them away (pkg/kubelet/kubelet_pods.go
-// PodMightNeedToUnprepareResources, v1.36.3): nobody else may say it.
-func claims(pod *v1.Pod) bool {
+// hasResourceClaims reports whether the pod has devices through resource claims. The devices of a
+// failed pod are assigned to another pod immediately (pkg/controller/resourceclaim/controller.go
+// syncClaim). So its kubelet reports the failure only after releasing them
+// (pkg/kubelet/kubelet_pods.go PodMightNeedToUnprepareResources, v1.36.3), and no other client may
+// report it.
+func hasResourceClaims(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 }
 
-// devices tells that there is something among resources that is no share of the machine's own: what
-// a device plugin or a driver gives out has a name with a domain.
-func devices(l v1.ResourceList) bool {
+// hasDevices reports whether the list has a resource other than the machine's own: the resources of
+// device plugins and drivers have a domain in their names.
+func hasDevices(l v1.ResourceList) bool {
 	for name := range l {
 		if strings.Contains(string(name), "/") {
 			return true

@@ -41,7 +41,7 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	return r
 }
 
-// ended has a pod's containers have ended with these codes; -1: it has not.
+// ended returns a change that ends a pod's containers with codes; -1: not ended.
 func ended(codes ...int32) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, code := range codes {
@@ -54,23 +54,23 @@ func ended(codes ...int32) func(*v1.Pod) {
 	}
 }
 
-// again has a pod's status have been mended, or given up.
+// again marks a pod's status as restored or yielded once.
 func again(p *v1.Pod) { p.Annotations[Annotation] += "#1" }
 
-// endsAlone has a pod be of those that end without having been evicted, for they are not started anew.
+// endsAlone makes a pod one that ends by itself, because it is not restarted.
 func endsAlone(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }
 
-// containerEndsAlone is the same of one whose containers have rules of their own.
+// containerEndsAlone does so by a restart policy of a container.
 func containerEndsAlone(p *v1.Pod) {
 	p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
 }
 
-// neverStarted has a pod's containers wait for what failed before them.
+// neverStarted makes a pod's containers wait for an init container that failed.
 func neverStarted(p *v1.Pod) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
 }
 
-// both does all of these.
+// both returns a change that makes all of these.
 func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, f := range all {
@@ -79,7 +79,7 @@ func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 	}
 }
 
-// hostPort has a pod's sandbox forward a port of the host's.
+// hostPort gives a pod a host port.
 func hostPort(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} }
 
 func claim(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}} }
@@ -95,7 +95,7 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
-// stopped is of one that was stopped gently, which took a while.
+// stopped makes a record one of a slow graceful stop.
 func stopped(r *api.Record) {
 	cleaned(r)
 	r.Killed, r.Emptied.Time = api.Stamp{}, now.Add(-time.Second)
@@ -103,7 +103,7 @@ func stopped(r *api.Record) {
 
 func longSince(r *api.Record) {
 	cleaned(r)
-	r.Killed.Time = now.Add(-TakenBackFor)
+	r.Killed.Time = now.Add(-KubeletGrace)
 }
 
 func mine(phase v1.PodPhase, reason string) func(*v1.Pod) {
@@ -131,7 +131,7 @@ func startedAt(at time.Time, terminated bool) func(*v1.Pod) {
 	}
 }
 
-// What is due for a record, by every state that its pod may be in.
+// Judge returns the action for a record in every state of its pod.
 func TestJudge(t *testing.T) {
 	killed := now.Add(-10 * time.Second)
 	for name, c := range map[string]struct {
@@ -145,113 +145,114 @@ func TestJudge(t *testing.T) {
 		"over a limit of its own":               {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Disruption = false }), podOf(nil), Wait},
 		"dead, and its sandbox is there":        {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Fail},
 		"dead, and its sandbox has a port":      {recordOf(api.OutcomeRunning, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
-		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(hostPort), Fail},
+		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-SandboxTimeout) }), podOf(hostPort), Fail},
 		"back, and its sandbox has a port":      {recordOf(api.OutcomeBack, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
 		"back, and when it died is not known":   {recordOf(api.OutcomeBack, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
 		"chosen, with a claim":                  {recordOf(api.OutcomeRunning, nil), podOf(claim), Mark},
-		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Over},
-		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Over},
+		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Done},
+		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Done},
 		"cleaned, and the outcome is not known": {recordOf(api.OutcomeRunning, cleaned), podOf(nil), Fail},
-		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Over},
-		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Held},
+		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Done},
+		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Hold},
 		"back":                                  {recordOf(api.OutcomeBack, cleaned), podOf(nil), Fail},
 		"not back":                              {recordOf(api.OutcomeNotBack, cleaned), podOf(nil), Fail},
-		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
-		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Mend},
-		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
-		"failed, and taken back long since":     {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Mend},
-		"failed, taken back, clock set back": {recordOf(api.OutcomeBack, func(r *api.Record) {
+		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Hold},
+		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Restore},
+		"failed, and reverted":                  {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
+		"failed, and reverted long ago":         {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Restore},
+		"failed, reverted, clock set back": {recordOf(api.OutcomeBack, func(r *api.Record) {
 			longSince(r)
 			r.Killed.Time = now.Add(time.Hour)
-		}), podOf(mine(v1.PodRunning, "")), Mend},
+		}), podOf(mine(v1.PodRunning, "")), Restore},
 		"dead, its sandbox has a port, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(hostPort), Fail},
-		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
-		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Held},
-		"failed, one ended badly, no reason":    {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Mend},
-		"mended, all ended, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Held},
-		"mended, one has not ended, no reason":  {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Mend},
-		"failed, its end is not told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Held},
-		"failed, its end is not told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
-		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Held},
-		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Held},
-		"ends alone, its end is told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Held},
-		"ends alone, its end is told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
-		"ends alone, and well, for long":        {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
-		"its container ends alone, for long":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
-		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Held},
-		"nothing is told of it for long":        {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
-		"failed, all ended well, for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
-		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Held},
-		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Mend},
-		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Held},
-		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
-		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
-		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
-		"undying":                               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
-		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
-		"abandoned":                             {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"abandoned when it was dead":            {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
-		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
-		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Over},
-		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
-		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
-		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
-		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
-		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
-		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Over},
-		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Over},
-		"started while others were stopped":     {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
-		"seen to start while they were stopped": {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
-		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
-		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
-		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
+		"failed, reverted, and restarted":        {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, reverted, and runs":             {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Done},
+		"failed, all succeeded, no reason":       {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Hold},
+		"failed, one failed, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Restore},
+		"restored, all ended, no reason":         {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Hold},
+		"restored, one has not ended, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Restore},
+		"failed, end not reported":               {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Hold},
+		"failed, end not reported for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
+		"failed, end reported":                   {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Hold},
+		"yielded, end not reported":              {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Hold},
+		"ends by itself, end reported":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Hold},
+		"ends by itself, end reported for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
+		"ends by itself, and well, for long":     {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
+		"its container ends by itself, for long": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
+		"ends by itself, yielded":                {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Hold},
+		"nothing reported for long":              {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
+		"failed, all succeeded, for long":        {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
+		"yielded, no container has started":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Hold},
+		"yielded, nothing reported":              {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Restore},
+		"failed by its kubelet, too, not ended":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Hold},
+		"failed for another record":              {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Done},
+		"failed by its kubelet":                  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Done},
+		"succeeded":                              {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Done},
+		"undying":                                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"undying, marked by another":             {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Done},
+		"undying and not marked":                 {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Done},
+		"abandoned":                              {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"abandoned when it was dead":             {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
+		"a dry run":                              {recordOf(api.OutcomeDryRun, nil), podOf(nil), Done},
+		"gone":                                   {recordOf(api.OutcomeBack, cleaned), nil, Done},
+		"another UID":                            {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Done},
+		"a mirror":                               {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirrorAnnotation: "x"} }), Done},
+		"being deleted":                          {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Done},
+		"started before":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
+		"started in the second of the kill":      {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
+		"started after":                          {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Done},
+		"started after, and died again":          {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Done},
+		"started while others were stopped":      {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
+		"seen to start while they were stopped":  {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
+		"failed, and its kubelet evicts it":      {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Hold},
+		"failed, and its deadline is over":       {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Hold},
+		"failed, and the message is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Restore},
 		"failed, and there is no message": {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Message = "" }),
-			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Held},
+			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Hold},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
 		}), Unmark},
-		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
+		"started during a stop in progress": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
 			podOf(startedAt(now, false)), Mark},
 	} {
 		got := Judge(now, c.record, c.pod, time.Time{})
-		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
-			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
+		if explained := got.Reason != ""; got.Act != c.want || explained != (got.Act == Done || got.Act == Restore || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
+			t.Errorf("%s: act %v (%s), want %v", name, got.Act, got.Reason, c.want)
 		}
 	}
 }
 
-// One that was made Failed long after the kill, for the API was away, is left to its kubelet as long as one that was at once.
-func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
-	r, wrote := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
+// A pod that was set to Failed late, after an outage, is left to its kubelet for the full grace
+// time.
+func TestLateFailureIsLeftToItsKubelet(t *testing.T) {
+	r, failedAt := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
 	for name, pod := range map[string]*v1.Pod{
-		"taken back": podOf(mine(v1.PodRunning, "")), "started anew": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
+		"reverted": podOf(mine(v1.PodRunning, "")), "reverted and restarted": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
 	} {
-		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.At.Equal(wrote.Add(TakenBackFor)) {
-			t.Errorf("%s: %v until %v", name, v.Act, v.At)
+		if v := Judge(now, r, pod, failedAt); v.Act != Wait || !v.RecheckAt.Equal(failedAt.Add(KubeletGrace)) {
+			t.Errorf("%s: act %v until %v, want it left to the kubelet", name, v.Act, v.RecheckAt)
 		}
 	}
-	if v := Judge(wrote.Add(TakenBackFor), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Mend {
-		t.Error(v.Act)
+	if v := Judge(failedAt.Add(KubeletGrace), r, podOf(mine(v1.PodRunning, "")), failedAt); v.Act != Restore {
+		t.Errorf("act %v after the grace time, want restore", v.Act)
 	}
 }
 
-// A dead victim whose sandbox stays is looked at again when it is waited for no longer.
-func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
+// A dead victim with a sandbox that stays is judged again when the sandbox timeout ends.
+func TestSandboxTimeout(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
 	v := Judge(now, r, podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), time.Time{})
-	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
-		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
+	if want := r.Emptied.Time.Add(SandboxTimeout); v.Act != Wait || !v.RecheckAt.Equal(want) {
+		t.Fatalf("act %v until %v, want wait until %v", v.Act, v.RecheckAt, want)
 	}
-	if v = Judge(v.At, r, podOf(hostPort), time.Time{}); v.Act != Fail {
-		t.Error(v.Act)
+	if v = Judge(v.RecheckAt, r, podOf(hostPort), time.Time{}); v.Act != Fail {
+		t.Errorf("act %v after the sandbox timeout, want fail", v.Act)
 	}
 }
 
-// A patch names pod and version, and has no condition that is there already.
+// A patch contains the pod's UID and version, and no unchanged condition.
 func TestPatch(t *testing.T) {
 	r := recordOf(api.OutcomeBack, cleaned)
 	for act, want := range map[Act]string{
@@ -273,7 +274,7 @@ func TestPatch(t *testing.T) {
 		for _, c := range p.Status.Conditions {
 			conditions = append(conditions, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
 			if !c.LastTransitionTime.Equal(&metav1.Time{Time: now.Truncate(time.Second)}) {
-				t.Errorf("%v", c)
+				t.Errorf("condition %v has another transition time than now", c)
 			}
 		}
 		text := string(got)
@@ -281,23 +282,24 @@ func TestPatch(t *testing.T) {
 			text = from + `"conditions":[` + strings.Join(conditions, ",") + "]}}"
 		}
 		if text != want {
-			t.Errorf("%v:\n%s\nwant\n%s", act, text, want)
+			t.Errorf("act %v: patch\n%s\nwant\n%s", act, text, want)
 		}
 	}
 	for was, want := range map[string]string{"": r.ID, "another": r.ID, r.ID: r.ID + "#1", r.ID + "#1": r.ID + "#2", r.ID + "#x": r.ID + "#1"} {
 		pod := podOf(func(p *v1.Pod) { p.Annotations = map[string]string{Annotation: was} })
-		if got := string(Patch(now, Mend, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
-			t.Errorf("%q is to be %q: %s", was, want, got)
+		if got := string(Patch(now, Restore, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
+			t.Errorf("annotation %q, want %q in the patch %s", was, want, got)
 		}
 	}
 	r.Disruption = false
 	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
-		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
+		t.Errorf("a pod over its own limit gets DisruptionTarget: %s", got)
 	}
 }
 
-// However many containers are blamed, the policies take what is written of a pod: else its author is evicted and nobody hears of it.
-func TestWhatIsSaidOfManyContainers(t *testing.T) {
+// The admission policies accept the texts of a pod with any number of containers. Otherwise its
+// eviction would not be visible.
+func TestTextsOfManyContainers(t *testing.T) {
 	r := recordOf(api.OutcomeBack, cleaned)
 	var names []string
 	for i := range 60 {
@@ -316,24 +318,24 @@ func TestWhatIsSaidOfManyContainers(t *testing.T) {
 		}
 		for _, text := range texts {
 			if len(text) > 4096 || len(text) > 0 && !strings.HasPrefix(text, "The node was low") {
-				t.Errorf("%v: %d bytes", act, len(text))
+				t.Errorf("act %v: text of %d bytes exceeds the policy's limit", act, len(text))
 			}
 		}
 	}
 	for _, e := range Events(now, r, Verdict{}, "n1", false) {
 		for key, value := range e.Annotations {
 			if len(value) > 2048 {
-				t.Errorf("%s: %d bytes of %s", e.Reason, len(value), key)
+				t.Errorf("event %s: %d bytes of annotation %s exceed the policy's limit", e.Reason, len(value), key)
 			}
 		}
 	}
 	if len(r.Annotations["offending_containers"]) <= 2048 {
-		t.Error("the record has changed")
+		t.Error("the record's annotations were changed")
 	}
 }
 
-// A pod that was not ready when it failed is so for having failed, since when it was.
-func TestAPodThatWasNotReady(t *testing.T) {
+// A pod that was not ready before it failed keeps the transition time of its conditions.
+func TestPodThatWasNotReady(t *testing.T) {
 	since := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second).UTC())
 	pod := podOf(func(p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{
@@ -345,6 +347,6 @@ func TestAPodThatWasNotReady(t *testing.T) {
 	want := `"conditions":[{"type":"Ready","status":"False","reason":"PodFailed","message":"","lastTransitionTime":"` +
 		since.Format(time.RFC3339) + `"}]}}`
 	if got := string(Patch(now, Fail, r, pod)); !strings.HasSuffix(got, want) {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("conditions\n%s\nwant\n%s", got, want)
 	}
 }

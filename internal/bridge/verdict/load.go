@@ -9,14 +9,14 @@ import (
 	"jettison/stats"
 )
 
-// When a load is written.
+// Limits on writing a load.
 const (
-	LoadPoints  = 10              // where a figure has moved by so many points,
-	LoadSoonest = time.Minute     // not sooner after the last one,
-	LoadLatest  = 5 * time.Minute // and after that in any case
+	LoadPoints      = 10              // change in points that makes a write due
+	LoadMinInterval = time.Minute     // shortest time between two writes
+	LoadMaxInterval = 5 * time.Minute // time after which a write is due without a change
 )
 
-// LoadOf is the load that a state tells. !ok: it tells none.
+// LoadOf returns the load in a state. !ok: the state contains no load.
 func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 	n := s.Load
 	if n == nil {
@@ -64,25 +64,25 @@ func percent(part float64, whole uint64) float64 { return round(100 * part / flo
 
 func round(v float64) float64 { return math.Round(10*v) / 10 }
 
-// LoadDue tells that a load is to be written. was is what was written last, and at when; a nil one:
-// nothing was.
-func LoadDue(now time.Time, l, was *api.NodeLoad, at time.Time) bool {
-	switch since := now.Sub(at); {
-	case was == nil, since >= LoadLatest:
+// LoadDue reports whether a load is to be written. last was written at lastAt; nil: none was
+// written.
+func LoadDue(now time.Time, l, last *api.NodeLoad, lastAt time.Time) bool {
+	switch since := now.Sub(lastAt); {
+	case last == nil, since >= LoadMaxInterval:
 		return true
-	case since < LoadSoonest:
+	case since < LoadMinInterval:
 		return false
 	}
-	if moved(l.WorkingSetPercent, was.WorkingSetPercent) ||
-		moved(l.HeadroomPercent, was.HeadroomPercent) {
+	if moved(l.WorkingSetPercent, last.WorkingSetPercent) ||
+		moved(l.HeadroomPercent, last.HeadroomPercent) {
 		return true
 	}
 	for name, share := range l.Pressure {
-		if math.Abs(share-was.Pressure[name]) >= LoadPoints {
+		if math.Abs(share-last.Pressure[name]) >= LoadPoints {
 			return true
 		}
 	}
-	for name, share := range was.Pressure {
+	for name, share := range last.Pressure {
 		if _, still := l.Pressure[name]; !still && share >= LoadPoints {
 			return true
 		}

@@ -11,14 +11,14 @@ import (
 	"jettison/stats"
 )
 
-// Conditions are written when they change, and as a heartbeat; they stay true for the period after an eviction, and are Unknown when the
-// agent is silent.
+// Conditions are written when they change and as a heartbeat. They stay True for the period after
+// an eviction, and become Unknown when the agent does not respond.
 func TestNodeConditions(t *testing.T) {
 	o := NodeOptions{Period: 5 * time.Minute}
 	quiet := &api.State{Kubelet: true}
 	written := func(status v1.ConditionStatus, reason string, beat time.Time) (out []v1.NodeCondition) {
 		for _, kind := range conditions {
-			c := v1.NodeCondition{Type: ConditionPrefix + kind, Status: v1.ConditionFalse, Reason: reasonEnough}
+			c := v1.NodeCondition{Type: ConditionPrefix + kind, Status: v1.ConditionFalse, Reason: reasonNoPressure}
 			if kind == v1.NodeMemoryPressure {
 				c.Status, c.Reason = status, reason
 			}
@@ -34,41 +34,42 @@ func TestNodeConditions(t *testing.T) {
 		state *api.State
 		heard time.Time
 		was   []v1.NodeCondition
-		want  string // of JettisonMemoryPressure; empty: nothing is written
+		want  string // JettisonMemoryPressure; empty: nothing is written
 	}{
 		"the first time":           {quiet, now, nil, "False AgentFindsNoPressure"},
-		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery+1)), ""},
-		"a heartbeat":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery)), "False AgentFindsNoPressure"},
+		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(-HeartbeatInterval+1)), ""},
+		"a heartbeat":              {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(-HeartbeatInterval)), "False AgentFindsNoPressure"},
 		"no kubelet":               {&api.State{}, now, nil, ""},
 		"nothing heard yet":        {nil, now, nil, ""},
-		"nothing said at all":      {nil, now.Add(-SilentFor - 1), written(v1.ConditionTrue, reasonShort, now.Add(-time.Hour)), "Unknown AgentSilent"},
-		"nor before":               {nil, now.Add(-SilentFor - 1), nil, ""},
-		"evicted":                  {evicted("memory.available", o.Period-1), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
-		"evicted by pressure":      {evicted("memory.pressure.full", 0), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
+		"nothing said at all":      {nil, now.Add(-AgentTimeout - 1), written(v1.ConditionTrue, reasonPressure, now.Add(-time.Hour)), "Unknown AgentSilent"},
+		"nor before":               {nil, now.Add(-AgentTimeout - 1), nil, ""},
+		"evicted":                  {evicted("memory.available", o.Period-1), now, written(v1.ConditionFalse, reasonNoPressure, now), "True AgentHasEvicted"},
+		"evicted by pressure":      {evicted("memory.pressure.full", 0), now, written(v1.ConditionFalse, reasonNoPressure, now), "True AgentHasEvicted"},
 		"evicted long ago":         {evicted("memory.available", o.Period), now, written(v1.ConditionTrue, reasonEvicted, now), "False AgentFindsNoPressure"},
-		"a clock set back":         {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(time.Hour)), "False AgentFindsNoPressure"},
+		"a clock set back":         {quiet, now, written(v1.ConditionFalse, reasonNoPressure, now.Add(time.Hour)), "False AgentFindsNoPressure"},
 		"and evicted before that":  {evicted("memory.available", -time.Hour), now, written(v1.ConditionTrue, reasonEvicted, now), "False AgentFindsNoPressure"},
 		"evicted for another":      {evicted("nodefs.available", 0), now, nil, "False AgentFindsNoPressure"},
-		"silent":                   {quiet, now.Add(-SilentFor - 1), written(v1.ConditionFalse, reasonEnough, now), "Unknown AgentSilent"},
-		"silent for a moment only": {quiet, now.Add(-SilentFor), written(v1.ConditionFalse, reasonEnough, now), ""},
+		"silent":                   {quiet, now.Add(-AgentTimeout - 1), written(v1.ConditionFalse, reasonNoPressure, now), "Unknown AgentSilent"},
+		"silent for a moment only": {quiet, now.Add(-AgentTimeout), written(v1.ConditionFalse, reasonNoPressure, now), ""},
 		"pressure": {&api.State{Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}}}, now,
-			written(v1.ConditionFalse, reasonEnough, now), "True AgentFindsPressure"},
+			written(v1.ConditionFalse, reasonNoPressure, now), "True AgentFindsPressure"},
 	} {
 		got := NodeConditions(now, c.state, c.heard, c.was, o)
 		is := ""
 		if m := conditionOf(got, "JettisonMemoryPressure"); m != nil {
 			is = string(m.Status) + " " + m.Reason
 			if before := conditionOf(c.was, m.Type); before != nil && (before.Status == m.Status) != m.LastTransitionTime.Equal(&before.LastTransitionTime) {
-				t.Errorf("%s: its last transition was %v", name, m.LastTransitionTime)
+				t.Errorf("%s: last transition at %v, want it unchanged", name, m.LastTransitionTime)
 			}
 		}
 		if is != c.want || len(got) != 0 && len(got) != 3 {
-			t.Errorf("%s: %q of %d, want %q", name, is, len(got), c.want)
+			t.Errorf("%s: condition %q of %d, want %q", name, is, len(got), c.want)
 		}
 	}
 }
 
-// A load is written when it has moved by ten points, at most each minute, else each five.
+// A load is written after a change of ten points, at most each minute, and otherwise every five
+// minutes.
 func TestLoadDue(t *testing.T) {
 	state := func(available uint64, stalled float64) *api.NodeLoad {
 		whole, used := uint64(1000), 1000-available
@@ -80,13 +81,13 @@ func TestLoadDue(t *testing.T) {
 			},
 		})
 		if !ok {
-			t.Fatal("no load")
+			t.Fatal("LoadOf found no load in the state")
 		}
 		return &l
 	}
 	was := state(500, 0)
 	if *was.WorkingSetPercent != 50 || *was.HeadroomPercent != 30 || *was.WorkingSetBytes != 500 || was.Pressure["memoryFull"] != 0 {
-		t.Errorf("%s", was.Annotation())
+		t.Errorf("annotation %s, want the load's figures", was.Annotation())
 	}
 	for name, c := range map[string]struct {
 		load  *api.NodeLoad
@@ -95,19 +96,19 @@ func TestLoadDue(t *testing.T) {
 		want  bool
 	}{
 		"the first":           {was, nil, 0, true},
-		"moved, too soon":     {state(100, 0), was, LoadSoonest - 1, false},
-		"moved":               {state(400, 0), was, LoadSoonest, true},
-		"moved less":          {state(401, 0), was, LoadSoonest, false},
-		"stalled":             {state(500, 10), was, LoadSoonest, true},
-		"stalled less":        {state(500, 9.9), was, LoadSoonest, false},
-		"nothing, and due":    {was, was, LoadLatest, true},
-		"nothing, and before": {was, was, LoadLatest - 1, false},
+		"moved, too soon":     {state(100, 0), was, LoadMinInterval - 1, false},
+		"moved":               {state(400, 0), was, LoadMinInterval, true},
+		"moved less":          {state(401, 0), was, LoadMinInterval, false},
+		"stalled":             {state(500, 10), was, LoadMinInterval, true},
+		"stalled less":        {state(500, 9.9), was, LoadMinInterval, false},
+		"nothing, and due":    {was, was, LoadMaxInterval, true},
+		"nothing, and before": {was, was, LoadMaxInterval - 1, false},
 	} {
 		if got := LoadDue(now, c.load, c.was, now.Add(-c.since)); got != c.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: load due = %v, want %v", name, got, c.want)
 		}
 	}
 	if _, ok := LoadOf(&api.State{}); ok {
-		t.Error("a load of nothing")
+		t.Error("LoadOf returned a load of a state without one")
 	}
 }

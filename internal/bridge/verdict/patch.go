@@ -13,8 +13,8 @@ import (
 	"jettison/api"
 )
 
-// podPatch is a strategic merge patch of pods/status. The UID and the version make it fail where
-// the pod is another one, or has changed.
+// podPatch is a strategic merge patch of pods/status. The API server rejects it if the pod was
+// replaced (uid) or changed (resourceVersion).
 type podPatch struct {
 	Metadata struct {
 		UID             string            `json:"uid"`
@@ -29,8 +29,8 @@ type podPatch struct {
 	} `json:"status"`
 }
 
-// podCondition is one that takes the place of what the pod has by its type. v1.PodCondition leaves
-// out an empty message, and so would leave the one that was there.
+// podCondition replaces the pod's condition of the same type. v1.PodCondition omits an empty
+// message, so the previous message would stay.
 type podCondition struct {
 	Type               v1.PodConditionType `json:"type"`
 	Status             v1.ConditionStatus  `json:"status"`
@@ -40,8 +40,8 @@ type podCondition struct {
 	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
 }
 
-// Patch is what does a verdict's act to the pod that it was reached by: the body of a PATCH of
-// pods/status of type application/strategic-merge-patch+json. nil: the act needs none.
+// Patch returns the body of the PATCH of pods/status that performs act on the pod, of type
+// application/strategic-merge-patch+json; nil: act needs no patch.
 func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	var p podPatch
 	p.Metadata.UID, p.Metadata.ResourceVersion = string(pod.UID), pod.ResourceVersion
@@ -52,10 +52,10 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 			since = c.LastTransitionTime
 		}
 		p.Status.Conditions = append(p.Status.Conditions, podCondition{kind, status, reason, message,
-			since, generation(pod, kind)})
+			since, observedGeneration(pod, kind)})
 	}
 	target := func(status v1.ConditionStatus, message string) {
-		// whoever said so before has its own reason
+		// keep the reason of a client that set it before
 		if c := condition(pod, v1.DisruptionTarget); c == nil || c.Status != status {
 			add(v1.DisruptionTarget, status, ReasonTarget, message)
 		}
@@ -71,8 +71,8 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	case Mark:
 		target(v1.ConditionTrue, text)
 	case Unmark:
-		target(v1.ConditionFalse, "The pod was chosen for eviction by jettison, and lives.")
-	case Fail, Mend:
+		target(v1.ConditionFalse, "The pod was chosen for eviction by jettison and still runs.")
+	case Fail, Restore:
 		p.Metadata.Annotations = map[string]string{Annotation: annotation(r, pod)}
 		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), text
 		if r.Disruption {
@@ -85,28 +85,28 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	default:
 		return nil
 	}
-	body, _ := json.Marshal(&p) // of strings and times alone
+	body, _ := json.Marshal(&p) // cannot fail: strings and times only
 	return body
 }
 
-// annotation is the record, and beside it how often the status was mended, or given up: the kubelet
-// takes the change for an update of the pod only where the annotation is another one, and policy
-// jettison-evicted lets a reason go from then on.
+// annotation returns the record's ID, followed by the number of restores and yields if there were
+// any. The kubelet handles the change as an update of the pod only if the annotation changes, and
+// policy jettison-evicted allows removing the reason once it has the number.
 func annotation(r *api.Record, pod *v1.Pod) string {
-	if record(pod) != r.ID {
+	if recordID(pod) != r.ID {
 		return r.ID
 	}
-	_, count, _ := strings.Cut(pod.Annotations[Annotation], mends)
+	_, count, _ := strings.Cut(pod.Annotations[Annotation], restoreSeparator)
 	n, _ := strconv.Atoi(count) // none: 0
-	return r.ID + mends + strconv.Itoa(n+1)
+	return r.ID + restoreSeparator + strconv.Itoa(n+1)
 }
 
-// mends stands between the record and how often its status was mended.
-const mends = "#"
+// restoreSeparator separates the record's ID from the number of restores.
+const restoreSeparator = "#"
 
-// generation is that which the condition was observed by: the bridge does not say more than the
-// kubelet did.
-func generation(pod *v1.Pod, kind v1.PodConditionType) int64 {
+// observedGeneration returns the generation of the pod's condition: the bridge claims no newer one
+// than the kubelet.
+func observedGeneration(pod *v1.Pod, kind v1.PodConditionType) int64 {
 	if c := condition(pod, kind); c != nil {
 		return c.ObservedGeneration
 	}
@@ -122,13 +122,13 @@ func condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// reasonOf is that of the pod's status: Evicted, or Preempting where it went for a critical pod.
+// reasonOf returns the reason of the pod's status: Evicted, or Preempting after a preemption.
 func reasonOf(r *api.Record) string { return cmp.Or(r.StatusReason, ReasonEvicted) }
 
-// shorten has a text be of so many bytes at most.
-func shorten(text string, most int) string {
-	if len(text) <= most {
+// shorten returns text cut to limit bytes.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
+	return strings.ToValidUTF8(text[:limit-3], "") + "..."
 }

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A pod's sandbox is waited for where it has what a scheduler hands out and no process holds.
-func TestWhoseSandboxIsWaitedFor(t *testing.T) {
+// The bridge waits for the sandbox of a pod that holds resources which a scheduler assigns and no
+// process holds.
+func TestHoldsSandboxResources(t *testing.T) {
 	of := func(name v1.ResourceName) v1.ResourceList { return v1.ResourceList{name: resource.MustParse("1")} }
 	for name, c := range map[string]struct {
 		change func(*v1.PodSpec)
@@ -27,8 +28,8 @@ func TestWhoseSandboxIsWaitedFor(t *testing.T) {
 		"nobody knows of its": {func(s *v1.PodSpec) { s.Containers = nil }, true},
 	} {
 		p := podOf(func(p *v1.Pod) { c.change(&p.Spec) })
-		if got := needsSandbox(p); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		if got := holdsSandboxResources(p); got != c.want {
+			t.Errorf("%s: sandbox resources held = %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ does, each in its own grace period, and answers when the room is there; it is ke
 and only for a pod that the runtime or a static manifest has by its UID. After 50 s without room there is no answer (1): the
 pods go on ending, so try again.
 
-Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad usage or configuration. docs/admission.md has more.`,
+Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad usage or configuration. docs/operate/admission.md has more.`,
 		Example: "  jettison admit -f pod.yaml\n" +
 			"  kubectl get pod web-1 -o json | jettison admit -f - -o json\n" +
 			"  jettison admit -f critical.yaml --preempt",

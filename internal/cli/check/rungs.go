@@ -27,7 +27,7 @@ func (r *Result) tryLadder(ctx context.Context, s *sources.Sources) error {
 	if s.FS.ReadOnly() || os.Geteuid() != 0 {
 		r.Rungs = append(r.Rungs, Rung{
 			Name: "all", Answer: string(kill.Untested),
-			Detail: "needs root and a writable cgroup v2 hierarchy (docs/use/privileges.md)",
+			Detail: "needs root and a writable cgroup v2 hierarchy (docs/operate/privileges.md)",
 		})
 		return nil
 	}
@@ -52,7 +52,7 @@ func (r *Result) tried(report *kill.Report) error {
 	}
 	switch {
 	case len(refused) > 0:
-		return fmt.Errorf("check: rungs of the kill ladder are refused: %s: give the agent what docs/use/privileges.md names",
+		return fmt.Errorf("check: rungs of the kill ladder are refused: %s: give the agent what docs/operate/privileges.md names",
 			strings.Join(refused, "; "))
 	case len(report.Rungs) > 0 && !report.Kills():
 		return errors.New("check: no rung of the kill ladder kills here, so that only the runtime can end a pod")

@@ -20,7 +20,7 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 		Long: `deschedule looks at the node once and prints which pods should not be on it any more by the configuration's descheduling: stale
 duplicates, failed ones, those that restart too often, are too old, or take memory above a target. It asks the container runtime and the
 kernel, and no cluster. What is not known of a pod keeps it. It stops none: the agent does, with deschedule: act in its configuration and no
-kubelet on the node. docs/descheduling.md has each strategy.`,
+kubelet on the node. docs/operate/descheduling.md has each strategy.`,
 		Example: "  jettison deschedule\n  jettison deschedule -o wide\n  jettison deschedule -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -35,7 +35,7 @@ func Command(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 configuration, each step checked again right before it is done, and prints what became of each. On a terminal it asks first; elsewhere it
 wants --yes. --dry-run prints the plan, also beside a configuration that is wrong, by which nothing is removed. Beside a kubelet
 it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
-earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/use/gc.md.
+earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/operate/garbage-collection.md.
 
 gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
 removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"

@@ -348,14 +348,18 @@ func nodeFigure(t *testing.T, node object, key, value string, at time.Time) {
 	of["time"] = at.Format(time.RFC3339Nano)
 }
 
-// The example in docs/use/replay.md prints what it says.
+// The example in docs/operate/read.md prints the output shown there.
 func TestTheExampleOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/use/replay.md")
+	text, err := os.ReadFile("../../../docs/operate/read.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, section, found := strings.Cut(string(text), "\n## replay\n")
+	if !found {
+		t.Fatal("docs/operate/read.md has no section \"replay\"")
+	}
 	var blocks []string
-	for i, part := range strings.Split(string(text), "\n```") {
+	for i, part := range strings.Split(section, "\n```") {
 		if lang, block, _ := strings.Cut(part, "\n"); i%2 == 1 && (lang == "yaml" || lang == "json") {
 			blocks = append(blocks, block)
 		}

@@ -24,7 +24,7 @@ func Command(stdout io.Writer) *cobra.Command {
 		Long: `restore goes through the node's cgroups and puts back what agents wrote there and noted (extended attributes named jettison):
 limits of node allocatable, protection of memory, CPU limits of a pod that was being killed. What somebody else has written since
 stays. An agent that ends puts back most by itself; what a crash leaves, and the limits above pods, which stay on purpose, are for
-this. It needs root and no runtime, and does nothing while an agent runs. docs/use/upgrade.md says what else there is to remove.
+this. It needs root and no runtime, and does nothing while an agent runs. docs/operate/upgrade.md says what else there is to remove.
 
 Exit code 1: something could not be put back; the error names it. It may be run again.`,
 		Example: "  jettison restore",

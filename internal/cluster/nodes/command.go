@@ -40,12 +40,12 @@ func Command(version string, stdin io.Reader, stdout *terminal.Screen,
 silent, which taints, labels and conditions they get, and which pods have to leave. It watches the cluster and acts, in one replica at a
 time, until it is told to stop. --mode says how much of it: observe writes nothing and says what it would do; replace is for a cluster
 whose controller manager runs with --controllers=*,-node-lifecycle-controller,-taint-eviction-controller, and does not begin while somebody
-else writes the same taints; fence only takes nodes out of service that a check confirms dead. docs/cluster.md has all of it.
+else writes the same taints; fence only takes nodes out of service that a check confirms dead. docs/operate/node-lifecycle.md has all of it.
 
 --status asks the one that runs at --address how all nodes are; "explain" what becomes of a node's pods, or a pod.
 
 --replay reads frames, one JSON object a line, and prints for each what is decided, a JSON object a line; nothing is written anywhere.
-docs/cluster.md has the format. "-" reads standard input. A malformed frame, or a time that goes backwards, ends it with exit code 1 and the
+docs/operate/node-lifecycle.md has the format. "-" reads standard input. A malformed frame, or a time that goes backwards, ends it with exit code 1 and the
 line and field.`,
 		Example: "  jettison-cluster nodes --mode observe --kubeconfig ~/.kube/config\n" +
 			"  jettison-cluster nodes --config cluster.yaml\n" +

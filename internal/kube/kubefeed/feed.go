@@ -1,8 +1,8 @@
-// Package kubefeed follows objects of the Kubernetes API: a reflector lists them and watches, and
-// hands them over by type. Programs that talk to the API use it; the agent does not link it.
+// Package kubefeed lists and watches objects of the Kubernetes API with a reflector and passes them
+// on by type. Programs that use the API server import it; the agent does not link it.
 //
-//	feed.go  Feed: what a reflector fills
-//	run.go   Run: list, watch, and begin again
+//	feed.go  Feed: the store of a reflector
+//	run.go   Run: lists and watches, and restarts after failures
 package kubefeed
 
 import (
@@ -12,30 +12,30 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Feed hands over objects of type T as a reflector gets them. It keeps nothing. The functions are
-// called from the reflector's goroutine, all but Cut's, and none may be nil.
+// Feed passes objects of type T from a reflector to functions and keeps none. All functions but
+// Cut's are called from the reflector's goroutine. None may be nil.
 type Feed[T any] struct {
 	Texts Texts
-	// Put is called with an object that is new, or another than before.
+	// Put is called with a new or changed object.
 	Put func(T)
-	// Drop is called with an object that was deleted: its last state, as far as that is known.
+	// Drop is called with the last known state of a deleted object.
 	Drop func(T)
-	// List is called with all n objects that there are. They may be iterated over more than once.
+	// List is called with all n objects. The sequence may be iterated more than once.
 	List func(n int, all iter.Seq[T])
-	// Heard is called before Put and Drop, and where nothing but the resource version has changed.
+	// Heard is called before Put and Drop, and when only the resource version has changed.
 	Heard func()
-	// Cut returns the function that makes objects of one list small while they are gathered, before
-	// List has them.
+	// Cut returns a function that reduces the objects of one list while they are gathered, before
+	// the call of List.
 	Cut func() func(T) T
 }
 
-// Texts begin the errors of an object of another type, which follows.
+// Texts are the beginnings of errors about an object of another type; the type follows.
 type Texts struct{ Put, Drop, List string }
 
-// Add takes an object that is new.
+// Add passes a new object to Put.
 func (f *Feed[T]) Add(o any) error { return f.Update(o) }
 
-// Update takes an object that is another than before.
+// Update passes a changed object to Put.
 func (f *Feed[T]) Update(o any) error {
 	object, ok := o.(T)
 	if !ok {
@@ -46,7 +46,7 @@ func (f *Feed[T]) Update(o any) error {
 	return nil
 }
 
-// Delete takes an object that is no more, whether its last state was seen or not.
+// Delete passes a deleted object to Drop, also if its last state is unknown.
 func (f *Feed[T]) Delete(o any) error {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
@@ -60,7 +60,7 @@ func (f *Feed[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace takes all objects that there are.
+// Replace passes all objects to List.
 func (f *Feed[T]) Replace(list []any, _ string) error {
 	for _, o := range list {
 		if _, ok := o.(T); !ok {
@@ -77,14 +77,14 @@ func (f *Feed[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: a Feed keeps nothing that could be compared.
+// Resync does nothing: a Feed has no objects to compare.
 func (f *Feed[T]) Resync() error { return nil }
 
-// Bookmark notes that the watch was heard.
+// Bookmark calls Heard.
 func (f *Feed[T]) Bookmark(string) error { f.Heard(); return nil }
 
-// Transformer cuts objects that a list as a watch gathers before it hands them over. What a list or
-// a watch hands over it does not touch.
+// Transformer returns the function that reduces the objects of a streaming list while the reflector
+// gathers them. Objects of other lists and watches are not passed to it.
 func (f *Feed[T]) Transformer() cache.TransformFunc {
 	cut := f.Cut()
 	return func(o any) (any, error) {

@@ -43,7 +43,7 @@ func recorded(calls *[]string) *Feed[*v1.Pod] {
 	}
 }
 
-func TestFeedHandsOverByType(t *testing.T) {
+func TestFeedPassesObjectsByType(t *testing.T) {
 	var calls []string
 	f := recorded(&calls)
 	for _, err := range []error{
@@ -77,7 +77,7 @@ func TestFeedHandsOverByType(t *testing.T) {
 	}
 }
 
-func TestEachListIsCutByAFunctionOfItsOwn(t *testing.T) {
+func TestEachListHasItsOwnCut(t *testing.T) {
 	f := recorded(new([]string))
 	for range 2 {
 		cut := f.Transformer()
@@ -92,7 +92,7 @@ func TestEachListIsCutByAFunctionOfItsOwn(t *testing.T) {
 	}
 }
 
-// A reflector that ends is run again after pauses that double, and begin again once one has lasted.
+// A reflector that ends is restarted after pauses that double. They are reset after a long run.
 func TestRunBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

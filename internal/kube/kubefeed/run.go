@@ -10,23 +10,23 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
 	From      cache.ListerWatcher
 	Kind      runtime.Object // an empty object
 	Into      cache.TransformingStore
 	Reflector cache.ReflectorOptions
-	// The pause after a reflector has ended doubles from First to Last, and begins again after a
-	// run that lasted Steady.
+	// The pause after the end of a reflector's run doubles from First to Last. It is reset after a
+	// run of at least Steady.
 	First, Last, Steady time.Duration
-	// Ended gets the error of each run of the reflector, which may be nil, and how long the pause
-	// is to be; it returns how long it is.
+	// Ended receives the error of each run, which may be nil, and the planned pause. It returns the
+	// pause to use.
 	Ended func(ctx context.Context, err error, pause time.Duration) time.Duration
 }
 
-// Run lists and watches until ctx ends. The reflector lists once, or is sent all objects as a watch
-// where the server can; it goes on where a watch that broke off ended, and begins again where the
-// server does not know that place any more.
+// Run lists and watches until ctx ends. The reflector sends one list request, or streams the list
+// if the server supports it. It resumes an interrupted watch, and lists again if the server has
+// expired the resource version.
 func Run(ctx context.Context, o Options) {
 	r := cache.NewReflectorWithOptions(o.From, o.Kind, o.Into, o.Reflector)
 	for pause := time.Duration(0); ctx.Err() == nil; {

@@ -109,7 +109,7 @@ type Config struct {
 	EnforceNodeAllocatable []string `yaml:"enforceNodeAllocatable"`
 	// KubeReserved: cpu, memory, ephemeral-storage and pid (a number of tasks) that are kept back from
 	// pods for the kubelet and the runtime, as quantities. More:
-	// use/configuration.md#what-is-left-for-pods.
+	// start/configure.md#node-allocatable.
 	KubeReserved map[string]string `yaml:"kubeReserved"`
 	// SystemReserved: the same for the rest of the system.
 	SystemReserved map[string]string `yaml:"systemReserved"`
@@ -131,7 +131,7 @@ type Config struct {
 	// limits are known from pod objects (socket, staticPodPath).
 	LocalStorageCapacityIsolation bool `yaml:"localStorageCapacityIsolation"`
 	// ContainerRuntimeEndpoint: the CRI socket, as unix:///PATH, unix:/PATH or /PATH. Empty: the one
-	// of the usual sockets that is there. More: use/configuration.md#the-runtimes-socket.
+	// of the usual sockets that is there. More: start/configure.md#runtime-socket.
 	ContainerRuntimeEndpoint string `yaml:"containerRuntimeEndpoint" start:"true"`
 	// ImageServiceEndpoint: the socket of the CRI image service; empty: that of
 	// containerRuntimeEndpoint.
@@ -185,10 +185,10 @@ type Config struct {
 	Breaker bool `yaml:"breaker" own:"true"`
 	// Disk: act: signals of disks and inodes evict; observe: they only set conditions, and limits on
 	// local storage are left to the kubelet. Empty: act, and observe beside a kubelet. More:
-	// use/configuration.md#is-there-a-kubelet and use/configuration.md#what-fills-a-disk.
+	// start/configure.md#kubelet-detection and start/configure.md#disk-pressure.
 	Disk Mode `yaml:"disk" own:"true"`
 	// GC: act: garbage is removed; observe: garbage collection plans and reports, and removes nothing.
-	// Empty: act, and observe beside a kubelet. More: use/gc.md.
+	// Empty: act, and observe beside a kubelet. More: operate/garbage-collection.md.
 	GC Mode `yaml:"gc" own:"true"`
 	// ContainerGCPeriod: time between two passes for containers, sandboxes, logs, links and cgroups:
 	// at least 1s; 0: only under disk pressure.
@@ -208,10 +208,10 @@ type Config struct {
 	// jettison admit --preempt does so.
 	Preemption bool `yaml:"preemption" own:"true" start:"true"`
 	// WriteAllocatable: without a kubelet, the cgroup above all pods is limited to what is left for
-	// pods. More: use/configuration.md#what-is-left-for-pods.
+	// pods. More: start/configure.md#node-allocatable.
 	WriteAllocatable bool `yaml:"writeAllocatable" own:"true" start:"true"`
 	// MemoryQoS: without a kubelet, memory that pods request is protected, and containers are
-	// throttled before they reach their limit. More: use/configuration.md#memory-that-pods-request.
+	// throttled before they reach their limit. More: start/configure.md#memory-qos.
 	MemoryQoS bool `yaml:"memoryQoS" own:"true" start:"true"`
 	// RuntimeWait: how long run waits for the runtime's first answer; 0: for ever. The log says at
 	// once that it waits, and for what. Once it has answered, its loss never ends the agent.
@@ -235,17 +235,17 @@ type Config struct {
 	// Pprof: profiles of the agent are served on the socket, to root.
 	Pprof bool `yaml:"pprof" own:"true" start:"true"`
 	// Record: a file that looks, decisions and kills are recorded to; empty: none. More:
-	// use/replay.md.
+	// operate/read.md#replay.
 	Record string `yaml:"record" own:"true" start:"true"`
 	// StateDir: a directory for records, for what a restarted agent goes on from, and for what garbage
-	// collection remembers; empty: none is kept. More: use/records.md.
+	// collection remembers; empty: none is kept. More: operate/read.md#records.
 	StateDir string `yaml:"stateDir" own:"true" start:"true"`
 
 	// Pods: off: nobody but a kubelet runs the node's pods. There is no other value yet.
 	Pods string `yaml:"pods" own:"true"`
 	// Deschedule: report: the log says which pods should not be on this node any more, by
 	// descheduling; act: they are stopped, too, but beside a kubelet, which would start them again,
-	// this is report; off: nobody asks. More: docs/descheduling.md.
+	// this is report; off: nobody asks. More: operate/descheduling.md.
 	Deschedule string `yaml:"deschedule" own:"true"`
 	// Descheduling: which pods should not be on this node any more.
 	Descheduling Descheduling `yaml:"descheduling" own:"true"`

@@ -133,7 +133,7 @@ const foundByItself = "containerRuntimeEndpoint"
 func yamlOf(docs []fieldDoc) string {
 	var b strings.Builder
 	b.WriteString("# Every field of jettison's configuration, with its default. Keep what you change: what is not set here is the kubelet's, where the\n" +
-		"# node has one, and else the default. docs/use/configuration.md and docs/reference/configuration.md say more.\n" +
+		"# node has one, and else the default. docs/start/configure.md and docs/reference/configuration.md say more.\n" +
 		"apiVersion: " + APIVersionAgent + "\nkind: " + KindAgent + "\n")
 	signals := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"}
 	for _, d := range docs {
@@ -160,7 +160,7 @@ func yamlOf(docs []fieldDoc) string {
 }
 
 // more is a pointer to another page.
-var more = regexp.MustCompile(`(use|reference)/([\w-]+\.md)((?:#[\w-]+)?)`)
+var more = regexp.MustCompile(`(use|start|operate|reference)/([\w-]+\.md)((?:#[\w-]+)?)`)
 
 // wrapped is what a field is for, as a comment of YAML.
 func wrapped(d fieldDoc, indent string) string {
@@ -182,7 +182,7 @@ func wrapped(d fieldDoc, indent string) string {
 func pageOf(docs []fieldDoc) string {
 	var b strings.Builder
 	b.WriteString("# Configuration: every field\n\n<!-- Made of the comments in internal/node/config/fields.go by \"make generate\". -->\n\n" +
-		"[configuration.md](../use/configuration.md) tells how to use it. `jettison config default` prints all of this as a file, and\n" +
+		"[configure.md](../start/configure.md) tells how to use it. `jettison config default` prints all of this as a file, and\n" +
 		"`jettison config print` what holds on a node, and where each value comes from.\n\n" +
 		"*at once*: a changed file takes effect while the agent runs; *next start*: when it starts again, and a warning says so until then.\n\n")
 	kubelets := reflect.ValueOf(defaults(KindKubelet)).Elem()

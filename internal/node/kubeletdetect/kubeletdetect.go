@@ -1,5 +1,5 @@
 // Package kubeletdetect finds out whether a kubelet runs on this node. Beside one the agent leaves
-// to it what is the kubelet's: garbage collection, disks, admission (docs/use/configuration.md).
+// to it what is the kubelet's: garbage collection, disks, admission (docs/start/configure.md).
 //
 //	kubeletdetect.go  Finder: the processes that are a kubelet
 //	process.go FindProcess: how the kubelet was started

@@ -108,10 +108,10 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 	}
 	if fs.ReadOnly() {
 		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: "+
-			"run the agent privileged (docs/use/privileges.md), or with --dry-run", fs.Mount())
+			"run the agent privileged (docs/operate/privileges.md), or with --dry-run", fs.Mount())
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/use/privileges.md), or with --dry-run",
+		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/operate/privileges.md), or with --dry-run",
 			fs.Mount(), os.Geteuid())
 	}
 	return fs, nil

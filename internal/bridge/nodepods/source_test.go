@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// counted is a context that knows who waits for its end.
+// counted is a context that counts the functions waiting for its end.
 type counted struct {
 	context.Context
 	mu    sync.Mutex
@@ -26,10 +26,10 @@ type counted struct {
 	last  int
 }
 
-// Value hides that it is one of package context's own: those keep who waits to themselves.
+// Value hides the underlying context, which would register functions itself.
 func (c *counted) Value(any) any { return nil }
 
-// AfterFunc is what package context asks a context of another's making for.
+// AfterFunc is called by package context for contexts of other types.
 func (c *counted) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,35 +45,36 @@ func (c *counted) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// A pause ends with its time or with the context, and nothing of it is left with a context that goes on: a bridge that has no API server
-// for weeks makes one every half a minute.
-func TestAPauseLeavesNothing(t *testing.T) {
+// A timer ends with its time or its context and leaves nothing registered with a context that
+// continues: a bridge without an API server would create one every half a minute.
+func TestTimerLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancel(t.Context())
 		ctx := &counted{Context: parent, waits: map[int]bool{}}
-		c, began := endingClock{ctx: ctx}, time.Now()
+		c, began := contextClock{ctx: ctx}, time.Now()
 		for range 3 {
 			<-c.After(30 * time.Second)
 		}
 		synctest.Wait()
 		if took := time.Since(began); took != 90*time.Second || len(ctx.waits) > 0 || ctx.last != 3 {
-			t.Errorf("three pauses took %v, and %d of %d are left", took, len(ctx.waits), ctx.last)
+			t.Errorf("three timers took %v, and %d of %d are left registered", took, len(ctx.waits), ctx.last)
 		}
 		waits := c.After(time.Hour)
 		end()
 		<-waits
 		if took := time.Since(began); took != 90*time.Second {
-			t.Errorf("the last went on for %v after the end", took-90*time.Second)
+			t.Errorf("the last timer went on for %v after the context ended", took-90*time.Second)
 		}
-		<-c.After(time.Hour) // one that begins after the end
+		<-c.After(time.Hour) // a timer that starts after the end
 	})
 }
 
-// A server that does not know lists as watches is listed without a word. Where it asks for time it is not asked before.
-func TestAServerWithoutListsAsWatches(t *testing.T) {
+// A server without streaming lists gets list requests, without a log line. A Retry-After is
+// respected.
+func TestServerWithoutStreamingLists(t *testing.T) {
 	for name, c := range map[string]struct {
 		list                error
-		least, most, broken int // lists within ten minutes, and how often it is said that the watch broke off
+		least, most, broken int // lists within ten minutes, and log lines about failures
 	}{
 		"it lists": {nil, 1, 3, 0}, "it asks for time": {apierrors.NewTooManyRequests("later", 60), 9, 11, 1},
 	} {
@@ -94,14 +95,14 @@ func TestAServerWithoutListsAsWatches(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				var text strings.Builder
-				p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+				p := New(Options{Source: from, Agent: &recordingAgent{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 				var beside sync.WaitGroup
 				beside.Go(func() { p.Run(ctx) })
 				time.Sleep(10 * time.Minute)
 				cancel()
 				beside.Wait()
-				if n := strings.Count(text.String(), "broke off"); lists < c.least || lists > c.most || n != c.broken {
-					t.Errorf("%d lists, said %d times: %s", lists, n, &text)
+				if n := strings.Count(text.String(), "pod watch failed"); lists < c.least || lists > c.most || n != c.broken {
+					t.Errorf("%d lists, failure logged %d times:\n%s", lists, n, &text)
 				}
 			})
 		})

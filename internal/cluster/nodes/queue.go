@@ -363,7 +363,7 @@ func (q *queue) nextEvict() task {
 			continue
 		}
 		p, n := l.part.o.Mirror.Pod(e.UID), l.part.o.Mirror.Node(e.Node)
-		if p == nil || n == nil || taint.Leaves(p) || !l.pods.Due(l.clock.now(), n, p) {
+		if p == nil || n == nil || taint.Terminating(p) || !l.pods.Due(l.clock.now(), n, p) {
 			l.pods.End(l.clock.now(), e.UID, true)
 			l.plan.moved = true
 			continue

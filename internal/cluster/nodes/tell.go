@@ -140,7 +140,7 @@ func (l *loop) explained(now time.Time, v *mirror.View, name string,
 func (l *loop) pod(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 	out := report.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
 		Taints: []report.Taint{}}
-	if taint.Leaves(p) {
+	if taint.Terminating(p) {
 		out.Stays = "it is going already, since " + p.DeletionTimestamp.UTC().Format(time.RFC3339)
 	}
 	if n == nil {

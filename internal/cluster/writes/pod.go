@@ -62,7 +62,7 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 	switch {
 	case err != nil && !refused(err): // whoever may not write a status still has pods go
 		return is, err
-	case is.Gone, is.Is != nil && taint.Leaves(is.Is): // it is going by itself
+	case is.Gone, is.Is != nil && taint.Terminating(is.Is): // it is going by itself
 		return is, nil
 	}
 	return w.delete(ctx, e)

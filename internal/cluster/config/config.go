@@ -205,7 +205,7 @@ func (c *Cluster) Election() kubeclient.Election {
 
 // Fence is what nodes are taken out of service by; !ok: nothing is.
 func (c *Cluster) Fence() (f fence.Config, ok bool) {
-	return fence.Config{After: c.FenceAfter, Every: c.FenceEvery}, len(c.FenceCommand) > 0 ||
+	return fence.Config{Delay: c.FenceAfter, RetryPeriod: c.FenceEvery}, len(c.FenceCommand) > 0 ||
 		c.FenceURL != ""
 }
 
@@ -234,7 +234,7 @@ func (c *Cluster) Lifecycle() lifecycle.Config {
 		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold,
 		UnhealthyZoneThreshold:    c.UnhealthyZoneThreshold,
 		Doubt:                     c.Doubt, PressureTaint: lifecycle.PressureTaint(c.PressureTaint),
-		LeaveExcluded: c.ExcludedNodes == "leave", ExcludeControlPlane: c.ControlPlaneNodes == "exclude",
+		SkipExcluded: c.ExcludedNodes == "leave", ExcludeControlPlane: c.ControlPlaneNodes == "exclude",
 	}
 }
 

@@ -80,7 +80,7 @@ func (t *timing) at() (at time.Time, ok bool) {
 func newLoop(p *parts) *loop {
 	c := p.o.Config
 	judged := c.Lifecycle()
-	judged.FirstWaits = p.leader != nil
+	judged.DelayFirstToken = p.leader != nil
 	l := &loop{
 		part: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()),
 		asks:  p.asks,
@@ -163,8 +163,8 @@ func (l *loop) step() {
 
 func (l *loop) seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
 	return lifecycle.Seen{
-		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came,
-		Ahead: l.part.dates.Ahead(l.clock.at),
+		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Arrivals: v.Came,
+		ClockSkew: l.part.dates.Ahead(l.clock.at),
 	}
 }
 
@@ -172,7 +172,7 @@ func (l *loop) seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
 func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	l.met = l.nodes.Step(now, seen)
 	cluster.Earliest(&l.plan.due, l.met.Next)
-	if l.met.Unread {
+	if l.met.StaleRead {
 		l.part.o.Mirror.Prove()
 	}
 	l.sayDoubt()

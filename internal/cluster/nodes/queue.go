@@ -131,7 +131,7 @@ func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actio
 		for _, n := range fenced.Lift {
 			of(n.Name).fence = -1
 		}
-		q.ask = append(q.ask, fenced.Ask...)
+		q.ask = append(q.ask, fenced.Check...)
 	}
 	for _, name := range order {
 		if jobs[name].status != nil {
@@ -196,7 +196,7 @@ func (q *queue) nextNode() task {
 }
 
 // fallen reports whether a job follows from the silence of other nodes.
-func (j *nodeJob) fallen() bool { return j.taints != nil && j.taints.Fallen && j.status == nil }
+func (j *nodeJob) fallen() bool { return j.taints != nil && j.taints.AllDisrupted && j.status == nil }
 
 // write is what is written of a job.
 func (j *nodeJob) write() *writes.Node {
@@ -319,7 +319,7 @@ func (q *queue) nextAsk() task {
 				l.part.o.Log.Info("a silent node was checked", "node", n.Name, "dead", dead)
 			}
 			q.asked--
-			l.fence.Answer(l.clock.now(), n.UID, dead && err == nil)
+			l.fence.EndCheck(l.clock.now(), n.UID, dead && err == nil)
 			l.plan.moved = true
 		}
 	}

@@ -41,7 +41,7 @@ func (l *loop) told(j *nodeJob, out writes.Written) {
 		log.Info("taints of a node were written", "node", name, "add", texts(j.taints.Add),
 			"remove", texts(j.taints.Remove))
 		if j.taints.Evicted {
-			m.tainted(lifecycle.ZoneOf(j.was), l.clock.now().Sub(j.taints.Failed))
+			m.tainted(lifecycle.ZoneOf(j.was), l.clock.now().Sub(j.taints.NotReadySince))
 		}
 	case j.fence > 0:
 		log.Warn("a dead node is out of service", "node", name)

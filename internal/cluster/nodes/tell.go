@@ -54,9 +54,9 @@ func (p *parts) name() string {
 }
 
 // node is how one is.
-func (l *loop) node(r *lifecycle.Report) report.Node {
+func (l *loop) node(r *lifecycle.NodeReport) report.Node {
 	n := report.Node{
-		Name: r.Node.Name, Zone: r.Zone, Heard: some(r.Heard), Since: some(r.Failed), Place: r.Place,
+		Name: r.Node.Name, Zone: r.Zone, Heard: some(r.Heard), Since: some(r.NotReadySince), Place: r.Place,
 		Due: some(r.Due), Taints: []string{},
 	}
 	switch r.Ready {

@@ -210,7 +210,7 @@ func (c *Cluster) Fence() (f fence.Config, ok bool) {
 }
 
 // Budget is how long disruption budgets are asked after a pod's deadline; 0: they are not.
-func (c *Cluster) Budget() time.Duration {
+func (c *Cluster) PDBPeriod() time.Duration {
 	if !c.RespectPDB {
 		return 0
 	}

@@ -63,7 +63,7 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	}
 	c, err := Load(t.Context(), path)
 	if err == nil {
-		err = flags.Over(c)
+		err = flags.Apply(c)
 	}
 	if err != nil || c.NodeMonitorGracePeriod != 40*time.Second || c.NodeEvictionRate != 20 || c.Doubt || c.UnhealthyZoneThreshold != 0.55 {
 		t.Errorf("%+v %v", c, err)
@@ -71,7 +71,7 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	if err := set.Parse([]string{"--unhealthy-zone-threshold=2"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Over(c); err == nil || !strings.Contains(err.Error(), "unhealthyZoneThreshold") {
+	if err := flags.Apply(c); err == nil || !strings.Contains(err.Error(), "unhealthyZoneThreshold") {
 		t.Error(err)
 	}
 	if _, err := Load(t.Context(), path+"x"); err == nil {
@@ -94,7 +94,7 @@ func TestEachFieldIsAFlag(t *testing.T) {
 	AddFlags(set)
 	fields := reflect.TypeFor[Cluster]()
 	for i := range fields.NumField() {
-		if name := flagOf(fields.Field(i).Tag.Get("yaml")); set.Lookup(name) == nil {
+		if name := flagName(fields.Field(i).Tag.Get("yaml")); set.Lookup(name) == nil {
 			t.Errorf("%s has no flag --%s", fields.Field(i).Name, name)
 		}
 	}

@@ -87,14 +87,14 @@ func (c *Cluster) addProgram(set *pflag.FlagSet) {
 }
 
 // spelled are flags whose names do not follow from their fields'.
-var spelled = map[string]string{
+var flagNames = map[string]string{
 	"kubeAPIQPS": "kube-api-qps", "kubeAPIBurst": "kube-api-burst", "respectPDB": "respect-pdb",
 	"fenceURL": "fence-url",
 }
 
 // flagOf is the flag of a field.
-func flagOf(field string) string {
-	if name, ok := spelled[field]; ok {
+func flagName(field string) string {
+	if name, ok := flagNames[field]; ok {
 		return name
 	}
 	var b strings.Builder
@@ -108,10 +108,10 @@ func flagOf(field string) string {
 }
 
 // Over puts the flags that were given over a configuration.
-func (f *Flags) Over(c *Cluster) error {
+func (f *Flags) Apply(c *Cluster) error {
 	from, to := reflect.ValueOf(f.values).Elem(), reflect.ValueOf(c).Elem()
 	for i := range to.NumField() {
-		if f.set.Changed(flagOf(to.Type().Field(i).Tag.Get("yaml"))) {
+		if f.set.Changed(flagName(to.Type().Field(i).Tag.Get("yaml"))) {
 			to.Field(i).Set(from.Field(i))
 		}
 	}

@@ -60,7 +60,7 @@ func (c *Cluster) read(text []byte) error {
 
 // fields takes the fields of the file's one mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
-	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: special, TextOfBool: true}
+	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, TextOfBool: true}
 	is := map[string]string{}
 	target := reflect.ValueOf(c).Elem()
 	known := strict.Index(target.Type())
@@ -91,7 +91,7 @@ func (c *Cluster) fields(root *yaml.Node) error {
 func describe(n *yaml.Node) string { return fmt.Sprintf("%.64q", n.Value) }
 
 // special decodes durations as Go writes them, and lists of texts.
-func special(n *yaml.Node, into reflect.Value) (want string, fits bool) {
+func decodeSpecial(n *yaml.Node, into reflect.Value) (want string, fits bool) {
 	switch v := into.Addr().Interface().(type) {
 	case *time.Duration:
 		parsed, err := time.ParseDuration(n.Value)

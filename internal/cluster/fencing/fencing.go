@@ -24,8 +24,8 @@ type Check func(ctx context.Context, n *v1.Node) (dead bool, err error)
 
 // The words that answers begin with.
 const (
-	wordDead  = "dead"
-	wordAlive = "alive"
+	answerDead  = "dead"
+	answerAlive = "alive"
 )
 
 // maxAnswer is how much of an answer is read, in bytes.
@@ -52,10 +52,10 @@ func New(command []string, where string, timeout time.Duration) Check {
 		if err != nil {
 			return false, fmt.Errorf("ask whether node %s is dead: %w", n.Name, err)
 		}
-		switch word := first(text); word {
-		case wordDead:
+		switch word := firstWord(text); word {
+		case answerDead:
 			return true, nil
-		case wordAlive:
+		case answerAlive:
 			return false, nil
 		default:
 			return false, fmt.Errorf(
@@ -65,7 +65,7 @@ func New(command []string, where string, timeout time.Duration) Check {
 }
 
 // first is the first word of a text.
-func first(text []byte) string {
+func firstWord(text []byte) string {
 	words := bufio.NewScanner(bytes.NewReader(text))
 	words.Split(bufio.ScanWords)
 	words.Scan()
@@ -73,7 +73,7 @@ func first(text []byte) string {
 }
 
 // fill puts in what is known of a node.
-func fill(text string, n *v1.Node, escape func(string) string) string {
+func expand(text string, n *v1.Node, escape func(string) string) string {
 	address := ""
 	for _, a := range n.Status.Addresses {
 		if a.Type == v1.NodeInternalIP {
@@ -90,7 +90,7 @@ func fill(text string, n *v1.Node, escape func(string) string) string {
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {
-		is := fill(a, n, func(s string) string { return s })
+		is := expand(a, n, func(s string) string { return s })
 		if strings.HasPrefix(is, "-") && !strings.HasPrefix(a, "-") {
 			return nil, fmt.Errorf("%s: argument %q becomes %.64q, which it may take for an option: it is "+
 				"not asked", command[0], a, is)
@@ -99,7 +99,7 @@ func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, command[0], args...)
 	cmd.WaitDelay = time.Second // for children that hold its output open
-	out, errs := &head{}, &head{}
+	out, errs := &limitedBuffer{}, &limitedBuffer{}
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %.200q", command[0], err, errs.text)
@@ -108,16 +108,16 @@ func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 }
 
 // head keeps the beginning of what is written to it.
-type head struct{ text []byte }
+type limitedBuffer struct{ text []byte }
 
-func (h *head) Write(b []byte) (int, error) {
+func (h *limitedBuffer) Write(b []byte) (int, error) {
 	h.text = append(h.text, b[:min(len(b), maxAnswer-len(h.text))]...)
 	return len(b), nil
 }
 
 // get asks a server, which has to answer 200.
 func get(ctx context.Context, client *http.Client, where string, n *v1.Node) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fill(where, n, url.QueryEscape),
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, expand(where, n, url.QueryEscape),
 		nil)
 	if err != nil {
 		return nil, err

@@ -49,13 +49,13 @@ func (e *Election) Check() error {
 // tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long
 // (leaderelection.JitterFactor), and a follower sees a renewal up to one pause late and a Lease
 // that has run out up to another: both together are to take no longer than RetryPeriod.
-func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
+func (e *Election) tryPeriod() time.Duration { return e.RetryPeriod * 5 / 22 }
 
 // renewAfter is how old a renewal is at least when the next one is made: the one that leads tries
 // as often as the others, and its tries would else be most of what is asked of the API at rest.
 // Most of the deadline is left for renewals that fail.
-func (e *Election) renewAfter() time.Duration {
-	return min(e.RetryPeriod-e.tryEvery(), e.RenewDeadline/4)
+func (e *Election) minRenewAge() time.Duration {
+	return min(e.RetryPeriod-e.tryPeriod(), e.RenewDeadline/4)
 }
 
 // RequestTimeout is what a request of the election may take, so that one that hangs costs no
@@ -102,7 +102,7 @@ func (l *Leader) Holder() string {
 	return l.holder
 }
 
-func (l *Leader) leads(holder string) {
+func (l *Leader) setHolder(holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if holder != l.holder && holder != "" {
@@ -117,7 +117,7 @@ func (l *Leader) leads(holder string) {
 // work has ended, and then the Lease is given back.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	for ctx.Err() == nil {
-		if err := l.stand(ctx, work); err != nil {
+		if err := l.campaign(ctx, work); err != nil {
 			return err
 		}
 		retry.Sleep(ctx, l.election.RetryPeriod)
@@ -126,13 +126,13 @@ func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 }
 
 // stand stands until this replica has led once.
-func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
+func (l *Leader) campaign(ctx context.Context, work func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &term{leader: l, work: work, resign: cancel}
 	defer t.end()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(),
+		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, minRenewAge: l.election.minRenewAge(),
 			stop: t.end,
 			Interface: &resourcelock.LeaseLock{
 				LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
@@ -140,9 +140,9 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
 			}},
 		LeaseDuration: l.election.LeaseDuration, RenewDeadline: l.election.RenewDeadline,
-		RetryPeriod: l.election.tryEvery(),
+		RetryPeriod: l.election.tryPeriod(),
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.leads,
+			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.setHolder,
 		},
 		ReleaseOnCancel: true, Name: l.election.Name,
 	})
@@ -199,7 +199,7 @@ func (t *term) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-t.leader.hold.moved:
+		case <-t.leader.hold.changed:
 		}
 		timer.Stop()
 	}

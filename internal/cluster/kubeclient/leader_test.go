@@ -23,32 +23,32 @@ import (
 )
 
 // leases is one Lease of an API that replicas reach or do not.
-type leases struct {
+type leaseServer struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
 	version int
 }
 
 // reach is one replica's way to it.
-type reach struct {
+type connection struct {
 	coordination.LeaseInterface
-	to *leases
+	server *leaseServer
 
-	mu     sync.Mutex
-	broken string // "": it answers; hangs: it does not; fails: with an error
+	mu    sync.Mutex
+	fault string // "": it answers; hangs: it does not; fails: with an error
 }
 
-func (r *reach) Leases(string) coordination.LeaseInterface { return r }
+func (r *connection) Leases(string) coordination.LeaseInterface { return r }
 
-func (r *reach) breaks(how string) {
+func (r *connection) setFault(how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken = how
+	r.fault = how
 }
 
-func (r *reach) ask(ctx context.Context, do func() error) (*coordinationv1.Lease, error) {
+func (r *connection) request(ctx context.Context, do func() error) (*coordinationv1.Lease, error) {
 	r.mu.Lock()
-	how := r.broken
+	how := r.fault
 	r.mu.Unlock()
 	switch how {
 	case "hangs":
@@ -59,44 +59,44 @@ func (r *reach) ask(ctx context.Context, do func() error) (*coordinationv1.Lease
 	case "fails":
 		return nil, apierrors.NewInternalError(errors.New("as the test wants"))
 	}
-	r.to.mu.Lock()
-	defer r.to.mu.Unlock()
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
 	if err := do(); err != nil {
 		return nil, err
 	}
-	return r.to.lease.DeepCopy(), nil
+	return r.server.lease.DeepCopy(), nil
 }
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-func (r *reach) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease == nil {
+func (r *connection) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease == nil {
 			return apierrors.NewNotFound(leaseResource, name)
 		}
 		return nil
 	})
 }
 
-func (r *reach) Create(ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease != nil {
+func (r *connection) Create(ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease != nil {
 			return apierrors.NewAlreadyExists(leaseResource, l.Name)
 		}
-		return r.to.store(l)
+		return r.server.store(l)
 	})
 }
 
-func (r *reach) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease == nil || r.to.lease.ResourceVersion != l.ResourceVersion {
+func (r *connection) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease == nil || r.server.lease.ResourceVersion != l.ResourceVersion {
 			return apierrors.NewConflict(leaseResource, l.Name, errors.New("modified"))
 		}
-		return r.to.store(l)
+		return r.server.store(l)
 	})
 }
 
-func (s *leases) store(l *coordinationv1.Lease) error {
+func (s *leaseServer) store(l *coordinationv1.Lease) error {
 	s.version++
 	s.lease = l.DeepCopy()
 	s.lease.ResourceVersion = strings.Repeat("1", s.version)
@@ -104,29 +104,29 @@ func (s *leases) store(l *coordinationv1.Lease) error {
 }
 
 // office is who works, and when.
-type office struct {
-	t    *testing.T
-	mu   sync.Mutex
-	in   string
-	last time.Time // when somebody left
-	said chan string
+type workLog struct {
+	t       *testing.T
+	mu      sync.Mutex
+	active  string
+	endedAt time.Time // when somebody left
+	started chan string
 }
 
 // work is that of a replica, which takes a while to end.
-func (o *office) work(who string, ends time.Duration) func(context.Context) {
+func (o *workLog) work(who string, ends time.Duration) func(context.Context) {
 	return func(ctx context.Context) {
 		o.mu.Lock()
-		if o.in != "" {
-			o.t.Errorf("%s begins while %s works", who, o.in)
+		if o.active != "" {
+			o.t.Errorf("%s begins while %s works", who, o.active)
 		}
-		o.in = who
+		o.active = who
 		o.mu.Unlock()
-		o.said <- who
+		o.started <- who
 		<-ctx.Done()
 		time.Sleep(ends)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.in, o.last = "", time.Now()
+		o.active, o.endedAt = "", time.Now()
 	}
 }
 
@@ -134,15 +134,15 @@ var times = Election{Namespace: "n", Name: "l", LeaseDuration: 15 * time.Second,
 
 // replica is one that stands until it is stopped.
 type replica struct {
-	*reach
+	*connection
 	leader *Leader
 	stop   func()
 }
 
-func (o *office) stand(to *leases, who string, ends time.Duration) *replica {
-	r := &replica{reach: &reach{to: to}}
+func (o *workLog) startReplica(to *leaseServer, who string, ends time.Duration) *replica {
+	r := &replica{connection: &connection{server: to}}
 	var err error
-	if r.leader, err = NewLeader(r.reach, times, slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
+	if r.leader, err = NewLeader(r.connection, times, slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
 		o.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(o.t.Context())
@@ -163,19 +163,19 @@ func (o *office) stand(to *leases, who string, ends time.Duration) *replica {
 // A replica that is stopped ends its work before it gives its lease back, and the next begins within two seconds.
 func TestACleanStopHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-		a := o.stand(to, "a", 3*time.Second)
-		if who := <-o.said; who != "a" || !a.leader.Holds() {
+		o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+		a := o.startReplica(to, "a", 3*time.Second)
+		if who := <-o.started; who != "a" || !a.leader.Holds() {
 			t.Fatal(who)
 		}
-		b := o.stand(to, "b", 0)
+		b := o.startReplica(to, "b", 0)
 		time.Sleep(time.Minute)
 		if b.leader.Holder() != a.leader.Identity() || b.leader.Holds() {
 			t.Errorf("b believes %q leads", b.leader.Holder())
 		}
 		a.stop()
 		freed := time.Now()
-		if who := <-o.said; who != "b" || time.Since(freed) > 2*time.Second || freed.Before(o.last) {
+		if who := <-o.started; who != "b" || time.Since(freed) > 2*time.Second || freed.Before(o.endedAt) {
 			t.Errorf("%s begins %v after the lease was given back", who, time.Since(freed))
 		}
 		b.stop()
@@ -186,26 +186,26 @@ func TestACleanStopHandsOver(t *testing.T) {
 func TestALeaderThatIsCutOffStopsFirst(t *testing.T) {
 	for _, how := range []string{"hangs", "fails"} {
 		synctest.Test(t, func(t *testing.T) {
-			o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-			a := o.stand(to, "a", time.Second)
-			<-o.said
-			b := o.stand(to, "b", 0)
+			o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+			a := o.startReplica(to, "a", time.Second)
+			<-o.started
+			b := o.startReplica(to, "b", 0)
 			time.Sleep(time.Minute)
-			a.breaks(how)
+			a.setFault(how)
 			cut := time.Now()
-			if who := <-o.said; who != "b" || time.Since(cut) > 17*time.Second || o.last.IsZero() || time.Since(o.last) < time.Second {
-				t.Errorf("%s: %s begins %v after the cut, %v after the work ended", how, who, time.Since(cut), time.Since(o.last))
+			if who := <-o.started; who != "b" || time.Since(cut) > 17*time.Second || o.endedAt.IsZero() || time.Since(o.endedAt) < time.Second {
+				t.Errorf("%s: %s begins %v after the cut, %v after the work ended", how, who, time.Since(cut), time.Since(o.endedAt))
 			}
 			if a.leader.Holds() {
 				t.Error("a believes that it leads")
 			}
-			a.breaks("")
+			a.setFault("")
 			time.Sleep(time.Minute) // it stands again, and follows
 			if a.leader.Holds() || !b.leader.Holds() || a.leader.Holder() != b.leader.Identity() {
 				t.Errorf("%s: a holds %v, b holds %v", how, a.leader.Holds(), b.leader.Holds())
 			}
 			b.stop()
-			if who := <-o.said; who != "a" {
+			if who := <-o.started; who != "a" {
 				t.Error(who)
 			}
 			a.stop()
@@ -217,24 +217,24 @@ func TestALeaderThatIsCutOffStopsFirst(t *testing.T) {
 // replica works again, though its last renewal may have come through late.
 func TestTheAPIIsAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-		a := o.stand(to, "a", 0)
-		<-o.said
-		a.breaks("fails")
+		o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+		a := o.startReplica(to, "a", 0)
+		<-o.started
+		a.setFault("fails")
 		time.Sleep(8 * time.Second)
-		a.breaks("")
+		a.setFault("")
 		time.Sleep(time.Minute)
-		if len(o.said) != 0 || !a.leader.Holds() {
+		if len(o.started) != 0 || !a.leader.Holds() {
 			t.Error("it has lost its lease")
 		}
-		a.breaks("hangs")
+		a.setFault("hangs")
 		time.Sleep(12 * time.Second)
-		if o.mu.Lock(); o.in != "" {
+		if o.mu.Lock(); o.active != "" {
 			t.Error("it works without a lease")
 		}
 		o.mu.Unlock()
-		a.breaks("")
-		if who := <-o.said; who != "a" || !a.leader.Holds() {
+		a.setFault("")
+		if who := <-o.started; who != "a" || !a.leader.Holds() {
 			t.Error(who)
 		}
 		a.stop()

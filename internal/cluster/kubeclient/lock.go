@@ -10,12 +10,12 @@ import (
 
 // hold is until when this replica leads.
 type hold struct {
-	mu    sync.Mutex
-	until time.Time // by both clocks
-	moved chan struct{}
+	mu      sync.Mutex
+	until   time.Time // by both clocks
+	changed chan struct{}
 }
 
-func newHold() *hold { return &hold{moved: make(chan struct{}, 1)} }
+func newHold() *hold { return &hold{changed: make(chan struct{}, 1)} }
 
 // renew has it lead until a time; the zero time: no more.
 func (h *hold) renew(until time.Time) {
@@ -23,7 +23,7 @@ func (h *hold) renew(until time.Time) {
 	h.until = until
 	h.mu.Unlock()
 	select {
-	case h.moved <- struct{}{}:
+	case h.changed <- struct{}{}:
 	default:
 	}
 }
@@ -47,10 +47,10 @@ func (h *hold) left() time.Duration {
 // work only then.
 type lock struct {
 	resourcelock.Interface
-	hold     *hold
-	deadline time.Duration // after the last renewal the work has to have ended
-	fresh    time.Duration // after a renewal the next one may wait for so long
-	stop     func()        // ends the work, and returns when it has ended
+	hold        *hold
+	deadline    time.Duration // after the last renewal the work has to have ended
+	minRenewAge time.Duration // after a renewal the next one may wait for so long
+	stop        func()        // ends the work, and returns when it has ended
 }
 
 // Get reads the Lease. Where it names another holder this replica leads no more: somebody has
@@ -81,7 +81,7 @@ func (l *lock) write(record *resourcelock.LeaderElectionRecord, write func() err
 		l.stop()
 		return write()
 	}
-	if l.hold.left() > l.deadline-l.fresh {
+	if l.hold.left() > l.deadline-l.minRenewAge {
 		return nil // a leader has to renew much less often than followers have to look
 	}
 	began := time.Now()

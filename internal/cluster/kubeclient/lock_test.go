@@ -10,19 +10,19 @@ import (
 )
 
 // written counts what is written of a Lease.
-type written struct {
+type fakeLock struct {
 	resourcelock.Interface
 	updates int
 	holder  string
 }
 
-func (l *written) Identity() string { return "me" }
+func (l *fakeLock) Identity() string { return "me" }
 
-func (l *written) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *fakeLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, nil, nil
 }
 
-func (l *written) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+func (l *fakeLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	l.updates++
 	return nil
 }
@@ -31,8 +31,8 @@ func (l *written) Update(context.Context, resourcelock.LeaderElectionRecord) err
 // at once, and takes it anew at once.
 func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, stopped := &written{}, 0
-		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, fresh: 1500 * time.Millisecond, stop: func() { stopped++ }}
+		api, stopped := &fakeLock{}, 0
+		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, minRenewAge: 1500 * time.Millisecond, stop: func() { stopped++ }}
 		try := func(holder string) {
 			t.Helper()
 			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
@@ -41,8 +41,8 @@ func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 		}
 		for range 41 { // 20 s of tries
 			try("me")
-			if left := l.hold.left(); left < l.deadline-l.fresh {
-				t.Fatalf("it leads for %v more, want %v at least", left, l.deadline-l.fresh)
+			if left := l.hold.left(); left < l.deadline-l.minRenewAge {
+				t.Fatalf("it leads for %v more, want %v at least", left, l.deadline-l.minRenewAge)
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
@@ -59,7 +59,7 @@ func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 
 // A leader that sees that another has its Lease, as where somebody has deleted it, ends its work at once.
 func TestALeaderWhoseLeaseIsAnothersEnds(t *testing.T) {
-	api, stopped := &written{holder: "me"}, 0
+	api, stopped := &fakeLock{holder: "me"}, 0
 	l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, stop: func() { stopped++ }}
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
 		t.Fatal(err)

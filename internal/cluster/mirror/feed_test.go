@@ -22,7 +22,7 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 		return n, l, p
 	}
 	is := func() [3]string {
-		return [3]string{m.node["n"].ResourceVersion, m.lease["n"].ResourceVersion, m.pod["n"].ResourceVersion}
+		return [3]string{m.nodes["n"].ResourceVersion, m.leases["n"].ResourceVersion, m.pods["n"].ResourceVersion}
 	}
 	told := func(version string, seconds int64) {
 		n, l, p := at(version, seconds)
@@ -48,13 +48,13 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 	if got := is(); got != [3]string{"100", "100", "100"} {
 		t.Errorf("older news: %v", got)
 	}
-	m.renew["n"] = time.Time{}
+	m.renewedAt["n"] = time.Time{}
 	listed("50", 20)
-	if got := is(); got != [3]string{"50", "50", "50"} || m.renew["n"].IsZero() {
-		t.Errorf("another history: %v, renewed %v", got, m.renew["n"])
+	if got := is(); got != [3]string{"50", "50", "50"} || m.renewedAt["n"].IsZero() {
+		t.Errorf("another history: %v, renewed %v", got, m.renewedAt["n"])
 	}
-	if len(m.on["50"]) != 1 || len(m.on["100"]) != 0 {
-		t.Errorf("pods by node: %v", m.on)
+	if len(m.podsByNode["50"]) != 1 || len(m.podsByNode["100"]) != 0 {
+		t.Errorf("pods by node: %v", m.podsByNode)
 	}
 	told("60", 30)
 	if got := is(); got != [3]string{"60", "60", "60"} {

@@ -59,31 +59,31 @@ func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Option
 
 // Mirror is the copy. It may be asked by any goroutine.
 type Mirror struct {
-	o                   Options
-	wake                chan struct{} // one slot: what decisions depend on has changed
-	doubted             chan struct{} // one slot: it is to be proven that nothing has
-	nodes, leases, pods source
+	o                                  Options
+	wake                               chan struct{} // one slot: what decisions depend on has changed
+	probeNow                           chan struct{} // one slot: it is to be proven that nothing has
+	nodeSource, leaseSource, podSource source
 
-	mu          sync.Mutex // of what is below; objects that are there are never changed, but replaced
-	node        map[string]*v1.Node
-	lease       map[string]*coordination.Lease
-	beat, renew map[string]time.Time // when they came to be as they are
-	pod         map[types.UID]*v1.Pod
-	on          map[string][]*v1.Pod // by node
-	moved       bool                 // see wake
-	keep        keeper
+	mu                sync.Mutex // of what is below; objects that are there are never changed, but replaced
+	nodes             map[string]*v1.Node
+	leases            map[string]*coordination.Lease
+	beatAt, renewedAt map[string]time.Time // when they came to be as they are
+	pods              map[types.UID]*v1.Pod
+	podsByNode        map[string][]*v1.Pod // by node
+	changed           bool                 // see wake
+	trimmer           trimmer
 }
 
 // New makes a Mirror that knows nothing yet.
 func New(o Options) *Mirror {
 	m := &Mirror{
-		o: o, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), node: map[string]*v1.Node{},
-		lease: map[string]*coordination.Lease{},
-		beat:  map[string]time.Time{}, renew: map[string]time.Time{}, pod: map[types.UID]*v1.Pod{},
-		on:   map[string][]*v1.Pod{},
-		keep: keeper{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
+		o: o, wake: make(chan struct{}, 1), probeNow: make(chan struct{}, 1), nodes: map[string]*v1.Node{},
+		leases: map[string]*coordination.Lease{},
+		beatAt: map[string]time.Time{}, renewedAt: map[string]time.Time{}, pods: map[types.UID]*v1.Pod{},
+		podsByNode: map[string][]*v1.Pod{},
+		trimmer:    trimmer{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
 	}
-	m.nodes.name, m.leases.name, m.pods.name = "nodes", "leases", "pods"
+	m.nodeSource.name, m.leaseSource.name, m.podSource.name = "nodes", "leases", "pods"
 	return m
 }
 
@@ -91,10 +91,10 @@ func New(o Options) *Mirror {
 func (m *Mirror) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	for _, run := range []func(){
-		func() { m.nodes.run(ctx, m.o.Nodes, &v1.Node{}, m.nodeFeed(), m.o.Log) },
-		func() { m.leases.run(ctx, m.o.Leases, &coordination.Lease{}, m.leaseFeed(), m.o.Log) },
-		func() { m.pods.run(ctx, m.o.Pods, &v1.Pod{}, m.podFeed(), m.o.Log) },
-		func() { m.prove(ctx) },
+		func() { m.nodeSource.run(ctx, m.o.Nodes, &v1.Node{}, m.nodeFeed(), m.o.Log) },
+		func() { m.leaseSource.run(ctx, m.o.Leases, &coordination.Lease{}, m.leaseFeed(), m.o.Log) },
+		func() { m.podSource.run(ctx, m.o.Pods, &v1.Pod{}, m.podFeed(), m.o.Log) },
+		func() { m.probe(ctx) },
 	} {
 		parts.Go(run)
 	}
@@ -106,9 +106,9 @@ func (m *Mirror) Run(ctx context.Context) {
 func (m *Mirror) Changed() <-chan struct{} { return m.wake }
 
 // Missing is what is not known yet; empty: all is.
-func (m *Mirror) Missing() string {
-	for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
-		if !s.known() {
+func (m *Mirror) Unsynced() string {
+	for _, s := range []*source{&m.nodeSource, &m.leaseSource, &m.podSource} {
+		if !s.isSynced() {
 			return s.name
 		}
 	}
@@ -117,8 +117,8 @@ func (m *Mirror) Missing() string {
 
 // Read is since when neither nodes nor leases may have changed without being seen; zero: they are
 // not known yet.
-func (m *Mirror) Read() time.Time {
-	a, b := m.nodes.current(), m.leases.current()
+func (m *Mirror) NodesCurrentAt() time.Time {
+	a, b := m.nodeSource.currentAt(), m.leaseSource.currentAt()
 	if b.Before(a) {
 		return b
 	}
@@ -127,18 +127,18 @@ func (m *Mirror) Read() time.Time {
 
 // Fresh is since when anything, pods included, may have changed without being seen; zero: not all
 // is known yet.
-func (m *Mirror) Fresh() time.Time {
-	at := m.Read()
-	if pods := m.pods.current(); pods.Before(at) {
+func (m *Mirror) CurrentAt() time.Time {
+	at := m.NodesCurrentAt()
+	if pods := m.podSource.currentAt(); pods.Before(at) {
 		return pods
 	}
 	return at
 }
 
 // Prove has it proven that what is known is what is so now. Changed is sent to when it is.
-func (m *Mirror) Prove() {
+func (m *Mirror) RequestProbe() {
 	select {
-	case m.doubted <- struct{}{}:
+	case m.probeNow <- struct{}{}:
 	default:
 	}
 }
@@ -146,48 +146,48 @@ func (m *Mirror) Prove() {
 // How it is proven that the API answers: while it has not been heard from for a while, or when
 // somebody wants to know.
 const (
-	proveEvery = time.Second
-	proveAfter = 3 * time.Second
-	proveLimit = 3 * time.Second
+	probePeriod  = time.Second
+	probeAfter   = 3 * time.Second
+	probeTimeout = 3 * time.Second
 )
 
 // prove asks the API for something small while it says nothing by itself.
-func (m *Mirror) prove(ctx context.Context) {
-	tick := time.NewTicker(proveEvery)
+func (m *Mirror) probe(ctx context.Context) {
+	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
 	for wanted := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-m.doubted:
+		case <-m.probeNow:
 			wanted = true
 		}
-		if read := m.Read(); read.IsZero() || !wanted && time.Since(read) < proveAfter {
+		if read := m.NodesCurrentAt(); read.IsZero() || !wanted && time.Since(read) < probeAfter {
 			continue
 		}
 		began := time.Now()
-		limited, cancel := context.WithTimeout(ctx, proveLimit)
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := m.o.Probe(limited)
 		cancel()
 		if err != nil {
 			continue
 		}
-		for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
-			s.prove(began)
+		for _, s := range []*source{&m.nodeSource, &m.leaseSource, &m.podSource} {
+			s.recordProbe(began)
 		}
-		if wanted && !m.Read().Before(began) { // else a watch does not stand
+		if wanted && !m.NodesCurrentAt().Before(began) { // else a watch does not stand
 			m.mu.Lock()
 			m.notify()
 			m.mu.Unlock()
 		}
-		wanted = wanted && m.Fresh().Before(began)
+		wanted = wanted && m.CurrentAt().Before(began)
 	}
 }
 
 // notify wakes whoever decides. The lock is held.
 func (m *Mirror) notify() {
-	m.moved = true
+	m.changed = true
 	select {
 	case m.wake <- struct{}{}:
 	default:

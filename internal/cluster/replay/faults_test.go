@@ -18,28 +18,28 @@ import (
 
 // world is a cluster in virtual time of which every write may fail, and whose controller may start anew at any moment.
 type world struct {
-	t     *rapid.T
-	state *state
-	now   time.Time
-	alive map[string]bool      // kubelets that renew
-	heard map[string]time.Time // when each did last
-	skew  map[string]time.Duration
-	nodes *lifecycle.Core
-	pods  *taint.Core
-	drawn map[string][]time.Time // by zone: when nodes were tainted
-	reset int                    // restarts
+	t           *rapid.T
+	state       *state
+	now         time.Time
+	alive       map[string]bool      // kubelets that renew
+	lastRenewal map[string]time.Time // when each did last
+	skew        map[string]time.Duration
+	nodes       *lifecycle.Core
+	pods        *taint.Core
+	taintTimes  map[string][]time.Time // by zone: when nodes were tainted
+	restarts    int                    // restarts
 }
 
 func (w *world) restart() {
 	c := config.Default()
 	w.nodes, w.pods = lifecycle.New(c.Lifecycle()), taint.New(c.Taint())
-	w.reset++
+	w.restarts++
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
-		t: t, state: newState(), now: zero, alive: map[string]bool{}, heard: map[string]time.Time{}, skew: map[string]time.Duration{},
-		drawn: map[string][]time.Time{},
+		t: t, state: newState(), now: zero, alive: map[string]bool{}, lastRenewal: map[string]time.Time{}, skew: map[string]time.Duration{},
+		taintTimes: map[string][]time.Time{},
 	}
 	f := &Frame{Nodes: []v1.Node{}, Pods: []v1.Pod{}}
 	for i := range rapid.IntRange(2, 9).Draw(t, "nodes") {
@@ -47,7 +47,7 @@ func newWorld(t *rapid.T) *world {
 			v1.LabelTopologyRegion: "r", v1.LabelTopologyZone: fmt.Sprint(i % 3)}}}
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.Time{Time: zero}}}
 		f.Nodes = append(f.Nodes, n)
-		w.alive[n.Name], w.heard[n.Name] = true, zero
+		w.alive[n.Name], w.lastRenewal[n.Name] = true, zero
 		for j := range 3 {
 			p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("p%d-%d", i, j), UID: types.UID(fmt.Sprintf("p%d-%d", i, j))}}
 			p.Spec.NodeName = n.Name
@@ -58,7 +58,7 @@ func newWorld(t *rapid.T) *world {
 			f.Pods = append(f.Pods, p)
 		}
 	}
-	w.state.take(f)
+	w.state.load(f)
 	w.renew()
 	w.restart()
 	return w
@@ -79,7 +79,7 @@ func (w *world) renew() {
 			ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &stamp}}},
 			Spec:       coordination.LeaseSpec{RenewTime: &renew},
 		}
-		w.heard[name] = w.now
+		w.lastRenewal[name] = w.now
 		if c := &w.state.nodes[name].Status.Conditions[0]; c.Status != v1.ConditionTrue {
 			c.Status, c.LastHeartbeatTime, c.LastTransitionTime = v1.ConditionTrue, metav1.Time{Time: w.now.Add(w.skew[name])}, metav1.Time{Time: w.now}
 		}
@@ -93,7 +93,7 @@ func (w *world) step() {
 	done := w.nodes.Step(w.now, lifecycle.Seen{Nodes: w.state.nodes, Leases: w.state.leases, Pods: w.state.podsOf})
 	for i := range done.Status {
 		s := &done.Status[i]
-		if silent := w.now.Sub(w.heard[s.Node]); silent <= 50*time.Second {
+		if silent := w.now.Sub(w.lastRenewal[s.Node]); silent <= 50*time.Second {
 			w.t.Fatalf("%v: %s is Unknown after %v", w.now.Sub(zero), s.Node, silent)
 		}
 		ok := !w.fails()
@@ -118,7 +118,7 @@ func (w *world) step() {
 func (w *world) taint(c *lifecycle.Taints) {
 	n := w.state.nodes[c.Node]
 	for _, t := range c.Add {
-		if t.Effect == v1.TaintEffectNoExecute && w.alive[c.Node] && w.now.Sub(w.heard[c.Node]) <= 50*time.Second {
+		if t.Effect == v1.TaintEffectNoExecute && w.alive[c.Node] && w.now.Sub(w.lastRenewal[c.Node]) <= 50*time.Second {
 			w.t.Fatalf("%v: %s is healthy and gets %s", w.now.Sub(zero), c.Node, t.Key)
 		}
 	}
@@ -127,7 +127,7 @@ func (w *world) taint(c *lifecycle.Taints) {
 		w.state.taint(c)
 		if c.Evicted {
 			zone := lifecycle.ZoneOf(n)
-			w.drawn[zone] = append(w.drawn[zone], w.now)
+			w.taintTimes[zone] = append(w.taintTimes[zone], w.now)
 		}
 	}
 	w.nodes.End(w.now, c.Node, c.UID, lifecycle.WriteTaints, ok)
@@ -189,19 +189,19 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			w.renew()
 			w.step()
 		}
-		for zone, at := range w.drawn {
+		for zone, at := range w.taintTimes {
 			for i := range at {
-				if j := i + w.reset + 1; j < len(at) && at[j].Sub(at[i]) < 10*time.Second {
-					t.Fatalf("zone %s: %d nodes within %v, %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.reset)
+				if j := i + w.restarts + 1; j < len(at) && at[j].Sub(at[i]) < 10*time.Second {
+					t.Fatalf("zone %s: %d nodes within %v, %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.restarts)
 				}
 			}
 		}
-		w.settle()
+		w.checkSettled()
 	})
 }
 
 // settle lets the API answer, and wants all that is due gone.
-func (w *world) settle() {
+func (w *world) checkSettled() {
 	for range 40 {
 		w.now = w.now.Add(time.Second)
 		w.renew()

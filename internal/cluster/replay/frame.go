@@ -33,13 +33,13 @@ func (f *Frame) check() (field, what string) {
 	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{},
 		map[types.UID]int{}
 	for i := range f.Nodes {
-		if field, what := named(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
+		if field, what := checkName(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
 			return field, what
 		}
 	}
 	for i := range f.Leases {
 		l := &f.Leases[i]
-		if field, what := named(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
+		if field, what := checkName(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
 			return field, what
 		}
 	}
@@ -48,7 +48,7 @@ func (f *Frame) check() (field, what string) {
 		if p.Namespace == "" {
 			p.Namespace = metav1.NamespaceDefault
 		}
-		if field, what := named(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
+		if field, what := checkName(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
 			return field, what
 		}
 		before, twice := uids[p.UID]
@@ -64,7 +64,7 @@ func (f *Frame) check() (field, what string) {
 }
 
 // named refuses an object without a name, and one whose name another has.
-func named(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
+func checkName(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
 	what string) {
 	field = fmt.Sprintf("%s[%d].metadata.name", list, i)
 	if m.Name == "" {

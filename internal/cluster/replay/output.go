@@ -87,7 +87,7 @@ func newOutput(f *Frame, done *lifecycle.Actions) *Output {
 	}
 	for i := range done.Taints {
 		w := &done.Taints[i]
-		o.Taints = append(o.Taints, Taints{w.Node, written(w.Add), written(w.Remove)})
+		o.Taints = append(o.Taints, Taints{w.Node, taintKeys(w.Add), taintKeys(w.Remove)})
 	}
 	for _, m := range done.Marks {
 		o.PodsNotReady = append(o.PodsNotReady, m.Namespace+"/"+m.Name)
@@ -95,7 +95,7 @@ func newOutput(f *Frame, done *lifecycle.Actions) *Output {
 	return o
 }
 
-func written(taints []v1.Taint) []string {
+func taintKeys(taints []v1.Taint) []string {
 	out := make([]string, 0, len(taints))
 	for i := range taints {
 		out = append(out, taints[i].Key+":"+string(taints[i].Effect))
@@ -104,7 +104,7 @@ func written(taints []v1.Taint) []string {
 }
 
 // add takes what follows of taints.
-func (o *Output) add(gone *taint.Actions, done *lifecycle.Actions) {
+func (o *Output) addEvictions(gone *taint.Actions, done *lifecycle.Actions) {
 	for i := range gone.Evict {
 		e := &gone.Evict[i]
 		o.Evict = append(o.Evict, Eviction{e.Namespace, e.Name, string(e.UID), e.After.Seconds()})

@@ -41,16 +41,16 @@ func (r *reader) next() (*Frame, error) {
 			continue
 		}
 		f := &Frame{}
-		if err := json.Unmarshal(text, f, reading); err != nil {
+		if err := json.Unmarshal(text, f, decodeOptions); err != nil {
 			field, what := strict.Explain(err, cut, reflect.TypeFor[Frame]())
-			return nil, r.fault(field, what)
+			return nil, r.wrapError(field, what)
 		}
 		if field, what := f.check(); what != "" {
-			return nil, r.fault(field, what)
+			return nil, r.wrapError(field, what)
 		}
 		if f.at.Before(r.last) {
 			last := r.last.Format(time.RFC3339Nano)
-			return nil, r.fault("time",
+			return nil, r.wrapError("time",
 				fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, last))
 		}
 		r.last = f.at
@@ -58,7 +58,7 @@ func (r *reader) next() (*Frame, error) {
 	}
 }
 
-func (r *reader) fault(field, what string) error {
+func (r *reader) wrapError(field, what string) error {
 	return &strict.FieldError{File: r.name, Line: r.line, Field: field, Err: errors.New(what)}
 }
 
@@ -68,7 +68,7 @@ func (r *reader) readLine() (text []byte, cut bool, err error) {
 	for {
 		part, err := r.src.ReadSlice('\n')
 		if len(text)+len(part) > r.max {
-			return nil, false, r.fault("", fmt.Sprintf("longer than %d bytes: want one frame a line", r.max))
+			return nil, false, r.wrapError("", fmt.Sprintf("longer than %d bytes: want one frame a line", r.max))
 		}
 		text = append(text, part...)
 		switch {
@@ -80,7 +80,7 @@ func (r *reader) readLine() (text []byte, cut bool, err error) {
 		case errors.Is(err, io.EOF):
 			return text, true, nil
 		default:
-			return nil, false, r.fault("", fmt.Sprintf("cannot read on: %v", err))
+			return nil, false, r.wrapError("", fmt.Sprintf("cannot read on: %v", err))
 		}
 	}
 }

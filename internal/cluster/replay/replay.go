@@ -85,7 +85,7 @@ func newPlayer(c *config.Cluster) *player {
 
 // play is one pass over all nodes at the frame's time, and then what follows of taints for pods.
 func (p *player) play(f *Frame) *Output {
-	p.state.take(f)
+	p.state.load(f)
 	now := f.at
 	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
 		Pods: p.state.podsOf})
@@ -116,6 +116,6 @@ func (p *player) play(f *Frame) *Output {
 		p.state.drop(gone.Evict[i].UID)
 		p.taints.End(now, gone.Evict[i].UID, true)
 	}
-	out.add(gone, done)
+	out.addEvictions(gone, done)
 	return out
 }

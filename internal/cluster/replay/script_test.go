@@ -23,7 +23,7 @@ var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type object = map[string]any
 
 // when is a time of a script: +50s, -1h, old (years before), none.
-func when(t *testing.T, text string) any {
+func scriptTime(t *testing.T, text string) any {
 	switch text {
 	case "none":
 		return nil
@@ -42,7 +42,7 @@ func when(t *testing.T, text string) any {
 var statuses = map[string]string{"T": "True", "F": "False", "U": "Unknown"}
 
 // words are the NAME=VALUE of a line; a name that comes more than once has them all.
-func words(fields []string) map[string][]string {
+func parseWords(fields []string) map[string][]string {
 	out := map[string][]string{}
 	for _, f := range fields {
 		k, v, _ := strings.Cut(f, "=")
@@ -72,19 +72,19 @@ func node(t *testing.T, name string, w map[string][]string) object {
 	}
 	if r := first(w, "ready", ""); r != "" {
 		conditions = append(conditions, object{"type": "Ready", "status": statuses[r], "reason": first(w, "reason", ""),
-			"lastHeartbeatTime": when(t, first(w, "hb", "+0s")), "lastTransitionTime": when(t, first(w, "since", "none"))})
+			"lastHeartbeatTime": scriptTime(t, first(w, "hb", "+0s")), "lastTransitionTime": scriptTime(t, first(w, "since", "none"))})
 	}
 	for _, c := range w["cond"] {
 		p := append(strings.SplitN(c, ":", 3), "+0s")
-		conditions = append(conditions, object{"type": p[0], "status": statuses[p[1]], "lastHeartbeatTime": when(t, p[2])})
+		conditions = append(conditions, object{"type": p[0], "status": statuses[p[1]], "lastHeartbeatTime": scriptTime(t, p[2])})
 	}
 	for _, x := range w["taint"] {
 		p := append(strings.SplitN(x, ":", 3), "none")
-		taints = append(taints, object{"key": p[0], "effect": p[1], "timeAdded": when(t, p[2])})
+		taints = append(taints, object{"key": p[0], "effect": p[1], "timeAdded": scriptTime(t, p[2])})
 	}
 	_, cordoned := w["cordoned"]
 	return object{"metadata": object{"name": name, "uid": first(w, "uid", "u-"+name), "labels": labels,
-		"creationTimestamp": when(t, first(w, "created", "old"))},
+		"creationTimestamp": scriptTime(t, first(w, "created", "old"))},
 		"spec": object{"taints": taints, "unschedulable": cordoned}, "status": object{"conditions": conditions}}
 }
 
@@ -92,19 +92,19 @@ func node(t *testing.T, name string, w map[string][]string) object {
 func lease(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "kube-node-lease"}
 	if s := first(w, "stamp", ""); s != "" {
-		meta["managedFields"] = []any{object{"manager": "kubelet", "operation": "Update", "time": when(t, s)}}
+		meta["managedFields"] = []any{object{"manager": "kubelet", "operation": "Update", "time": scriptTime(t, s)}}
 	}
-	return object{"metadata": meta, "spec": object{"renewTime": when(t, first(w, "renew", "+0s"))}}
+	return object{"metadata": meta, "spec": object{"renewTime": scriptTime(t, first(w, "renew", "+0s"))}}
 }
 
 // pod reads: pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]; a toleration of * is of any taint.
 func pod(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "default", "uid": first(w, "uid", "u-"+name)}
 	if _, going := w["going"]; going {
-		meta["deletionTimestamp"] = when(t, "+0s")
+		meta["deletionTimestamp"] = scriptTime(t, "+0s")
 	}
 	if s := first(w, "created", ""); s != "" {
-		meta["creationTimestamp"] = when(t, s)
+		meta["creationTimestamp"] = scriptTime(t, s)
 	}
 	status, tolerations := object{"phase": first(w, "phase", "Running")}, []any{}
 	if r := first(w, "ready", ""); r != "" {
@@ -140,15 +140,15 @@ func frames(t *testing.T, script string) string {
 		f := strings.Fields(line)
 		switch f[0] {
 		case "at":
-			all = append(all, object{"time": when(t, f[1])})
+			all = append(all, object{"time": scriptTime(t, f[1])})
 		case "nodes", "leases", "pods":
 			add(f[0])
 		case "node":
-			add("nodes", node(t, f[1], words(f[2:])))
+			add("nodes", node(t, f[1], parseWords(f[2:])))
 		case "lease":
-			add("leases", lease(t, f[1], words(f[2:])))
+			add("leases", lease(t, f[1], parseWords(f[2:])))
 		case "pod":
-			add("pods", pod(t, f[1], words(f[2:])))
+			add("pods", pod(t, f[1], parseWords(f[2:])))
 		default:
 			t.Fatalf("what is %q?", line)
 		}
@@ -165,7 +165,7 @@ func frames(t *testing.T, script string) string {
 }
 
 // short is what was decided on a frame, as scripts have it.
-func short(o *Output) string {
+func summarize(o *Output) string {
 	at, _ := time.Parse(time.RFC3339, o.Time)
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
@@ -232,7 +232,7 @@ func TestScripts(t *testing.T) {
 					}
 					return out.String()
 				}
-				out.WriteString(short(p.play(f)))
+				out.WriteString(summarize(p.play(f)))
 			}
 		})
 	})

@@ -13,13 +13,13 @@ import (
 
 // askLimit is for one answer, and maxAnswer how long it may be, in bytes.
 const (
-	askLimit  = 30 * time.Second
-	maxAnswer = 256 << 20
+	fetchTimeout = 30 * time.Second
+	maxResponse  = 256 << 20
 )
 
 // Ask asks what runs at an address, HOST:PORT.
-func Ask(ctx context.Context, address, path, object string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+func Fetch(ctx context.Context, address, path, object string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	where := url.URL{Scheme: "http", Host: address, Path: path}
 	if object != "" {
@@ -35,7 +35,7 @@ func Ask(ctx context.Context, address, path, object string, into any) error {
 			errors.Unwrap(err))
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", address, err)
 	}

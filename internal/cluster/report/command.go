@@ -35,7 +35,7 @@ and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default
 				return err
 			}
 			var e Explanation
-			if err := Ask(cmd.Context(), address, ExplainPath, args[0], &e); err != nil {
+			if err := Fetch(cmd.Context(), address, ExplainPath, args[0], &e); err != nil {
 				return err
 			}
 			return e.Print(stdout, as)

@@ -46,8 +46,8 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 		if n.Place > 0 {
 			queue = strings.TrimSpace(fmt.Sprintf("%s taint #%d", queue, n.Place))
 		}
-		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue,
-			in(s.Time, n.Due))
+		t.Add(n.Name, n.Health, agoText(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue,
+			inText(s.Time, n.Due))
 	}
 	return t.Print(to, format == output.AsWide)
 }
@@ -59,13 +59,13 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	}
 	n := &e.Node
 	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health,
-		ago(e.Time, n.Heard))
+		agoText(e.Time, n.Heard))
 	if n.Since != nil {
 		text += ", not ready since " + output.Time(*n.Since)
 	}
 	if n.Place > 0 {
 		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place,
-			in(e.Time, n.Due))
+			inText(e.Time, n.Due))
 	}
 	if _, err := fmt.Fprintln(to, text); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 		for _, x := range p.Taints {
 			goes := "never"
 			if x.Deadline != nil {
-				goes = in(e.Time, x.Deadline)
+				goes = inText(e.Time, x.Deadline)
 			}
 			toleration := x.Toleration
 			if toleration == "" {
@@ -101,7 +101,7 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 }
 
 // ago is how long before a time another was.
-func ago(now time.Time, at *time.Time) string {
+func agoText(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "never"
 	}
@@ -109,7 +109,7 @@ func ago(now time.Time, at *time.Time) string {
 }
 
 // in is when a time is, from another one on.
-func in(now time.Time, at *time.Time) string {
+func inText(now time.Time, at *time.Time) string {
 	switch {
 	case at == nil:
 		return "-"

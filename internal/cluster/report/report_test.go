@@ -40,13 +40,13 @@ NODE  HEALTH        HEARD  ZONE  TAINTS                                     QUEU
 n0    Ready        3s ago  r:1   -                                          -                 -
 n1    Unknown  1m30s ago  r:1   node.kubernetes.io/unreachable:NoSchedule  3 marks taint #1  in 8s
 `
-	if got := squeezed(out.String()); got != squeezed(want) {
+	if got := collapseSpaces(out.String()); got != collapseSpaces(want) {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }
 
 // squeezed is a text in which so many spaces are one.
-func squeezed(text string) string {
+func collapseSpaces(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -75,7 +75,7 @@ d/b  k:NoExecute                     2026-01-01T12:00:00Z  any:any for ever  nev
 d/c  it is going already             -                     -                 never
 d/e  its node has no NoExecute taint -                     -                 never
 `
-	if got := squeezed(out.String()); got != squeezed(want) {
+	if got := collapseSpaces(out.String()); got != collapseSpaces(want) {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }
@@ -90,14 +90,14 @@ func TestWhatIsAskedDoesNotAnswer(t *testing.T) {
 		_, _ = w.Write([]byte(answer))
 	}))
 	address := strings.TrimPrefix(s.URL, "http://")
-	for answer = range map[string]bool{`{"error":"this replica does not lead: ask the leader, x"}`: true, "<html>": true} {
-		err := Ask(t.Context(), address, ExplainPath, "a/b&c", &Explanation{})
+	for answer = range map[string]bool{`{"error":"this replica is not the leader: ask the leader, x"}`: true, "<html>": true} {
+		err := Fetch(t.Context(), address, ExplainPath, "a/b&c", &Explanation{})
 		if err == nil || !strings.Contains(err.Error(), "ask the leader, x") && !strings.Contains(err.Error(), "is it jettison-cluster nodes?") {
 			t.Error(err)
 		}
 	}
 	s.Close()
-	if err := Ask(t.Context(), address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+	if err := Fetch(t.Context(), address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
 		!strings.Contains(err.Error(), "--address") {
 		t.Error(err)
 	}

@@ -18,11 +18,11 @@ import (
 )
 
 // Pod is what came of a write to a pod.
-type Pod struct {
-	Is   *v1.Pod // as the API has answered; nil: it has not
+type PodResult struct {
+	Pod  *v1.Pod // as the API has answered; nil: it has not
 	Gone bool    // there is none of this UID any more
 	// its node, where that has other taints than those for which the pod was to go: it is decided anew
-	Node *v1.Node
+	ChangedNode *v1.Node
 }
 
 // What DisruptionTarget says of pods that taints drive away
@@ -33,8 +33,8 @@ const (
 )
 
 // Mark makes a pod's condition Ready False.
-func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
-	return w.condition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
+func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (PodResult, error) {
+	return w.patchCondition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
 		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.Now(),
 	})
 }
@@ -43,35 +43,35 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
 // from where they are written: a watch may be behind. The pod is told why, and deleted. Where
 // disruption budgets are asked, and the time for that is not over, it is evicted instead, and an
 // error that is Budgeted says that it may not go yet.
-func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (Pod, error) {
+func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (PodResult, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {
-		return Pod{}, err
+		return PodResult{}, err
 	}
-	if n.UID != known.UID || !slices.EqualFunc(evicting(n), evicting(known), same) {
-		return Pod{Node: n}, nil
+	if n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint) {
+		return PodResult{ChangedNode: n}, nil
 	}
-	if w.budget > 0 && time.Now().Before(e.Deadline.Add(w.budget)) {
+	if w.pdbPeriod > 0 && time.Now().Before(e.Deadline.Add(w.pdbPeriod)) {
 		return w.evict(ctx, e)
 	}
-	is, err := w.condition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
+	is, err := w.patchCondition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
 		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(),
 		"reason":  targetReason,
 		"message": targetMessage,
 	})
 	switch {
-	case err != nil && !refused(err): // whoever may not write a status still has pods go
+	case err != nil && !isRejected(err): // whoever may not write a status still has pods go
 		return is, err
-	case is.Gone, is.Is != nil && taint.Terminating(is.Is): // it is going by itself
+	case is.Gone, is.Pod != nil && taint.Terminating(is.Pod): // it is going by itself
 		return is, nil
 	}
 	return w.delete(ctx, e)
 }
 
 func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	n, err := w.again.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := w.reader.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
@@ -79,84 +79,84 @@ func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
 }
 
 // evicting are the taints of a node that have pods go.
-func evicting(n *v1.Node) []v1.Taint {
+func noExecuteTaints(n *v1.Node) []v1.Taint {
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints),
 		func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
 }
 
 // same reports whether two are one taint: one that was set anew has another time.
-func same(a, b v1.Taint) bool {
+func sameTaint(a, b v1.Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
 // condition writes one of a pod's conditions.
-func (w *Writer) condition(ctx context.Context, namespace, name string, uid types.UID,
-	c map[string]any) (Pod, error) {
-	limited, cancel := limited(ctx)
+func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid types.UID,
+	c map[string]any) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
 	is := &v1.Pod{}
-	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
+	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
 		namespace).Resource("pods").Name(name).
 		SubResource("status").Body(body.text()).Do(limited).Into(is)
 	if err == nil {
-		return Pod{Is: is}, nil
+		return PodResult{Pod: is}, nil
 	}
-	return w.missing(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
+	return w.checkGone(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
 		err))
 }
 
 // missing finds out whether a write failed because the pod is not there, or another has its name.
-func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID,
-	err error) (Pod, error) {
-	if gone(err) {
-		return Pod{Gone: true}, nil
+func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid types.UID,
+	err error) (PodResult, error) {
+	if isNotFound(err) {
+		return PodResult{Gone: true}, nil
 	}
 	if !apierrors.IsConflict(err) {
-		return Pod{}, err
+		return PodResult{}, err
 	}
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	is, why := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if gone(why) || why == nil && is.UID != uid {
-		return Pod{Gone: true}, nil
+	if isNotFound(why) || why == nil && is.UID != uid {
+		return PodResult{Gone: true}, nil
 	}
-	return Pod{Is: is}, err
+	return PodResult{Pod: is}, err
 }
 
 // delete deletes a pod, with the grace period that it asks for.
-func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
-	limited, cancel := limited(ctx)
+func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
+	answer, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
 		"pods").Name(e.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
+		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
 	if is, ok := answer.(*v1.Pod); ok && is.DeletionTimestamp != nil {
-		return Pod{Is: is}, nil
+		return PodResult{Pod: is}, nil
 	}
-	return Pod{Gone: true}, nil
+	return PodResult{Gone: true}, nil
 }
 
 // evict asks for a pod to be evicted.
-func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
-	limited, cancel := limited(ctx)
+func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
 	})
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
+		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
 	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
 	if err != nil || is.UID != e.UID {
-		return Pod{Gone: true}, nil // it may be another's by now; the watch tells
+		return PodResult{Gone: true}, nil // it may be another's by now; the watch tells
 	}
-	return Pod{Is: is}, nil
+	return PodResult{Pod: is}, nil
 }

@@ -23,20 +23,20 @@ import (
 )
 
 // limit is for one request, waiting for its turn included.
-const limit = 10 * time.Second
+const requestTimeout = 10 * time.Second
 
 // Writer writes. It may be used by any goroutine.
 type Writer struct {
-	client kubernetes.Interface
-	again  kubernetes.Interface // reads what a write follows from
-	budget time.Duration        // how long disruption budgets are asked; 0: they are not
+	client    kubernetes.Interface
+	reader    kubernetes.Interface // reads what a write follows from
+	pdbPeriod time.Duration        // how long disruption budgets are asked; 0: they are not
 }
 
 // New makes a Writer that writes by one client, and by another reads again what a write follows
 // from. While budget lasts after a pod's deadline it is evicted as its disruption budgets allow,
 // then deleted; 0: it is deleted.
-func New(client, again kubernetes.Interface, budget time.Duration) *Writer {
-	return &Writer{client: client, again: again, budget: budget}
+func New(client, reader kubernetes.Interface, pdbPeriod time.Duration) *Writer {
+	return &Writer{client: client, reader: reader, pdbPeriod: pdbPeriod}
 }
 
 // object is a patch. Only fields that are set are in it.
@@ -59,26 +59,26 @@ func (o *object) text() []byte {
 }
 
 // gone reports whether an error says that the object is not there.
-func gone(err error) bool { return apierrors.IsNotFound(err) }
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
 // refused reports whether an error says that this request will never do: by a role, a policy or a
 // rule.
-func refused(err error) bool {
+func isRejected(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
 		apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest ||
 		apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause)
 }
 
 // Budgeted reports whether an error says that a disruption budget does not let a pod go now.
-func Budgeted(err error) bool {
+func IsBudgetError(err error) bool {
 	return apierrors.IsTooManyRequests(err) &&
 		apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
 // once is a request that is made once. Where the API says "later", client-go would wait for as long
 // as it says, and ask again: by then that may not be so any more which the request follows from.
-func once(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
+func withoutRetries(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
-func limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, limit)
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, requestTimeout)
 }

@@ -31,7 +31,7 @@ func TestTolerationsOfPodsThatAreGone(t *testing.T) {
 		}
 	}
 	kept := 0
-	for key := range m.keep.tolerations {
+	for key := range m.trimmer.tolerations {
 		kept += len(key)
 	}
 	if most := maxTolerations * 1 << 10; kept > most {
@@ -41,7 +41,7 @@ func TestTolerationsOfPodsThatAreGone(t *testing.T) {
 	for _, uid := range []string{"a", "b"} {
 		m.putPod(tolerant(uid, usual))
 	}
-	if a, b := m.pod["a"].Spec.Tolerations, m.pod["b"].Spec.Tolerations; &a[0] != &b[0] {
+	if a, b := m.pods["a"].Spec.Tolerations, m.pods["b"].Spec.Tolerations; &a[0] != &b[0] {
 		t.Error("two pods with the same tolerations do not share them")
 	}
 }
@@ -49,7 +49,7 @@ func TestTolerationsOfPodsThatAreGone(t *testing.T) {
 // A pod's deadline counts from its creation where a taint is older: without it each pod that comes would go at once.
 func TestThatAPodWasMadeIsKept(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	if kept := podOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: made}}); !kept.CreationTimestamp.Equal(&made) {
+	if kept := trimPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: made}}); !kept.CreationTimestamp.Equal(&made) {
 		t.Errorf("it keeps %v, and it was made at %v", kept.CreationTimestamp, made)
 	}
 }
@@ -79,9 +79,9 @@ func TestAHeartbeatIsNoChange(t *testing.T) {
 		{node("6", at.Add(2*time.Minute), v1.ConditionFalse, disk), true},
 	} {
 		m.putNode(step.n)
-		m.Look(func(v *View) {
-			if v.Moved != step.moved {
-				t.Errorf("step %d: moved %v, want %v", i, v.Moved, step.moved)
+		m.View(func(v *View) {
+			if v.Changed != step.moved {
+				t.Errorf("step %d: moved %v, want %v", i, v.Changed, step.moved)
 			}
 		})
 	}

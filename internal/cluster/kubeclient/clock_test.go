@@ -17,11 +17,11 @@ func TestDates(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Date", time.Now().Add(c.server).UTC().Format(http.TimeFormat))
 		}))
-		var d Dates
-		if got := d.Ahead(func(at time.Time) time.Time { return at }); got != 0 {
+		var d ServerClock
+		if got := d.Skew(func(at time.Time) time.Time { return at }); got != 0 {
 			t.Errorf("before any answer: %v", got)
 		}
-		client, err := rest.HTTPClientFor(d.Dated(&rest.Config{Host: s.URL}))
+		client, err := rest.HTTPClientFor(d.Track(&rest.Config{Host: s.URL}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestDates(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		s.Close()
-		if got := d.Ahead(func(at time.Time) time.Time { return at }); (got-c.want).Abs() > 2*time.Second || c.want == 0 && got != 0 {
+		if got := d.Skew(func(at time.Time) time.Time { return at }); (got-c.want).Abs() > 2*time.Second || c.want == 0 && got != 0 {
 			t.Errorf("%v: %v, want %v", c.server, got, c.want)
 		}
 	}

@@ -26,11 +26,11 @@ func (c *counting) Read(b []byte) (int, error) {
 }
 
 // gatheredPipe is a gathered connection and its other end.
-func gatheredPipe(t *testing.T, gap time.Duration) (c net.Conn, other net.Conn, reads *int) {
+func batchedPipe(t *testing.T, gap time.Duration) (c net.Conn, other net.Conn, reads *int) {
 	t.Helper()
 	here, there := net.Pipe()
 	counted := &counting{Conn: here}
-	config := Gathered(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return counted, nil }}, gap)
+	config := BatchedReads(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return counted, nil }}, gap)
 	c, err := config.Dial(t.Context(), "tcp", "api")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestWhatIsGatheredIsWhatWasSent(t *testing.T) {
 		for i := range sent {
 			sent[i] = byte(random.Uint32())
 		}
-		c, other, _ := gatheredPipe(t, 20*time.Millisecond)
+		c, other, _ := batchedPipe(t, 20*time.Millisecond)
 		go func() {
 			for rest := sent; len(rest) > 0; {
 				n := min(len(rest), 1+random.IntN(100_000))
@@ -97,7 +97,7 @@ func TestHowOftenIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gap = 20 * time.Millisecond
 		k := &kernel{came: make(chan byte, 1000)}
-		config := Gathered(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return k, nil }}, gap)
+		config := BatchedReads(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return k, nil }}, gap)
 		c, err := config.Dial(t.Context(), "tcp", "api")
 		if err != nil {
 			t.Fatal(err)
@@ -125,10 +125,10 @@ func TestHowOftenIsRead(t *testing.T) {
 			t.Errorf("%d reads in %v, at most %d", k.reads, time.Since(began), most)
 		}
 		began = time.Now()
-		c, other, reads := gatheredPipe(t, gap)
+		c, other, reads := batchedPipe(t, gap)
 		go func() {
 			for range 100 {
-				_, _ = other.Write(make([]byte, gatherRead))
+				_, _ = other.Write(make([]byte, readSize))
 			}
 			_ = other.Close()
 		}()

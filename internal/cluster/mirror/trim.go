@@ -21,25 +21,25 @@ const (
 )
 
 // keeper makes of objects what of them is kept. The mirror's lock is held while pods are kept.
-type keeper struct {
+type trimmer struct {
 	rivals      []string
 	tolerations map[string][]v1.Toleration
 }
 
 // labels are those of nodes that anything depends on.
-var labels = []string{
+var keptLabels = []string{
 	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion,
 	v1.LabelFailureDomainBetaZone,
 	v1.LabelOSStable, v1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 	"node.kubernetes.io/exclude-disruption", "node-role.kubernetes.io/control-plane",
 }
 
-func (k *keeper) node(n *v1.Node) *v1.Node {
+func (k *trimmer) node(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
 		CreationTimestamp: n.CreationTimestamp, Labels: map[string]string{},
 	}}
-	for _, l := range labels {
+	for _, l := range keptLabels {
 		if v, ok := n.Labels[l]; ok {
 			out.Labels[l] = v
 		}
@@ -73,7 +73,7 @@ func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 	return manager, at
 }
 
-func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
+func (k *trimmer) lease(l *coordination.Lease) *coordination.Lease {
 	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID,
 		ResourceVersion: l.ResourceVersion}}
 	out.Spec.RenewTime = l.Spec.RenewTime
@@ -86,12 +86,12 @@ func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
 }
 
 // pod keeps a pod, and shares its tolerations with others.
-func (k *keeper) pod(p *v1.Pod) *v1.Pod {
-	out := podOf(p)
+func (k *trimmer) pod(p *v1.Pod) *v1.Pod {
+	out := trimPod(p)
 	if len(out.Spec.Tolerations) == 0 {
 		return out
 	}
-	key := keyOf(out.Spec.Tolerations)
+	key := tolerationKey(out.Spec.Tolerations)
 	shared, ok := k.tolerations[key]
 	switch {
 	case ok:
@@ -105,7 +105,7 @@ func (k *keeper) pod(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-func keyOf(all []v1.Toleration) string {
+func tolerationKey(all []v1.Toleration) string {
 	var b strings.Builder
 	for i := range all {
 		t := &all[i]
@@ -118,7 +118,7 @@ func keyOf(all []v1.Toleration) string {
 	return b.String()
 }
 
-func podOf(p *v1.Pod) *v1.Pod {
+func trimPod(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 		CreationTimestamp: p.CreationTimestamp,
@@ -135,7 +135,7 @@ func podOf(p *v1.Pod) *v1.Pod {
 }
 
 // sameBeats reports whether nothing was heard of a node by what its conditions say.
-func sameBeats(a, b *v1.Node) bool {
+func sameHeartbeats(a, b *v1.Node) bool {
 	return sameConditions(a, b, func(a, b *v1.NodeCondition) bool {
 		return a.LastHeartbeatTime.Equal(
 			&b.LastHeartbeatTime)

@@ -12,23 +12,23 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// table is how the mirror keeps objects of one kind. Its functions are called while the lock is
-// held.
+// table describes how the mirror stores objects of one kind. Its functions, except trim, are called
+// with the lock held.
 type table[K comparable, T any] struct {
-	name    string // one of them, for errors
+	name    string // of one object, for errors
 	source  *source
 	objects map[K]T
 	key     func(T) K
-	put     func(T)   // what a watch has, unless it is older than what is kept
-	set     func(T)   // what a list has, whatever its version
-	drop    func(T)   // what a watch has deleted
-	remove  func(K)   // what a list does not have any more
-	trim    func(T) T // makes one small; called without the lock, beside everything else
+	put     func(T)   // stores an object of a watch event, unless it is older than the stored one
+	set     func(T)   // stores an object of a list, of any version
+	drop    func(T)   // removes an object that a watch reports as deleted
+	remove  func(K)   // removes an object that is missing in a list
+	trim    func(T) T // removes unused fields; called without the lock and concurrently
 }
 
-// feedOf is what a reflector fills.
+// feedOf returns the store of a reflector.
 func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
-	text := "take " + t.name + ": the watch gives a"
+	text := "store " + t.name + ": the watch sent a"
 	return &kubefeed.Feed[T]{
 		Texts: kubefeed.Texts{Put: text, Drop: text, List: text},
 		Put:   locked(m, t.put),
@@ -53,7 +53,7 @@ func locked[T any](m *Mirror, take func(T)) func(T) {
 	}
 }
 
-// replace has the table hold what a list has, and nothing else.
+// replace sets the contents of the table to those of a list.
 func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
 	here := make(map[K]bool, n)
 	for o := range all {
@@ -67,7 +67,7 @@ func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
 	}
 }
 
-// nodeFeed takes nodes.
+// nodeFeed returns the store of the node watch.
 func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	remove := func(name string) {
 		delete(m.nodes, name)
@@ -86,7 +86,7 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	})
 }
 
-// leaseFeed takes Leases. Nobody waits for one.
+// leaseFeed returns the store of the Lease watch. Renewals wake no one.
 func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 	remove := func(name string) {
 		delete(m.leases, name)
@@ -100,7 +100,7 @@ func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 	})
 }
 
-// podFeed takes pods.
+// podFeed returns the store of the pod watch.
 func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
 	return feedOf(m, table[types.UID, *v1.Pod]{
 		name: "a pod", source: &m.podSource, objects: m.pods, key: (*v1.Pod).GetUID,
@@ -109,8 +109,8 @@ func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
 	})
 }
 
-// putNode puts a node in its place, unless it is older than the one that is there: an answer may be
-// newer than what a watch tells. The lock is held.
+// putNode stores a node unless it is older than the stored one: the response to a write may be
+// newer than a watch event. The lock must be held.
 func (m *Mirror) putNode(n *v1.Node) {
 	n = m.trimmer.node(n)
 	if was := m.nodes[n.Name]; was == nil || was.UID != n.UID ||
@@ -119,8 +119,8 @@ func (m *Mirror) putNode(n *v1.Node) {
 	}
 }
 
-// setNode takes a node whatever its version is: after etcd was restored from a backup all are older
-// than what was told before, and a list is what is there. The lock is held.
+// setNode stores a node of any version. After a restore of etcd from a backup, all versions
+// in a list are older than the stored ones. The lock must be held.
 func (m *Mirror) setNode(n *v1.Node) {
 	was := m.nodes[n.Name]
 	m.nodes[n.Name] = n
@@ -132,7 +132,7 @@ func (m *Mirror) setNode(n *v1.Node) {
 	}
 }
 
-// putLease puts a Lease in its place likewise. The lock is held.
+// putLease stores a Lease as putNode stores a node. The lock must be held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.trimmer.lease(l)
 	if was := m.leases[l.Name]; was == nil || was.UID != l.UID ||
@@ -141,7 +141,7 @@ func (m *Mirror) putLease(l *coordination.Lease) {
 	}
 }
 
-// setLease takes a Lease as setNode does a node.
+// setLease stores a Lease as setNode stores a node.
 func (m *Mirror) setLease(l *coordination.Lease) {
 	if was := m.leases[l.Name]; was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
 		m.renewedAt[l.Name] = time.Now()
@@ -149,7 +149,8 @@ func (m *Mirror) setLease(l *coordination.Lease) {
 	m.leases[l.Name] = l
 }
 
-// putPod puts a pod in its place likewise, if it is bound and not over. The lock is held.
+// putPod stores a pod as putNode stores a node, if it is bound and has not finished. The lock must
+// be held.
 func (m *Mirror) putPod(p *v1.Pod) {
 	p = m.trimmer.pod(p)
 	if was := m.pods[p.UID]; was == nil || !older(p.ResourceVersion, was.ResourceVersion) {
@@ -157,7 +158,7 @@ func (m *Mirror) putPod(p *v1.Pod) {
 	}
 }
 
-// setPod takes a pod as setNode does a node.
+// setPod stores a pod as setNode stores a node.
 func (m *Mirror) setPod(p *v1.Pod) {
 	was := m.pods[p.UID]
 	if was != nil && was.Spec.NodeName != p.Spec.NodeName {
@@ -180,7 +181,7 @@ func (m *Mirror) setPod(p *v1.Pod) {
 	}
 }
 
-// dropPod takes a pod away. The lock is held.
+// dropPod removes a pod. The lock must be held.
 func (m *Mirror) dropPod(uid types.UID) {
 	was := m.pods[uid]
 	if was == nil {
@@ -196,8 +197,8 @@ func (m *Mirror) dropPod(uid types.UID) {
 	}
 }
 
-// matters reports whether anything may depend on a pod: whether its node has a taint that evicts,
-// or is not ready.
+// affectsDecisions reports whether decisions may depend on a pod: its node has a NoExecute taint or
+// is not ready.
 func (m *Mirror) affectsDecisions(p *v1.Pod) bool {
 	n := m.nodes[p.Spec.NodeName]
 	if n == nil {

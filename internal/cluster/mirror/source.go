@@ -16,27 +16,27 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// Bounds of requests: a list's, and of a watch until it begins to answer.
+// Timeouts of a list, and of the start of a watch.
 const (
 	listTimeout  = 60 * time.Second
 	watchTimeout = 30 * time.Second
 )
 
-// Pauses after what failed double from the first to the last, with jitter.
+// The backoff after failures doubles from firstPause to lastPause, with jitter.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 4 * time.Second
 )
 
-// source is one watch. It may be asked by any goroutine.
+// source is one watch. It is safe for concurrent use.
 type source struct {
 	name string
 
 	mu        sync.Mutex
 	synced    bool
-	lastEvent time.Time // when it said something last
-	openSince time.Time // since when the watch stands; zero: it does not
-	probedAt  time.Time // when the API answered to something else meanwhile
+	lastEvent time.Time // arrival of the last event
+	openSince time.Time // start of the open watch; zero: not open
+	probedAt  time.Time // start of the last successful probe
 }
 
 // run lists and watches until its context ends.
@@ -54,7 +54,11 @@ func (s *source) run(
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) &&
 				!apierrors.IsGone(err) {
-				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name,
+				//log: A watch ended with an error. The data received so far stays in use while it
+				//  restarts.
+				//do: If it repeats, check the connection to the API server and the permissions in
+				//  error.
+				log.Warn("watch failed, restarting", "source", s.name,
 					"error", err)
 			}
 			return pause
@@ -62,7 +66,7 @@ func (s *source) run(
 	})
 }
 
-// noted is a way to list and watch that notes when a watch stands, and lets no request hang.
+// tracked wraps a list and watch: it records when a watch is open, and adds timeouts.
 func (s *source) tracked(from cache.ListerWatcherWithContext) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -88,13 +92,13 @@ func (s *source) tracked(from cache.ListerWatcherWithContext) *cache.ListWatch {
 	}
 }
 
-// standing is a watch that notes its end.
+// trackedWatch is a watch that records its end.
 type trackedWatch struct {
 	watch.Interface
 	onStop func()
 }
 
-// Stop ends it.
+// Stop ends the watch.
 func (w *trackedWatch) Stop() {
 	w.onStop()
 	w.Interface.Stop()
@@ -106,21 +110,21 @@ func (s *source) setOpen(since time.Time) {
 	s.openSince = since
 }
 
-// hear notes that the watch said something.
+// recordEvent records the arrival of an event.
 func (s *source) recordEvent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastEvent = time.Now()
 }
 
-// replaced notes that all is known.
+// setSynced records the arrival of a complete list.
 func (s *source) setSynced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastEvent, s.synced = time.Now(), true
 }
 
-// prove notes that the API answered to a request that began at a time.
+// recordProbe records a successful probe that began at that time.
 func (s *source) recordProbe(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +137,8 @@ func (s *source) isSynced() bool {
 	return s.synced
 }
 
-// current is since when something may have changed without being seen: since it said something
-// last, or, while its watch stands, since the API answered last. Zero: nothing is known yet.
+// currentAt returns the time up to which all changes were received: that of the last event, or of
+// the last probe while the watch is open. Zero: not synced.
 func (s *source) currentAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

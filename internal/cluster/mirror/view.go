@@ -8,15 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// View is what a look sees. It, and what it holds, is not to be kept or changed.
+// View is the content of a Mirror. It is valid only during the call that provides it. It and its
+// objects must not be modified.
 type View struct {
 	Nodes   map[string]*v1.Node
 	Leases  map[string]*coordination.Lease
-	Changed bool // something has changed since the last look that decisions depend on
+	Changed bool // a change since the last View that decisions depend on
 	m       *Mirror
 }
 
-// Look has a function look at everything. Nothing changes meanwhile, so it should be quick.
+// View calls f with the content. It holds the lock, so f must be quick.
 func (m *Mirror) View(f func(*View)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,18 +26,18 @@ func (m *Mirror) View(f func(*View)) {
 	f(&v)
 }
 
-// PodsOf are the pods that are bound to a node and not over.
+// PodsOf returns the pods that are bound to a node and have not finished.
 func (v *View) PodsOf(node string) []*v1.Pod { return v.m.podsByNode[node] }
 
-// Came is when a node's heartbeats, and its Lease, came to be as they are.
+// Arrivals returns when the node's current heartbeat and Lease arrived.
 func (v *View) Arrivals(node string) (beat, lease time.Time) {
 	return v.m.beatAt[node], v.m.renewedAt[node]
 }
 
-// Pods are how many pods there are.
+// PodCount returns the number of pods.
 func (v *View) PodCount() int { return len(v.m.pods) }
 
-// PodByName finds a pod; nil: there is none that is bound and not over.
+// PodByName returns a pod, or nil if no such pod is bound and unfinished.
 func (v *View) PodByName(namespace, name string) *v1.Pod {
 	for _, p := range v.m.pods {
 		if p.Name == name && p.Namespace == namespace {
@@ -46,36 +47,35 @@ func (v *View) PodByName(namespace, name string) *v1.Pod {
 	return nil
 }
 
-// Node is a node; nil: there is none. It must not be changed.
+// Node returns a node, or nil. It must not be modified.
 func (m *Mirror) Node(name string) *v1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.nodes[name]
 }
 
-// Pod is a pod that is bound and not over; nil: there is none. It must not be changed.
+// Pod returns a pod, or nil if it is not bound or has finished. It must not be modified.
 func (m *Mirror) Pod(uid types.UID) *v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pods[uid]
 }
 
-// TookNode takes a node as the API answered to a write, so that nothing is decided on what was
-// before it.
+// UpdateNode stores the node of a response to a write, so that the next decision uses it.
 func (m *Mirror) UpdateNode(n *v1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.putNode(n)
 }
 
-// TookLease takes a Lease likewise.
+// UpdateLease stores the Lease of a response.
 func (m *Mirror) UpdateLease(l *coordination.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.putLease(l)
 }
 
-// TookPod takes a pod likewise.
+// UpdatePod stores the pod of a response to a write.
 func (m *Mirror) UpdatePod(p *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

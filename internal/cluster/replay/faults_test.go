@@ -16,18 +16,19 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// world is a cluster in virtual time of which every write may fail, and whose controller may start anew at any moment.
+// world is a cluster in virtual time. Each write may fail, and the controller may restart at any
+// time.
 type world struct {
 	t           *rapid.T
 	state       *state
 	now         time.Time
 	alive       map[string]bool      // kubelets that renew
-	lastRenewal map[string]time.Time // when each did last
+	lastRenewal map[string]time.Time // by node
 	skew        map[string]time.Duration
 	nodes       *lifecycle.Core
 	pods        *taint.Core
-	taintTimes  map[string][]time.Time // by zone: when nodes were tainted
-	restarts    int                    // restarts
+	taintTimes  map[string][]time.Time // times of NoExecute taints, by zone
+	restarts    int
 }
 
 func (w *world) restart() {
@@ -64,7 +65,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// renew has the living renew their leases, by clocks that jump.
+// renew renews the Leases of live kubelets. Their clocks may jump.
 func (w *world) renew() {
 	for name, alive := range w.alive {
 		if !alive {
@@ -73,7 +74,7 @@ func (w *world) renew() {
 		stamp := metav1.Time{Time: w.now}
 		renew := metav1.MicroTime{Time: w.now.Add(w.skew[name])}
 		if was := w.state.leases[name]; was != nil && was.Spec.RenewTime.Equal(&renew) {
-			continue // an API server writes nothing where nothing has changed
+			continue // the API server stores no unchanged object
 		}
 		w.state.leases[name] = &coordination.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &stamp}}},
@@ -86,7 +87,7 @@ func (w *world) renew() {
 	}
 }
 
-// fails reports whether the API refuses a write.
+// fails reports whether a write fails.
 func (w *world) fails() bool { return rapid.IntRange(0, 3).Draw(w.t, "fails") == 0 }
 
 func (w *world) step() {
@@ -94,7 +95,7 @@ func (w *world) step() {
 	for i := range done.Status {
 		s := &done.Status[i]
 		if silent := w.now.Sub(w.lastRenewal[s.Node]); silent <= 50*time.Second {
-			w.t.Fatalf("%v: %s is Unknown after %v", w.now.Sub(zero), s.Node, silent)
+			w.t.Fatalf("%v: node %s is Unknown %v after its renewal", w.now.Sub(zero), s.Node, silent)
 		}
 		ok := !w.fails()
 		if ok {
@@ -119,7 +120,7 @@ func (w *world) taint(c *lifecycle.Taints) {
 	n := w.state.nodes[c.Node]
 	for _, t := range c.Add {
 		if t.Effect == v1.TaintEffectNoExecute && w.alive[c.Node] && w.now.Sub(w.lastRenewal[c.Node]) <= 50*time.Second {
-			w.t.Fatalf("%v: %s is healthy and gets %s", w.now.Sub(zero), c.Node, t.Key)
+			w.t.Fatalf("%v: healthy node %s gets taint %s", w.now.Sub(zero), c.Node, t.Key)
 		}
 	}
 	ok := !w.fails()
@@ -136,12 +137,12 @@ func (w *world) taint(c *lifecycle.Taints) {
 func (w *world) evict() {
 	gone := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
 	for i := range gone.Stamps {
-		w.t.Fatalf("a stamp where all taints have a time: %+v", gone.Stamps[i])
+		w.t.Fatalf("stamp although all taints have a time: %+v", gone.Stamps[i])
 	}
 	for i := range gone.Evict {
 		e := &gone.Evict[i]
 		if at, ok := w.deadline(w.state.pods[e.UID]); !ok || w.now.Before(at) {
-			w.t.Fatalf("%v: %s goes before its deadline %v, %v", w.now.Sub(zero), e.Name, at.Sub(zero), ok)
+			w.t.Fatalf("%v: pod %s is evicted before its deadline %v (has one: %v)", w.now.Sub(zero), e.Name, at.Sub(zero), ok)
 		}
 		ok := !w.fails()
 		if ok {
@@ -151,7 +152,7 @@ func (w *world) evict() {
 	}
 }
 
-// deadline is the plain rule: the least over all taints.
+// deadline returns the earliest deadline over all taints.
 func (w *world) deadline(p *v1.Pod) (at time.Time, due bool) {
 	for _, t := range w.state.nodes[p.Spec.NodeName].Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
@@ -168,8 +169,8 @@ func (w *world) deadline(p *v1.Pod) (at time.Time, due bool) {
 	return at, due
 }
 
-// Whatever fails and whenever the controller starts anew: no healthy node is tainted or made Unknown, no pod goes before its deadline, the
-// rates hold, and once the API answers all that is due goes.
+// With any failures and restarts: no healthy node is tainted or becomes Unknown, no pod is deleted
+// before its deadline, and the rates hold. When writes succeed, all due pods are deleted.
 func TestFaultsBreakNoPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -192,7 +193,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		for zone, at := range w.taintTimes {
 			for i := range at {
 				if j := i + w.restarts + 1; j < len(at) && at[j].Sub(at[i]) < 10*time.Second {
-					t.Fatalf("zone %s: %d nodes within %v, %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.restarts)
+					t.Fatalf("zone %s: %d nodes tainted within %v, with %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.restarts)
 				}
 			}
 		}
@@ -200,7 +201,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 	})
 }
 
-// settle lets the API answer, and wants all that is due gone.
+// checkSettled lets writes succeed and fails if a due pod is left.
 func (w *world) checkSettled() {
 	for range 40 {
 		w.now = w.now.Add(time.Second)
@@ -213,7 +214,7 @@ func (w *world) checkSettled() {
 	}
 	for _, p := range w.state.pods {
 		if at, due := w.deadline(p); due && w.now.Sub(at) > time.Second {
-			w.t.Fatalf("%s was due %v ago", p.Name, w.now.Sub(at))
+			w.t.Fatalf("pod %s was due %v ago and exists", p.Name, w.now.Sub(at))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// reading is how frames are read: strictly, and times of either kind with any fraction of a second.
+// decodeOptions rejects unknown fields and accepts times with any fraction of a second.
 var decodeOptions = json.JoinOptions(json.RejectUnknownMembers(true),
 	json.WithUnmarshalers(json.JoinUnmarshalers(
 		json.UnmarshalFromFunc(readTime), json.UnmarshalFromFunc(readMicroTime),
@@ -29,7 +29,7 @@ func readMicroTime(d *jsontext.Decoder, out *metav1.MicroTime) (err error) {
 	return err
 }
 
-// timeFrom takes a time of the API; null is none.
+// decodeTime reads a Kubernetes time; null is the zero time.
 func decodeTime(d *jsontext.Decoder) (time.Time, error) {
 	t, err := d.ReadToken()
 	switch {

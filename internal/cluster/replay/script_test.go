@@ -16,13 +16,13 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// zero is what the times of scripts are counted from.
+// zero is the time that the offsets of scripts refer to.
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// object is one of the API as JSON.
+// object is a Kubernetes object as JSON.
 type object = map[string]any
 
-// when is a time of a script: +50s, -1h, old (years before), none.
+// scriptTime parses a time of a script: +50s, -1h, old (years before), none.
 func scriptTime(t *testing.T, text string) any {
 	switch text {
 	case "none":
@@ -41,7 +41,7 @@ func scriptTime(t *testing.T, text string) any {
 
 var statuses = map[string]string{"T": "True", "F": "False", "U": "Unknown"}
 
-// words are the NAME=VALUE of a line; a name that comes more than once has them all.
+// parseWords collects the NAME=VALUE words of a line by name.
 func parseWords(fields []string) map[string][]string {
 	out := map[string][]string{}
 	for _, f := range fields {
@@ -128,7 +128,8 @@ func pod(t *testing.T, name string, w map[string][]string) object {
 	return object{"metadata": meta, "spec": object{"nodeName": first(w, "on", ""), "tolerations": tolerations}, "status": status}
 }
 
-// frames reads a script: "at +0s", and the objects of the lists that the frame has. "nodes", "leases" or "pods" alone is an empty list.
+// frames parses a script: "at +0s", then the objects of the frame's lists. "nodes", "leases" or
+// "pods" alone is an empty list.
 func frames(t *testing.T, script string) string {
 	var all []object
 	add := func(list string, o ...any) {
@@ -150,7 +151,7 @@ func frames(t *testing.T, script string) string {
 		case "pod":
 			add("pods", pod(t, f[1], parseWords(f[2:])))
 		default:
-			t.Fatalf("what is %q?", line)
+			t.Fatalf("unknown command in script: %q", line)
 		}
 	}
 	var b strings.Builder
@@ -164,11 +165,11 @@ func frames(t *testing.T, script string) string {
 	return b.String()
 }
 
-// short is what was decided on a frame, as scripts have it.
+// summarize formats the decisions on a frame as scripts expect them.
 func summarize(o *Output) string {
 	at, _ := time.Parse(time.RFC3339, o.Time)
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
+	add := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
 	fmt.Fprintf(&b, "%v", at.Sub(zero))
 	for _, z := range slices.Sorted(maps.Keys(o.Zones)) {
 		fmt.Fprintf(&b, " %s=%s", z, o.Zones[z])
@@ -179,36 +180,36 @@ func summarize(o *Output) string {
 	}
 	b.WriteString("\n")
 	if o.Doubt != "" {
-		say("doubt: %s", o.Doubt)
+		add("doubt: %s", o.Doubt)
 	}
 	for _, w := range o.Status {
 		for _, c := range w.Conditions {
-			say("status %s %s=%s %s: %s", w.Node, c.Type, c.Status, c.Reason, c.Message)
+			add("status %s %s=%s %s: %s", w.Node, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 	for _, w := range o.Labels {
 		for _, k := range slices.Sorted(maps.Keys(w.Set)) {
-			say("label %s %s=%s", w.Node, k, w.Set[k])
+			add("label %s %s=%s", w.Node, k, w.Set[k])
 		}
 	}
 	for _, w := range o.Taints {
-		say("taint %s +%v -%v", w.Node, w.Add, w.Remove)
+		add("taint %s +%v -%v", w.Node, w.Add, w.Remove)
 	}
 	for _, p := range o.PodsNotReady {
-		say("not ready %s", p)
+		add("not ready %s", p)
 	}
 	for _, e := range o.Evict {
-		say("evict %s/%s %s after %v", e.Namespace, e.Name, e.UID, e.After)
+		add("evict %s/%s %s after %v", e.Namespace, e.Name, e.UID, e.After)
 	}
 	for _, e := range o.Events {
 		if e.Reason != "RegisteredNode" {
-			say("event %s %s %s: %s", e.Object, e.Type, e.Reason, e.Message)
+			add("event %s %s %s: %s", e.Object, e.Type, e.Reason, e.Message)
 		}
 	}
 	return b.String()
 }
 
-// The scripts of testdata: what is seen, and what is decided.
+// TestScripts runs the scripts of testdata.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

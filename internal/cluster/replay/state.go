@@ -13,7 +13,7 @@ import (
 	"jettison/cluster/taint"
 )
 
-// state is what is there.
+// state is the current state of the cluster.
 type state struct {
 	nodes      map[string]*v1.Node
 	leases     map[string]*coordination.Lease
@@ -30,7 +30,7 @@ func newState() *state {
 
 func (s *state) podsOf(node string) []*v1.Pod { return s.podsByNode[node] }
 
-// take takes the lists that a frame has.
+// load replaces the lists that a frame has.
 func (s *state) load(f *Frame) {
 	if f.Nodes != nil {
 		clear(s.nodes)

@@ -12,23 +12,23 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// Print writes a status.
+// Print writes the status as a table or as data.
 func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, s, false)
 	}
-	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode,
+	lines := []string{fmt.Sprintf("leader %s, mode %s, read %s ago", s.Leader, s.Mode,
 		output.Span(s.Time.Sub(s.Read)))}
 	if s.Held != "" {
-		lines = append(lines, "it does not act: "+s.Held)
+		lines = append(lines, "not acting: "+s.Held)
 	}
 	if s.Doubt != "" {
-		lines = append(lines, "silence is doubted, no node is tainted: "+s.Doubt)
+		lines = append(lines, "node silence in doubt, tainting suspended: "+s.Doubt)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Zones)) {
 		z := s.Zones[name]
 		lines = append(lines, fmt.Sprintf(
-			"zone %s: %s, %d ready, %d not, %d wait for a taint, %g a second", name, z.State, z.Ready,
+			"zone %s: %s, %d ready, %d not ready, %d waiting for a taint, %g/s", name, z.State, z.Ready,
 			z.NotReady,
 			z.Waiting, z.Rate))
 	}
@@ -52,19 +52,19 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	return t.Print(to, format == output.AsWide)
 }
 
-// Print writes an explanation.
+// Print writes the explanation as a table or as data.
 func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, e, false)
 	}
 	n := &e.Node
-	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health,
+	text := fmt.Sprintf("node %s, zone %s: %s, last contact %s", n.Name, n.Zone, n.Health,
 		agoText(e.Time, n.Heard))
 	if n.Since != nil {
 		text += ", not ready since " + output.Time(*n.Since)
 	}
 	if n.Place > 0 {
-		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place,
+		text += fmt.Sprintf(", place %d in its zone for a NoExecute taint (%s)", n.Place,
 			inText(e.Time, n.Due))
 	}
 	if _, err := fmt.Fprintln(to, text); err != nil {
@@ -72,7 +72,7 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	}
 	t := table.Table{Columns: []table.Column{
 		{Name: "POD"}, {Name: "TAINT", Fold: true}, {Name: "SINCE", Drop: 1},
-		{Name: "TOLERATION", Fold: true}, {Name: "HAS TO GO"},
+		{Name: "TOLERATION", Fold: true}, {Name: "DEADLINE"},
 	}}
 	for i := range e.Pods {
 		p := &e.Pods[i]
@@ -80,7 +80,7 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 		if p.Stays != "" || len(p.Taints) == 0 {
 			why := p.Stays
 			if why == "" {
-				why = "its node has no NoExecute taint"
+				why = "node has no NoExecute taint"
 			}
 			t.Add(name, why, "", "", "never")
 			continue
@@ -100,7 +100,7 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	return t.Print(to, format == output.AsWide)
 }
 
-// ago is how long before a time another was.
+// agoText formats the time since at.
 func agoText(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "never"
@@ -108,7 +108,7 @@ func agoText(now time.Time, at *time.Time) string {
 	return output.Span(now.Sub(*at)) + " ago"
 }
 
-// in is when a time is, from another one on.
+// inText formats the time until at.
 func inText(now time.Time, at *time.Time) string {
 	switch {
 	case at == nil:

@@ -13,29 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is what is written to a node, in this order.
+// Node describes the writes to a node, made in the order status, taints, labels.
 type Node struct {
-	Node        *v1.Node            // as it was decided about
-	Lease       *coordination.Lease // of that name, as it was then; nil: there was none
-	Status      []v1.NodeCondition  // that change; none: it is not written
-	Taints      []v1.Taint          // all that it is to have
-	WriteTaints bool                // Taints are to be written
-	Labels      map[string]string   // that are set
+	Node        *v1.Node            // at the decision
+	Lease       *coordination.Lease // at the decision; nil: none
+	Status      []v1.NodeCondition  // changed conditions; empty: no write
+	Taints      []v1.Taint          // the complete list
+	WriteTaints bool                // write Taints
+	Labels      map[string]string   // labels to set
 }
 
-// Written is what came of it.
+// NodeResult is the result of the writes.
 type NodeResult struct {
-	Node *v1.Node // as the API has answered last; nil: it has not
-	// set where the node is not silent after all: nothing was written
+	Node *v1.Node // from the last response; nil: no response
+	// set if the node renewed its Lease and is not silent: nothing was written
 	Renewed                *coordination.Lease
-	Status, Labels, Taints error // of each part that was to be written
+	Status, Labels, Taints error // of each requested part
 }
 
-// errUnsaid is of taints that were not written since the conditions that they follow from could not
-// be.
-var errConditionsNotWritten = errors.New("not written: its conditions could not be")
+// errConditionsNotWritten is the error of taints if the conditions that require them were not
+// written.
+var errConditionsNotWritten = errors.New("not written: writing the node's conditions failed")
 
-// Node writes to a node. A node that is gone needs nothing.
+// Node carries out the writes to a node. Writes to a deleted node count as successful.
 func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 	version := n.Node.ResourceVersion
 	took := func(is *v1.Node, err error) error {
@@ -65,8 +65,8 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 			out.Taints = took(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 		}
 	}
-	// They come last: they ask for no version, and what they are answered may have taints of others by
-	// then.
+	// Labels come last. Their patch has no version precondition, and its response may contain
+	// taints that others added since.
 	if len(n.Labels) > 0 {
 		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
 		out.Labels = took(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
@@ -75,16 +75,16 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 		ctx, cancel := withTimeout(ctx)
 		defer cancel()
 		if is, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); err == nil {
-			out.Node = is // so that the next decision is about what is there
+			out.Node = is // for the next decision
 		}
 	}
 	return out
 }
 
-// heard reads a silent node's Lease from where it is written: a watch may be behind, and nobody
-// knows by how much; the patch's version cannot tell, since whoever renews a Lease leaves the node
-// as it is. nil: it was not renewed since it was decided that the node is silent. It is listed, not
-// gotten, since that is what reading it by a watch asks of a role.
+// renewedLease reads a silent node's Lease directly, because the watch may lag by an unknown time.
+// It returns nil if the Lease was not renewed since the decision. The version precondition of the
+// patch cannot replace this: a renewal does not change the node. It lists instead of gets, because
+// the role for the watch includes that permission.
 func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()

@@ -17,32 +17,32 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// Pod is what came of a write to a pod.
+// PodResult is the result of a write to a pod.
 type PodResult struct {
-	Pod  *v1.Pod // as the API has answered; nil: it has not
-	Gone bool    // there is none of this UID any more
-	// its node, where that has other taints than those for which the pod was to go: it is decided anew
+	Pod  *v1.Pod // from the response; nil: no response
+	Gone bool    // no pod with this UID exists any more
+	// the node, if its taints differ from those of the decision: nothing was written
 	ChangedNode *v1.Node
 }
 
-// What DisruptionTarget says of pods that taints drive away
+// Reason and message of the condition DisruptionTarget
 // (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
 const (
 	targetReason  = "DeletionByTaintManager"
 	targetMessage = "Taint manager: deleting due to NoExecute taint"
 )
 
-// Mark makes a pod's condition Ready False.
+// Mark sets a pod's condition Ready to False.
 func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (PodResult, error) {
 	return w.patchCondition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
 		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.Now(),
 	})
 }
 
-// Evict has a pod go, if its node still has the taints that it was known to have, which are read
-// from where they are written: a watch may be behind. The pod is told why, and deleted. Where
-// disruption budgets are asked, and the time for that is not over, it is evicted instead, and an
-// error that is Budgeted says that it may not go yet.
+// Evict deletes a pod if its node still has the taints of the decision, which Evict reads directly
+// because the watch may lag. It sets the condition DisruptionTarget first. Within the PDB period
+// after the deadline it evicts the pod instead; if a disruption budget blocks that, IsBudgetError
+// is true for the error.
 func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (PodResult, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {
@@ -60,9 +60,11 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 		"message": targetMessage,
 	})
 	switch {
-	case err != nil && !isRejected(err): // whoever may not write a status still has pods go
+	// without permission to write the status, the pod is still deleted
+	case err != nil && !isRejected(err):
 		return is, err
-	case is.Gone, is.Pod != nil && taint.Terminating(is.Pod): // it is going by itself
+	// being deleted already, or finished
+	case is.Gone, is.Pod != nil && taint.Terminating(is.Pod):
 		return is, nil
 	}
 	return w.delete(ctx, e)
@@ -78,18 +80,19 @@ func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
 	return n, nil
 }
 
-// evicting are the taints of a node that have pods go.
+// noExecuteTaints returns the NoExecute taints of a node.
 func noExecuteTaints(n *v1.Node) []v1.Taint {
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints),
 		func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
 }
 
-// same reports whether two are one taint: one that was set anew has another time.
+// sameTaint reports whether two taints are the same one. A taint that was removed and added again
+// has another TimeAdded.
 func sameTaint(a, b v1.Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
-// condition writes one of a pod's conditions.
+// patchCondition writes one condition of a pod.
 func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid types.UID,
 	c map[string]any) (PodResult, error) {
 	limited, cancel := withTimeout(ctx)
@@ -106,7 +109,7 @@ func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid
 		err))
 }
 
-// missing finds out whether a write failed because the pod is not there, or another has its name.
+// checkGone determines whether a write failed because the pod no longer exists or has another UID.
 func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid types.UID,
 	err error) (PodResult, error) {
 	if isNotFound(err) {
@@ -124,7 +127,7 @@ func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid type
 	return PodResult{Pod: is}, err
 }
 
-// delete deletes a pod, with the grace period that it asks for.
+// delete deletes a pod with its own grace period.
 func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, error) {
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
@@ -142,7 +145,7 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, erro
 	return PodResult{Gone: true}, nil
 }
 
-// evict asks for a pod to be evicted.
+// evict creates an Eviction of a pod.
 func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error) {
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
@@ -156,7 +159,8 @@ func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error
 	}
 	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
 	if err != nil || is.UID != e.UID {
-		return PodResult{Gone: true}, nil // it may be another's by now; the watch tells
+		// the name may belong to another pod; the watch reports the rest
+		return PodResult{Gone: true}, nil
 	}
 	return PodResult{Pod: is}, nil
 }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// askLimit is for one answer, and maxAnswer how long it may be, in bytes.
+// Limits of one response: time, and size in bytes.
 const (
 	fetchTimeout = 30 * time.Second
 	maxResponse  = 256 << 20
 )
 
-// Ask asks what runs at an address, HOST:PORT.
+// Fetch requests a path from the instance at address, HOST:PORT, and decodes the response.
 func Fetch(ctx context.Context, address, path, object string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -27,27 +27,27 @@ func Fetch(ctx context.Context, address, path, object string, into any) error {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", address, err)
+		return fmt.Errorf("read status from %s: %w", address, err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask jettison-cluster nodes at %s: %w: name a running one's --address", address,
+		return fmt.Errorf("connect to jettison-cluster nodes at %s: %w: pass the --address of a running instance", address,
 			errors.Unwrap(err))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", address, err)
+		return fmt.Errorf("read status from %s: %w", address, err)
 	}
 	if answer.StatusCode == http.StatusOK {
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("ask %s: the answer cannot be read: %w", address, err)
+			return fmt.Errorf("read status from %s: invalid response: %w", address, err)
 		}
 		return nil
 	}
 	var why Error
 	if json.Unmarshal(text, &why) != nil || why.Error == "" {
-		return fmt.Errorf("ask %s: it answers %s: is it jettison-cluster nodes?", address, answer.Status)
+		return fmt.Errorf("read status from %s: unexpected response %s: is it jettison-cluster nodes?", address, answer.Status)
 	}
 	return errors.New(why.Error)
 }

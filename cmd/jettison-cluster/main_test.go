@@ -21,7 +21,7 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 	return code, out.String(), errs.String()
 }
 
-func TestWhatIsNoCommandIsSaidInALine(t *testing.T) {
+func TestUsageErrorsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
@@ -34,7 +34,7 @@ func TestWhatIsNoCommandIsSaidInALine(t *testing.T) {
 	} {
 		code, _, stderr := run(t, "", c.args...)
 		if code != c.code || !strings.Contains(stderr, c.says) || c.says != "" && strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: exit code %d, %s", c.args, code, stderr)
+			t.Errorf("arguments %v: exit code %d, want %d and %q, got %s", c.args, code, c.code, c.says, stderr)
 		}
 	}
 }

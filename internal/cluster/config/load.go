@@ -13,11 +13,11 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxSize of a file, in bytes.
+// maxSize limits the size of a file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads the file at path over the defaults; an empty path is none. Errors are one line: the
-// file, the line, the field, what is wrong.
+// Load reads the file at path over the defaults; an empty path returns the defaults. Errors are one
+// line with the file, the line, the field and the fault.
 func Load(ctx context.Context, path string) (*Cluster, error) {
 	c := Default()
 	if path == "" {
@@ -33,7 +33,7 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file",
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: is it the configuration file?",
 			path, maxSize)
 	}
 	if c, err = Parse(text); err != nil {
@@ -42,13 +42,13 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 	return c, nil
 }
 
-// Parse reads a file's text over the defaults.
+// Parse reads the text of a file over the defaults.
 func Parse(text []byte) (*Cluster, error) {
 	c := Default()
 	return c, c.read(text)
 }
 
-// read takes a file's text.
+// read applies the text of a file.
 func (c *Cluster) read(text []byte) error {
 	file := strict.Document{APIVersion: APIVersion, Kind: Kind, SecondOnly: true}
 	root, err := file.Root(text)
@@ -58,7 +58,7 @@ func (c *Cluster) read(text []byte) error {
 	return c.fields(root)
 }
 
-// fields takes the fields of the file's one mapping.
+// fields applies the fields of the file's mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
 	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, TextOfBool: true}
 	is := map[string]string{}
@@ -87,21 +87,21 @@ func (c *Cluster) fields(root *yaml.Node) error {
 	return nil
 }
 
-// describe returns what a value is called in an error.
+// describe formats a value for an error.
 func describe(n *yaml.Node) string { return fmt.Sprintf("%.64q", n.Value) }
 
-// special decodes durations as Go writes them, and lists of texts.
+// decodeSpecial decodes durations in Go's format, and lists of strings.
 func decodeSpecial(n *yaml.Node, into reflect.Value) (want string, fits bool) {
 	switch v := into.Addr().Interface().(type) {
 	case *time.Duration:
 		parsed, err := time.ParseDuration(n.Value)
 		if n.Kind != yaml.ScalarNode || err != nil {
-			return "a duration as 1m30s", false
+			return "a duration such as 1m30s", false
 		}
 		*v = parsed
 		return "", true
 	case *[]string:
-		return "a list of texts", n.Kind == yaml.SequenceNode && n.Decode(v) == nil
+		return "a list of strings", n.Kind == yaml.SequenceNode && n.Decode(v) == nil
 	}
 	return "", false
 }

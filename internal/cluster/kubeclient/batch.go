@@ -11,18 +11,18 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// gatherRead is how many bytes are read at once. Whoever has read half of that reads on without a
-// pause: more is there.
+// readSize is the size of one read, in bytes. After a read of half of it or more, the next one
+// follows without a pause, because more data is probably available.
 const readSize = 64 << 10
 
-// Gathered is a configuration whose clients read what has come at most once in a gap. A watch of
-// 5,000 Leases says something 500 times a second, and what each costs is the waking of whoever
-// reads it, decrypts it and takes it apart: ten at once cost little more than one.
+// BatchedReads returns a configuration for clients that read each connection at most once per gap.
+// A watch of 5,000 Leases sends 500 events per second. The main cost of each is to wake the
+// goroutines that read, decrypt and decode it: ten in one read cost little more than one.
 func BatchedReads(c *rest.Config, gap time.Duration) *rest.Config {
 	own := rest.CopyConfig(c)
 	dial := own.Dial
 	if dial == nil {
-		// as client-go's own
+		// client-go's defaults
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
 	own.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -35,27 +35,27 @@ func BatchedReads(c *rest.Config, gap time.Duration) *rest.Config {
 	return own
 }
 
-// gathered is a connection that is read from at most once in a gap. As any connection of net/http's
+// batchedConn is a connection that is read at most once per gap. Like each connection of net/http
 // it has one reader.
 type batchedConn struct {
 	net.Conn
 	gap      time.Duration
 	closed   chan struct{}
-	once     sync.Once // closes it
-	buffer   []byte    // nil until it is read from
-	unread   []byte    // of the buffer: read, and not asked for yet
-	readErr  error     // what came with the last of them
+	once     sync.Once // for Close
+	buffer   []byte    // nil before the first read
+	unread   []byte    // the part of buffer that was not returned yet
+	readErr  error     // the error of the last read
 	lastRead time.Time
-	full     bool // the last read brought so much that more may be there
+	full     bool // the last read was large, more data may be available
 }
 
-// Close closes it. Nobody waits to read from it any more.
+// Close closes the connection and ends a waiting Read.
 func (g *batchedConn) Close() error {
 	g.once.Do(func() { close(g.closed) })
 	return g.Conn.Close()
 }
 
-// Read gives what was read, or else waits until the gap is over, and for something to come.
+// Read returns buffered data, or waits for the end of the gap and for new data.
 func (g *batchedConn) Read(b []byte) (int, error) {
 	if len(g.unread) == 0 {
 		if g.readErr != nil {

@@ -8,26 +8,26 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Dates is by how much the API server's clock is before ours, or behind, as its last answer said.
-// It may be asked by any goroutine.
+// ServerClock measures the difference between the API server's clock and ours, from the Date header
+// of its last response. It is safe for concurrent use.
 type ServerClock struct {
 	mu                     sync.Mutex
-	serverTime, receivedAt time.Time // its time, and ours then; zero: it has not said it
+	serverTime, receivedAt time.Time // of the last response; zero: none yet
 }
 
-// Dated is a configuration whose clients note what time it is where their requests are answered.
+// Track returns a configuration for clients that record the time of responses.
 func (d *ServerClock) Track(c *rest.Config) *rest.Config {
 	own := rest.CopyConfig(c)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return &clockTransport{next: next, clock: d} })
 	return own
 }
 
-// agree is up to what difference two clocks are as one: what is said has whole seconds, and comes
-// late.
+// tolerance is the difference below which two clocks count as equal: Date has whole seconds and
+// arrives late.
 const tolerance = 2 * time.Second
 
-// Ahead is by how much the API server's clock is before one of ours, which says what it had at a
-// time; below 0: it is behind.
+// Skew returns the API server's clock minus the clock that ours reads; below 0 the API server's is
+// behind.
 func (d *ServerClock) Skew(ours func(time.Time) time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ type clockTransport struct {
 	clock *ServerClock
 }
 
-// RoundTrip sends a request, and notes the time of the answer.
+// RoundTrip sends a request and records the time of the response.
 func (t *clockTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	if err != nil {

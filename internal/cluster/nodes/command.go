@@ -46,10 +46,12 @@ leader acts.
   replace  everything. kube-controller-manager must run with
            --controllers=*,-node-lifecycle-controller,-taint-eviction-controller; nodes waits while
            another controller writes the same taints
-  fence    only the out-of-service taint, on silent nodes that a check confirms dead
+  fence    only the out-of-service taint, on silent nodes that a check confirms dead. {node},
+           {providerID} and {address} are replaced in --fence-url and the arguments of
+           --fence-command
 
 --status prints the state of all nodes from the instance at --address; "explain" prints the
-deadlines of pods.
+deadlines of pods. An empty --address disables the status server.
 
 --replay reads frames, one JSON object per line, and prints the decisions on each frame as one JSON
 object per line. It writes nothing to a cluster. "-" reads standard input. A malformed frame, or a
@@ -83,11 +85,11 @@ docs/cluster.md describes the modes and the format of frames.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.frames, "replay", "", "decide on the frames in this file; - is standard input")
+	f.StringVar(&o.frames, "replay", "", "decide on the frames in this file; - is stdin")
 	f.StringVar(&o.path, "config", "", "configuration file")
 	f.BoolVar(&o.status, "status", false,
-		"print the state of all nodes from the instance at --address")
-	o.format.Add(f, "of --status: ")
+		"print all nodes' state from --address")
+	o.format.Add(f, "status: ")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig file (default the pod's service account)")
 	o.log.Add(f)

@@ -74,8 +74,10 @@ func (q *queue) park(node string) *parked {
 func (q *queue) unpark(node string) {
 	if was := q.parked[node]; was != nil {
 		delete(q.parked, node)
-		q.parkedEvictions, q.parkedMarks = q.parkedEvictions-len(was.evictions), q.parkedMarks-len(was.marks)
-		q.pendingEvictions, q.pendingMarks = append(q.pendingEvictions, was.evictions...), append(q.pendingMarks, was.marks...)
+		q.parkedEvictions -= len(was.evictions)
+		q.parkedMarks -= len(was.marks)
+		q.pendingEvictions = append(q.pendingEvictions, was.evictions...)
+		q.pendingMarks = append(q.pendingMarks, was.marks...)
 	}
 }
 

@@ -58,8 +58,10 @@ func first(w map[string][]string, key, otherwise string) string {
 	return otherwise
 }
 
-// node reads: node NAME [ready=T|F|U] [hb=+0s] [since=+0s] [reason=R] [created=old] [zone=r/z] [label=k:v] [taint=key:effect:added]
-// [cond=Type:T[:hb]] [uid=U] [cordoned].
+// node parses:
+//
+//	node NAME [ready=T|F|U] [hb=+0s] [since=+0s] [reason=R] [created=old] [zone=r/z] [label=k:v]
+//	  [taint=key:effect:added] [cond=Type:T[:hb]] [uid=U] [cordoned]
 func node(t *testing.T, name string, w map[string][]string) object {
 	labels, conditions, taints := object{}, []any{}, []any{}
 	if z := first(w, "zone", ""); z != "" {
@@ -88,7 +90,7 @@ func node(t *testing.T, name string, w map[string][]string) object {
 		"spec": object{"taints": taints, "unschedulable": cordoned}, "status": object{"conditions": conditions}}
 }
 
-// lease reads: lease NAME renew=+0s [stamp=+0s].
+// lease parses: lease NAME renew=+0s [stamp=+0s].
 func lease(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "kube-node-lease"}
 	if s := first(w, "stamp", ""); s != "" {
@@ -97,7 +99,11 @@ func lease(t *testing.T, name string, w map[string][]string) object {
 	return object{"metadata": meta, "spec": object{"renewTime": scriptTime(t, first(w, "renew", "+0s"))}}
 }
 
-// pod reads: pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]; a toleration of * is of any taint.
+// pod parses:
+//
+//	pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]
+//
+// A toleration of * matches any taint.
 func pod(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "default", "uid": first(w, "uid", "u-"+name)}
 	if _, going := w["going"]; going {

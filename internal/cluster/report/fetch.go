@@ -47,7 +47,8 @@ func Fetch(ctx context.Context, address, path, object string, into any) error {
 	}
 	var why Error
 	if json.Unmarshal(text, &why) != nil || why.Error == "" {
-		return fmt.Errorf("read status from %s: unexpected response %s: is it jettison-cluster nodes?", address, answer.Status)
+		return fmt.Errorf("read status from %s: unexpected response %s: is it jettison-cluster nodes?",
+			address, answer.Status)
 	}
 	return errors.New(why.Error)
 }

@@ -62,14 +62,14 @@ func New(c Config) *Core { return &Core{config: c, records: map[types.UID]*recor
 // Step decides on all nodes. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, nodes map[string]*v1.Node) *Actions {
 	out := &Actions{}
-	here := make(map[types.UID]bool, len(c.records))
+	kept := make(map[types.UID]bool, len(c.records))
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		if n := nodes[name]; c.evaluate(now, n, out) {
-			here[n.UID] = true
+			kept[n.UID] = true
 		}
 	}
 	for uid := range c.records {
-		if !here[uid] {
+		if !kept[uid] {
 			delete(c.records, uid)
 		}
 	}
@@ -146,11 +146,11 @@ func readiness(n *v1.Node) *v1.NodeCondition {
 }
 
 // tainted reports whether the node has the taint, and whether it has our value.
-func tainted(n *v1.Node) (is, ours bool) {
+func tainted(n *v1.Node) (found, ours bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == v1.TaintNodeOutOfService {
-			is, ours = true, ours || t.Value == Value && t.Effect == v1.TaintEffectNoExecute
+			found, ours = true, ours || t.Value == Value && t.Effect == v1.TaintEffectNoExecute
 		}
 	}
-	return is, ours
+	return found, ours
 }

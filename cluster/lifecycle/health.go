@@ -75,13 +75,13 @@ func (s *step) silenceStart(r *record, ready *v1.NodeCondition, deadline time.Ti
 // updateHeard records the last contact with a node. Any change of the heartbeat or the renewal time
 // is a contact, also a change to an earlier time: a node with a corrected clock is alive.
 func (s *step) updateHeard(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
-	heard := r.heardAt
+	heardAt := r.heardAt
 	beatArrived, leaseArrived := s.arrivals(n.Name)
 	switch {
 	case r.isNew:
-		heard = s.initialHeard(n, ready, lease)
+		heardAt = s.initialHeard(n, ready, lease)
 	case r.hasReady != (ready != nil), ready != nil && !r.heartbeat.Equal(&ready.LastHeartbeatTime):
-		heard = latest(heard, beatArrived)
+		heardAt = latest(heardAt, beatArrived)
 	}
 	if r.hasReady = ready != nil; r.hasReady {
 		r.heartbeat = ready.LastHeartbeatTime
@@ -94,16 +94,16 @@ func (s *step) updateHeard(n *v1.Node, r *record, ready *v1.NodeCondition, lease
 		switch {
 		case r.isNew: // initialHeard has evaluated it
 		case !r.hasLease:
-			heard = latest(heard, s.lastWritten(lease.ManagedFields))
+			heardAt = latest(heardAt, s.lastWritten(lease.ManagedFields))
 		case !r.renewTime.Equal(&renew):
-			heard = latest(heard, leaseArrived)
+			heardAt = latest(heardAt, leaseArrived)
 		}
 		r.hasLease, r.renewTime = true, renew
 	}
-	if heard.After(r.heardAt) {
+	if heardAt.After(r.heardAt) {
 		r.announced = false
 	}
-	r.heardAt = heard
+	r.heardAt = heardAt
 }
 
 // arrivals returns when the node's current heartbeat and Lease arrived.
@@ -121,23 +121,23 @@ func (s *step) arrivals(name string) (beat, lease time.Time) {
 // upstream, or the node's creation if the node never posted a status.
 func (s *step) initialHeard(n *v1.Node, ready *v1.NodeCondition,
 	lease *coordination.Lease) time.Time {
-	heard := s.fromServerTime(n.CreationTimestamp.Time)
+	heardAt := s.fromServerTime(n.CreationTimestamp.Time)
 	switch {
 	case lease != nil:
-		heard = latest(heard, s.lastWritten(lease.ManagedFields))
+		heardAt = latest(heardAt, s.lastWritten(lease.ManagedFields))
 	case ready != nil:
 		return s.now
 	}
 	if ready == nil {
-		return heard
+		return heardAt
 	}
 	for i := range n.ManagedFields {
 		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" &&
 			f.Time != nil {
-			heard = latest(heard, s.fromServerTime(f.Time.Time))
+			heardAt = latest(heardAt, s.fromServerTime(f.Time.Time))
 		}
 	}
-	return heard
+	return heardAt
 }
 
 // lastWritten returns when the API server last wrote an object, or now if managedFields has no

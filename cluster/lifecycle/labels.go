@@ -10,7 +10,7 @@ func (s *step) writeLabels(v *view) {
 	set := map[string]string{}
 	for label, of := range derivedLabels {
 		value, ok := v.node.Labels[of]
-		if now, is := v.node.Labels[label]; ok && (!is || now != value) {
+		if current, exists := v.node.Labels[label]; ok && (!exists || current != value) {
 			set[label] = value
 		}
 	}

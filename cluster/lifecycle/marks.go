@@ -27,20 +27,20 @@ func (s *step) selectMarks(v *view) {
 	pods := s.seen.Pods(v.node.Name)
 	all := v.wentSilent || r.isNew && v.reported == v1.ConditionUnknown &&
 		condition(v.node, v1.NodeReady).Reason == reasonUnknown
-	here := make(map[types.UID]struct{}, len(pods))
+	present := make(map[types.UID]struct{}, len(pods))
 	for _, p := range pods {
 		_, known := r.knownPods[p.UID]
-		if here[p.UID] = struct{}{}; (all || r.knownPods != nil && !known) && markable(p) &&
+		if present[p.UID] = struct{}{}; (all || r.knownPods != nil && !known) && markable(p) &&
 			r.marks[p.UID] == nil {
 			r.marks[p.UID] = &cluster.Attempt{}
 		}
 	}
 	for uid := range r.marks {
-		if _, there := here[uid]; !there {
+		if _, there := present[uid]; !there {
 			delete(r.marks, uid)
 		}
 	}
-	r.knownPods = here
+	r.knownPods = present
 }
 
 // markable reports whether the pod's condition Ready exists and is not False.

@@ -28,10 +28,10 @@ var bridgeConditions = []struct {
 // wantPressureTaints adds the pressure taints that the node must have and removes the others.
 func (s *step) wantPressureTaints(c *taintChange, v *view, conditions []v1.NodeCondition) {
 	for _, b := range bridgeConditions {
-		holds := s.config.PressureTaint != PressureOff && s.underPressure(v.node.Name, v.record, conditions,
+		pressed := s.config.PressureTaint != PressureOff && s.underPressure(v.node.Name, v.record, conditions,
 			b.condition)
-		c.want(b.key, v1.TaintEffectPreferNoSchedule, holds && s.config.PressureTaint != PressureHard)
-		c.want(b.key, v1.TaintEffectNoSchedule, holds && s.config.PressureTaint == PressureHard)
+		c.want(b.key, v1.TaintEffectPreferNoSchedule, pressed && s.config.PressureTaint != PressureHard)
+		c.want(b.key, v1.TaintEffectNoSchedule, pressed && s.config.PressureTaint == PressureHard)
 	}
 }
 
@@ -50,8 +50,8 @@ func (s *step) underPressure(name string, r *record, conditions []v1.NodeConditi
 		case !known:
 			last = heartbeat{at: at, heardAt: s.notAfterNow(at.Time)}
 		case !last.at.Equal(&at):
-			came, _ := s.arrivals(name)
-			last = heartbeat{at: at, heardAt: came}
+			arrived, _ := s.arrivals(name)
+			last = heartbeat{at: at, heardAt: arrived}
 		}
 		r.pressure[t] = last
 		if conditions[i].Status != v1.ConditionTrue || s.now.Sub(last.heardAt) >= maxHeartbeatAge {

@@ -52,13 +52,13 @@ func (s *step) awaitsTaint(v *view) bool {
 // whose last write failed come last: otherwise a few nodes with writes that always fail would use
 // up all tokens of a zone.
 func compareQueued(a, b *record, nodes int) int {
-	late := func(r *record) int {
+	failed := func(r *record) int {
 		if r.writes[WriteTaints].Failed() || r.writes[WriteStatus].Failed() {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(late(a), late(b)), a.notReadySince.Compare(b.notReadySince), nodes)
+	return cmp.Or(cmp.Compare(failed(a), failed(b)), a.notReadySince.Compare(b.notReadySince), nodes)
 }
 
 // assignTokens gives tokens to waiting nodes, in each zone in their order. A node with a write in

@@ -53,17 +53,17 @@ func (c *Core) Report(now time.Time, seen Seen) []NodeReport {
 		if !r.silentSince.IsZero() {
 			v.ready = v1.ConditionUnknown
 		}
-		one := NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heardAt, SilentSince: r.silentSince,
+		report := NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heardAt, SilentSince: r.silentSince,
 			NotReadySince: r.notReadySince, Marks: len(r.marks)}
 		// a renewal since the last step
 		if l := seen.Leases[name]; l != nil && r.hasLease && !r.renewTime.Equal(l.Spec.RenewTime) {
-			_, came := s.arrivals(name)
-			one.Heard = latest(one.Heard, came)
+			_, arrived := s.arrivals(name)
+			report.Heard = latest(report.Heard, arrived)
 		}
 		if s.awaitsTaint(&v) {
-			waiting[one.Zone] = append(waiting[one.Zone], len(all))
+			waiting[report.Zone] = append(waiting[report.Zone], len(all))
 		}
-		all = append(all, one)
+		all = append(all, report)
 	}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b int) int {

@@ -51,10 +51,10 @@ type taintChange struct {
 
 // want adds the taint if it is wanted and missing, and removes it if it is unwanted and present.
 func (c *taintChange) want(key string, effect v1.TaintEffect, wanted bool) {
-	switch is := hasTaint(c.node, key, effect); {
-	case wanted && !is:
+	switch present := hasTaint(c.node, key, effect); {
+	case wanted && !present:
 		c.add = append(c.add, v1.Taint{Key: key, Effect: effect})
-	case !wanted && is:
+	case !wanted && present:
 		c.remove = append(c.remove, v1.Taint{Key: key, Effect: effect})
 	}
 }

@@ -42,8 +42,8 @@ func (c *Core) noExecuteTaints(now time.Time, n *v1.Node) (out []v1.Taint) {
 			continue
 		}
 		if t.TimeAdded.IsZero() || t.TimeAdded.After(now) {
-			at, known := c.firstSeen[taintKey{n.UID, n.Name, t.Key, t.Value}]
-			if !known {
+			at, seen := c.firstSeen[taintKey{n.UID, n.Name, t.Key, t.Value}]
+			if !seen {
 				at = now
 			}
 			t.TimeAdded = &metav1.Time{Time: at}

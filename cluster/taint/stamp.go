@@ -40,8 +40,8 @@ func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 }
 
 func (s *step) seenSince(key taintKey) time.Time {
-	at, known := s.Core.firstSeen[key]
-	if !known {
+	at, seen := s.Core.firstSeen[key]
+	if !seen {
 		at = s.now
 	}
 	s.firstSeen[key] = at

@@ -25,7 +25,7 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"version"}, exitOK, ""},
 		{[]string{"verson"}, exitUsage, `unknown command "verson": did you mean "version"?`},
@@ -33,8 +33,8 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 		{[]string{"--vorsion"}, exitUsage, "did you mean --version?"},
 	} {
 		code, _, stderr := run(t, "", c.args...)
-		if code != c.code || !strings.Contains(stderr, c.says) || c.says != "" && strings.Count(stderr, "\n") != 1 {
-			t.Errorf("arguments %v: exit code %d, want %d and %q, got %s", c.args, code, c.code, c.says, stderr)
+		if code != c.code || !strings.Contains(stderr, c.want) || c.want != "" && strings.Count(stderr, "\n") != 1 {
+			t.Errorf("arguments %v: exit code %d, want %d and %q, got %s", c.args, code, c.code, c.want, stderr)
 		}
 	}
 }

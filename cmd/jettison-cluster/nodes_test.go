@@ -10,7 +10,7 @@ func TestNodesCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"nodes"}, exitUsage, "outside a cluster, pass --kubeconfig"},
 		{[]string{"nodes", "--mode", "fence"}, exitUsage, "fence needs a check"},
@@ -25,8 +25,8 @@ func TestNodesCommandLine(t *testing.T) {
 		{[]string{"nodes", "explain", "n1", "--address", "127.0.0.1:1"}, exitFailed, "pass the --address of a running instance"},
 	} {
 		code, stdout, stderr := run(t, "", c.args...)
-		if code != c.code || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 || stdout != "" {
-			t.Errorf("arguments %v: exit code %d, want %d and error %q, got %s%s", c.args, code, c.code, c.says, stdout, stderr)
+		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			t.Errorf("arguments %v: exit code %d, want %d and error %q, got %s%s", c.args, code, c.code, c.want, stdout, stderr)
 		}
 	}
 }

@@ -166,14 +166,14 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 	election := c.Election()
 	err := election.Check()
 	fenced := len(c.FenceCommand) > 0 || c.FenceURL != ""
-	where, wrongURL := url.Parse(c.FenceURL)
+	target, urlErr := url.Parse(c.FenceURL)
 	switch {
 	case c.LeaderElect && err != nil:
 		return strict.Fault("leaderElectLeaseDuration", err.Error())
 	case len(c.FenceCommand) > 0 && c.FenceURL != "":
 		return strict.Fault("fenceURL", "fenceCommand is also set: set only one of them")
-	case c.FenceURL != "" && (wrongURL != nil || where.Scheme != "http" && where.Scheme != "https" ||
-		where.Host == ""):
+	case c.FenceURL != "" && (urlErr != nil || target.Scheme != "http" && target.Scheme != "https" ||
+		target.Host == ""):
 		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...",
 			c.FenceURL))
 	case len(c.FenceCommand) > 0 && !filepath.IsAbs(c.FenceCommand[0]):

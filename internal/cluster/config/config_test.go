@@ -14,7 +14,7 @@ import (
 const header = "apiVersion: jettison/v1alpha1\nkind: ClusterConfiguration\n"
 
 func TestErrorsNameLine(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"":                                                         "line 1: the file is empty",
 		"- 1\n":                                                    "line 1: want fields",
 		"kind: AgentConfig\n":                                      `line 1: apiVersion "", kind "AgentConfig": want jettison/v1alpha1, ClusterConfiguration`,
@@ -44,8 +44,8 @@ func TestErrorsNameLine(t *testing.T) {
 		header + "address: '10270'":                                `line 3: address: "10270": want HOST:PORT`,
 		header + "podEvictionRate: 2\nnodeStartupGracePeriod: -1s": "line 4: nodeStartupGracePeriod: -1s is not above 0",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("error of %q = %v, want %s", text, err, says)
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error of %q = %v, want %s", text, err, want)
 		}
 	}
 }

@@ -114,8 +114,8 @@ func (f *Flags) Apply(c *Cluster) error {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
-	if wrong := c.check(); wrong != nil {
-		return fmt.Errorf("flags: %w", wrong)
+	if fault := c.check(); fault != nil {
+		return fmt.Errorf("flags: %w", fault)
 	}
 	return nil
 }

@@ -61,13 +61,13 @@ func (c *Cluster) read(text []byte) error {
 // fields applies the fields of the file's mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
 	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, TextOfBool: true}
-	is := map[string]string{}
+	header := map[string]string{}
 	target := reflect.ValueOf(c).Elem()
 	known := strict.Index(target.Type())
 	known["apiVersion"], known["kind"] = -1, -1
 	err := d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if index, ok := known[key.Value]; ok && index < 0 {
-			is[key.Value] = value.Value
+			header[key.Value] = value.Value
 			return nil
 		}
 		return d.Member(key, value, target, known, nil)
@@ -75,14 +75,14 @@ func (c *Cluster) fields(root *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	if is["apiVersion"] != APIVersion || is["kind"] != Kind {
+	if header["apiVersion"] != APIVersion || header["kind"] != Kind {
 		return &strict.FieldError{Line: max(d.Lines["kind"], 1),
-			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion,
+			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", header["apiVersion"], header["kind"], APIVersion,
 				Kind)}
 	}
-	if wrong := c.check(); wrong != nil {
-		wrong.Line = max(d.Lines[wrong.Field], 1)
-		return wrong
+	if fault := c.check(); fault != nil {
+		fault.Line = max(d.Lines[fault.Field], 1)
+		return fault
 	}
 	return nil
 }

@@ -91,12 +91,12 @@ func expand(text string, n *v1.Node, escape func(string) string) string {
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {
-		is := expand(a, n, func(s string) string { return s })
-		if strings.HasPrefix(is, "-") && !strings.HasPrefix(a, "-") {
+		expanded := expand(a, n, func(s string) string { return s })
+		if strings.HasPrefix(expanded, "-") && !strings.HasPrefix(a, "-") {
 			return nil, fmt.Errorf("%s: not run: argument %q becomes %.64q, "+
-				"which the program may treat as an option", command[0], a, is)
+				"which the program may treat as an option", command[0], a, expanded)
 		}
-		args = append(args, is)
+		args = append(args, expanded)
 	}
 	cmd := exec.CommandContext(ctx, command[0], args...)
 	cmd.WaitDelay = time.Second // for children that hold its output open
@@ -117,23 +117,23 @@ func (h *limitedBuffer) Write(b []byte) (int, error) {
 }
 
 // get sends the check request. The server must respond with status 200.
-func get(ctx context.Context, client *http.Client, where string, n *v1.Node) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, expand(where, n, url.QueryEscape),
+func get(ctx context.Context, client *http.Client, target string, n *v1.Node) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, expand(target, n, url.QueryEscape),
 		nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:
 		return nil, err
-	case answer.StatusCode != http.StatusOK:
-		return nil, errors.New("response status " + answer.Status)
+	case response.StatusCode != http.StatusOK:
+		return nil, errors.New("response status " + response.Status)
 	}
 	return text, nil
 }

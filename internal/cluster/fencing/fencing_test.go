@@ -22,7 +22,7 @@ var node = &v1.Node{
 func TestProgramCheck(t *testing.T) {
 	for script, want := range map[string]struct {
 		dead bool
-		says string
+		err  string
 	}{
 		`echo "dead since noon"`:                {true, ""},
 		`echo alive`:                            {false, ""},
@@ -38,12 +38,12 @@ func TestProgramCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := time.Minute
-		if strings.Contains(want.says, "killed") {
+		if strings.Contains(want.err, "killed") {
 			limit = 50 * time.Millisecond
 		}
 		dead, err := New([]string{path, "{node}", "{address}"}, "", limit)(t.Context(), node)
-		if dead != want.dead || (err != nil) != (want.says != "") || err != nil && !strings.Contains(err.Error(), want.says) {
-			t.Errorf("check with %q = %v, %v, want %v and error %q", script, dead, err, want.dead, want.says)
+		if dead != want.dead || (err != nil) != (want.err != "") || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("check with %q = %v, %v, want %v and error %q", script, dead, err, want.dead, want.err)
 		}
 	}
 }

@@ -52,14 +52,14 @@ func Config(o Options) (*rest.Config, error) {
 // part to the user agent, and uses protobuf unless the configuration names a content type. timeout
 // bounds each request; 0: no limit.
 func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Clientset, error) {
-	own := rest.CopyConfig(c)
+	copied := rest.CopyConfig(c)
 	// rest.AddUserAgent would replace the program's name
-	own.Timeout, own.UserAgent = timeout, c.UserAgent+" "+part
-	if own.ContentType == "" {
-		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
+	copied.Timeout, copied.UserAgent = timeout, c.UserAgent+" "+part
+	if copied.ContentType == "" {
+		copied.ContentType, copied.AcceptContentTypes = runtime.ContentTypeProtobuf,
 			runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	}
-	client, err := kubernetes.NewForConfig(own)
+	client, err := kubernetes.NewForConfig(copied)
 	if err != nil {
 		return nil, fmt.Errorf("create the API client: %w", err)
 	}

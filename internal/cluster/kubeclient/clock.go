@@ -17,9 +17,9 @@ type ServerClock struct {
 
 // Track returns a configuration for clients that record the time of responses.
 func (d *ServerClock) Track(c *rest.Config) *rest.Config {
-	own := rest.CopyConfig(c)
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return &clockTransport{next: next, clock: d} })
-	return own
+	copied := rest.CopyConfig(c)
+	copied.Wrap(func(next http.RoundTripper) http.RoundTripper { return &clockTransport{next: next, clock: d} })
+	return copied
 }
 
 // tolerance is the difference below which two clocks count as equal: Date has whole seconds and
@@ -48,14 +48,14 @@ type clockTransport struct {
 
 // RoundTrip sends a request and records the time of the response.
 func (t *clockTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := t.next.RoundTrip(r)
+	response, err := t.next.RoundTrip(r)
 	if err != nil {
-		return answer, err
+		return response, err
 	}
-	if said, wrong := http.ParseTime(answer.Header.Get("Date")); wrong == nil {
+	if date, parseErr := http.ParseTime(response.Header.Get("Date")); parseErr == nil {
 		t.clock.mu.Lock()
-		t.clock.serverTime, t.clock.receivedAt = said, time.Now()
+		t.clock.serverTime, t.clock.receivedAt = date, time.Now()
 		t.clock.mu.Unlock()
 	}
-	return answer, err
+	return response, err
 }

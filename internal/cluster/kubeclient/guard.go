@@ -14,11 +14,11 @@ var ErrNotLeading = errors.New("not sent: this replica is not the leader")
 // is called directly before a request is sent: leadership may have ended while the request waited
 // for the rate limit, or while the machine was suspended.
 func Guarded(c *rest.Config, holds func() bool) *rest.Config {
-	own := rest.CopyConfig(c)
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	copied := rest.CopyConfig(c)
+	copied.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &guard{next: next, holds: holds}
 	})
-	return own
+	return copied
 }
 
 type guard struct {

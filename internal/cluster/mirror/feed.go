@@ -78,7 +78,7 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.trimmer.node(n)) }, remove: remove,
 		trim: m.trimmer.node,
 		drop: func(n *v1.Node) {
-			if is := m.nodes[n.Name]; is != nil && is.UID == n.UID {
+			if stored := m.nodes[n.Name]; stored != nil && stored.UID == n.UID {
 				remove(n.Name)
 				m.notify()
 			}
@@ -113,8 +113,8 @@ func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
 // newer than a watch event. The lock must be held.
 func (m *Mirror) putNode(n *v1.Node) {
 	n = m.trimmer.node(n)
-	if was := m.nodes[n.Name]; was == nil || was.UID != n.UID ||
-		!older(n.ResourceVersion, was.ResourceVersion) {
+	if stored := m.nodes[n.Name]; stored == nil || stored.UID != n.UID ||
+		!older(n.ResourceVersion, stored.ResourceVersion) {
 		m.setNode(n)
 	}
 }
@@ -122,12 +122,12 @@ func (m *Mirror) putNode(n *v1.Node) {
 // setNode stores a node of any version. After a restore of etcd from a backup, all versions
 // in a list are older than the stored ones. The lock must be held.
 func (m *Mirror) setNode(n *v1.Node) {
-	was := m.nodes[n.Name]
+	previous := m.nodes[n.Name]
 	m.nodes[n.Name] = n
-	if was == nil || was.UID != n.UID || !sameHeartbeats(was, n) {
+	if previous == nil || previous.UID != n.UID || !sameHeartbeats(previous, n) {
 		m.beatAt[n.Name] = time.Now()
 	}
-	if was == nil || was.UID != n.UID || !sameNode(was, n) {
+	if previous == nil || previous.UID != n.UID || !sameNode(previous, n) {
 		m.notify()
 	}
 }
@@ -135,15 +135,15 @@ func (m *Mirror) setNode(n *v1.Node) {
 // putLease stores a Lease as putNode stores a node. The lock must be held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.trimmer.lease(l)
-	if was := m.leases[l.Name]; was == nil || was.UID != l.UID ||
-		!older(l.ResourceVersion, was.ResourceVersion) {
+	if stored := m.leases[l.Name]; stored == nil || stored.UID != l.UID ||
+		!older(l.ResourceVersion, stored.ResourceVersion) {
 		m.setLease(l)
 	}
 }
 
 // setLease stores a Lease as setNode stores a node.
 func (m *Mirror) setLease(l *coordination.Lease) {
-	if was := m.leases[l.Name]; was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
+	if previous := m.leases[l.Name]; previous == nil || !previous.Spec.RenewTime.Equal(l.Spec.RenewTime) {
 		m.renewedAt[l.Name] = time.Now()
 	}
 	m.leases[l.Name] = l
@@ -153,17 +153,17 @@ func (m *Mirror) setLease(l *coordination.Lease) {
 // be held.
 func (m *Mirror) putPod(p *v1.Pod) {
 	p = m.trimmer.pod(p)
-	if was := m.pods[p.UID]; was == nil || !older(p.ResourceVersion, was.ResourceVersion) {
+	if stored := m.pods[p.UID]; stored == nil || !older(p.ResourceVersion, stored.ResourceVersion) {
 		m.setPod(p)
 	}
 }
 
 // setPod stores a pod as setNode stores a node.
 func (m *Mirror) setPod(p *v1.Pod) {
-	was := m.pods[p.UID]
-	if was != nil && was.Spec.NodeName != p.Spec.NodeName {
+	previous := m.pods[p.UID]
+	if previous != nil && previous.Spec.NodeName != p.Spec.NodeName {
 		m.dropPod(p.UID)
-		was = nil
+		previous = nil
 	}
 	if p.Spec.NodeName == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		m.dropPod(p.UID)
@@ -171,7 +171,7 @@ func (m *Mirror) setPod(p *v1.Pod) {
 	}
 	m.pods[p.UID] = p
 	of := m.podsByNode[p.Spec.NodeName]
-	if i := slices.Index(of, was); was != nil && i >= 0 {
+	if i := slices.Index(of, previous); previous != nil && i >= 0 {
 		of[i] = p
 	} else {
 		m.podsByNode[p.Spec.NodeName] = append(of, p)
@@ -183,16 +183,16 @@ func (m *Mirror) setPod(p *v1.Pod) {
 
 // dropPod removes a pod. The lock must be held.
 func (m *Mirror) dropPod(uid types.UID) {
-	was := m.pods[uid]
-	if was == nil {
+	stored := m.pods[uid]
+	if stored == nil {
 		return
 	}
 	delete(m.pods, uid)
-	of := slices.DeleteFunc(m.podsByNode[was.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
-	if m.podsByNode[was.Spec.NodeName] = of; len(of) == 0 {
-		delete(m.podsByNode, was.Spec.NodeName)
+	of := slices.DeleteFunc(m.podsByNode[stored.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
+	if m.podsByNode[stored.Spec.NodeName] = of; len(of) == 0 {
+		delete(m.podsByNode, stored.Spec.NodeName)
 	}
-	if m.affectsDecisions(was) {
+	if m.affectsDecisions(stored) {
 		m.notify()
 	}
 }

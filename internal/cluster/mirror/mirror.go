@@ -156,15 +156,15 @@ const (
 func (m *Mirror) probe(ctx context.Context) {
 	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
-	for wanted := false; ; {
+	for requested := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		case <-m.probeNow:
-			wanted = true
+			requested = true
 		}
-		if read := m.NodesCurrentAt(); read.IsZero() || !wanted && time.Since(read) < probeAfter {
+		if read := m.NodesCurrentAt(); read.IsZero() || !requested && time.Since(read) < probeAfter {
 			continue
 		}
 		began := time.Now()
@@ -177,12 +177,12 @@ func (m *Mirror) probe(ctx context.Context) {
 		for _, s := range []*source{&m.nodeSource, &m.leaseSource, &m.podSource} {
 			s.recordProbe(began)
 		}
-		if wanted && !m.NodesCurrentAt().Before(began) { // otherwise a watch is not open
+		if requested && !m.NodesCurrentAt().Before(began) { // otherwise a watch is not open
 			m.mu.Lock()
 			m.notify()
 			m.mu.Unlock()
 		}
-		wanted = wanted && m.CurrentAt().Before(began)
+		requested = requested && m.CurrentAt().Before(began)
 	}
 }
 

@@ -217,8 +217,8 @@ func (l *loop) logClockSkew() {
 
 // logDoubt logs the begin and the end of doubt.
 func (l *loop) logDoubt() {
-	switch was := l.state.logged["doubt"]; {
-	case l.lastActions.Doubt == was:
+	switch previous := l.state.logged["doubt"]; {
+	case l.lastActions.Doubt == previous:
 	case l.lastActions.Doubt == "":
 		delete(l.state.logged, "doubt")
 		//log: Nodes get NoExecute taints again, at the configured rates.
@@ -238,17 +238,17 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 	if l.ctrl.deps.Config.Mode != config.Replace {
 		return false
 	}
-	why, last := "", time.Time{}
+	reason, last := "", time.Time{}
 	for name, n := range v.Nodes {
-		if who, at := mirror.Rival(n, Rivals); at.After(last) && now.Sub(at) < quiet {
-			why, last = who+" wrote taints of node "+name, at
+		if manager, at := mirror.Rival(n, Rivals); at.After(last) && now.Sub(at) < quiet {
+			reason, last = manager+" wrote taints of node "+name, at
 		}
 	}
-	was := l.state.heldReason
+	previous := l.state.heldReason
 	switch {
-	case why == "":
+	case reason == "":
 		l.state.heldReason, l.state.acting = "", true
-		if was != "" {
+		if previous != "" {
 			//log: No other controller wrote node taints within --replace-quiet. This replica acts
 			//  now.
 			l.ctrl.deps.Log.Info("no other taint controller active, starting writes")
@@ -262,15 +262,15 @@ func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
 			//do: Disable one of them. kube-controller-manager needs
 			//  --controllers=*,-node-lifecycle-controller,-taint-eviction-controller.
 			l.ctrl.deps.Log.Warn("another controller writes node taints",
-				"reason", why, "since", at)
+				"reason", reason, "since", at)
 		}
 		return false
 	}
-	if l.state.heldReason = why; was == "" {
+	if l.state.heldReason = reason; previous == "" {
 		//log: Another controller wrote node taints within --replace-quiet. This replica writes
 		//  nothing until that time has passed without such a write.
 		//do: Disable the other controller, or run --mode observe or fence.
-		l.ctrl.deps.Log.Warn("another taint controller active, waiting", "reason", why,
+		l.ctrl.deps.Log.Warn("another taint controller active, waiting", "reason", reason,
 			"since", last.Format(time.RFC3339))
 	}
 	l.schedule.due = now.Add(min(rivalCheckPeriod, max(time.Second, last.Add(quiet).Sub(now))))

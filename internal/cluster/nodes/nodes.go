@@ -133,7 +133,8 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 			return fmt.Errorf("listen on --address: %w", err)
 		}
 	}
-	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
+	//log: The program connected its clients and serves its status. elected: a leader is elected.
+	o.Log.Info("node controller started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
 		"address", o.Config.Address,
 		"elected", p.leader != nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,7 +145,8 @@ func (p *controller) run(ctx context.Context, o *Options) error {
 	p.events = newEvents(ctx, client, o.Log)
 	background.Go(func() { p.deps.Mirror.Run(ctx) })
 	background.Go(func() { p.serve(ctx, listener) })
-	defer o.Log.Info("stopped")
+	//log: The program ends.
+	defer o.Log.Info("node controller stopped")
 	if p.leader == nil {
 		p.lead(ctx)
 		return nil
@@ -157,6 +159,7 @@ func (p *controller) lead(ctx context.Context) {
 	p.metrics.leader.Set(1)
 	defer p.metrics.leader.Set(0)
 	defer p.lastLoop.Store(0)
+	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
 	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
 	newLoop(p).run(ctx)
 	//log: This replica lost the Lease or is stopping. No write is in flight any more.

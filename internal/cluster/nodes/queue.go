@@ -72,12 +72,12 @@ func (q *queue) park(node string) *parked {
 
 // unpark moves the parked pods of a node to the queue.
 func (q *queue) unpark(node string) {
-	if was := q.parked[node]; was != nil {
+	if waiting := q.parked[node]; waiting != nil {
 		delete(q.parked, node)
-		q.parkedEvictions -= len(was.evictions)
-		q.parkedMarks -= len(was.marks)
-		q.pendingEvictions = append(q.pendingEvictions, was.evictions...)
-		q.pendingMarks = append(q.pendingMarks, was.marks...)
+		q.parkedEvictions -= len(waiting.evictions)
+		q.parkedMarks -= len(waiting.marks)
+		q.pendingEvictions = append(q.pendingEvictions, waiting.evictions...)
+		q.pendingMarks = append(q.pendingMarks, waiting.marks...)
 	}
 }
 
@@ -177,8 +177,8 @@ func (q *queue) nextNode() task {
 			continue
 		}
 		q.nodeJobs = slices.Delete(q.nodeJobs, i, i+1)
-		if is := q.loop.ctrl.deps.Mirror.Node(j.node.Name); is == nil || is.UID != j.node.UID ||
-			is.ResourceVersion != j.node.ResourceVersion {
+		if current := q.loop.ctrl.deps.Mirror.Node(j.node.Name); current == nil || current.UID != j.node.UID ||
+			current.ResourceVersion != j.node.ResourceVersion {
 			q.finishNode(j, writes.NodeResult{})
 			i--
 			continue
@@ -311,11 +311,11 @@ func (q *queue) nextCheck() task {
 	q.pendingChecks = q.pendingChecks[1:]
 	q.checksInFlight++
 	l := q.loop
-	is := l.ctrl.deps.Mirror.Node(n.Name)
+	current := l.ctrl.deps.Mirror.Node(n.Name)
 	return func(ctx context.Context) func() {
 		dead, err := false, errors.New("node deleted")
-		if is != nil && is.UID == n.UID {
-			dead, err = l.ctrl.deps.CheckDead(ctx, is)
+		if current != nil && current.UID == n.UID {
+			dead, err = l.ctrl.deps.CheckDead(ctx, current)
 		}
 		return func() {
 			if err != nil && ctx.Err() == nil {
@@ -422,8 +422,8 @@ func (q *queue) nextMark() task {
 				q.podsInFlight--
 				q.updatePod(out)
 				l.logMark(m, err)
-				if told := take(q.heldEvents.pods, m.UID); err == nil {
-					l.ctrl.events.record(nodeComponent, told)
+				if held := take(q.heldEvents.pods, m.UID); err == nil {
+					l.ctrl.events.record(nodeComponent, held)
 				}
 				l.nodes.EndMark(l.clock.now(), *m, err == nil)
 				l.schedule.changed = l.schedule.changed || err != nil

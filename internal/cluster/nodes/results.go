@@ -25,6 +25,7 @@ func (l *loop) logNodeResult(j *nodeJob, out writes.NodeResult) {
 	}
 	if j.labels != nil {
 		if m.countWrite("labels", out.Labels); out.Labels == nil {
+			//log: Labels that copy the values of other labels were set.
 			log.Info("node labels written", "node", name, "set", fmt.Sprint(j.labels.Set))
 		} else {
 			l.logFailure("node labels", name, out.Labels)
@@ -39,6 +40,7 @@ func (l *loop) logNodeResult(j *nodeJob, out writes.NodeResult) {
 	}
 	switch {
 	case j.taints != nil:
+		//log: Taints were added to the node or removed from it.
 		log.Info("node taints written", "node", name, "add", taintTexts(j.taints.Add),
 			"remove", taintTexts(j.taints.Remove))
 		if j.taints.Evicted {
@@ -86,6 +88,7 @@ func (l *loop) logMark(m *lifecycle.Mark, err error) {
 		l.logFailure("pod condition Ready", m.Namespace+"/"+m.Name, err)
 		return
 	}
+	//log: The pod's condition Ready became False, because its node is not ready.
 	l.ctrl.deps.Log.Debug("pod marked not ready", "pod", m.Namespace+"/"+m.Name,
 		"node", m.Node)
 }
@@ -108,6 +111,7 @@ func (l *loop) logPlanned(now time.Time, actions *lifecycle.Actions, evictions *
 		content := fmt.Sprint(args...)
 		if logged[key] = content; l.state.logged[key] != content {
 			l.ctrl.metrics.plannedWrites.WithLabelValues(what).Inc()
+			//log: Mode observe: the write of this kind that another mode would make.
 			l.ctrl.deps.Log.Info("would write", append([]any{"what", what}, args...)...)
 		}
 	}

@@ -94,18 +94,18 @@ func (p *controller) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 // query runs a function in the loop and writes its result. It fails if this replica does not lead.
-func (p *controller) query(w http.ResponseWriter, r *http.Request, ask func(*loop) (any, error)) {
+func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop) (any, error)) {
 	if unsynced := p.deps.Mirror.Unsynced(); unsynced != "" {
 		writeJSON(w, http.StatusServiceUnavailable, report.Error{Error: unsynced + " are not known yet"})
 		return
 	}
 	if p.leader != nil && !p.leader.Holds() {
-		why := report.Error{Error: "this replica is not the leader and knows of none",
+		response := report.Error{Error: "this replica is not the leader and knows of none",
 			Leader: p.leader.Holder()}
-		if why.Leader != "" {
-			why.Error = "this replica is not the leader: ask the leader, " + why.Leader
+		if response.Leader != "" {
+			response.Error = "this replica is not the leader: ask the leader, " + response.Leader
 		}
-		writeJSON(w, http.StatusServiceUnavailable, why)
+		writeJSON(w, http.StatusServiceUnavailable, response)
 		return
 	}
 	type result struct {
@@ -115,7 +115,7 @@ func (p *controller) query(w http.ResponseWriter, r *http.Request, ask func(*loo
 	done := make(chan result, 1)
 	select {
 	case p.queries <- func(l *loop) {
-		what, err := ask(l)
+		what, err := f(l)
 		done <- result{what, err}
 	}:
 	case <-r.Context().Done():

@@ -91,9 +91,9 @@ func (w *world) renew() {
 func (w *world) fails() bool { return rapid.IntRange(0, 3).Draw(w.t, "fails") == 0 }
 
 func (w *world) step() {
-	done := w.nodes.Step(w.now, lifecycle.Seen{Nodes: w.state.nodes, Leases: w.state.leases, Pods: w.state.podsOf})
-	for i := range done.Status {
-		s := &done.Status[i]
+	actions := w.nodes.Step(w.now, lifecycle.Seen{Nodes: w.state.nodes, Leases: w.state.leases, Pods: w.state.podsOf})
+	for i := range actions.Status {
+		s := &actions.Status[i]
 		if silent := w.now.Sub(w.lastRenewal[s.Node]); silent <= 50*time.Second {
 			w.t.Fatalf("%v: node %s is Unknown %v after its renewal", w.now.Sub(zero), s.Node, silent)
 		}
@@ -103,10 +103,10 @@ func (w *world) step() {
 		}
 		w.nodes.End(w.now, s.Node, s.UID, lifecycle.WriteStatus, ok)
 	}
-	for i := range done.Taints {
-		w.taint(&done.Taints[i])
+	for i := range actions.Taints {
+		w.taint(&actions.Taints[i])
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		ok := !w.fails()
 		if ok {
 			w.state.mark(m)
@@ -135,12 +135,12 @@ func (w *world) taint(c *lifecycle.Taints) {
 }
 
 func (w *world) evict() {
-	gone := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
-	for i := range gone.Stamps {
-		w.t.Fatalf("stamp although all taints have a time: %+v", gone.Stamps[i])
+	evictions := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
+	for i := range evictions.Stamps {
+		w.t.Fatalf("stamp although all taints have a time: %+v", evictions.Stamps[i])
 	}
-	for i := range gone.Evict {
-		e := &gone.Evict[i]
+	for i := range evictions.Evict {
+		e := &evictions.Evict[i]
 		if at, ok := w.deadline(w.state.pods[e.UID]); !ok || w.now.Before(at) {
 			w.t.Fatalf("%v: pod %s is evicted before its deadline %v (has one: %v)", w.now.Sub(zero), e.Name, at.Sub(zero), ok)
 		}
@@ -206,10 +206,10 @@ func (w *world) checkSettled() {
 	for range 40 {
 		w.now = w.now.Add(time.Second)
 		w.renew()
-		gone := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
-		for i := range gone.Evict {
-			w.state.drop(gone.Evict[i].UID)
-			w.pods.End(w.now, gone.Evict[i].UID, true)
+		evictions := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
+		for i := range evictions.Evict {
+			w.state.drop(evictions.Evict[i].UID)
+			w.pods.End(w.now, evictions.Evict[i].UID, true)
 		}
 	}
 	for _, p := range w.state.pods {

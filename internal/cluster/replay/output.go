@@ -69,27 +69,27 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-func newOutput(f *Frame, done *lifecycle.Actions) *Output {
+func newOutput(f *Frame, actions *lifecycle.Actions) *Output {
 	o := &Output{
 		Time: f.Time, Status: []Status{}, Labels: []Labels{}, Taints: []Taints{},
 		PodsNotReady: []string{}, Evict: []Eviction{},
-		Events: []Event{}, Zones: done.Zones, Doubt: done.Doubt,
+		Events: []Event{}, Zones: actions.Zones, Doubt: actions.Doubt,
 	}
-	for i := range done.Status {
-		w := Status{Node: done.Status[i].Node}
-		for _, c := range done.Status[i].Conditions {
+	for i := range actions.Status {
+		w := Status{Node: actions.Status[i].Node}
+		for _, c := range actions.Status[i].Conditions {
 			w.Conditions = append(w.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
 		}
 		o.Status = append(o.Status, w)
 	}
-	for _, w := range done.Labels {
+	for _, w := range actions.Labels {
 		o.Labels = append(o.Labels, Labels{w.Node, w.Set})
 	}
-	for i := range done.Taints {
-		w := &done.Taints[i]
+	for i := range actions.Taints {
+		w := &actions.Taints[i]
 		o.Taints = append(o.Taints, Taints{w.Node, taintKeys(w.Add), taintKeys(w.Remove)})
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		o.PodsNotReady = append(o.PodsNotReady, m.Namespace+"/"+m.Name)
 	}
 	return o
@@ -104,19 +104,19 @@ func taintKeys(taints []v1.Taint) []string {
 }
 
 // addEvictions adds the evictions, all events and the next deadline.
-func (o *Output) addEvictions(gone *taint.Actions, done *lifecycle.Actions) {
-	for i := range gone.Evict {
-		e := &gone.Evict[i]
+func (o *Output) addEvictions(evictions *taint.Actions, actions *lifecycle.Actions) {
+	for i := range evictions.Evict {
+		e := &evictions.Evict[i]
 		o.Evict = append(o.Evict, Eviction{e.Namespace, e.Name, string(e.UID), e.After.Seconds()})
 	}
-	events := append(done.Events, gone.Events...)
+	events := append(actions.Events, evictions.Events...)
 	cluster.SortEvents(events)
 	for i := range events {
 		o.Events = append(o.Events, Event{events[i].Object(), events[i].Type, events[i].Reason,
 			events[i].Message})
 	}
-	next := done.Next
-	cluster.Earliest(&next, gone.Next)
+	next := actions.Next
+	cluster.Earliest(&next, evictions.Next)
 	if !next.IsZero() {
 		text := next.UTC().Format(time.RFC3339Nano)
 		o.Next = &text

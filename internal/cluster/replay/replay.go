@@ -87,35 +87,35 @@ func newPlayer(c *config.Cluster) *player {
 func (p *player) play(f *Frame) *Output {
 	p.state.load(f)
 	now := f.at
-	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
+	actions := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
 		Pods: p.state.podsOf})
-	out := newOutput(f, done)
-	for i := range done.Status {
-		p.state.status(&done.Status[i])
-		p.nodes.End(now, done.Status[i].Node, done.Status[i].UID, lifecycle.WriteStatus, true)
+	out := newOutput(f, actions)
+	for i := range actions.Status {
+		p.state.status(&actions.Status[i])
+		p.nodes.End(now, actions.Status[i].Node, actions.Status[i].UID, lifecycle.WriteStatus, true)
 	}
-	for i := range done.Labels {
-		p.state.label(&done.Labels[i])
-		p.nodes.End(now, done.Labels[i].Node, done.Labels[i].UID, lifecycle.WriteLabels, true)
+	for i := range actions.Labels {
+		p.state.label(&actions.Labels[i])
+		p.nodes.End(now, actions.Labels[i].Node, actions.Labels[i].UID, lifecycle.WriteLabels, true)
 	}
-	for i := range done.Taints {
-		p.state.taint(&done.Taints[i])
-		p.nodes.End(now, done.Taints[i].Node, done.Taints[i].UID, lifecycle.WriteTaints, true)
+	for i := range actions.Taints {
+		p.state.taint(&actions.Taints[i])
+		p.nodes.End(now, actions.Taints[i].Node, actions.Taints[i].UID, lifecycle.WriteTaints, true)
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		p.state.mark(m)
 		p.nodes.EndMark(now, m, true)
 	}
-	gone := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf,
+	evictions := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf,
 		Zone: lifecycle.ZoneOf})
-	for i := range gone.Stamps {
-		p.state.stamp(&gone.Stamps[i])
-		p.taints.EndStamp(now, gone.Stamps[i].UID, true)
+	for i := range evictions.Stamps {
+		p.state.stamp(&evictions.Stamps[i])
+		p.taints.EndStamp(now, evictions.Stamps[i].UID, true)
 	}
-	for i := range gone.Evict {
-		p.state.drop(gone.Evict[i].UID)
-		p.taints.End(now, gone.Evict[i].UID, true)
+	for i := range evictions.Evict {
+		p.state.drop(evictions.Evict[i].UID)
+		p.taints.End(now, evictions.Evict[i].UID, true)
 	}
-	out.addEvictions(gone, done)
+	out.addEvictions(evictions, actions)
 	return out
 }

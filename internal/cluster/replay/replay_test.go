@@ -45,7 +45,7 @@ func TestOutputIsComplete(t *testing.T) {
 
 func TestInvalidFrames(t *testing.T) {
 	const good = `{"time":"2026-01-01T00:00:00Z"}` + "\n"
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, want string }{
 		{"{}", `line 2: time: missing`},
 		{`{"time":"yesterday"}`, `line 2: time: "yesterday" is no time as RFC 3339 has it`},
 		{`{"time":"1969-01-01T00:00:00Z"}`, `line 2: time: 1969-01-01T00:00:00Z is before 1970`},
@@ -67,8 +67,8 @@ func TestInvalidFrames(t *testing.T) {
 		{`{"time":"2026-01-01T00:00:00Z","time":"2026-01-01T00:00:00Z"}`, `line 2: time: is there a second time`},
 	} {
 		out, err := play(t, good+c.text)
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "standard input: line 2: ") {
-			t.Errorf("error of frame %s = %v, want %s", c.text, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "standard input: line 2: ") {
+			t.Errorf("error of frame %s = %v, want %s", c.text, err, c.want)
 		}
 		if strings.Count(out, "\n") != 1 {
 			t.Errorf("output before frame %s = %q, want one line", c.text, out)

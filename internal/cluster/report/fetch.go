@@ -29,26 +29,26 @@ func Fetch(ctx context.Context, address, path, object string, into any) error {
 	if err != nil {
 		return fmt.Errorf("read status from %s: %w", address, err)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return fmt.Errorf("connect to jettison-cluster nodes at %s: %w: pass the --address of a running instance", address,
 			errors.Unwrap(err))
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return fmt.Errorf("read status from %s: %w", address, err)
 	}
-	if answer.StatusCode == http.StatusOK {
+	if response.StatusCode == http.StatusOK {
 		if err := json.Unmarshal(text, into); err != nil {
 			return fmt.Errorf("read status from %s: invalid response: %w", address, err)
 		}
 		return nil
 	}
-	var why Error
-	if json.Unmarshal(text, &why) != nil || why.Error == "" {
+	var failure Error
+	if json.Unmarshal(text, &failure) != nil || failure.Error == "" {
 		return fmt.Errorf("read status from %s: unexpected response %s: is it jettison-cluster nodes?",
-			address, answer.Status)
+			address, response.Status)
 	}
-	return errors.New(why.Error)
+	return errors.New(failure.Error)
 }

@@ -78,23 +78,23 @@ func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 		p := &e.Pods[i]
 		name := p.Namespace + "/" + p.Name
 		if p.Stays != "" || len(p.Taints) == 0 {
-			why := p.Stays
-			if why == "" {
-				why = "node has no NoExecute taint"
+			reason := p.Stays
+			if reason == "" {
+				reason = "node has no NoExecute taint"
 			}
-			t.Add(name, why, "", "", "never")
+			t.Add(name, reason, "", "", "never")
 			continue
 		}
 		for _, x := range p.Taints {
-			goes := "never"
+			deadline := "never"
 			if x.Deadline != nil {
-				goes = inText(e.Time, x.Deadline)
+				deadline = inText(e.Time, x.Deadline)
 			}
 			toleration := x.Toleration
 			if toleration == "" {
 				toleration = "none"
 			}
-			t.Add(name, x.Taint, output.Time(x.Since), toleration, goes)
+			t.Add(name, x.Taint, output.Time(x.Since), toleration, deadline)
 		}
 	}
 	return t.Print(to, format == output.AsWide)

@@ -38,9 +38,9 @@ var errConditionsNotWritten = errors.New("not written: writing the node's condit
 // Node carries out the writes to a node. Writes to a deleted node count as successful.
 func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 	version := n.Node.ResourceVersion
-	took := func(is *v1.Node, err error) error {
+	handle := func(node *v1.Node, err error) error {
 		if err == nil {
-			out.Node, version = is, is.ResourceVersion
+			out.Node, version = node, node.ResourceVersion
 		}
 		if isNotFound(err) {
 			return nil
@@ -55,27 +55,27 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
 	if len(n.Status) > 0 && out.Status == nil {
 		body := object{Metadata: metadata{n.Node.UID, version, nil},
 			Status: map[string]any{"conditions": n.Status}}
-		out.Status = took(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
+		out.Status = handle(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
 	}
 	if n.WriteTaints {
 		out.Taints = errConditionsNotWritten
 		if out.Status == nil {
 			body := object{Metadata: metadata{n.Node.UID, version, nil},
 				Spec: map[string]any{"taints": n.Taints}}
-			out.Taints = took(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
+			out.Taints = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 		}
 	}
 	// Labels come last. Their patch has no version precondition, and its response may contain
 	// taints that others added since.
 	if len(n.Labels) > 0 {
 		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
-		out.Labels = took(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
+		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 	}
 	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
 		ctx, cancel := withTimeout(ctx)
 		defer cancel()
-		if is, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); err == nil {
-			out.Node = is // for the next decision
+		if node, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); err == nil {
+			out.Node = node // for the next decision
 		}
 	}
 	return out
@@ -95,9 +95,9 @@ func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease
 		return nil, fmt.Errorf("read the lease of node %s: %w", n.Node.Name, err)
 	}
 	for i := range all.Items {
-		if is := &all.Items[i]; is.Name == n.Node.Name &&
-			(n.Lease == nil || !is.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
-			return is, nil
+		if lease := &all.Items[i]; lease.Name == n.Node.Name &&
+			(n.Lease == nil || !lease.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
+			return lease, nil
 		}
 	}
 	return nil, nil
@@ -107,12 +107,12 @@ func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchTyp
 	part ...string) (*v1.Node, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	is := &v1.Node{}
+	node := &v1.Node{}
 	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
 		part...).Body(body.text()).
-		Do(ctx).Into(is)
+		Do(ctx).Into(node)
 	if err != nil {
 		return nil, fmt.Errorf("patch node %s: %w", name, err)
 	}
-	return is, nil
+	return node, nil
 }

@@ -54,7 +54,7 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 	if w.pdbPeriod > 0 && time.Now().Before(e.Deadline.Add(w.pdbPeriod)) {
 		return w.evict(ctx, e)
 	}
-	is, err := w.patchCondition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
+	result, err := w.patchCondition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
 		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(),
 		"reason":  targetReason,
 		"message": targetMessage,
@@ -62,10 +62,10 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (
 	switch {
 	// without permission to write the status, the pod is still deleted
 	case err != nil && !isRejected(err):
-		return is, err
+		return result, err
 	// being deleted already, or finished
-	case is.Gone, is.Pod != nil && taint.Terminating(is.Pod):
-		return is, nil
+	case result.Gone, result.Pod != nil && taint.Terminating(result.Pod):
+		return result, nil
 	}
 	return w.delete(ctx, e)
 }
@@ -98,12 +98,12 @@ func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
-	is := &v1.Pod{}
+	pod := &v1.Pod{}
 	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
 		namespace).Resource("pods").Name(name).
-		SubResource("status").Body(body.text()).Do(limited).Into(is)
+		SubResource("status").Body(body.text()).Do(limited).Into(pod)
 	if err == nil {
-		return PodResult{Pod: is}, nil
+		return PodResult{Pod: pod}, nil
 	}
 	return w.checkGone(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
 		err))
@@ -120,11 +120,11 @@ func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid type
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	is, why := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if isNotFound(why) || why == nil && is.UID != uid {
+	pod, getErr := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if isNotFound(getErr) || getErr == nil && pod.UID != uid {
 		return PodResult{Gone: true}, nil
 	}
-	return PodResult{Pod: is}, err
+	return PodResult{Pod: pod}, err
 }
 
 // delete deletes a pod with its own grace period.
@@ -132,15 +132,15 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, erro
 	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
+	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
 		"pods").Name(e.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
 		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
-	if is, ok := answer.(*v1.Pod); ok && is.DeletionTimestamp != nil {
-		return PodResult{Pod: is}, nil
+	if pod, ok := response.(*v1.Pod); ok && pod.DeletionTimestamp != nil {
+		return PodResult{Pod: pod}, nil
 	}
 	return PodResult{Gone: true}, nil
 }
@@ -157,10 +157,10 @@ func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error
 		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
-	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
-	if err != nil || is.UID != e.UID {
+	pod, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
+	if err != nil || pod.UID != e.UID {
 		// the name may belong to another pod; the watch reports the rest
 		return PodResult{Gone: true}, nil
 	}
-	return PodResult{Pod: is}, nil
+	return PodResult{Pod: pod}, nil
 }

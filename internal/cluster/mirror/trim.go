@@ -12,34 +12,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxTolerations is how many lists of tolerations are shared among pods, and maxShared how long one
-// may be, in bytes of keyOf. Most pods have the same few; of those of others, and of pods that are
-// gone, little is to be kept.
+// maxTolerations limits the number of toleration lists that pods share, and maxShared the size of
+// each, in bytes of tolerationKey. Most pods have the same few lists; little may be kept for
+// others.
 const (
 	maxTolerations = 4096
 	maxShared      = 1 << 10
 )
 
-// keeper makes of objects what of them is kept. The mirror's lock is held while pods are kept.
-type keeper struct {
+// trimmer reduces objects to the fields that decisions use. It is called with the mirror's lock
+// held for pods.
+type trimmer struct {
 	rivals      []string
 	tolerations map[string][]v1.Toleration
 }
 
-// labels are those of nodes that anything depends on.
-var labels = []string{
+// keptLabels lists the node labels that decisions depend on.
+var keptLabels = []string{
 	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion,
 	v1.LabelFailureDomainBetaZone,
 	v1.LabelOSStable, v1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 	"node.kubernetes.io/exclude-disruption", "node-role.kubernetes.io/control-plane",
 }
 
-func (k *keeper) node(n *v1.Node) *v1.Node {
+func (k *trimmer) node(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
 		CreationTimestamp: n.CreationTimestamp, Labels: map[string]string{},
 	}}
-	for _, l := range labels {
+	for _, l := range keptLabels {
 		if v, ok := n.Labels[l]; ok {
 			out.Labels[l] = v
 		}
@@ -60,8 +61,8 @@ func (k *keeper) node(n *v1.Node) *v1.Node {
 	return out
 }
 
-// Rival is the manager that wrote taints of a node last, of those that Options name, and when;
-// empty: none did.
+// Rival returns the last of the given field managers that wrote taints of the node, and the time of
+// the write; empty: none.
 func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 	for i := range n.ManagedFields {
 		f := &n.ManagedFields[i]
@@ -73,7 +74,7 @@ func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 	return manager, at
 }
 
-func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
+func (k *trimmer) lease(l *coordination.Lease) *coordination.Lease {
 	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID,
 		ResourceVersion: l.ResourceVersion}}
 	out.Spec.RenewTime = l.Spec.RenewTime
@@ -85,27 +86,27 @@ func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
 	return out
 }
 
-// pod keeps a pod, and shares its tolerations with others.
-func (k *keeper) pod(p *v1.Pod) *v1.Pod {
-	out := podOf(p)
+// pod returns the trimmed pod with a shared list of tolerations.
+func (k *trimmer) pod(p *v1.Pod) *v1.Pod {
+	out := trimPod(p)
 	if len(out.Spec.Tolerations) == 0 {
 		return out
 	}
-	key := keyOf(out.Spec.Tolerations)
+	key := tolerationKey(out.Spec.Tolerations)
 	shared, ok := k.tolerations[key]
 	switch {
 	case ok:
 		out.Spec.Tolerations = shared
 	case len(key) <= maxShared:
 		if len(k.tolerations) >= maxTolerations {
-			clear(k.tolerations) // the usual ones are soon there again
+			clear(k.tolerations) // common lists are soon stored again
 		}
 		k.tolerations[key] = out.Spec.Tolerations
 	}
 	return out
 }
 
-func keyOf(all []v1.Toleration) string {
+func tolerationKey(all []v1.Toleration) string {
 	var b strings.Builder
 	for i := range all {
 		t := &all[i]
@@ -118,7 +119,7 @@ func keyOf(all []v1.Toleration) string {
 	return b.String()
 }
 
-func podOf(p *v1.Pod) *v1.Pod {
+func trimPod(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 		CreationTimestamp: p.CreationTimestamp,
@@ -134,16 +135,16 @@ func podOf(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// sameBeats reports whether nothing was heard of a node by what its conditions say.
-func sameBeats(a, b *v1.Node) bool {
+// sameHeartbeats reports whether all conditions of the two nodes have the same heartbeats.
+func sameHeartbeats(a, b *v1.Node) bool {
 	return sameConditions(a, b, func(a, b *v1.NodeCondition) bool {
 		return a.LastHeartbeatTime.Equal(
 			&b.LastHeartbeatTime)
 	})
 }
 
-// sameConditions reports whether two nodes have the same conditions, in whatever order: each that
-// is patched may change that.
+// sameConditions reports whether two nodes have the same conditions in any order. Each patch may
+// change the order.
 func sameConditions(a, b *v1.Node, same func(a, b *v1.NodeCondition) bool) bool {
 	if len(a.Status.Conditions) != len(b.Status.Conditions) {
 		return false
@@ -159,7 +160,7 @@ func sameConditions(a, b *v1.Node, same func(a, b *v1.NodeCondition) bool) bool 
 	return true
 }
 
-// sameNode reports whether a node is as it was, heartbeats and versions aside.
+// sameNode reports whether two versions of a node are equal except for heartbeats and versions.
 func sameNode(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels,
 		b.Labels) &&

@@ -15,49 +15,49 @@ import (
 	"jettison/internal/cluster/report"
 )
 
-// status is how all nodes are.
+// status returns the state of all nodes.
 func (l *loop) status() *report.Status {
 	now := l.clock.now()
-	evictions, marks := l.queue.waiting()
+	evictions, marks := l.queue.depth()
 	s := &report.Status{
-		Time: now, Leader: l.part.name(), Mode: l.part.o.Config.Mode, Held: l.watch.rival,
-		Read:  l.part.o.Mirror.Read(),
+		Time: now, Leader: l.ctrl.identity(), Mode: l.ctrl.deps.Config.Mode, Held: l.state.heldReason,
+		Read:  l.ctrl.deps.Mirror.NodesCurrentAt(),
 		Zones: map[string]report.Zone{}, Nodes: []report.Node{},
-		Queues: map[string]int{"nodes": len(l.queue.node), "evictions": evictions, "marks": marks},
+		Queues: map[string]int{"nodes": len(l.queue.nodeJobs), "evictions": evictions, "marks": marks},
 	}
-	if l.met != nil {
-		s.Doubt = l.met.Doubt
+	if l.lastActions != nil {
+		s.Doubt = l.lastActions.Doubt
 	}
-	if at, ok := l.plan.at(); ok {
+	if at, ok := l.schedule.next(); ok {
 		s.Next = &at
 	}
 	for name, z := range l.nodes.Zones() {
 		s.Zones[name] = report.Zone{State: string(z.State), Ready: z.Ready, NotReady: z.NotReady,
 			Waiting: z.Waiting, Rate: z.Rate}
 	}
-	l.part.o.Mirror.Look(func(v *mirror.View) {
-		l.plan.moved = l.plan.moved || v.Moved
-		found := l.nodes.Report(now, l.seenOf(v, s.Read))
+	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
+		l.schedule.changed = l.schedule.changed || v.Changed
+		found := l.nodes.Report(now, l.lifecycleInput(v, s.Read))
 		for i := range found {
-			s.Nodes = append(s.Nodes, l.node(&found[i]))
+			s.Nodes = append(s.Nodes, l.nodeReport(&found[i]))
 		}
 	})
 	return s
 }
 
-// name is that of this replica.
-func (p *parts) name() string {
+// identity returns the name of this replica.
+func (p *controller) identity() string {
 	if p.leader == nil {
 		return "this process"
 	}
 	return p.leader.Identity()
 }
 
-// node is how one is.
-func (l *loop) node(r *lifecycle.Report) report.Node {
+// nodeReport converts the report of a node.
+func (l *loop) nodeReport(r *lifecycle.NodeReport) report.Node {
 	n := report.Node{
-		Name: r.Node.Name, Zone: r.Zone, Heard: some(r.Heard), Since: some(r.Failed), Place: r.Place,
-		Due: some(r.Due), Taints: []string{},
+		Name: r.Node.Name, Zone: r.Zone, Heard: optional(r.Heard), Since: optional(r.NotReadySince), Place: r.Place,
+		Due: optional(r.Due), Taints: []string{},
 	}
 	switch r.Ready {
 	case v1.ConditionTrue:
@@ -70,7 +70,7 @@ func (l *loop) node(r *lifecycle.Report) report.Node {
 		n.Health = "New"
 	}
 	for i := range r.Node.Spec.Taints {
-		n.Taints = append(n.Taints, text(&r.Node.Spec.Taints[i]))
+		n.Taints = append(n.Taints, taintText(&r.Node.Spec.Taints[i]))
 	}
 	var queue []string
 	if l.queue.busy[n.Name] > 0 {
@@ -83,19 +83,19 @@ func (l *loop) node(r *lifecycle.Report) report.Node {
 	return n
 }
 
-func some(t time.Time) *time.Time {
+func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// explain says what becomes of a node's pods, or of a pod: NODE, NAMESPACE/POD, or a pod of the
-// namespace default.
+// explain returns the deadlines of the pods of a node, or of one pod. object is NODE,
+// NAMESPACE/POD, or a pod in the namespace default.
 func (l *loop) explain(object string) (out *report.Explanation, err error) {
 	now := l.clock.now()
-	l.part.o.Mirror.Look(func(v *mirror.View) {
-		l.plan.moved = l.plan.moved || v.Moved
+	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
+		l.schedule.changed = l.schedule.changed || v.Changed
 		name, pods := object, []*v1.Pod{}
 		if n := v.Nodes[object]; n != nil {
 			pods = slices.Clone(v.PodsOf(object))
@@ -106,52 +106,53 @@ func (l *loop) explain(object string) (out *report.Explanation, err error) {
 			}
 			p := v.PodByName(namespace, pod)
 			if p == nil {
-				err = fmt.Errorf("there is no node %q, and no pod %s/%s that is bound and not over", object,
+				err = fmt.Errorf("no node %q and no bound, running pod %s/%s", object,
 					namespace, pod)
 				return
 			}
 			name, pods = p.Spec.NodeName, append(pods, p)
 		}
-		out = l.explained(now, v, name, pods)
+		out = l.explanation(now, v, name, pods)
 	})
 	return out, err
 }
 
-func (l *loop) explained(now time.Time, v *mirror.View, name string,
+func (l *loop) explanation(now time.Time, v *mirror.View, name string,
 	pods []*v1.Pod) *report.Explanation {
 	out := &report.Explanation{Time: now, Node: report.Node{Name: name, Health: "gone"},
 		Pods: []report.Pod{}}
-	found := l.nodes.Report(now, l.seenOf(v, now))
+	found := l.nodes.Report(now, l.lifecycleInput(v, now))
 	for i := range found {
 		if found[i].Node.Name == name {
-			out.Node = l.node(&found[i])
+			out.Node = l.nodeReport(&found[i])
 		}
 	}
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for _, p := range pods {
-		out.Pods = append(out.Pods, l.pod(now, v.Nodes[name], p))
+		out.Pods = append(out.Pods, l.podReport(now, v.Nodes[name], p))
 	}
 	return out
 }
 
-// pod is what becomes of one. Its node may be gone, or not be known yet: nil.
-func (l *loop) pod(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
+// podReport returns the taints and the deadline of a pod. n is nil if the node is deleted or
+// unknown.
+func (l *loop) podReport(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 	out := report.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
 		Taints: []report.Taint{}}
-	if taint.Leaves(p) {
-		out.Stays = "it is going already, since " + p.DeletionTimestamp.UTC().Format(time.RFC3339)
+	if taint.Terminating(p) {
+		out.Stays = "already terminating since " + p.DeletionTimestamp.UTC().Format(time.RFC3339)
 	}
 	if n == nil {
-		out.Stays = "its node " + p.Spec.NodeName + " is gone: that is the pod garbage collector's"
+		out.Stays = "node " + p.Spec.NodeName + " does not exist: the pod garbage collector deletes the pod"
 		return out
 	}
 	for _, one := range l.pods.Explain(now, n, p) {
-		t := report.Taint{Taint: text(&one.Taint), Since: one.Taint.TimeAdded.Time,
-			Deadline: some(one.Deadline)}
+		t := report.Taint{Taint: taintText(&one.Taint), Since: one.Taint.TimeAdded.Time,
+			Deadline: optional(one.Deadline)}
 		if one.Toleration != nil {
-			t.Toleration = toleration(one.Toleration)
+			t.Toleration = tolerationText(one.Toleration)
 		}
 		if t.Deadline != nil && (out.Deadline == nil || t.Deadline.Before(*out.Deadline)) {
 			out.Deadline = t.Deadline
@@ -161,9 +162,9 @@ func (l *loop) pod(now time.Time, n *v1.Node, p *v1.Pod) report.Pod {
 	return out
 }
 
-// toleration is one as KEY[=VALUE]:EFFECT for SECONDS.
-func toleration(t *v1.Toleration) string {
-	key, effect, long := t.Key, string(t.Effect), "for ever"
+// tolerationText formats a toleration as KEY[=VALUE]:EFFECT and its period.
+func tolerationText(t *v1.Toleration) string {
+	key, effect, long := t.Key, string(t.Effect), "forever"
 	if key == "" {
 		key = "any"
 	}

@@ -15,9 +15,9 @@ func tolerant(uid string, t ...v1.Toleration) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: "n", Tolerations: t}}
 }
 
-// Whoever may make pods makes as many lists of tolerations as he likes, as long as he likes. Of pods that are gone little is kept, and pods
-// that have what most have go on sharing it.
-func TestTolerationsOfPodsThatAreGone(t *testing.T) {
+// A user may create pods with any number of long toleration lists. Little of it is kept after the
+// pods are gone, and pods with common lists still share them.
+func TestTolerationsOfDeletedPods(t *testing.T) {
 	m := New(Options{})
 	long := make([]v1.Toleration, 100)
 	for i := range long {
@@ -31,31 +31,32 @@ func TestTolerationsOfPodsThatAreGone(t *testing.T) {
 		}
 	}
 	kept := 0
-	for key := range m.keep.tolerations {
+	for key := range m.trimmer.tolerations {
 		kept += len(key)
 	}
 	if most := maxTolerations * 1 << 10; kept > most {
-		t.Errorf("%d bytes are kept, want %d at most", kept, most)
+		t.Errorf("%d bytes of tolerations are kept, want at most %d", kept, most)
 	}
 	usual := v1.Toleration{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	for _, uid := range []string{"a", "b"} {
 		m.putPod(tolerant(uid, usual))
 	}
-	if a, b := m.pod["a"].Spec.Tolerations, m.pod["b"].Spec.Tolerations; &a[0] != &b[0] {
+	if a, b := m.pods["a"].Spec.Tolerations, m.pods["b"].Spec.Tolerations; &a[0] != &b[0] {
 		t.Error("two pods with the same tolerations do not share them")
 	}
 }
 
-// A pod's deadline counts from its creation where a taint is older: without it each pod that comes would go at once.
-func TestThatAPodWasMadeIsKept(t *testing.T) {
+// The creation time is kept: a pod younger than a taint has its deadline counted from there.
+func TestCreationTimeIsKept(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	if kept := podOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: made}}); !kept.CreationTimestamp.Equal(&made) {
-		t.Errorf("it keeps %v, and it was made at %v", kept.CreationTimestamp, made)
+	if kept := trimPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: made}}); !kept.CreationTimestamp.Equal(&made) {
+		t.Errorf("kept creation time = %v, want %v", kept.CreationTimestamp, made)
 	}
 }
 
-// A heartbeat is no change that anything is decided on, in whatever order the conditions come: a patch of one puts it first.
-func TestAHeartbeatIsNoChange(t *testing.T) {
+// A heartbeat is no change that decisions depend on, whatever the order of the conditions: a patch
+// moves a condition to the front.
+func TestHeartbeatIsNoChange(t *testing.T) {
 	m, at := New(Options{}), metav1.Now()
 	node := func(version string, beat time.Time, status v1.ConditionStatus, types ...v1.NodeConditionType) *v1.Node {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version}}
@@ -79,9 +80,9 @@ func TestAHeartbeatIsNoChange(t *testing.T) {
 		{node("6", at.Add(2*time.Minute), v1.ConditionFalse, disk), true},
 	} {
 		m.putNode(step.n)
-		m.Look(func(v *View) {
-			if v.Moved != step.moved {
-				t.Errorf("step %d: moved %v, want %v", i, v.Moved, step.moved)
+		m.View(func(v *View) {
+			if v.Changed != step.moved {
+				t.Errorf("step %d: View.Changed = %v, want %v", i, v.Changed, step.moved)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// counting counts reads.
+// counting counts the reads of a connection.
 type counting struct {
 	net.Conn
 	reads int
@@ -25,12 +25,12 @@ func (c *counting) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// gatheredPipe is a gathered connection and its other end.
-func gatheredPipe(t *testing.T, gap time.Duration) (c net.Conn, other net.Conn, reads *int) {
+// batchedPipe returns a batched connection, its other end and its number of reads.
+func batchedPipe(t *testing.T, gap time.Duration) (c net.Conn, other net.Conn, reads *int) {
 	t.Helper()
 	here, there := net.Pipe()
 	counted := &counting{Conn: here}
-	config := Gathered(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return counted, nil }}, gap)
+	config := BatchedReads(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return counted, nil }}, gap)
 	c, err := config.Dial(t.Context(), "tcp", "api")
 	if err != nil {
 		t.Fatal(err)
@@ -38,15 +38,15 @@ func gatheredPipe(t *testing.T, gap time.Duration) (c net.Conn, other net.Conn, 
 	return c, there, &counted.reads
 }
 
-// Whatever pieces it comes in, and whatever is asked for at once: it is what was sent, in order, to its end.
-func TestWhatIsGatheredIsWhatWasSent(t *testing.T) {
+// The data arrives complete and in order, whatever the sizes of writes and reads.
+func TestBatchedReadsKeepData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		sent := make([]byte, 1<<20)
 		for i := range sent {
 			sent[i] = byte(random.Uint32())
 		}
-		c, other, _ := gatheredPipe(t, 20*time.Millisecond)
+		c, other, _ := batchedPipe(t, 20*time.Millisecond)
 		go func() {
 			for rest := sent; len(rest) > 0; {
 				n := min(len(rest), 1+random.IntN(100_000))
@@ -62,18 +62,18 @@ func TestWhatIsGatheredIsWhatWasSent(t *testing.T) {
 			got = append(got, b[:n]...)
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
-					t.Error(err)
+					t.Errorf("error at the end of the data = %v, want EOF", err)
 				}
 				break
 			}
 		}
 		if !bytes.Equal(got, sent) {
-			t.Errorf("%d bytes came of %d, or others", len(got), len(sent))
+			t.Errorf("received %d bytes, want the %d sent", len(got), len(sent))
 		}
 	})
 }
 
-// kernel is a connection that keeps what has come until it is read, as the kernel's.
+// kernel is a connection that buffers data until it is read, like a socket.
 type kernel struct {
 	net.Conn
 	came  chan byte
@@ -92,12 +92,13 @@ func (k *kernel) Read(b []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Little that comes often is read once in a gap, and no later than that; much is read without a pause.
-func TestHowOftenIsRead(t *testing.T) {
+// Small and frequent data is read once per gap, without further delay. Large data is read without a
+// pause.
+func TestReadFrequency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gap = 20 * time.Millisecond
 		k := &kernel{came: make(chan byte, 1000)}
-		config := Gathered(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return k, nil }}, gap)
+		config := BatchedReads(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return k, nil }}, gap)
 		c, err := config.Dial(t.Context(), "tcp", "api")
 		if err != nil {
 			t.Fatal(err)
@@ -118,25 +119,25 @@ func TestHowOftenIsRead(t *testing.T) {
 			}
 			sent += n
 			if late := time.Since(began) - time.Duration(sent)*2*time.Millisecond; late > gap {
-				t.Errorf("the byte %d is read %v late", sent, late)
+				t.Errorf("byte %d is read %v late, want at most %v", sent, late, gap)
 			}
 		}
 		if most := int(time.Since(began)/gap) + 2; k.reads > most {
-			t.Errorf("%d reads in %v, at most %d", k.reads, time.Since(began), most)
+			t.Errorf("%d reads in %v, want at most %d", k.reads, time.Since(began), most)
 		}
 		began = time.Now()
-		c, other, reads := gatheredPipe(t, gap)
+		c, other, reads := batchedPipe(t, gap)
 		go func() {
 			for range 100 {
-				_, _ = other.Write(make([]byte, gatherRead))
+				_, _ = other.Write(make([]byte, readSize))
 			}
 			_ = other.Close()
 		}()
 		if _, err := io.Copy(io.Discard, c); err != nil {
-			t.Error(err)
+			t.Errorf("copy of large data failed: %v", err)
 		}
 		if took := time.Since(began); took > gap || *reads > 102 {
-			t.Errorf("6.4 MB take %v and %d reads", took, *reads)
+			t.Errorf("6.4 MB take %v and %d reads, want %v and 102", took, *reads, gap)
 		}
 	})
 }

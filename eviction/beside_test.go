@@ -22,7 +22,7 @@ func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
 	} {
 		d := &fileSystems{layout: stats.Some(w.layout)}
 		watched := &watched{info: signalInfo{kind: kindBytes, fs: w.fs}}
-		if got := d.usage(c, watched); got != stats.Some(w.want) {
+		if got := d.namedUsage(c, watched); got != stats.Some(w.want) {
 			t.Errorf("%+v, of file system %v: %+v, want %d", w.layout, w.fs, got, w.want)
 		}
 		if !atLeast(c, watched) {

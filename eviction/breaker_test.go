@@ -54,11 +54,11 @@ func TestTheBreakerNamesWhoGrows(t *testing.T) {
 	w := breakerWard(t, "hard memory.available 1000Mi")
 	w.late = true
 	w.leak(1100, 500, second{60, 0})
-	first := slices.IndexFunc(w.whys, func(why string) bool { return strings.Contains(why, "stopped") })
+	first := slices.IndexFunc(w.whys, func(why string) bool { return strings.Contains(why, "circuit breaker open") })
 	if first < 0 {
 		t.Fatalf("the breaker did not stop: %q", w.whys)
 	}
-	if why := w.whys[first]; !strings.Contains(why, "system.slice grows instead") {
+	if why := w.whys[first]; !strings.Contains(why, "system.slice grew by") {
 		t.Errorf("%q does not name who grows", why)
 	}
 }
@@ -101,7 +101,7 @@ func TestTheBreakerIsArmedAgain(t *testing.T) {
 	stopped := func() *ward {
 		w := breakerWard(t, "hard memory.available 1000Mi")
 		w.look(time.Second)
-		if gone := w.leak(900, 2000, second{40, 0}); len(gone) != breakerLimit || !strings.Contains(w.why, "stopped") {
+		if gone := w.leak(900, 2000, second{40, 0}); len(gone) != breakerLimit || !strings.Contains(w.why, "circuit breaker open") {
 			t.Fatalf("%v went: %s", gone, w.why)
 		}
 		return w
@@ -275,15 +275,15 @@ func TestWhoIsNewIsTriedEverLater(t *testing.T) {
 	w.pods = w.pods[:0]
 	w.pod("leaker", 60, 0, 1)
 	for w.look(time.Second) == nil {
-		if w.left(stats.SignalMemoryAvailable, 90); w.now.Sub(at) > nextTryMax {
+		if w.left(stats.SignalMemoryAvailable, 90); w.now.Sub(at) > trialDelayMax {
 			t.Fatalf("a new one does not go: %s", w.why)
 		}
 	}
 	saved := w.m.Save()
 	saved.Breaker[0].Until = w.now.Add(time.Hour)
 	again := managerOf(t, 0, "hard memory.available 100Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers.by[breakerKey{"memory.available", true}].until.Sub(w.now) > nextTryMax {
-		t.Errorf("dropped %v, %+v", dropped, again.breakers.by)
+	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers.byThreshold[breakerKey{"memory.available", true}].nextTrial.Sub(w.now) > trialDelayMax {
+		t.Errorf("dropped %v, %+v", dropped, again.breakers.byThreshold)
 	}
 }
 
@@ -322,13 +322,13 @@ func TestTheBreakerRemembersNoPageCache(t *testing.T) {
 		}
 		w.leak(900, 2000, second{40, 0})
 		at := len(w.pods) - 1
-		b := w.m.breakers.by[w.m.watch.all[0].key()]
-		if _, is := b.known["cached"]; is || b.futile != breakerLimit {
+		b := w.m.breakers.byThreshold[w.m.watch.all[0].key()]
+		if _, is := b.usageAtOpen["cached"]; is || b.futile != breakerLimit {
 			t.Fatalf("%+v", b)
 		}
 		if read {
-			b.known, b.unread = nil, false
-			w.m.breakers.by[w.m.watch.all[0].key()] = b
+			b.usageAtOpen, b.hasBounds = nil, false
+			w.m.breakers.byThreshold[w.m.watch.all[0].key()] = b
 			w.look(100 * time.Millisecond)
 			in := Input{Summary: &stats.Summary{Node: w.node, Pods: w.pods}, MemoryOnly: true}
 			if i := w.m.Unread(w.now, in); i != at {
@@ -361,7 +361,7 @@ func TestKin(t *testing.T) {
 		"ds-4bz8x": "a/ds", "web-7d9c5bf6d4-zw7tq": "a/web-7d9c5bf6d4", "web-0": "a/web", "team-x": "a/team-x", "api": "a/api", "-12": "a/-12", "a-": "a/a-",
 		"my-apple": "a/my-apple", "": "",
 	} {
-		if got := kin("a", name); got != want {
+		if got := workloadOf("a", name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

@@ -136,7 +136,7 @@ func TestWhatTheBreakerStoppedAtIsKept(t *testing.T) {
 		w := stoppedWard(t)
 		w.minute(1, 1, 1, false)
 		saved := onFile(t, w.m.Save())
-		if s := saved.Breaker[0].Stopped; s == nil || s.Pods == 0 {
+		if s := saved.Breaker[0].Stopped; s == nil || s.Used == 0 {
 			t.Fatalf("saved %+v", saved.Breaker[0])
 		}
 		if !kept {
@@ -149,7 +149,7 @@ func TestWhatTheBreakerStoppedAtIsKept(t *testing.T) {
 		}
 		w.m = again
 		w.victim(w.minute(8, 9, 9, false), "leaker")
-		saved.Breaker[0].Stopped = &SavedTogether{Pods: 1 << 63}
+		saved.Breaker[0].Stopped = &SavedPodTotals{Used: 1 << 63}
 		if dropped := managerOf(t, 0, "hard memory.available 1000Mi").Resume(w.now, saved); len(dropped) != 1 {
 			t.Errorf("dropped %v", dropped)
 		}
@@ -177,7 +177,7 @@ func TestTheBreakerLetsWhatFillsADiskThrough(t *testing.T) {
 				w.m.Cleaned(Stamp{Time: w.now}, l)
 			}
 		}
-		if len(w.m.evictions.history.evicted) == len(w.pods) || !w.m.breakers.stops() {
+		if len(w.m.evictions.history.evicted) == len(w.pods) || !w.m.breakers.anyOpen() {
 			t.Fatalf("%d went: %s", len(w.m.evictions.history.evicted), w.why)
 		}
 		has := uint64(10)

@@ -202,7 +202,7 @@ func TestWhatComesBackOfTwoVictimsCountsOnce(t *testing.T) {
 	w.victim(w.look(time.Second), "")
 	w.disk(90, 1_000_000)
 	w.victim(w.look(time.Second), "")
-	if left := w.m.evictions.holding(w.now, &w.m.watch.all[0], &w.m.watch).remaining; left != 500<<20 {
+	if left := w.m.evictions.pendingReturns(w.now, &w.m.watch.all[0], &w.m.watch).remaining; left != 500<<20 {
 		t.Errorf("%d MiB are expected still", left>>20)
 	}
 }
@@ -216,8 +216,8 @@ func TestWhatADiskIsOwedIsKept(t *testing.T) {
 	w.victim(l, "first")
 	l.e.Pod.Cgroup, l.e.Pod.CgroupID.Ino = "", 1
 	again := newWard(t, "hard nodefs.available 1000Mi", "hard nodefs.inodesFree 1k").m
-	if dropped := again.Resume(w.now, w.m.Save()); len(dropped) > 0 || again.evictions.lives[0].marks != l.marks {
-		t.Errorf("%v: %+v, want %+v", dropped, again.evictions.lives[0].marks, l.marks)
+	if dropped := again.Resume(w.now, w.m.Save()); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
+		t.Errorf("%v: %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
 	}
 }
 

@@ -73,10 +73,10 @@ func TestWhatPodsExplain(t *testing.T) {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gi, c.then)
 		in := disks(epoch.Add(time.Minute), 4*gi, c.now)
-		m.watch.judge(epoch.Add(time.Minute), in.Summary)
-		g, known := m.explain.explained(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
-		if g.pods != c.explained || known != c.known || known && g.lost != 36*gi {
-			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.pods/gi, g.lost/gi, known)
+		m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
+		g, known := m.explain.changeSinceQuiet(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
+		if g.heldMore != c.explained || known != c.known || known && g.usedMore != 36*gi {
+			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.heldMore/gi, g.usedMore/gi, known)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestAClockThatIsSetBackExplainsNothing(t *testing.T) {
 	m = explainer(t)
 	quietAt(m, epoch, 40*gi, pods)
 	in := disks(back, 40*gi, pods)
-	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.pending {
+	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.quietLookDue {
 		t.Error("no look at a disk that rests is due")
 	}
 }

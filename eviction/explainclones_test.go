@@ -30,8 +30,8 @@ func TestNoPodHoldsMoreThanIsUsed(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"a": gib})
 	in := disks(epoch.Add(time.Minute), 4*gib, map[string]uint64{"a": 900 * gib})
-	m.watch.judge(epoch.Add(time.Minute), in.Summary)
-	if held := m.watch.disks.held(in, &m.watch.all[0])["a"]; held != 96*gib {
+	m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
+	if held := m.watch.disks.heldByPod(in, &m.watch.all[0])["a"]; held != 96*gib {
 		t.Errorf("%d GiB of the 96 that are used", held/gib)
 	}
 }

@@ -178,7 +178,7 @@ func TestSavedDisksAreHeldAgainstWhatCanBe(t *testing.T) {
 	if !q.at.Equal(epoch) || len(q.pods) != 1 || !d.since.Equal(epoch) || !d.ended.Equal(epoch) {
 		t.Errorf("%+v, %+v", q, d)
 	}
-	many := quiet{at: epoch, pods: map[string]uint64{}}
+	many := quietDisk{at: epoch, pods: map[string]uint64{}}
 	for i := range 2 * maxRemembered {
 		many.pods[strings.Repeat("u", i%200+1)+string(rune('a'+i/200))] = uint64(i)
 	}

@@ -28,7 +28,7 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 		}
 		at = at.Add(time.Minute)
 	}
-	if !strings.Contains(d.Reason, "30Gi of it is held by pods that have ended") {
+	if !strings.Contains(d.Reason, "30Gi is held by pods that have ended") {
 		t.Error(d.Reason)
 	}
 	// Once it lives again, it is the one.

@@ -42,9 +42,9 @@ func TestADiskAtRestIsLookedAtAsSoonAsItCanBe(t *testing.T) {
 		t.Fatalf("at first: %v", r.Look)
 	}
 	m.Step(at, in)
-	at = at.Add(fullAgain)
+	at = at.Add(fullRetry)
 	if r := m.Observe(at, &in.Summary.Node, Situation{}); r.Look != LookFull || !r.Periodic {
-		t.Errorf("%v later: %v", fullAgain, r.Look)
+		t.Errorf("%v later: %v", fullRetry, r.Look)
 	}
 	shortAt(m, at, 5*gib, pods)
 	at = at.Add(time.Second)
@@ -63,7 +63,7 @@ func TestARestartKeepsWhatIsKnownWithoutPods(t *testing.T) {
 	if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
 		t.Error(dropped)
 	}
-	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.pending {
+	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.quietLookDue {
 		t.Error("no look at pods is due")
 	}
 	pods := map[string]uint64{"a": 1 * gib}

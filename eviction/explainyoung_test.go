@@ -80,7 +80,7 @@ func TestAPodThatBeganWhileALookWaited(t *testing.T) {
 	at := epoch.Add(freshLimit)
 	set := began("filler", epoch.Add(time.Second))
 	lookAt(m, at, 40*gib, map[string]uint64{"modest": gib, "talker": gib, "slow": 0, "filler": 0}, set)
-	if m.explain.pending {
+	if m.explain.quietLookDue {
 		t.Fatal("the look was not made")
 	}
 	now := map[string]uint64{"modest": gib, "talker": gib, "slow": 0, "filler": 36 * gib}
@@ -130,8 +130,8 @@ func TestALookThatMissedSomethingIsMadeAgain(t *testing.T) {
 		for i, want := range c.again {
 			want *= time.Minute
 			lookAt(m, at, 40*gib, map[string]uint64{"a": c.held, "b": gib}, c.change)
-			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.at != at || q.again != want {
-				t.Errorf("%s, look %d: made at %v, want %v; again after %v, want %v", c.name, i, q.at, at, q.again, want)
+			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.at != at || q.nextLook != want {
+				t.Errorf("%s, look %d: made at %v, want %v; again after %v, want %v", c.name, i, q.at, at, q.nextLook, want)
 			}
 			next := at.Add(max(want, time.Minute))
 			if early := next.Add(-time.Second); want > 0 {
@@ -142,8 +142,8 @@ func TestALookThatMissedSomethingIsMadeAgain(t *testing.T) {
 			}
 		}
 		lookAt(m, at, 40*gib, map[string]uint64{"a": gib, "b": gib}, whole)
-		if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.again != 0 {
-			t.Errorf("%s: all is measured, and it is looked at again after %v", c.name, q.again)
+		if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.nextLook != 0 {
+			t.Errorf("%s: all is measured, and it is looked at again after %v", c.name, q.nextLook)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestALookDoesNotOutliveAKubelet(t *testing.T) {
 	m := explainer(t)
 	in := disks(epoch, 40*gib, map[string]uint64{"a": gib})
 	m.Observe(epoch, &in.Summary.Node, Situation{})
-	if !m.explain.pending {
+	if !m.explain.quietLookDue {
 		t.Fatal("no look is asked for")
 	}
 	in = disks(epoch.Add(time.Second), 40*gib, map[string]uint64{"a": gib})

@@ -96,7 +96,7 @@ func (w *ward) look(later time.Duration) *Life {
 		return nil
 	}
 	e, met := d.Evictions[0], metBy(d, &d.Evictions[0])
-	if old := w.m.evictions.dying(e.Pod.PodRef.UID); old != nil && e.Hastens {
+	if old := w.m.evictions.terminating(e.Pod.PodRef.UID); old != nil && e.Hastens {
 		w.m.Hasten(Stamp{Time: w.now}, old, e, met)
 		return old
 	}
@@ -271,8 +271,8 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	}
 	saved.Lives[0].Awaited = nil // of an agent before this one
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].due[kindMemory] != stats.Some(uint64(800<<20)) {
-		t.Errorf("dropped %v, due %+v", dropped, again.evictions.lives[0].due)
+	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].expected[kindMemory] != stats.Some(uint64(800<<20)) {
+		t.Errorf("dropped %v, due %+v", dropped, again.evictions.lives[0].expected)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
 	again = managerOf(t, 0, "hard memory.available 1000Mi")

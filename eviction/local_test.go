@@ -197,8 +197,8 @@ func TestWhatAVictimOfItsOwnLimitOwesIsKept(t *testing.T) {
 	l.e.Pod.CgroupID.Ino = 1
 	again := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
 	again.config.Replay = false
-	if dropped := again.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].marks != l.marks {
-		t.Fatalf("%v: %+v, want %+v", dropped, again.evictions.lives[0].marks, l.marks)
+	if dropped := again.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
+		t.Fatalf("%v: %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
 	}
 	w.m = again
 	w.dead(w.m.evictions.lives[0])

@@ -192,7 +192,7 @@ func TestStorageLimitsOfObjects(t *testing.T) {
 func TestDecisionsExplainThemselves(t *testing.T) {
 	c := pod("a", 3, "100Mi", "200Mi")
 	c.Keys.SetAside, c.Keys.Request.V.Min, c.Pod.Announced = true, 0, false
-	if got, want := c.Explain(), "set aside: it was killed and did not die, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
+	if got, want := c.Explain(), "set aside: survived its kill, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
 		t.Errorf("got %s", got)
 	}
 	if c = pod("a", 0, "1Gi", "-"); !strings.HasPrefix(c.Explain(), "not measured") {

@@ -130,7 +130,7 @@ func TestPreemptedPodsAndThresholds(t *testing.T) {
 	l := w.preempted(&w.pods[0])
 	w.left(stats.SignalMemoryAvailable, 400)
 	w.step(time.Second)
-	if d := w.step(2 * time.Second); len(d.Evictions) > 0 || d.Reason != "the eviction of pod going is under way" {
+	if d := w.step(2 * time.Second); len(d.Evictions) > 0 || d.Reason != "eviction of pod going in progress" {
 		t.Errorf("%+v: %s", d.Evictions, d.Reason)
 	}
 	w.left(stats.SignalMemoryAvailable, 50)
@@ -159,18 +159,18 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 		l := w.preempted(&w.pods[0])
 		w.left(stats.SignalMemoryAvailable, 400)
 		w.step(time.Second)
-		if d := w.step(longest - time.Second - 1); len(d.Evictions) > 0 || d.Reason != "the eviction of pod going is under way" {
+		if d := w.step(longest - time.Second - 1); len(d.Evictions) > 0 || d.Reason != "eviction of pod going in progress" {
 			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
 		}
 		soft := slices.IndexFunc(w.m.watch.all, func(w watched) bool { return w.Grace > 0 })
-		if w.m.evictions.together(w.now, &w.m.watch.all[soft], w.m.watch.all) == 0 {
+		if w.m.evictions.expectedTotal(w.now, &w.m.watch.all[soft], w.m.watch.all) == 0 {
 			t.Error("what it returns does not count")
 		}
 		d := w.step(1)
 		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens || l.Phase() != Stopping {
 			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
 		}
-		if w.m.evictions.together(w.now, &w.m.watch.all[soft], w.m.watch.all) > 0 {
+		if w.m.evictions.expectedTotal(w.now, &w.m.watch.all[soft], w.m.watch.all) > 0 {
 			t.Error("what it returns counts for ever")
 		}
 	}
@@ -246,8 +246,8 @@ func TestAPreemptedPodHoldsBackNoHardThreshold(t *testing.T) {
 			w.left(s, 900)
 			gone := w.look(time.Second)
 			w.victim(gone, want)
-			if hastened := want == "going"; (gone == l) != hastened || l.gentle() == hastened || l.e.Planned() == hastened {
-				t.Errorf("%s: it is for %s, gentle %v", s, l.e.Signal, l.gentle())
+			if hastened := want == "going"; (gone == l) != hastened || l.gracious() == hastened || l.e.Planned() == hastened {
+				t.Errorf("%s: it is for %s, gentle %v", s, l.e.Signal, l.gracious())
 			}
 		}
 	}
@@ -307,8 +307,8 @@ func TestTheBreakerCountsNoPreemption(t *testing.T) {
 		w.now = w.now.Add(settleLimit)
 		w.m.settle(w.now, &stats.Summary{Node: w.node, Pods: w.pods})
 	}
-	if w.m.breakers.stops() || len(w.m.breakers.by) > 0 || len(w.m.evictions.lives) > 0 && !w.m.evictions.lives[0].settled {
-		t.Errorf("breakers %+v, lives %d", w.m.breakers.by, len(w.m.evictions.lives))
+	if w.m.breakers.anyOpen() || len(w.m.breakers.byThreshold) > 0 || len(w.m.evictions.lives) > 0 && !w.m.evictions.lives[0].settled {
+		t.Errorf("breakers %+v, lives %d", w.m.breakers.byThreshold, len(w.m.evictions.lives))
 	}
 }
 
@@ -331,7 +331,7 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 		t.Fatal("it is forgotten")
 	}
 	if e := again.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
-		e.Reason != "Preempting" || !again.gentle() || again.Record != "r" {
+		e.Reason != "Preempting" || !again.gracious() || again.Record != "r" {
 		t.Errorf("%+v until %v", e, again.Deadline())
 	}
 	saved := SavedEviction{Signal: SignalPreempted, Hard: true, GracePeriodSeconds: 7, Pod: SavedPod{UID: "u", SandboxIDs: []string{"s"}}}
@@ -364,9 +364,9 @@ func TestWhoIsSpared(t *testing.T) {
 			priority(&critical)(p)
 			p.Annotations = map[string]string{annotationNeverEvict: "true"}
 		}), want: "annotated jettison/never-evict"},
-		"unknown":                   {want: "namespace kube-system is protected and the pod's priority unknown"},
-		"another's object":          {object: object(func(p *v1.Pod) { priority(&critical)(p); p.Name = "q" }), want: "namespace kube-system is protected and the pod's priority unknown"},
-		"the agent, critical":       {change: func(p *stats.PodStats) { p.Self = true }, object: object(priority(&critical)), want: "this agent runs in it"},
+		"unknown":                   {want: "namespace kube-system is protected and the pod's priority is unknown"},
+		"another's object":          {object: object(func(p *v1.Pod) { priority(&critical)(p); p.Name = "q" }), want: "namespace kube-system is protected and the pod's priority is unknown"},
+		"the agent, critical":       {change: func(p *stats.PodStats) { p.Self = true }, object: object(priority(&critical)), want: "the agent runs in this pod"},
 		"a critical mirror":         {change: func(p *stats.PodStats) { p.Annotations = map[string]string{annotationConfigMirror: "x"} }, object: object(priority(&critical)), want: "mirror pod"},
 		"-997, critical priority":   {change: func(p *stats.PodStats) { p.NodeCritical = true }, object: object(priority(&critical))},
 		"-997, of unknown priority": {change: func(p *stats.PodStats) { p.NodeCritical = true }, want: "critical pod (oom_score_adj -997)"},

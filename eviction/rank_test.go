@@ -206,7 +206,7 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 			if released {
 				k.Release = stats.Opt[uint64]{V: rapid.Uint64Range(0, 2).Draw(t, "release"), OK: true}
 			}
-			k.SetAside, k.Dying, k.eases, k.Returned = some("aside"), some("dying"), rapid.Bool().Draw(t, "eases"), rapid.IntRange(0, 2).Draw(t, "returned")
+			k.SetAside, k.Dying, k.eases, k.TimesEvicted = some("aside"), some("dying"), rapid.Bool().Draw(t, "eases"), rapid.IntRange(0, 2).Draw(t, "returned")
 			k.QOSClass = rapid.SampledFrom([]stats.QOSClass{"", stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos")
 			k.Start = time.Unix(rapid.Int64Range(0, 2).Draw(t, "start"), 0)
 			pods = append(pods, c)
@@ -335,4 +335,4 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 	})
 }
 
-func rank(candidates []Candidate) []Ranked { return (&lists{may: candidates}).rank() }
+func rank(candidates []Candidate) []Ranked { return (&lists{eligible: candidates}).rank() }

@@ -45,7 +45,7 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 	}
 	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
 	e := &again.explain // looks that are due, and reasons, come anew
-	e.pending, e.asked, e.tried, e.fuller = m.explain.pending, m.explain.asked, m.explain.tried, m.explain.fuller
+	e.quietLookDue, e.quietLookSince, e.lastQuietLook, e.remeasureSince = m.explain.quietLookDue, m.explain.quietLookSince, m.explain.lastQuietLook, m.explain.remeasureSince
 	again.conditions = m.conditions
 	return again
 }
@@ -143,8 +143,8 @@ func TestResumeClamps(t *testing.T) {
 			t.Errorf("%s is set aside for %v, want %v", uid, got, want)
 		}
 	}
-	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.by[breakerKey{"memory.available", true}].futile != breakerLimit {
-		t.Errorf("evicted %+v, breakers %v", m.evictions.history.evicted, m.breakers.by)
+	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.byThreshold[breakerKey{"memory.available", true}].futile != breakerLimit {
+		t.Errorf("evicted %+v, breakers %v", m.evictions.history.evicted, m.breakers.byThreshold)
 	}
 	if len(dropped) != 5 {
 		t.Errorf("said: %v", dropped)
@@ -162,22 +162,22 @@ func TestResumeDropsNonsense(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*SavedEviction){
-		"is no signal":                  func(s *SavedEviction) { s.Signal = "memory" },
-		"a UID is missing":              func(s *SavedEviction) { s.Pod.UID = "" },
-		"is not a UID":                  func(s *SavedEviction) { s.Pod.UID = "1-2\nx" },
-		"a UID of 1000 bytes":           func(s *SavedEviction) { s.Pod.UID = strings.Repeat("x", 1000) },
-		"is not a name":                 func(s *SavedEviction) { s.Pod.Name = "a b" },
-		"is not a namespace":            func(s *SavedEviction) { s.Pod.Namespace = "../x" },
-		"is no QoS class":               func(s *SavedEviction) { s.Pod.QOSClass = "Best" },
-		"65 sandboxes":                  func(s *SavedEviction) { s.Pod.SandboxIDs = make([]string, 65) },
-		"the ID of a sandbox is missin": func(s *SavedEviction) { s.Pod.SandboxIDs = []string{""} },
-		"neither its cgroup nor":        func(s *SavedEviction) { s.Pod.Cgroup = "" },
-		"which cgroup":                  func(s *SavedEviction) { s.Pod.CgroupIno = 0 },
-		`"kubepods" is not its cgroup`:  func(s *SavedEviction) { s.Pod.Cgroup = "kubepods" },
-		`"kubepods/pod2" is not its`:    func(s *SavedEviction) { s.Pod.Cgroup = "kubepods/pod2" },
-		`"/kubepods/pod1-2" is no path`: func(s *SavedEviction) { s.Pod.Cgroup = "/kubepods/pod1-2" },
-		`"../pod1-2" is no path`:        func(s *SavedEviction) { s.Pod.Cgroup = "../pod1-2" },
-		`"a/../b/pod1-2" is no path`:    func(s *SavedEviction) { s.Pod.Cgroup = "a/../b/pod1-2" },
+		"unknown signal":                          func(s *SavedEviction) { s.Signal = "memory" },
+		"a UID is missing":                        func(s *SavedEviction) { s.Pod.UID = "" },
+		"is not a UID":                            func(s *SavedEviction) { s.Pod.UID = "1-2\nx" },
+		"a UID of 1000 bytes is too long":         func(s *SavedEviction) { s.Pod.UID = strings.Repeat("x", 1000) },
+		"is not a name":                           func(s *SavedEviction) { s.Pod.Name = "a b" },
+		"is not a namespace":                      func(s *SavedEviction) { s.Pod.Namespace = "../x" },
+		"unknown QoS class":                       func(s *SavedEviction) { s.Pod.QOSClass = "Best" },
+		"too many sandboxes (65)":                 func(s *SavedEviction) { s.Pod.SandboxIDs = make([]string, 65) },
+		"the ID of a sandbox is missin":           func(s *SavedEviction) { s.Pod.SandboxIDs = []string{""} },
+		"neither its cgroup nor":                  func(s *SavedEviction) { s.Pod.Cgroup = "" },
+		"has no inode number":                     func(s *SavedEviction) { s.Pod.CgroupIno = 0 },
+		`"kubepods" is not the pod's cgroup`:      func(s *SavedEviction) { s.Pod.Cgroup = "kubepods" },
+		`"kubepods/pod2" is not the pod's`:        func(s *SavedEviction) { s.Pod.Cgroup = "kubepods/pod2" },
+		`"/kubepods/pod1-2" is not a cgroup path`: func(s *SavedEviction) { s.Pod.Cgroup = "/kubepods/pod1-2" },
+		`"../pod1-2" is not a cgroup path`:        func(s *SavedEviction) { s.Pod.Cgroup = "../pod1-2" },
+		`"a/../b/pod1-2" is not a cgroup path`:    func(s *SavedEviction) { s.Pod.Cgroup = "a/../b/pod1-2" },
 	} {
 		s := fine
 		change(&s)

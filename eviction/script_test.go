@@ -98,7 +98,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		}
 		r := s.m.Observe(now, &in.Summary.Node, Situation{ObserveDisks: in.ObserveDisks})
 		d := Decision{Time: now, Met: r.Met, Conditions: r.Conditions}
-		memory, full := s.m.asks(now)
+		memory, full := s.m.looksNeeded(now)
 		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
 		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects, Foreign: s.m.config.Replay}
@@ -504,7 +504,7 @@ func (d Decision) text(brief bool) string {
 		}
 		fmt.Fprintf(&b, "%d. %s: %s", i+1, name, r.Explain())
 		if r.DecidedBy != "" {
-			fmt.Fprintf(&b, " [after the one before by %s]", r.DecidedBy)
+			fmt.Fprintf(&b, " [after the previous pod by %s]", r.DecidedBy)
 		}
 		b.WriteString("\n")
 	}
@@ -514,12 +514,12 @@ func (d Decision) text(brief bool) string {
 	for _, e := range d.Evictions {
 		fmt.Fprintf(&b, "evict %s for %s, grace %d s: %s\n", e.Pod.PodRef.UID, e.Signal, e.GracePeriodSeconds, strings.TrimSpace(e.Message))
 		if e.Hastens {
-			b.WriteString("at once, it is being evicted already\n")
+			b.WriteString("immediately: already being evicted\n")
 		}
 	}
 	switch {
 	case len(d.Evictions) == 0 && d.Reason != "":
-		fmt.Fprintf(&b, "evict nobody: %s\n", d.Reason)
+		fmt.Fprintf(&b, "no eviction: %s\n", d.Reason)
 	case len(d.Met) == 0 && len(d.Evictions) == 0:
 		b.WriteString("no threshold is met\n")
 	}

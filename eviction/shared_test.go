@@ -139,7 +139,7 @@ func TestAVolumeIsAwaitedOverARestart(t *testing.T) {
 		t.Errorf("dropped %v, is %+v", dropped, again.evictions.lives[0].shmem)
 	}
 	saved = onFile(t, w.m.Save())
-	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Then: new(uint64(1 << 63))}} {
+	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Highest: new(uint64(1 << 63))}} {
 		saved.Shmem = broken
 		again = managerOf(t, 0, "own x", "hard memory.available 100Mi")
 		dropped := again.Resume(w.now, saved)

@@ -118,13 +118,13 @@ func TestDoubtfulSettings(t *testing.T) {
 		"evictionHard: memory.available: NaN% is not a number: the threshold memory.available would never be met":                                            in("hard memory.available NaN%"),
 		"evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off":                                      in("hard memory.available 100.0%"),
 		"evictionHard: memory.available: 0.0% is never met: write 0% to switch the threshold memory.available off":                                           in("hard memory.available 0.0%"),
-		`evictionHard: memory.available: "10%%" is an odd way to write a percentage`:                                                                         in("hard memory.available 10%%"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<1Gi is reached no sooner than the hard one memory.available<2Gi":       in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<5% is reached no sooner than the hard one memory.available<5%":         in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
+		`evictionHard: memory.available: "10%%" is an unusual form of a percentage`:                                                                         in("hard memory.available 10%%"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<1Gi is never met before the hard one memory.available<2Gi":       in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<5% is never met before the hard one memory.available<5%":         in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
 		"evictionSoftGracePeriod: memory.available: a grace period of 0 makes the soft eviction threshold memory.available a hard one":                       in("soft memory.available 1Gi", "grace memory.available 0s"),
-		"evictionSoftGracePeriod: pid.available: there is no soft eviction threshold pid.available that this grace period is for":                            in("hard pid.available 100", "grace pid.available 1m"),
-		"evictionMinimumReclaim: pid.available: there is no eviction threshold pid.available that this minimum reclaim is for":                               in("min pid.available 10"),
-		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available is more than there is: its evictions would never end":            in("hard memory.available 10%", "min memory.available 150%"),
+		"evictionSoftGracePeriod: pid.available: grace period for pid.available has no soft eviction threshold":                            in("hard pid.available 100", "grace pid.available 1m"),
+		"evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold":                               in("min pid.available 10"),
+		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available exceeds the capacity: its evictions would never end":            in("hard memory.available 10%", "min memory.available 150%"),
 		"evictionHard: containerfs.available: containerfs.available follows from nodefs or imagefs: found containerfs.available for hard eviction. ignoring": in("hard containerfs.available 1Gi"),
 	} {
 		_, warnings, errs := s.Parse()
@@ -149,11 +149,11 @@ func TestCheckCapacity(t *testing.T) {
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),
 		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                    in("hard memory.available 2Gi"),
-		"evictionHard: memory.available: memory.available<1Gi is met by everything that is in use at all: the capacity is 1Gi":                                                in("hard memory.available 1Gi"),
+		"evictionHard: memory.available: memory.available<1Gi is met as soon as anything is in use: the capacity is 1Gi":                                                in("hard memory.available 1Gi"),
 		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 600Mi"),
 		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 424Mi"),
 		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                             in("hard memory.available 1073741825"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<10% is reached no sooner than the hard one memory.available<200Mi: the capacity is 1Gi": in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<10% is never met before the hard one memory.available<200Mi: the capacity is 1Gi": in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
 	} {
 		thresholds, _, errs := s.Parse()
 		got := ""

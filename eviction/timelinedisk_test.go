@@ -103,7 +103,7 @@ func TestTimelinesThatNoPodExplains(t *testing.T) {
 				rule, why = "unexplained", fmt.Sprintf("%s goes at %v: %s", v.uid, v.at, v.l.e.Message)
 			}
 		}
-		if s.atRest && slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, "what pods hold more than at") }) {
+		if s.atRest && slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, ": growth of pods since ") }) {
 			short++
 		}
 		if counts(rule) {

@@ -216,7 +216,7 @@ func (s *shell) resume() {
 			s.m.Gone(s.now(), l)
 			continue
 		}
-		here := p.there && !cameBack(&l.e.Pod, new(p.stats(s.now(), false, false)))
+		here := p.there && !sameUIDRecreated(&l.e.Pod, new(p.stats(s.now(), false, false)))
 		if !here && len(l.e.Pod.SandboxIDs) == 0 {
 			s.m.Gone(s.now(), l)
 			continue

@@ -74,7 +74,7 @@ func (s *shell) preempt(mask int) {
 
 // preempted takes note of a pod that goes for a critical one: nobody else's wait begins anew by that.
 func (r *rules) preempted(p *realPod, l *Life) {
-	if l.e.hard || l.e.Urgent() || l.e.eases(kindMemory) || l.e.Disk() {
+	if l.e.hard || l.e.Urgent() || l.e.returnsKind(kindMemory) || l.e.Disk() {
 		r.fail(ruleSpared, "%s goes for a critical pod as for what is short: %+v", p.uid, l.e)
 	}
 	begin, stopped := r.begin, r.stopped

@@ -148,7 +148,7 @@ func (r *rules) look(ready *Ready) {
 		if w.info.kind.pressure() || w.info.fs == containerFs {
 			continue
 		}
-		if h := r.s.m.evictions.holding(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
+		if h := r.s.m.evictions.pendingReturns(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
 			r.fail(ruleStopped, "%s waits for %s, which is only being stopped", w.Signal, h.last.e.Pod.PodRef.UID)
 		}
 		since := r.since[w.Hard()]
@@ -166,7 +166,7 @@ func (r *rules) look(ready *Ready) {
 		case !w.Hard():
 			limit = w.Grace + softServed
 		case !w.info.kind.memoryView():
-			limit += 2 * fullAgain // looks at everything are as far apart
+			limit += 2 * fullRetry // looks at everything are as far apart
 		}
 		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
 			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, and no pod goes: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
@@ -338,7 +338,7 @@ func (r *rules) decision(d *Decision, in Input) {
 	if evictions > 1 {
 		r.fail(ruleOne, "%d evictions", evictions)
 	}
-	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "stopped") {
+	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "circuit breaker open") {
 		switch k := signals[t.Signal].kind; {
 		case k.disk(): // what grows there is not known
 		case !r.grows:
@@ -351,7 +351,7 @@ func (r *rules) decision(d *Decision, in Input) {
 	} else if d.Reason != "" {
 		r.stopped = nil
 	}
-	if len(d.Ranking)+len(d.Protected) == 0 && d.Reason != "no pod may be evicted" {
+	if len(d.Ranking)+len(d.Protected) == 0 && d.Reason != "no eligible pod" {
 		return
 	}
 	for _, p := range r.s.pods {
@@ -366,7 +366,7 @@ func (r *rules) decision(d *Decision, in Input) {
 			r.fail(ruleProtected, "%s is ranked", p.uid)
 		case !p.protected() && spared:
 			r.fail(ruleImmune, "%s is called protected", p.uid)
-		case !p.protected() && !ranked && r.s.m.evictions.dying(p.uid) == nil:
+		case !p.protected() && !ranked && r.s.m.evictions.terminating(p.uid) == nil:
 			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
 		}
 	}
@@ -410,8 +410,8 @@ func (r *rules) armed(d *Decision) {
 		}
 	}
 	t := &d.Signal.Threshold
-	switch wait := r.s.m.breakers.by[breakerKey{t.Signal, t.Hard()}].until.Sub(r.s.now()); {
-	case wait > 0 && wait <= nextTryMax: // the last one that was new did not help
+	switch wait := r.s.m.breakers.byThreshold[breakerKey{t.Signal, t.Hard()}].nextTrial.Sub(r.s.now()); {
+	case wait > 0 && wait <= trialDelayMax: // the last one that was new did not help
 	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
 	case !was:
 		r.fail(ruleArmed, "%s is new and first: %s", p.uid, d.Reason)
@@ -449,7 +449,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 	for _, w := range r.s.m.watch.all {
 		for _, l := range r.s.m.evictions.lives {
-			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
+			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.mayGo(l) {
 				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}
@@ -531,7 +531,7 @@ func (r *rules) end() {
 	for _, m := range r.made {
 		r.fail(ruleRoom, "the room of %s is waited for still, outcome %q", m.uid, m.l.Outcome())
 	}
-	if len(r.s.m.conditions.held) > 0 || r.s.m.breakers.stops() {
-		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions.held, r.s.m.breakers.stops())
+	if len(r.s.m.conditions.current) > 0 || r.s.m.breakers.anyOpen() {
+		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions.current, r.s.m.breakers.anyOpen())
 	}
 }

@@ -85,8 +85,8 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 			}
 			for look := range 4 {
 				r, d := inodesAt(m, at, 50_000, now, c.change)
-				open := strings.Contains(d.Reason, "or 1 of 2 pods, of which not all is measured yet")
-				again := strings.Contains(d.Reason, measuredAgain)
+				open := strings.Contains(d.Reason, "or 1 of 2 pods that are not completely measured")
+				again := strings.Contains(d.Reason, remeasureFirst)
 				switch {
 				case len(d.Evictions) > 0:
 					t.Errorf("%s: %s goes", c.name, d.Evictions[0].Pod.PodRef.UID)
@@ -95,7 +95,7 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 				case r.DiskWhole.IsZero() != (restart && look == 0):
 					t.Errorf("%s: walks that were cut off are to be made again since %v", c.name, r.DiskWhole)
 				}
-				at = at.Add(fullAgain)
+				at = at.Add(fullRetry)
 			}
 			now["filler"] = 130_000
 			if _, d := inodesAt(m, at, 50_000, now, nil); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "filler" {
@@ -228,7 +228,7 @@ func TestLayersThatARuntimeTellsOfSeldom(t *testing.T) {
 			d := look(epoch.Add(time.Minute+after), 2*gib)
 			if len(d.Evictions) > 0 {
 				uid = d.Evictions[0].Pod.PodRef.UID
-			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods, of which not all is measured yet"); after > 0 && open == dedicated {
+			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods that are not completely measured"); after > 0 && open == dedicated {
 				t.Errorf("layers on another disk %v, after %v: %s", dedicated, after, d.Reason)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every case of testdata/cases is named by a test or a script of this package; one that is marked differs, and then the parity page names
-// it, in a row of its own.
+// Every case of testdata/cases is named by a test or a script of this package. For a case marked
+// "differs", the parity page has a row.
 func TestEveryCaseIsCovered(t *testing.T) {
 	named := func(globs ...string) map[string]bool {
 		ids := map[string]bool{}
@@ -57,8 +57,9 @@ func TestEveryCaseIsCovered(t *testing.T) {
 	}
 }
 
-// What docs/reference/kubelet-parity.md names as a test is one: a function of some package, a script of this one, or a case in it.
-func TestThePageNamesTests(t *testing.T) {
+// Every test that docs/reference/kubelet-parity.md names exists: as a function of some package, a
+// script of this one, or a case in it.
+func TestParityPageNamesTests(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/kubelet-parity.md")
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,9 @@ import (
 
 const gib = 1 << 30
 
-// goesAfter steps every minute for so long while a disk is short, and tells who goes, and when. atLeast: whose figure is a lower bound.
-func goesAfter(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
+// firstEviction steps every minute for that long while a disk is short, and returns the victim and
+// its time. atLeast is the pod whose usage is a lower bound.
+func firstEviction(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
 	for after := time.Duration(0); after < long; after += time.Minute {
 		in := disks(at.Add(after), left, pods)
 		for i := range in.Summary.Pods {
@@ -31,8 +32,9 @@ func goesAfter(m *Manager, at time.Time, long time.Duration, left uint64, pods m
 	return "", long
 }
 
-// What a pod holds at least, or what was not measured of it, might be all that is short: then nobody waits for ever. Nor do those who would
-// help where nothing is left, though all of them would not bring back all that is short.
+// A pod with a lower bound, or with unmeasured usage, might hold everything that is short: the
+// delay ends then. It also ends if nothing is left and pods would help, although all of them would
+// not return everything that is short.
 func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 	then := map[string]uint64{"leaker": gib / 2, "b": 3 * gib}
 	for _, c := range []struct {
@@ -51,43 +53,44 @@ func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 90*gib, then)
-		uid, after := goesAfter(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
+		uid, after := firstEviction(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
 		if uid != c.victim || uid != "" && after != unexplainedLimit {
 			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
 		}
 	}
 }
 
-// With a minimum reclaim the end of all pods need not bring that back, too.
-func TestTheMinimumReclaimSparesNobody(t *testing.T) {
+// The end of all pods need not return the minimum reclaim too.
+func TestMinimumReclaimSparesNoPod(t *testing.T) {
 	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi", "min nodefs.available 5Gi")
 	m.config.Replay, m.config.Explain = false, true
 	pods := map[string]uint64{"a": 6 * gib}
 	quietAt(m, epoch, 90*gib, pods)
-	if uid, after := goesAfter(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
 		t.Errorf("%q goes after %v", uid, after)
 	}
 }
 
-// Images grew by 8 GiB in weeks on a disk that is always near its limit of 10 GiB; then a pod writes 7 GiB in a minute.
+// Images grew by 8 GiB in weeks on a disk that is always near its limit of 10 GiB; then a pod
+// writes 7 GiB in a minute.
 func TestSlowGrowthDoesNotShieldALeaker(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"leaker": gib, "b": gib}
 	at := epoch
-	for left := uint64(19); left >= 11; left-- { // a GiB a day
+	for left := uint64(19); left >= 11; left-- { // one GiB per day
 		quietAt(m, at, left*gib, pods)
 		at = at.Add(24 * time.Hour)
 	}
 	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.used != 89*gib {
 		t.Errorf("it is held against %d GiB used", q.used/gib)
 	}
-	if uid, after := goesAfter(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
+	if uid, after := firstEviction(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
 		t.Errorf("%q goes after %v", uid, after)
 	}
 }
 
-// One that alone has grown by what is short goes at once, though something else took more; not one that grew by little, where little is
-// short yet, nor one that only is large.
+// A pod that alone has grown by what is short is evicted immediately, although something else took
+// more. A pod that grew by little while little is short is not, nor one that is only large.
 func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	then := map[string]uint64{"a": gib, "b": 5 * gib}
 	for _, c := range []struct {
@@ -103,14 +106,15 @@ func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 19*gib, then)
-		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
 			t.Errorf("%s: %q goes", c.name, uid)
 		}
 	}
 }
 
-// A shortage that ends for a moment every nine minutes does not begin anew each time, nor is a disk at rest meanwhile.
-func TestAShortageThatComesAndGoesIsOne(t *testing.T) {
+// A shortage that ends for a moment every nine minutes does not restart the delay, and the disk is
+// not quiet meanwhile.
+func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": 15 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
@@ -135,8 +139,8 @@ func TestAShortageThatComesAndGoesIsOne(t *testing.T) {
 	t.Error("nobody in an hour")
 }
 
-// After a restart a shortage is held against what it was, as long as it was.
-func TestARestartForgetsNoDoubt(t *testing.T) {
+// After a restart a shortage is compared with the same values, for the same time.
+func TestRestartKeepsDoubts(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": 5 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
@@ -148,20 +152,21 @@ func TestARestartForgetsNoDoubt(t *testing.T) {
 		t.Fatalf("%s goes at once", d.Evictions[0].Pod.PodRef.UID)
 	}
 	again := explainer(t)
-	if dropped := again.Resume(at, onFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
+	if dropped := again.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
 		t.Error(dropped, m.Unsaved())
 	}
 	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
 		t.Error(diff)
 	}
 	at = at.Add(10 * time.Second)
-	if uid, after := goesAfter(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+	if uid, after := firstEviction(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
 		t.Errorf("after a restart %q goes after %v", uid, after)
 	}
 }
 
-// What a file says of disks is bounded, and what cannot be true is dropped. A file that says nothing of them is one of an agent before.
-func TestSavedDisksAreHeldAgainstWhatCanBe(t *testing.T) {
+// Saved disks are bounded, and implausible values are dropped. A file without them is an older
+// agent's.
+func TestSavedDisksAreBounded(t *testing.T) {
 	far := epoch.Add(1000 * time.Hour)
 	m := explainer(t)
 	dropped := m.Resume(epoch, Saved{Disks: []SavedDisk{

@@ -8,8 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// A pod that has ended, as one killed for memory, keeps its files until somebody removes them. No pod's end would bring them back: nobody
-// goes for what it holds, and it is said.
+// A pod that has ended, such as one killed for memory, keeps its files until something removes
+// them. No eviction would return them: no pod is evicted for them, and the reason says so.
 func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"ended": gib, "b": 3 * gib})
@@ -31,8 +31,8 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 	if !strings.Contains(d.Reason, "30Gi is held by pods that have ended") {
 		t.Error(d.Reason)
 	}
-	// Once it lives again, it is the one.
-	if uid, _ := goesAfter(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
+	// Once it lives again, it is the victim.
+	if uid, _ := firstEviction(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
 		t.Errorf("%q goes", uid)
 	}
 }

@@ -7,9 +7,10 @@ import (
 	"jettison/stats"
 )
 
-// A disk that becomes short before pods were measured at rest: how much of it was used then is known all the same, and that is more than
-// all that pods hold. On a node whose agent had just started an innocent pod of 76 KiB went so, for a file that was found a look later.
-func TestADiskThatIsShortBeforePodsWereMeasured(t *testing.T) {
+// A disk becomes short before pods were measured while it was quiet. Its use at that time is known,
+// and is more than all pods hold. On a node whose agent had just started, an innocent pod of 76 KiB
+// was evicted for a file that was found one look later.
+func TestDiskShortBeforePodsWereMeasured(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		now    map[string]uint64
@@ -24,15 +25,15 @@ func TestADiskThatIsShortBeforePodsWereMeasured(t *testing.T) {
 		m.Observe(epoch, &in.Summary.Node, Situation{})
 		in.Measuring = true
 		m.Step(epoch, in)
-		if uid, _ := goesAfter(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
+		if uid, _ := firstEviction(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
 			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
 		}
 	}
 }
 
-// Pods are looked at soon after they were measured at rest, and again as soon as a shortage that came before that is over: without that
-// look nothing is known of what they held.
-func TestADiskAtRestIsLookedAtAsSoonAsItCanBe(t *testing.T) {
+// Pods are looked at soon after the disk became quiet, and again as soon as an earlier shortage is
+// over: without that look it is unknown what they held.
+func TestQuietDiskIsRecordedSoon(t *testing.T) {
 	pods := map[string]uint64{"a": 20 * gib}
 	m := explainer(t)
 	at := epoch
@@ -54,20 +55,21 @@ func TestADiskAtRestIsLookedAtAsSoonAsItCanBe(t *testing.T) {
 	}
 }
 
-// What is known of a disk without its pods outlives a restart as that: pods are looked at as soon as they can be.
-func TestARestartKeepsWhatIsKnownWithoutPods(t *testing.T) {
+// A disk that was recorded without its pods survives a restart like that: pods are looked at as
+// soon as possible.
+func TestRestartKeepsDiskWithoutPods(t *testing.T) {
 	m := explainer(t)
 	in := disks(epoch, 40*gib, nil)
 	m.Observe(epoch, &in.Summary.Node, Situation{})
 	again := explainer(t)
-	if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
+	if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 		t.Error(dropped)
 	}
 	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.quietLookDue {
 		t.Error("no look at pods is due")
 	}
 	pods := map[string]uint64{"a": 1 * gib}
-	if uid, _ := goesAfter(again, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
+	if uid, _ := firstEviction(again, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
 		t.Errorf("%q goes", uid)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// Figures that cannot be true, of which a shortage would follow, are no observations: nothing is met, nobody dies.
+// Implausible values that would mean a shortage are no observations: nothing is met, and no pod
+// dies.
 func TestFiguresThatCannotBeTrue(t *testing.T) {
 	huge, gib := stats.Some(uint64(math.MaxUint64)), stats.Some(uint64(1<<30))
 	minus := stats.Some(uint64(1 << 63))
@@ -29,8 +30,8 @@ func TestFiguresThatCannotBeTrue(t *testing.T) {
 	}
 }
 
-// A request that cannot be true is unknown: it neither saves a pod nor condemns it.
-func TestARequestThatCannotBeTrue(t *testing.T) {
+// An implausible request is unknown: it neither saves a pod nor condemns it.
+func TestImplausibleRequest(t *testing.T) {
 	m, pods := managerOf(t, 0, hardLines...), []stats.PodStats{}
 	for uid, request := range map[string]uint64{"broken": math.MaxUint64, "over": 1, "within": 1 << 40} {
 		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid}, MemoryRequest: stats.Some(stats.Exactly(request))}
@@ -44,7 +45,8 @@ func TestARequestThatCannotBeTrue(t *testing.T) {
 	}
 }
 
-// A reading beyond MaxAge is no observation; in a replay none is too old, and one without a time never is.
+// A reading older than MaxAge is no observation. In a replay none is too old, and one without a
+// time never is.
 func TestMaxAge(t *testing.T) {
 	in := Input{Summary: &stats.Summary{}}
 	in.Summary.Node.Memory = stats.NodeMemoryStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
@@ -72,8 +74,8 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// A victim holds nothing of the Summary, which the next look overwrites.
-func TestAVictimIsACopy(t *testing.T) {
+// An eviction holds nothing of the Summary, which the next look overwrites.
+func TestEvictionCopiesPod(t *testing.T) {
 	pod := stats.PodStats{PodRef: stats.PodReference{UID: "a"}, SandboxIDs: []string{"s"}, Annotations: map[string]string{"k": "v"}, Containers: []stats.ContainerStats{{Name: "c"}}}
 	pod.Memory.WorkingSetBytes = stats.Some(uint64(1))
 	pod.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v"}}
@@ -91,7 +93,8 @@ func TestAVictimIsACopy(t *testing.T) {
 	}
 }
 
-// A pod that never dies is set aside for 30 s, a minute, two, four, then five each time; one that died starts afresh.
+// A pod that never dies is set aside for 30 s, then for one, two, four, and from then on five
+// minutes. A pod that died starts again.
 func TestHowLongPodsAreSetAside(t *testing.T) {
 	m := managerOf(t, 0, hardLines...)
 	begin := func() *Life {

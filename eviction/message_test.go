@@ -12,7 +12,7 @@ import (
 	"jettison/stats"
 )
 
-// container0 makes a container of an object: its memory request, "" for none.
+// container0 returns a container of an object with its memory request, "" for none.
 func container0(name, request string) v1.Container {
 	c := v1.Container{Name: name}
 	if request != "" {
@@ -27,12 +27,13 @@ func sidecar(name, request string) v1.Container {
 	return c
 }
 
-// using makes a container's figures.
+// using returns a container's measurements.
 func using(name, memory string) stats.ContainerStats {
 	return stats.ContainerStats{Name: name, Memory: stats.ContainerMemoryStats{WorkingSetBytes: stats.Some(quantity(memory))}}
 }
 
-// E07 to E11, word for word: which containers the message names, and the annotations of the event.
+// E07 to E11, word for word: the containers that the message names, and the annotations of the
+// event.
 func TestEvictionMessages(t *testing.T) {
 	low := "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. "
 	for _, c := range []struct {
@@ -85,7 +86,7 @@ func TestEvictionMessages(t *testing.T) {
 	}
 }
 
-// A pod-level request is for memory: it says nothing where disks are short.
+// A pod-level request is for memory: it has no effect on disk messages.
 func TestAPodLevelRequestIsForMemory(t *testing.T) {
 	object := NewPod(&v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: parsed("1Mi")}}}})
 	pod := &stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(uint64(2 << 20))}}
@@ -98,8 +99,8 @@ func TestAPodLevelRequestIsForMemory(t *testing.T) {
 	}
 }
 
-// A pod that nobody has seen on the node has no figures, so its event has no annotations; one whose object is not known has those that need
-// none.
+// A pod that was never seen on the node has no figures, so its event has no annotations. A pod
+// without an object has those that need none.
 func TestAnnotationsWithoutFigures(t *testing.T) {
 	for name, in := range map[string]Input{
 		"map[]":                        {Pods: map[string]*Pod{"P": NewPod(&v1.Pod{})}, Summary: &stats.Summary{}, Foreign: true},
@@ -113,7 +114,8 @@ func TestAnnotationsWithoutFigures(t *testing.T) {
 	}
 }
 
-// The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go signalToResource); the last ones are ours.
+// The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go
+// signalToResource); the last ones are this project's own.
 func TestAttemptingNamesTheResource(t *testing.T) {
 	for resource, signals := range map[string][]stats.Signal{
 		"memory":            {stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome},
@@ -130,8 +132,8 @@ func TestAttemptingNamesTheResource(t *testing.T) {
 	}
 }
 
-// Requests as the kubelet adds them up: init containers and sidecars, overhead, and pod-level resources, which say nothing of
-// ephemeral storage (weakness 26).
+// Requests are added up like the kubelet's: init containers and sidecars, overhead, and pod-level
+// resources, which do not contain ephemeral storage (weakness 26).
 func TestRequestsOfObjects(t *testing.T) {
 	both := func(name, memory, storage string) v1.Container {
 		c := container0(name, memory)
@@ -170,7 +172,8 @@ func TestRequestsOfObjects(t *testing.T) {
 	}
 }
 
-// The sum of the limits that exist binds the pod as a whole (facts section 5), and 0 is a limit of the pod but of no container.
+// The sum of the existing limits bounds the pod as a whole (facts section 5), and 0 is a limit of
+// the pod but of no container.
 func TestStorageLimitsOfObjects(t *testing.T) {
 	limited := func(limit string) v1.Container {
 		return v1.Container{Name: limit, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}}}
@@ -188,7 +191,7 @@ func TestStorageLimitsOfObjects(t *testing.T) {
 	}
 }
 
-// A decision says who stands where and why, in words and as data.
+// A decision contains the ranking and its reasons, in words and as data.
 func TestDecisionsExplainThemselves(t *testing.T) {
 	c := pod("a", 3, "100Mi", "200Mi")
 	c.Keys.SetAside, c.Keys.Request.V.Min, c.Pod.Announced = true, 0, false

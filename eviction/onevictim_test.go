@@ -10,8 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// shortage is a node whose memory is short by what its first victim will return, and a bit more comes and goes: what the
-// runtime takes to tear the victim down.
+// shortage is a node whose memory is short by the amount that its first victim will return. A
+// little more varies: what the runtime takes to tear the victim down.
 type shortage struct {
 	t       *rapid.T
 	m       *Manager
@@ -33,13 +33,14 @@ func (s *shortage) step(available uint64) Decision {
 	return d
 }
 
-// dip is a look while the runtime is at work: some of what the victim returns is there, and an eighth at most of what was available is
-// not, for the moment.
+// dip makes a look while the runtime works: a part of the victim's return is available, and at most
+// an eighth of the available amount is missing for the moment.
 func (s *shortage) dip(level, freed uint64) {
 	s.step(level + freed - rapid.Uint64Range(0, level/dip).Draw(s.t, "dip"))
 }
 
-// Where one victim is enough, however slowly and unevenly its memory comes back, there is no second one; and there is a first one.
+// If one victim is enough, there is one and no second, however slowly and unevenly its memory
+// returns.
 func TestOneVictimIsEnough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := append(hardLines, rapid.SampledFrom([]string{"enforce none", "enforce pods"}).Draw(t, "enforced"))
@@ -55,7 +56,8 @@ func TestOneVictimIsEnough(t *testing.T) {
 			s.pods = append(s.pods, p)
 		}
 		s.step(4 << 30)
-		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available") // the minimum reclaim is a GiB more, soft thresholds 3Gi
+		// the minimum reclaim is one GiB more, soft thresholds 3Gi
+		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available")
 		d := s.step(level)
 		if s.victims != 1 {
 			t.Fatalf("%d victims: %s", s.victims, d.Reason)
@@ -88,8 +90,8 @@ func TestOneVictimIsEnough(t *testing.T) {
 	})
 }
 
-// A gentle eviction under way is no second victim either: until the hard threshold trips nobody else goes, and then the same pod
-// goes at once.
+// An eviction in its grace period is no second victim either: until the hard threshold is met no
+// other pod is evicted, and then the same pod is killed immediately.
 func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &shortage{t: t, m: managerOf(t, time.Minute, append(hardLines, softLines...)...), now: epoch}
@@ -117,24 +119,24 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 	})
 }
 
-// A pod whose second container is never made has a request that is open above. It uses 7 of 8 GB, and goes: not first those beside it that
-// have 3 MiB each.
+// A pod whose second container is never created has a request that is open above. It uses 7 of 8 GB
+// and is evicted, before the others, which have 3 MiB each.
 func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
-	w := newWard(t, "hard memory.available 100Mi")
-	w.pod("hog", 7000, 0, 1)
+	w := newTestNode(t, "hard memory.available 100Mi")
+	w.addPod("hog", 7000, 0, 1)
 	w.pods[0].QOSClass, w.pods[0].MemoryRequest = stats.Burstable, stats.Some(stats.Range{Min: 64 << 20, Max: 8000 << 20})
 	for _, uid := range []string{"i0", "i1", "i2", "i3", "i4", "i5"} {
-		w.pod(uid, 3, 0, 1)
+		w.addPod(uid, 3, 0, 1)
 	}
 	var gone []string
 	for range 200 {
-		w.left(stats.SignalMemoryAvailable, 90)
+		w.setLeft(stats.SignalMemoryAvailable, 90)
 		if l := w.look(100 * time.Millisecond); l != nil {
 			gone = append(gone, l.e.Pod.PodRef.UID)
 			if l.e.Pod.PodRef.UID == "hog" {
 				break
 			}
-			w.dead(l)
+			w.reportDead(l)
 			w.m.Cleaned(Stamp{Time: w.now}, l)
 		}
 	}

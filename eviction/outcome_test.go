@@ -9,8 +9,9 @@ import (
 
 func managerWith(thresholds ...Threshold) *Manager { return NewManager(Config{Thresholds: thresholds}) }
 
-// However long the removal of a victim's files took, the runtime has a minute after it to show what it freed.
-func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
+// However long the removal of a victim's files took, the runtime has a minute after it to show what
+// it freed.
+func TestOutcomeAfterSlowCleanUp(t *testing.T) {
 	pct := ThresholdValue{Percentage: 0.1}
 	for _, removal := range []time.Duration{30 * time.Second, 115 * time.Second, 150 * time.Second} {
 		m := managerWith(Threshold{Signal: stats.SignalNodeFsAvailable, Value: pct})
@@ -46,8 +47,9 @@ func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
 	}
 }
 
-// An outcome that becomes known in a Step and is saved before it is told, for the agent ends then, is told by the next process.
-func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
+// An outcome that becomes known in a Step and is saved before it is reported, because the agent
+// ends then, is reported by the next process.
+func TestUnacknowledgedOutcomeSurvivesRestart(t *testing.T) {
 	m := managerWith(Threshold{Signal: stats.SignalMemoryAvailable, Value: ThresholdValue{Percentage: 0.1}})
 	now := time.Unix(1e9, 0)
 	node := func(now time.Time, mib uint64) stats.NodeStats {
@@ -66,7 +68,7 @@ func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
 	m.Advance()
 	at := now.Add(2 * time.Millisecond)
 	m.Step(at, Input{Summary: &stats.Summary{Node: node(at, 500)}})
-	s := onFile(t, m.Save()) // end of the same look
+	s := throughFile(t, m.Save()) // end of the same look
 	again := managerWith(m.config.Thresholds...)
 	again.Resume(at, s)
 	n = node(at, 500)

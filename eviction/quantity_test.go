@@ -10,7 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// A text that would keep the parser busy for minutes is refused at once; what a kubelet takes is taken.
+// A text that would keep the parser busy for minutes is rejected immediately; what a kubelet
+// accepts is accepted.
 func TestQuantities(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"100Mi": true, "1E": true, "1Ei": true, "1e3": true, "1E3": true, "12e-2": true, "1e400": true, "0.5": true, "-1": true,
@@ -30,8 +31,9 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// Weakness 28: what no int64 holds is more than anything, not 0. A threshold of it is met by whatever is there, as the kubelet's, and
-// said at start to be; nobody is over such a request or such a limit.
+// Weakness 28: a quantity above every int64 is more than anything, not 0. A threshold of it is
+// always met, as the kubelet's, and a warning at start says so; no pod exceeds such a request or
+// limit.
 func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"100E": math.MaxInt64, "10Ei": math.MaxInt64, "1e30": math.MaxInt64, "9e400": math.MaxInt64, "18446744073709551617": math.MaxInt64,
@@ -67,8 +69,9 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	}
 }
 
-// The object is others' too, and a quantity with a fraction is a pointer: nothing that is done with one reaches the other.
-func TestNothingIsSharedWithTheObject(t *testing.T) {
+// Others own the object too, and a quantity with a fraction is a pointer: changes of one do not
+// reach the other.
+func TestPodSharesNothingWithObject(t *testing.T) {
 	requests := func() v1.ResourceList {
 		return v1.ResourceList{v1.ResourceMemory: resource.MustParse("1.5Gi"), v1.ResourceEphemeralStorage: resource.MustParse("1.5Gi")}
 	}

@@ -11,9 +11,10 @@ import (
 	"jettison/stats"
 )
 
-// A pod that makes its status too large to be taken hides its request. It is ranked as over it: before all pods within theirs and all whose
-// request is unknown for no fault of their own, by what it uses. Where the request is known all the same, that counts.
-func TestAPodThatHidesItsRequestCountsAsOverIt(t *testing.T) {
+// A pod with a status too large to be read hides its request. It is ranked as over it: before all
+// pods within theirs and all whose request is unknown for other reasons, by its usage. If the
+// request is known nevertheless, that counts.
+func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 	thresholds, _, errs := Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}.Parse()
 	if len(errs) > 0 {
 		t.Fatal(errs)

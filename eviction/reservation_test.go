@@ -9,7 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// Hard thresholds of memory and the node's disk are kept back of it, shares cut as the kubelet cuts them; no others are.
+// Hard thresholds of memory and the node's disk are reserved, with percentages truncated like the
+// kubelet's; no others are.
 func TestHardReservation(t *testing.T) {
 	capacity := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi"), v1.ResourceEphemeralStorage: resource.MustParse("100Gi")}
 	for name, c := range map[string]struct {

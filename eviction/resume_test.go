@@ -16,8 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// onFile is what is left of a value after it lay in a file.
-func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
+// throughFile returns a value after it was written to a file and read back.
+func throughFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 	text, err := json.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(text, &out)
@@ -28,10 +28,11 @@ func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 	return out
 }
 
-// restarted is a manager after a restart that took no time: what was saved came through a file, what is met the next look tells at once.
-func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
+// restartedManager returns a manager after a restart that took no time: the saved state went
+// through a file, and the next look evaluates the thresholds immediately.
+func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
 	again := NewManager(*m.config)
-	if dropped := again.Resume(now, onFile(t, m.Save())); len(dropped) > 0 {
+	if dropped := again.Resume(now, throughFile(t, m.Save())); len(dropped) > 0 {
 		t.Fatalf("dropped of what was saved: %v", dropped)
 	}
 	phases := func(m *Manager) (out []string) {
@@ -44,13 +45,14 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 		t.Fatalf("evictions that are not over: %s", diff)
 	}
 	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
-	e := &again.explain // looks that are due, and reasons, come anew
+	e := &again.explain // pending looks and reasons are computed again
 	e.quietLookDue, e.quietLookSince, e.lastQuietLook, e.remeasureSince = m.explain.quietLookDue, m.explain.quietLookSince, m.explain.lastQuietLook, m.explain.remeasureSince
 	again.conditions = m.conditions
 	return again
 }
 
-// Resume(Save()) decides the same as a manager that was never ended, whatever comes before and after.
+// Resume(Save()) decides the same as a manager without a restart, whatever happens before and
+// after.
 func TestResumeDecidesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, now := managerOf(t, 30*time.Second, append(hardLines, softLines...)...), epoch
@@ -60,7 +62,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20000).Draw(t, "ms")) * time.Millisecond)
 			if two == one || rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
-				two = restarted(t, one, now)
+				two = restartedManager(t, one, now)
 			}
 			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
 			look.Summary.Pods, look.Pods = anyPods(t)
@@ -69,11 +71,12 @@ func TestResumeDecidesTheSame(t *testing.T) {
 				p.Cgroup, p.CgroupID = "kubepods/pod"+p.PodRef.UID, stats.CgroupID{Dev: 1, Ino: rapid.Uint64Range(1, 2).Draw(t, "cgroup")}
 				p.SandboxIDs = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(t, "sandbox")}
 			}
-			maps.DeleteFunc(look.Pods, func(uid string, _ *Pod) bool { // one that is not there has nothing to be killed by
+			// a pod that is missing has nothing to kill
+			maps.DeleteFunc(look.Pods, func(uid string, _ *Pod) bool {
 				return !slices.ContainsFunc(look.Summary.Pods, func(p stats.PodStats) bool { return p.PodRef.UID == uid })
 			})
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
-			a, b := both(t, one, now, look, later), both(t, two, now, look, later)
+			a, b := stepWithReclaim(t, one, now, look, later), stepWithReclaim(t, two, now, look, later)
 			if diff := cmp.Diff(a.text(false), b.text(false)); diff != "" {
 				t.Fatalf("after a restart it decides otherwise:\n%s", diff)
 			}
@@ -117,7 +120,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 	})
 }
 
-// Times in the far future hold up nobody for longer than what begins now would.
+// Times in the far future delay nothing longer than an eviction that begins now.
 func TestResumeClamps(t *testing.T) {
 	m, far := managerOf(t, 0, append(hardLines, softLines...)...), epoch.Add(1000*time.Hour)
 	pod := SavedPod{UID: "a", SandboxIDs: []string{"s"}}
@@ -155,7 +158,8 @@ func TestResumeClamps(t *testing.T) {
 	}
 }
 
-// What cannot be true of an eviction is dropped, with a reason: above all no cgroup is killed that is not the pod's own.
+// An implausible eviction is dropped with a reason: above all, no cgroup is killed that is not the
+// pod's own.
 func TestResumeDropsNonsense(t *testing.T) {
 	fine := SavedEviction{Signal: "memory.available", Pod: SavedPod{UID: "1-2", Cgroup: "kubepods.slice/kubepods-pod1_2.slice", CgroupIno: 7}}
 	if _, err := fine.Eviction(); err != nil {
@@ -204,7 +208,8 @@ func TestResumeDropsNonsense(t *testing.T) {
 	}
 }
 
-// Whatever a file says: no panic, nobody is held up for longer than the clamps allow, and what was resumed can be saved again.
+// Whatever a file contains: no panic, no delay longer than the bounds allow, and the restored state
+// can be saved again.
 func FuzzResume(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"lives":[{"eviction":{"pod":{"uid":"a","cgroup":"kubepods/poda","cgroupIno":3},"signal":"memory.available","hard":true},"level":18446744073709551615,"emptied":{"time":"9999-01-01T00:00:00Z"}}]}`))
@@ -235,7 +240,7 @@ func FuzzResume(f *testing.F) {
 			m.Gone(epoch, l)
 		}
 		again := managerOf(t, time.Minute, hardLines...)
-		if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
+		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 			t.Errorf("what it saves itself it drops: %v", dropped)
 		}
 		m.config.Breaker = false

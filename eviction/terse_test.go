@@ -10,8 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// Whoever is evicted after a quick look, in which pods are read one by one as Unread asks, is who would be evicted had all been read.
-func TestAQuickLookHasTheSameVictim(t *testing.T) {
+// The victim after a quick look, in which pods are read one by one as Unread asks, is the victim of
+// a look that read all of them.
+func TestQuickLookHasSameVictim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type truth struct{ current, inactive uint64 }
 		var truths []truth
@@ -73,8 +74,9 @@ func TestAQuickLookHasTheSameVictim(t *testing.T) {
 	})
 }
 
-// What a pod returns that is being evicted gently is measured anew before it is compared with what was lost since.
-func TestAVictimIsReadBeforeOthers(t *testing.T) {
+// The returns of a pod in its grace period are measured again before they are compared with the
+// loss since.
+func TestTerminatingVictimIsReadFirst(t *testing.T) {
 	m, in := benchManager(false), fullNode(3)
 	in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
 	in.MemoryOnly = true
@@ -94,8 +96,9 @@ func TestAVictimIsReadBeforeOthers(t *testing.T) {
 	}
 }
 
-// What a victim held in shared memory comes back with the clean-up, which may take its time: nobody else goes meanwhile.
-func TestSharedMemoryIsWaitedFor(t *testing.T) {
+// A victim's shared memory returns with the clean-up, which may take long: no other pod is evicted
+// meanwhile.
+func TestSharedMemoryIsAwaited(t *testing.T) {
 	for _, shared := range []uint64{0, leastShared + 1} {
 		m, in := benchManager(false), fullNode(3)
 		in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))

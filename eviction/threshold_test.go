@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// in makes settings of lines "hard memory.available 150Mi"; further words are dropped.
+// in returns settings from lines "hard memory.available 150Mi"; further words are dropped.
 func in(lines ...string) Settings {
 	s := Settings{EvictionHard: map[string]string{}, EvictionSoft: map[string]string{}, EvictionSoftGracePeriod: map[string]string{}, EvictionMinimumReclaim: map[string]string{}, EnforceNodeAllocatable: []string{"none"}}
 	for _, line := range lines {
@@ -111,20 +111,21 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// What a kubelet takes and should not (weakness 28 and facts section 2): one warning, which names the field.
+// Settings that a kubelet accepts and should not (weakness 28 and facts section 2) give one
+// warning, which names the field.
 func TestDoubtfulSettings(t *testing.T) {
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Gi", "soft memory.available 2Gi", "grace memory.available 1m", "min memory.available 5%"),
 		"evictionHard: memory.available: NaN% is not a number: the threshold memory.available would never be met":                                            in("hard memory.available NaN%"),
 		"evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off":                                      in("hard memory.available 100.0%"),
 		"evictionHard: memory.available: 0.0% is never met: write 0% to switch the threshold memory.available off":                                           in("hard memory.available 0.0%"),
-		`evictionHard: memory.available: "10%%" is an unusual form of a percentage`:                                                                         in("hard memory.available 10%%"),
-		"evictionSoft: memory.available: soft eviction threshold memory.available<1Gi is never met before the hard one memory.available<2Gi":       in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
-		"evictionSoft: memory.available: soft eviction threshold memory.available<5% is never met before the hard one memory.available<5%":         in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
+		`evictionHard: memory.available: "10%%" is an unusual form of a percentage`:                                                                          in("hard memory.available 10%%"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<1Gi is never met before the hard one memory.available<2Gi":                 in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<5% is never met before the hard one memory.available<5%":                   in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
 		"evictionSoftGracePeriod: memory.available: a grace period of 0 makes the soft eviction threshold memory.available a hard one":                       in("soft memory.available 1Gi", "grace memory.available 0s"),
-		"evictionSoftGracePeriod: pid.available: grace period for pid.available has no soft eviction threshold":                            in("hard pid.available 100", "grace pid.available 1m"),
-		"evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold":                               in("min pid.available 10"),
-		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available exceeds the capacity: its evictions would never end":            in("hard memory.available 10%", "min memory.available 150%"),
+		"evictionSoftGracePeriod: pid.available: grace period for pid.available has no soft eviction threshold":                                              in("hard pid.available 100", "grace pid.available 1m"),
+		"evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold":                                                 in("min pid.available 10"),
+		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available exceeds the capacity: its evictions would never end":             in("hard memory.available 10%", "min memory.available 150%"),
 		"evictionHard: containerfs.available: containerfs.available follows from nodefs or imagefs: found containerfs.available for hard eviction. ignoring": in("hard containerfs.available 1Gi"),
 	} {
 		_, warnings, errs := s.Parse()
@@ -138,7 +139,7 @@ func TestDoubtfulSettings(t *testing.T) {
 	}
 }
 
-// The second check, at start: against what the node has.
+// The second check, at start, compares with the node's capacity.
 func TestCheckCapacity(t *testing.T) {
 	observed := func(s stats.Signal) stats.Observation {
 		if s == stats.SignalPIDAvailable {
@@ -148,12 +149,12 @@ func TestCheckCapacity(t *testing.T) {
 	}
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),
-		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                    in("hard memory.available 2Gi"),
-		"evictionHard: memory.available: memory.available<1Gi is met as soon as anything is in use: the capacity is 1Gi":                                                in("hard memory.available 1Gi"),
-		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 600Mi"),
-		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 424Mi"),
-		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                             in("hard memory.available 1073741825"),
-		"evictionSoft: memory.available: soft eviction threshold memory.available<10% is never met before the hard one memory.available<200Mi: the capacity is 1Gi": in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
+		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                in("hard memory.available 2Gi"),
+		"evictionHard: memory.available: memory.available<1Gi is met as soon as anything is in use: the capacity is 1Gi":                                                  in("hard memory.available 1Gi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end": in("hard memory.available 600Mi", "min memory.available 600Mi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end": in("hard memory.available 600Mi", "min memory.available 424Mi"),
+		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                         in("hard memory.available 1073741825"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<10% is never met before the hard one memory.available<200Mi: the capacity is 1Gi":       in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
 	} {
 		thresholds, _, errs := s.Parse()
 		got := ""
@@ -166,7 +167,8 @@ func TestCheckCapacity(t *testing.T) {
 	}
 }
 
-// B03: the kubelet multiplies by a 32-bit float: 10% of 1000Mi is 104857601. No capacity makes a share overflow.
+// B03: the kubelet multiplies by a 32-bit float: 10% of 1000Mi is 104857601. No capacity makes a
+// share overflow.
 func TestPercentagesAreTheKubelets(t *testing.T) {
 	got, _, _ := in("hard memory.available 10%").Parse()
 	if v := got[0].Value.Of(1000 << 20); v != 104857601 {
@@ -180,13 +182,13 @@ func TestPercentagesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// B03, B14: shares of the capacity, with a minimum reclaim that is one too, for what was evicted for before. Tasks: what is
-// left of the maximum.
+// B03, B14: shares of the capacity, with a minimum reclaim as a share, for a threshold that was
+// acted on before. Tasks: the rest of the maximum.
 func TestSharesAreMet(t *testing.T) {
 	thresholds, _, _ := in("hard memory.available 20%", "min memory.available 5%", "hard pid.available 254817").Parse()
 	for _, c := range []struct {
 		available string
-		before    string // of the step before
+		before    string // of the previous step
 		met       bool
 	}{{"100Mi", "", true}, {"300Mi", "", false}, {"225Mi", "", false}, {"225Mi", "100Mi", true}, {"300Mi", "100Mi", false}} {
 		m, in := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableWorkingSet}), Input{Summary: &stats.Summary{}}
@@ -208,8 +210,8 @@ func TestSharesAreMet(t *testing.T) {
 	}
 }
 
-// E04, E05: containerfs has copies of nodefs' thresholds, or of imagefs' where writable layers lie there; those that are given are
-// overwritten.
+// E04, E05: containerfs has copies of nodefs' thresholds, or of imagefs' if that holds the writable
+// layers; configured ones are overwritten.
 func TestContainerFsFollowsTheLayout(t *testing.T) {
 	thresholds, _, errs := in(
 		"hard nodefs.available 100Mi", "soft nodefs.available 200Mi", "min nodefs.available 1Gi", "hard nodefs.inodesFree 100Mi", "soft nodefs.inodesFree 200Mi",
@@ -278,8 +280,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A soft threshold with a grace period of 0 is a hard one (facts section 2), of the same signal as another one maybe; and so may be the
-// copy for all pods beside a threshold that somebody gave for them. Each is met by its own value.
+// A soft threshold with a grace period of 0 is a hard one (facts section 2), possibly of the same
+// signal as another one. So may be the copy for all pods next to a configured threshold. Each is
+// met by its own value.
 func TestThresholdsOfOneSignal(t *testing.T) {
 	for _, c := range []struct {
 		settings  Settings

@@ -9,7 +9,8 @@ import (
 // shrinkMost bounds the runs that shrink one timeline.
 const shrinkMost = 4000
 
-// shrink makes a timeline as small as it can that breaks the same rule: parts are left out, then what is left is made harmless, or less.
+// shrink makes a timeline as small as possible that breaks the same rule: it removes parts, then
+// makes the rest harmless, or smaller.
 func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
 	best, runs := clone(tl), 0
 	try := func(change func(*timeline)) bool {
@@ -45,10 +46,10 @@ func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
 	return best
 }
 
-// kept are the fields that are left as they are: a node that is short from the start tells nothing.
+// kept lists the fields that do not change: a node that is short from the start shows nothing.
 var kept = []string{"Name", "What", "Memory", "Allocatable", "Swap", "Tasks", "Disk"}
 
-// shrinkFields makes each field zero, or rounds or halves it.
+// shrinkFields sets each field to zero, or rounds or halves it.
 func shrinkFields(of func(*timeline) reflect.Value, now any, try func(func(*timeline)) bool) (smaller bool) {
 	v := reflect.ValueOf(now)
 	for i := range v.NumField() {

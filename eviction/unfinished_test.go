@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// inodes is a node with so many inodes left of 200,000, and 40 of 100 GiB, and pods that hold so many.
+// inodes returns a node with that many of 200,000 inodes left, and 40 of 100 GiB, and pods that
+// hold that many.
 func inodes(at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) Input {
 	in := disks(at, 40*gib, nil)
 	fs := &in.Summary.Node.Fs.V
@@ -25,7 +26,7 @@ func inodes(at time.Time, left uint64, pods map[string]uint64, change func(p *st
 	return in
 }
 
-// inodesAt is one look at that. It returns what it asked for, and who goes.
+// inodesAt makes one look at that. It returns what the look asked for, and the decision.
 func inodesAt(m *Manager, at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) (Ready, Decision) {
 	in := inodes(at, left, pods, change)
 	r := m.Observe(at, &in.Summary.Node, Situation{})
@@ -33,7 +34,7 @@ func inodesAt(m *Manager, at time.Time, left uint64, pods map[string]uint64, cha
 	return r, m.Reclaimed(at, in)
 }
 
-// cutOff makes a pod's figures those of a walk that was cut off.
+// cutOff makes a pod's usage that of a walk that was cut off.
 func cutOff(uid string) func(p *stats.PodStats) {
 	return func(p *stats.PodStats) {
 		if p.PodRef.UID == uid {
@@ -42,7 +43,7 @@ func cutOff(uid string) func(p *stats.PodStats) {
 	}
 }
 
-// measuredAt makes a pod's figures those of a time.
+// measuredAt makes a pod's usage that of a time.
 func measuredAt(uid string, at time.Time) func(p *stats.PodStats) {
 	return func(p *stats.PodStats) {
 		if p.PodRef.UID == uid {
@@ -51,8 +52,9 @@ func measuredAt(uid string, at time.Time) func(p *stats.PodStats) {
 	}
 }
 
-// A pod takes 140,000 inodes at once, and its walk is cut off, or is from before it took them: that says nothing against pods. It is walked
-// to its end, and goes at the next look. So does it where bytes are doubted as well, and after a restart.
+// A pod takes 140,000 inodes in a moment, and its walk is cut off, or is from before: that does not
+// clear the pods. The pod is walked to its end, and evicted at the next look. The same holds if
+// bytes are doubted as well, and after a restart.
 func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 	rest := map[string]uint64{"filler": 10, "b": 3000}
 	crossed := epoch.Add(time.Minute)
@@ -78,7 +80,7 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 			now := map[string]uint64{"filler": c.found, "b": 3000}
 			inodesAt(m, crossed, 120_000, now, measuredAt("filler", epoch))
 			if restart {
-				saved := onFile(t, m.Save())
+				saved := throughFile(t, m.Save())
 				if m = fresh(); len(m.Resume(at, saved)) > 0 {
 					t.Fatal("what was saved is not taken back")
 				}
@@ -105,8 +107,8 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 	}
 }
 
-// Once nothing is short, no walk is wanted.
-func TestNoWalkIsWantedOnceADoubtIsOver(t *testing.T) {
+// Once nothing is short, no walk is requested.
+func TestNoWalkAfterDoubtEnded(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": gib}
 	quietAt(m, epoch, 40*gib, pods)
@@ -120,7 +122,8 @@ func TestNoWalkIsWantedOnceADoubtIsOver(t *testing.T) {
 	}
 }
 
-// A pod whose walk was cut off at rest has not grown by what a longer one finds: images filled the disk. By figures that are whole it has.
+// A pod whose walk was cut off on the quiet disk has not grown by what a longer one finds: images
+// filled the disk. By complete measurements it has.
 func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -135,7 +138,7 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 		inodesAt(m, epoch, 150_000, map[string]uint64{"giant": 20_000, "b": 3000}, c.change)
 		again := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
 		again.config.Replay, again.config.Explain = false, true
-		if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
+		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 			t.Error(dropped)
 		}
 		for _, m := range []*Manager{m, again} {
@@ -153,8 +156,9 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 	}
 }
 
-// What a pod holds whose figure is from before a disk became short might be all of it: then nobody waits for ever.
-func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
+// A pod with usage from before a disk became short might hold everything that is short: the delay
+// ends then.
+func TestStaleMeasurementEndsDelay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *stats.PodStats)
@@ -165,10 +169,10 @@ func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
 	} {
 		m := explainer(t)
 		pods := map[string]uint64{"a": gib, "b": 3 * gib}
-		lookAt(m, epoch, 90*gib, pods, c.change)
+		fullDiskLook(m, epoch, 90*gib, pods, c.change)
 		uid, after := "", time.Duration(0)
 		for ; after < time.Hour && uid == ""; after += time.Minute {
-			uid = lookAt(m, epoch.Add(time.Minute+after), 2*gib, pods, c.change)
+			uid = fullDiskLook(m, epoch.Add(time.Minute+after), 2*gib, pods, c.change)
 		}
 		if uid != c.victim || uid != "" && after != unexplainedLimit+time.Minute {
 			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
@@ -176,8 +180,9 @@ func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
 	}
 }
 
-// A pod whose walk was cut off at rest has grown by what it holds beyond all that was used of the disk then and others did not hold.
-func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
+// A pod whose walk was cut off on the quiet disk has grown by what it holds beyond everything that
+// was used then and not held by others.
+func TestCutOffWalkLimitsGrowthToDiskUse(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *stats.PodStats)
@@ -200,9 +205,10 @@ func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
 	}
 }
 
-// A runtime that tells of writable layers once in an hour leaves all pods in doubt at once: whatever took the disk, the first of them goes
-// in the end. Where layers lie on another disk, that says nothing of this one: what is measured there is all, and too little for any to go.
-func TestLayersThatARuntimeTellsOfSeldom(t *testing.T) {
+// A runtime that reports writable layers once an hour leaves all pods in doubt: whatever took the
+// disk, the first of them is evicted in the end. If layers are on another disk, that does not
+// matter for this one: what is measured there is complete, and too little for any eviction.
+func TestRarelyReportedLayers(t *testing.T) {
 	for dedicated, victim := range map[bool]string{true: "", false: "b"} {
 		m := explainer(t)
 		look := func(at time.Time, left uint64) Decision {

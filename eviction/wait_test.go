@@ -9,35 +9,36 @@ import (
 	"jettison/stats"
 )
 
-// ward is a node that is looked at as the loop does it: a cheap look, and pods only where that says so.
-type ward struct {
-	t    *testing.T
-	m    *Manager
-	now  time.Time
-	node stats.NodeStats
-	pods []stats.PodStats
-	why  string   // of the last step, why nobody went
-	whys []string // of every step
-	late bool     // what all pods use together is only known with the look at pods
+// testNode is a node that is looked at as the agent's loop does: a cheap look, and a look at pods
+// only if requested.
+type testNode struct {
+	t              *testing.T
+	m              *Manager
+	now            time.Time
+	node           stats.NodeStats
+	pods           []stats.PodStats
+	reason         string   // of the last step, why no pod was evicted
+	reasons        []string // of every step
+	totalsWithPods bool     // what all pods use is known only with the look at pods
 
-	objects map[string]*Pod // that are known
+	objects map[string]*Pod // known objects
 }
 
-func newWard(t *testing.T, lines ...string) *ward {
+func newTestNode(t *testing.T, lines ...string) *testNode {
 	m := managerOf(t, 0, append([]string{"own x"}, lines...)...)
 	m.config.Replay = false
-	w := &ward{t: t, m: m, now: epoch}
+	w := &testNode{t: t, m: m, now: epoch}
 	w.node.Layout = stats.Some(stats.Layout{})
 	for _, s := range []stats.Signal{
 		stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalSwapAvailable, stats.SignalPIDAvailable, stats.SignalNodeFsAvailable,
 	} {
-		w.left(s, 4000)
+		w.setLeft(s, 4000)
 	}
 	return w
 }
 
-// left sets what is left of a signal: MiB, or tasks.
-func (w *ward) left(s stats.Signal, left uint64) {
+// setLeft sets what is left of a signal: MiB, or tasks.
+func (w *testNode) setLeft(s stats.Signal, left uint64) {
 	n, all := &w.node, uint64(8000)
 	switch s {
 	case stats.SignalMemoryAvailable:
@@ -53,8 +54,8 @@ func (w *ward) left(s stats.Signal, left uint64) {
 	}
 }
 
-// pod that uses so much of memory and swap in MiB, and so many tasks.
-func (w *ward) pod(uid string, memory, swap, tasks uint64) *stats.PodStats {
+// addPod adds a pod with that much memory and swap in MiB, and that many tasks.
+func (w *testNode) addPod(uid string, memory, swap, tasks uint64) *stats.PodStats {
 	p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid, Namespace: "default"}, Announced: true, Populated: stats.Some(true)}
 	p.SandboxIDs, p.QOSClass = []string{uid}, stats.BestEffort
 	p.MemoryRequest = stats.Some(stats.Exactly(0))
@@ -64,9 +65,10 @@ func (w *ward) pod(uid string, memory, swap, tasks uint64) *stats.PodStats {
 	return &w.pods[len(w.pods)-1]
 }
 
-// look is one turn of the loop so long after the last one. The victim is pinned, and killed where that cannot wait; nil: nobody goes.
-func (w *ward) look(later time.Duration) *Life {
-	w.now, w.why = w.now.Add(later), ""
+// look makes one turn of the loop that much later. The victim is pinned, and killed if that cannot
+// wait; nil: no victim.
+func (w *testNode) look(later time.Duration) *Life {
+	w.now, w.reason = w.now.Add(later), ""
 	for _, at := range []*time.Time{&w.node.Memory.Time, &w.node.Allocatable.Time, &w.node.Swap.Time, &w.node.PIDs.Time, &w.node.Fs.V.Time} {
 		*at = w.now
 	}
@@ -74,13 +76,13 @@ func (w *ward) look(later time.Duration) *Life {
 		w.node.ContainerFs = w.node.Fs
 	}
 	cheap := w.node
-	if w.late {
+	if w.totalsWithPods {
 		cheap.Pods = stats.PodsTotal{}
 	}
 	r := w.m.Observe(w.now, &cheap, Situation{Limited: len(w.objects) > 0})
 	w.m.Advance()
 	if r.Look == LookNone {
-		w.why = "no look is asked for"
+		w.reason = "no look is asked for"
 		return nil
 	}
 	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: r.Look == LookMemory}
@@ -91,7 +93,7 @@ func (w *ward) look(later time.Duration) *Life {
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
 		d = w.m.Reclaimed(w.now, in)
 	}
-	w.why, w.whys = d.Reason, append(w.whys, d.Reason)
+	w.reason, w.reasons = d.Reason, append(w.reasons, d.Reason)
 	if len(d.Evictions) == 0 {
 		return nil
 	}
@@ -107,20 +109,20 @@ func (w *ward) look(later time.Duration) *Life {
 	return l
 }
 
-// victim is the one of a look, which must be this one; empty: nobody.
-func (w *ward) victim(l *Life, want string) {
+// wantVictim checks the victim of a look; empty: none.
+func (w *testNode) wantVictim(l *Life, want string) {
 	w.t.Helper()
 	got := ""
 	if l != nil {
 		got = l.e.Pod.PodRef.UID
 	}
 	if got != want {
-		w.t.Fatalf("at %v %q goes, want %q: %s", w.now.Sub(epoch), got, want, w.why)
+		w.t.Fatalf("at %v %q goes, want %q: %s", w.now.Sub(epoch), got, want, w.reason)
 	}
 }
 
-// dead tells that no process of a victim is left.
-func (w *ward) dead(l *Life) {
+// reportDead reports that no process of a victim is left.
+func (w *testNode) reportDead(l *Life) {
 	w.m.Emptied(Stamp{Time: w.now}, l)
 	for i := range w.pods {
 		if w.pods[i].PodRef.UID == l.e.Pod.PodRef.UID {
@@ -129,9 +131,9 @@ func (w *ward) dead(l *Life) {
 	}
 }
 
-// Whatever a victim goes for: another signal that it does not ease does not wait for it, and is never held back down to nothing. The
-// victim of the first signal is dying all the time.
-func TestASignalIsNotHeldBackByAnothersVictim(t *testing.T) {
+// A signal does not wait for a victim of another signal that does not help it, and is never held
+// back until nothing is left. The victim of the first signal is terminating all the time.
+func TestVictimOfOtherSignalDelaysNothing(t *testing.T) {
 	all := []stats.Signal{
 		stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalSwapAvailable, stats.SignalPIDAvailable, stats.SignalNodeFsAvailable,
 	}
@@ -145,7 +147,7 @@ func TestASignalIsNotHeldBackByAnothersVictim(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%s", first, second), func(t *testing.T) {
-				w := newWard(t, lines...)
+				w := newTestNode(t, lines...)
 				one := func(s stats.Signal, uid string) {
 					var memory, swap, tasks, disk uint64 = 1, 0, 1, 0
 					switch s {
@@ -158,19 +160,19 @@ func TestASignalIsNotHeldBackByAnothersVictim(t *testing.T) {
 					default:
 						memory = 200
 					}
-					container(w.pod(uid, memory, swap, tasks)).Rootfs = stats.Some(stats.FsUsage{UsedBytes: disk << 20})
+					container(w.addPod(uid, memory, swap, tasks)).Rootfs = stats.Some(stats.FsUsage{UsedBytes: disk << 20})
 				}
 				one(first, "first")
-				w.victim(w.look(time.Second), "")
-				w.left(first, 900)
-				w.victim(w.look(time.Second), "first")
+				w.wantVictim(w.look(time.Second), "")
+				w.setLeft(first, 900)
+				w.wantVictim(w.look(time.Second), "first")
 				one(second, "second")
 				for left := uint64(990); ; left = left * 3 / 4 {
-					if w.left(second, left); left < 100 {
-						t.Fatalf("%s is down to %d after %v, and nobody goes: %s", second, left, w.now.Sub(epoch), w.why)
+					if w.setLeft(second, left); left < 100 {
+						t.Fatalf("%s is down to %d after %v, and nobody goes: %s", second, left, w.now.Sub(epoch), w.reason)
 					}
 					if l := w.look(150 * time.Millisecond); l != nil {
-						w.victim(l, "second")
+						w.wantVictim(l, "second")
 						return
 					}
 				}
@@ -179,89 +181,92 @@ func TestASignalIsNotHeldBackByAnothersVictim(t *testing.T) {
 	}
 }
 
-// A victim for one signal that explains the shortage of another one is waited for.
-func TestAnEarlierVictimThatExplainsAnotherShortage(t *testing.T) {
+// A victim for one signal that ends the shortage of another is waited for.
+func TestVictimThatEndsAnotherShortageIsAwaited(t *testing.T) {
 	for first, second := range map[stats.Signal]stats.Signal{
 		stats.SignalPIDAvailable: stats.SignalMemoryAvailable, stats.SignalSwapAvailable: stats.SignalMemoryAvailable,
 		stats.SignalMemoryAvailable: stats.SignalPIDAvailable, stats.SignalAllocatableMemoryAvailable: stats.SignalMemoryAvailable,
 	} {
-		w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods", "hard allocatableMemory.available 1000Mi")
-		w.pod("first", 800, 800, 800)
-		w.victim(w.look(time.Second), "")
-		w.left(first, 900)
+		w := newTestNode(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods", "hard allocatableMemory.available 1000Mi")
+		w.addPod("first", 800, 800, 800)
+		w.wantVictim(w.look(time.Second), "")
+		w.setLeft(first, 900)
 		l := w.look(time.Second)
-		w.victim(l, "first")
-		w.pod("second", 700, 700, 700)
-		w.left(second, 990)
+		w.wantVictim(l, "first")
+		w.addPod("second", 700, 700, 700)
+		w.setLeft(second, 990)
 		for range 5 {
-			w.victim(w.look(200*time.Millisecond), "")
+			w.wantVictim(w.look(200*time.Millisecond), "")
 		}
-		if w.dead(l); second == stats.SignalPIDAvailable {
-			w.victim(w.look(200*time.Millisecond), "second") // its tasks are gone, and there are too few still
+		if w.reportDead(l); second == stats.SignalPIDAvailable {
+			// its tasks are gone, and too few are left nevertheless
+			w.wantVictim(w.look(200*time.Millisecond), "second")
 		}
 	}
 }
 
-// A victim of which one task is left in the kernel returns no more than it has: what came back is not awaited once more. The next one
-// goes before nothing is left, and not while what is awaited is still to come.
-func TestAVictimWithOneTaskThatDoesNotDieBlindsNoSignal(t *testing.T) {
-	w := newWard(t, "hard memory.available 100Mi")
-	w.pod("stuck", 2000, 0, 3)
-	w.pod("leaker", 500, 0, 1)
-	w.left(stats.SignalMemoryAvailable, 400)
-	w.victim(w.look(time.Second), "")
-	w.left(stats.SignalMemoryAvailable, 90)
-	w.victim(w.look(time.Second), "stuck")
-	w.left(stats.SignalMemoryAvailable, 20) // nothing is back yet
-	w.victim(w.look(200*time.Millisecond), "")
-	w.left(stats.SignalMemoryAvailable, 2000)
-	w.victim(w.look(100*time.Millisecond), "")
+// A victim with one task stuck in the kernel returns no more than it holds: what was returned is
+// not expected again. The next pod is evicted before nothing is left, and not while the expected
+// amount may still return.
+func TestStuckTaskDelaysNoSignalForever(t *testing.T) {
+	w := newTestNode(t, "hard memory.available 100Mi")
+	w.addPod("stuck", 2000, 0, 3)
+	w.addPod("leaker", 500, 0, 1)
+	w.setLeft(stats.SignalMemoryAvailable, 400)
+	w.wantVictim(w.look(time.Second), "")
+	w.setLeft(stats.SignalMemoryAvailable, 90)
+	w.wantVictim(w.look(time.Second), "stuck")
+	w.setLeft(stats.SignalMemoryAvailable, 20) // nothing has returned yet
+	w.wantVictim(w.look(200*time.Millisecond), "")
+	w.setLeft(stats.SignalMemoryAvailable, 2000)
+	w.wantVictim(w.look(100*time.Millisecond), "")
 	stuck := &w.pods[0].Memory
 	stuck.WorkingSetBytes, stuck.AnonBytes = stats.Some(uint64(60<<20)), stats.Some(uint64(60<<20))
 	for left := uint64(1000); ; left /= 2 {
-		w.left(stats.SignalMemoryAvailable, left)
+		w.setLeft(stats.SignalMemoryAvailable, left)
 		if l := w.look(150 * time.Millisecond); l != nil {
-			w.victim(l, "leaker")
+			w.wantVictim(l, "leaker")
 			break
 		}
 		if left == 0 {
-			t.Fatalf("nothing is left %v after the kill, and nobody goes: %s", w.now.Sub(epoch), w.why)
+			t.Fatalf("nothing is left %v after the kill, and nobody goes: %s", w.now.Sub(epoch), w.reason)
 		}
 	}
 }
 
-// The same where another pod takes what comes back at once, so that it never shows: what the victim still has is measured.
-func TestWhatAVictimStillHasIsMeasured(t *testing.T) {
+// The same if another pod takes what is returned immediately, so that it never shows: what the
+// victim still holds is measured.
+func TestTerminatingVictimIsRemeasured(t *testing.T) {
 	for _, still := range []uint64{1900, 10} {
-		w := newWard(t, "hard memory.available 100Mi")
-		w.pod("stuck", 2000, 0, 3)
-		w.pod("leaker", 500, 0, 1)
-		w.left(stats.SignalMemoryAvailable, 90)
-		w.victim(w.look(time.Second), "stuck")
+		w := newTestNode(t, "hard memory.available 100Mi")
+		w.addPod("stuck", 2000, 0, 3)
+		w.addPod("leaker", 500, 0, 1)
+		w.setLeft(stats.SignalMemoryAvailable, 90)
+		w.wantVictim(w.look(time.Second), "stuck")
 		w.pods[0].Memory.WorkingSetBytes, w.pods[0].Memory.AnonBytes = stats.Some(still<<20), stats.Some(still<<20)
-		w.left(stats.SignalMemoryAvailable, 20)
+		w.setLeft(stats.SignalMemoryAvailable, 20)
 		if still > 100 {
-			w.victim(w.look(300*time.Millisecond), "")
-			w.left(stats.SignalMemoryAvailable, 5)
-			w.victim(w.look(time.Second), "")
-			w.victim(w.look(time.Second), "leaker") // it takes too long
+			w.wantVictim(w.look(300*time.Millisecond), "")
+			w.setLeft(stats.SignalMemoryAvailable, 5)
+			w.wantVictim(w.look(time.Second), "")
+			w.wantVictim(w.look(time.Second), "leaker") // it takes too long
 			continue
 		}
-		w.victim(w.look(300*time.Millisecond), "leaker")
+		w.wantVictim(w.look(300*time.Millisecond), "leaker")
 	}
 }
 
-// What is known of an eviction for other signals outlives a restart.
-func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
-	w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
-	w.pod("first", 800, 1, 1)
-	w.victim(w.look(time.Second), "")
-	w.left(stats.SignalPIDAvailable, 3000)
-	w.left(stats.SignalMemoryAvailable, 900)
-	w.victim(w.look(time.Second), "first")
-	w.left(stats.SignalMemoryAvailable, 950)
-	w.victim(w.look(time.Millisecond), "")
-	saved := onFile(t, w.m.Save())
+// The expected returns of an eviction for other signals survive a restart.
+func TestExpectedReturnsSurviveRestart(t *testing.T) {
+	w := newTestNode(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
+	w.addPod("first", 800, 1, 1)
+	w.wantVictim(w.look(time.Second), "")
+	w.setLeft(stats.SignalPIDAvailable, 3000)
+	w.setLeft(stats.SignalMemoryAvailable, 900)
+	w.wantVictim(w.look(time.Second), "first")
+	w.setLeft(stats.SignalMemoryAvailable, 950)
+	w.wantVictim(w.look(time.Millisecond), "")
+	saved := throughFile(t, w.m.Save())
 	again := managerOf(t, 0, "own x", "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
 		t.Fatal(dropped)
@@ -269,7 +274,7 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	if was, is := w.m.evictions.lives[0].awaited, again.evictions.lives[0].awaited; was != is {
 		t.Errorf("was %+v\nis  %+v", was, is)
 	}
-	saved.Lives[0].Awaited = nil // of an agent before this one
+	saved.Lives[0].Awaited = nil // an older agent's file
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].expected[kindMemory] != stats.Some(uint64(800<<20)) {
 		t.Errorf("dropped %v, due %+v", dropped, again.evictions.lives[0].expected)
@@ -281,8 +286,8 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	}
 }
 
-// Each signal has a place of its own among those that are kept per eviction.
-func TestEachSignalHasItsMark(t *testing.T) {
+// Each signal has a baseline of its own in an eviction.
+func TestEachSignalHasItsBaseline(t *testing.T) {
 	var seen [signalCount]stats.Signal
 	for signal, info := range signals {
 		if info.order < 0 || info.order >= signalCount || seen[info.order] != "" {
@@ -292,26 +297,26 @@ func TestEachSignalHasItsMark(t *testing.T) {
 	}
 }
 
-// What none of two victims explains alone they explain together, whatever each went for.
-func TestVictimsThatExplainAShortageTogetherAreAwaited(t *testing.T) {
+// Two victims may end a shortage together that neither ends alone, whatever each was chosen for.
+func TestVictimsEndShortageTogether(t *testing.T) {
 	for short, other := range map[stats.Signal]stats.Signal{
 		stats.SignalPIDAvailable: stats.SignalSwapAvailable, stats.SignalSwapAvailable: stats.SignalPIDAvailable,
 		stats.SignalMemoryAvailable: stats.SignalPIDAvailable, stats.SignalAllocatableMemoryAvailable: stats.SignalSwapAvailable,
 	} {
-		w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods", "hard allocatableMemory.available 1000Mi")
-		w.pod("first", 500, 500, 500)
-		w.victim(w.look(time.Second), "")
-		w.left(short, 600)
-		w.victim(w.look(time.Second), "first")
-		w.pod("second", 501, 501, 501)
-		w.left(other, 400)
-		w.victim(w.look(200*time.Millisecond), "second")
-		w.pod("third", 1, 1, 1)
-		w.left(short, 90)
-		w.victim(w.look(200*time.Millisecond), "")
-		w.left(other, 4000)
+		w := newTestNode(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods", "hard allocatableMemory.available 1000Mi")
+		w.addPod("first", 500, 500, 500)
+		w.wantVictim(w.look(time.Second), "")
+		w.setLeft(short, 600)
+		w.wantVictim(w.look(time.Second), "first")
+		w.addPod("second", 501, 501, 501)
+		w.setLeft(other, 400)
+		w.wantVictim(w.look(200*time.Millisecond), "second")
+		w.addPod("third", 1, 1, 1)
+		w.setLeft(short, 90)
+		w.wantVictim(w.look(200*time.Millisecond), "")
+		w.setLeft(other, 4000)
 		if l := w.look(settleLimit); l == nil || l.e.Signal != short { // it takes too long
-			t.Errorf("half of %s is gone, and %+v goes: %s", short, l, w.why)
+			t.Errorf("half of %s is gone, and %+v goes: %s", short, l, w.reason)
 		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"jettison/stats"
 )
 
-// What no limit of a pod's own knows of counts for the disk that has it, by the layout, and as a lower bound if it is one.
-func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
+// Usage that no own limit includes counts for the disk that holds it, by the layout, and as a lower
+// bound if it is one.
+func TestUsageOutsideLimitsCountsForDisk(t *testing.T) {
 	c := &Candidate{Pod: &stats.PodStats{}}
 	c.Pod.EphemeralStorage.Files = stats.Some(stats.FsUsage{UsedBytes: 10, InodesUsed: 1})
 	c.Pod.EphemeralStorage.ExitedLayers = stats.Some(stats.FsUsage{UsedBytes: 300, InodesUsed: 20, Partial: true})

@@ -11,14 +11,15 @@ import (
 	"jettison/stats"
 )
 
-// lie is a look at a node that is short of memory: a leaker, and an innocent pod that uses a tenth of it. change makes of the leaker's
-// honest object what a client puts, and of the leaker what the kernel and the runtime say.
+// lie is a look at a node that is short of memory: a leaker, and an innocent pod that uses a tenth
+// of it. change turns the leaker's honest object into that of a client, and the leaker into what
+// the kernel and the runtime report.
 type lie struct {
 	name   string
 	change func(leaker *stats.PodStats, object *v1.Pod)
-	// victim is who goes: leaker, innocent, or nobody.
+	// victim is leaker, innocent, or nobody.
 	victim string
-	static bool // the object is made of a manifest, not a client's
+	static bool // the object is from a manifest, not from a client
 }
 
 func (l *lie) input() Input {
@@ -50,7 +51,8 @@ func (l *lie) input() Input {
 	return Input{Summary: s, Pods: map[string]*Pod{leaker.PodRef.UID: of, "innocent": NewPod(honest)}}
 }
 
-// What a client says of a pod neither saves one that leaks nor costs another its life, where the kernel or the runtime know better.
+// A client's object neither saves a leaking pod nor costs another its life, if the kernel or the
+// runtime report otherwise.
 func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 	critical := func(o *v1.Pod) { o.Spec.Priority = new(int32(systemCriticalPriority)) }
 	said := func(key, value string) func(*stats.PodStats, *v1.Pod) {
@@ -117,9 +119,9 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 	}
 }
 
-// A pod that only a client tells of is none: neither the kernel nor the runtime has it, so nothing of it can be evicted. In a frame that
-// was written by hand it is one, as the kubelet has it.
-func TestAPodThatOnlyAClientTellsOf(t *testing.T) {
+// A pod known only from a client does not exist: neither the kernel nor the runtime has it, so
+// nothing of it can be evicted. In a frame that was written by hand it exists, as for the kubelet.
+func TestPodKnownOnlyFromClient(t *testing.T) {
 	l := lie{change: func(*stats.PodStats, *v1.Pod) {}}
 	for _, foreign := range []bool{false, true} {
 		m := NewManager(Config{
@@ -134,9 +136,9 @@ func TestAPodThatOnlyAClientTellsOf(t *testing.T) {
 	}
 }
 
-// What the agent has measured on the disk counts, whether or not the object names the volume. In a foreign Summary, which has volumes that lie
-// elsewhere too, the object says which are local.
-func TestAVolumeThatTheObjectLeavesOut(t *testing.T) {
+// What the agent measured on the disk counts, whether or not the object names the volume. In a
+// foreign Summary, which also has volumes elsewhere, the object decides which are local.
+func TestVolumeMissingInObject(t *testing.T) {
 	for foreign, victim := range map[bool]string{false: "leaker", true: "innocent"} {
 		l := lie{change: func(p *stats.PodStats, o *v1.Pod) {
 			p.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 30}}}
@@ -159,7 +161,7 @@ func TestAVolumeThatTheObjectLeavesOut(t *testing.T) {
 	}
 }
 
-// A limit on local storage acts only where the runtime's pod is the one that the object is of.
+// A limit on local storage applies only if the object belongs to the runtime's pod.
 func TestALimitOfAnothersPod(t *testing.T) {
 	size := resource.MustParse("1Mi")
 	for name, c := range map[string]struct {

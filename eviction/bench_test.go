@@ -72,13 +72,13 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 		m.Step(now, in)
 		in.Summary.Node.PIDs.Current.V = 1000
 		if d := m.Step(now, in); len(d.Conditions) != 1 || d.Met != nil {
-			t.Fatalf("got %+v", d)
+			t.Fatalf("calm step: conditions %v, met %v, want one condition and nothing met", d.Conditions, d.Met)
 		}
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Step(now, in) }); n != 0 {
-			t.Errorf("with pressure %v: %v allocations", pressure, n)
+			t.Errorf("calm step with pressure %v: %v allocations, want 0", pressure, n)
 		}
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Observe(now, &in.Summary.Node, Situation{}) }); n != 0 {
-			t.Errorf("the cheap half, with pressure %v: %v allocations", pressure, n)
+			t.Errorf("Observe with pressure %v: %v allocations, want 0", pressure, n)
 		}
 	}
 }
@@ -174,17 +174,17 @@ func TestATerseStepDoesNotAllocate(t *testing.T) {
 			m.Observe(now, &in.Summary.Node, Situation{})
 			d = m.Step(now, in)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", c.name, n)
+			t.Errorf("%s: terse step: %v allocations, want 0", c.name, n)
 		}
 		if len(d.Evictions) != 1 || d.Evictions[0].Message != "" {
-			t.Fatalf("%s: got %+v", c.name, d.Evictions)
+			t.Fatalf("%s: evictions = %+v, want one without a message", c.name, d.Evictions)
 		}
 		d.Words()
 		in.Terse = false
 		want := wordy.Step(now, in)
 		d.Met, want.Met, d.Signal.Since, want.Signal.Since = nil, nil, now, now
 		if diff := cmp.Diff(want, d, cmp.AllowUnexported(Eviction{}, Keys{}, Threshold{}), cmpopts.IgnoreUnexported(Pod{})); diff != "" {
-			t.Errorf("%s: a terse step says something else (-want +got):\n%s", c.name, diff)
+			t.Errorf("%s: terse step differs from a normal one (-want +got):\n%s", c.name, diff)
 		}
 	}
 }

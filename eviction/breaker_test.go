@@ -56,10 +56,10 @@ func TestBreakerNamesGrowingCgroup(t *testing.T) {
 	w.leak(1100, 500, leakRate{60, 0})
 	first := slices.IndexFunc(w.reasons, func(why string) bool { return strings.Contains(why, "circuit breaker open") })
 	if first < 0 {
-		t.Fatalf("the breaker did not stop: %q", w.reasons)
+		t.Fatalf("breaker did not open, reasons %q", w.reasons)
 	}
 	if why := w.reasons[first]; !strings.Contains(why, "system.slice grew by") {
-		t.Errorf("%q does not name who grows", why)
+		t.Errorf("reason of the open breaker = %q, want the growing cgroup named", why)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestTheBreakerIsForWhatGrowsOutsideThePods(t *testing.T) {
 		w.setPodTotal(2000)
 		w.look(time.Second)
 		if gone := w.leak(900, 2000, c.of); len(gone) != c.want {
-			t.Errorf("%s: %v went, want %d: %s", c.name, gone, c.want, w.reason)
+			t.Errorf("%s: victims %v, want %d: %s", c.name, gone, c.want, w.reason)
 		}
 	}
 }
@@ -90,10 +90,10 @@ func TestBreakerCountsPerThreshold(t *testing.T) {
 	w := breakerNode(t, "hard memory.available 500Mi", "soft memory.available 2000Mi", "grace memory.available 1s")
 	w.look(time.Second)
 	if gone := w.leak(1500, 2000, leakRate{60, 0}); len(gone) != breakerLimit {
-		t.Errorf("%v went, want 3 for the soft threshold: %s", gone, w.reason)
+		t.Errorf("victims of the soft threshold %v, want 3: %s", gone, w.reason)
 	}
 	if gone := w.leak(490, 2000, leakRate{60, 0}); len(gone) != breakerLimit {
-		t.Errorf("%v went, want 3 more for the hard threshold: %s", gone, w.reason)
+		t.Errorf("victims of the hard threshold %v, want 3 more: %s", gone, w.reason)
 	}
 }
 
@@ -104,39 +104,39 @@ func TestTheBreakerIsArmedAgain(t *testing.T) {
 		w := breakerNode(t, "hard memory.available 1000Mi")
 		w.look(time.Second)
 		if gone := w.leak(900, 2000, leakRate{40, 0}); len(gone) != breakerLimit || !strings.Contains(w.reason, "circuit breaker open") {
-			t.Fatalf("%v went: %s", gone, w.reason)
+			t.Fatalf("victims %v, want %d and an open breaker: %s", gone, breakerLimit, w.reason)
 		}
 		return w
 	}
 	w := stopped()
 	w.addPod("new", 35, 0, 1)
 	if gone := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(gone, []string{"new"}) {
-		t.Errorf("%v went, want the new one: %s", gone, w.reason)
+		t.Errorf("victims of the open breaker %v, want the new pod: %s", gone, w.reason)
 	}
 	w = stopped()
 	grown := w.pods[2].PodRef.UID
 	w.pods[2].Memory.WorkingSetBytes, w.pods[2].Memory.AnonBytes = stats.Some(uint64(200<<20)), stats.Some(uint64(200<<20))
 	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) == 0 || gone[0] != grown {
-		t.Errorf("%v went, want %s, which has grown: %s", gone, grown, w.reason)
+		t.Errorf("victims of the open breaker %v, want %s, which has grown: %s", gone, grown, w.reason)
 	}
 	w = stopped()
 	w.pods[2].Memory.WorkingSetBytes = stats.Some(uint64(21 << 20)) // too little to count
 	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) != 0 {
-		t.Errorf("%v went: %s", gone, w.reason)
+		t.Errorf("victims of the open breaker %v, want none: %s", gone, w.reason)
 	}
 	// also after a restart
 	saved, again := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 1000Mi")
 	again.config.Replay, again.config.Breaker = false, true
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
-		t.Fatal(dropped)
+		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
 	w.m = again
 	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) != 0 {
-		t.Errorf("after a restart %v went: %s", gone, w.reason)
+		t.Errorf("victims after a restart %v, want none: %s", gone, w.reason)
 	}
 	w.addPod("new", 35, 0, 1)
 	if gone := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(gone, []string{"new"}) {
-		t.Errorf("after a restart %v went, want the new one: %s", gone, w.reason)
+		t.Errorf("victims after a restart %v, want the new pod: %s", gone, w.reason)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestTheBreakerStopsForAPodThatMayNotGo(t *testing.T) {
 			}
 		}
 		if len(gone) != breakerLimit || slices.Contains(gone, "static") {
-			t.Errorf("quick %v: %d went, want %d: %v, %s", quick, len(gone), breakerLimit, gone, w.reason)
+			t.Errorf("quick %v: %d victims, want %d without the static pod: %v, %s", quick, len(gone), breakerLimit, gone, w.reason)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestPageCacheOfProtectedPodIsNoLeak(t *testing.T) {
 		}
 	}
 	if gone != 8 {
-		t.Errorf("%d went, want all: %s", gone, w.reason)
+		t.Errorf("%d victims, want all 8: %s", gone, w.reason)
 	}
 }
 
@@ -253,17 +253,17 @@ func TestBreakerRecognizesRecreatedPods(t *testing.T) {
 		w := newTestNode(t, "hard memory.available 100Mi")
 		w.m.config.Breaker = true
 		if gone := evictRecreated(w, name); gone != breakerLimit {
-			t.Errorf("%s: %d went in ten minutes, want %d: %s", what, gone, breakerLimit, w.reason)
+			t.Errorf("%s: %d victims in ten minutes, want %d: %s", what, gone, breakerLimit, w.reason)
 		}
 		again := managerOf(t, 0, "own x", "hard memory.available 100Mi")
 		again.config.Replay, again.config.Breaker = false, true
 		if dropped := again.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 {
-			t.Fatal(dropped)
+			t.Fatalf("Resume dropped %v, want nothing", dropped)
 		}
 		w.m = again
 		w.pods = w.pods[:0]
 		if gone := evictRecreated(w, name); gone != 0 {
-			t.Errorf("%s: %d went after a restart: %s", what, gone, w.reason)
+			t.Errorf("%s: %d victims after a restart, want 0: %s", what, gone, w.reason)
 		}
 	}
 }
@@ -274,21 +274,21 @@ func TestWhoIsNewIsTriedEverLater(t *testing.T) {
 	w := newTestNode(t, "hard memory.available 100Mi")
 	w.m.config.Breaker = true
 	if gone := evictRecreated(w, func(n int) string { return fmt.Sprintf("pod%d", n) }); gone != breakerLimit+5 {
-		t.Errorf("%d went in ten minutes, want %d: %s", gone, breakerLimit+5, w.reason)
+		t.Errorf("%d victims in ten minutes, want %d: %s", gone, breakerLimit+5, w.reason)
 	}
 	at := w.now
 	w.pods = w.pods[:0]
 	w.addPod("leaker", 60, 0, 1)
 	for w.look(time.Second) == nil {
 		if w.setLeft(stats.SignalMemoryAvailable, 90); w.now.Sub(at) > trialDelayMax {
-			t.Fatalf("a new one does not go: %s", w.reason)
+			t.Fatalf("new pod not evicted within %v: %s", trialDelayMax, w.reason)
 		}
 	}
 	saved := w.m.Save()
 	saved.Breaker[0].Until = w.now.Add(time.Hour)
 	again := managerOf(t, 0, "hard memory.available 100Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers.byThreshold[breakerKey{"memory.available", true}].nextTrial.Sub(w.now) > trialDelayMax {
-		t.Errorf("dropped %v, %+v", dropped, again.breakers.byThreshold)
+		t.Errorf("Resume dropped %v, breakers %+v, want one dropped and a next trial within %v", dropped, again.breakers.byThreshold, trialDelayMax)
 	}
 }
 
@@ -304,14 +304,14 @@ func TestBreakerTrialCountsAtBegin(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		in.Summary.Node.Memory.Time = w.now
 		if d := w.m.Step(w.now, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "new" {
-			t.Fatalf("%v: %s", d.Evictions, d.Reason)
+			t.Fatalf("evictions = %v, want the new pod: %s", d.Evictions, d.Reason)
 		}
 	}
 	in.Summary.Pods = w.pods[:len(w.pods)-1] // it ended by itself
 	w.now = w.now.Add(time.Second)
 	in.Summary.Node.Memory.Time = w.now
 	if d := w.m.Step(w.now, in); len(d.Evictions) != 0 {
-		t.Errorf("%s goes in its place", d.Evictions[0].Pod.PodRef.UID)
+		t.Errorf("%s is evicted instead of the new pod, want no eviction", d.Evictions[0].Pod.PodRef.UID)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestBreakerStoresNoPageCache(t *testing.T) {
 		at := len(w.pods) - 1
 		b := w.m.breakers.byThreshold[w.m.watch.all[0].key()]
 		if _, is := b.usageAtOpen["cached"]; is || b.futile != breakerLimit {
-			t.Fatalf("%+v", b)
+			t.Fatalf("breaker = %+v, want it open without usage of the pod cached", b)
 		}
 		if read {
 			b.usageAtOpen, b.hasBounds = nil, false
@@ -339,7 +339,7 @@ func TestBreakerStoresNoPageCache(t *testing.T) {
 			w.look(100 * time.Millisecond)
 			in := Input{Summary: &stats.Summary{Node: w.node, Pods: w.pods}, MemoryOnly: true}
 			if i := w.m.Unread(w.now, in); i != at {
-				t.Fatalf("%d is read next, want %d", i, at)
+				t.Fatalf("Unread = %d, want %d", i, at)
 			}
 		}
 		w.pods[at].Memory.Quick = false
@@ -352,12 +352,12 @@ func TestBreakerStoresNoPageCache(t *testing.T) {
 		if read {
 			use(100)
 			if l := w.look(time.Second); l != nil {
-				t.Fatalf("%s goes, and was there", l.e.Pod.PodRef.UID)
+				t.Fatalf("%s is evicted, want no pod that existed before", l.e.Pod.PodRef.UID)
 			}
 		}
 		use(1600)
 		if gone := w.leak(600, 2000, leakRate{40, 40}); len(gone) == 0 || gone[0] != "cached" {
-			t.Errorf("read %v: %v went, cached has grown by 1500 MiB: %s", read, gone, w.reason)
+			t.Errorf("read %v: victims %v, want cached first, which grew by 1500 MiB: %s", read, gone, w.reason)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func TestWorkloadOf(t *testing.T) {
 		"my-apple": "a/my-apple", "": "",
 	} {
 		if got := workloadOf("a", name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
+			t.Errorf("workloadOf(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

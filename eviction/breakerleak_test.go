@@ -36,7 +36,7 @@ func openBreakerNode(t *testing.T) *testNode {
 	w.setPodTotal(2000)
 	w.look(time.Second)
 	if gone := w.leak(900, 2000, leakRate{60, 0}); len(gone) != breakerLimit || slices.Contains(gone, "leaker") {
-		t.Fatalf("%v went: %s", gone, w.reason)
+		t.Fatalf("victims %v, want %d without the leaker: %s", gone, breakerLimit, w.reason)
 	}
 	return w
 }
@@ -107,7 +107,7 @@ func TestPodsThatBreakerHoldsBack(t *testing.T) {
 		w := openBreakerNode(t)
 		set(w, &w.pods[len(w.pods)-1])
 		if l := w.leakForMinute(8, 100, 100, false); l != nil {
-			t.Errorf("%s: %s goes", name, l.e.Pod.PodRef.UID)
+			t.Errorf("%s: %s is evicted, want no eviction", name, l.e.Pod.PodRef.UID)
 		}
 	}
 }
@@ -124,11 +124,11 @@ func TestBreakerIgnoresPageCacheGrowth(t *testing.T) {
 	w.m.Observe(w.now, &w.node, Situation{})
 	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, MemoryOnly: true}
 	if i := w.m.Unread(w.now, in); i != len(w.pods)-1 {
-		t.Fatalf("%d is read next", i)
+		t.Fatalf("Unread = %d, want %d", i, len(w.pods)-1)
 	}
 	w.setPodMemory("leaker", 300, false)
 	if i := w.m.Unread(w.now, in); i != -1 {
-		t.Errorf("%d is read next", i)
+		t.Errorf("Unread after the full read = %d, want -1", i)
 	}
 	w.wantVictim(w.look(0), "")
 }
@@ -141,7 +141,7 @@ func TestBreakerStateSurvivesRestart(t *testing.T) {
 		w.leakForMinute(1, 1, 1, false)
 		saved := throughFile(t, w.m.Save())
 		if s := saved.Breaker[0].Stopped; s == nil || s.Used == 0 {
-			t.Fatalf("saved %+v", saved.Breaker[0])
+			t.Fatalf("saved breaker = %+v, want the usage at its opening", saved.Breaker[0])
 		}
 		if !kept {
 			saved.Breaker[0].Stopped = nil
@@ -149,13 +149,13 @@ func TestBreakerStateSurvivesRestart(t *testing.T) {
 		again := managerOf(t, 0, "own x", "hard memory.available 1000Mi")
 		again.config.Replay, again.config.Breaker = false, true
 		if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
-			t.Fatal(dropped)
+			t.Fatalf("Resume dropped %v, want nothing", dropped)
 		}
 		w.m = again
 		w.wantVictim(w.leakForMinute(8, 9, 9, false), "leaker")
 		saved.Breaker[0].Stopped = &SavedPodTotals{Used: 1 << 63}
 		if dropped := managerOf(t, 0, "hard memory.available 1000Mi").Resume(w.now, saved); len(dropped) != 1 {
-			t.Errorf("dropped %v", dropped)
+			t.Errorf("Resume dropped %v, want one entry", dropped)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestBreakerAllowsPodThatFillsDisk(t *testing.T) {
 			}
 		}
 		if len(w.m.evictions.history.evicted) == len(w.pods) || !w.m.breakers.anyOpen() {
-			t.Fatalf("%d went: %s", len(w.m.evictions.history.evicted), w.reason)
+			t.Fatalf("%d of %d pods evicted, want an open breaker before the last: %s", len(w.m.evictions.history.evicted), len(w.pods), w.reason)
 		}
 		has := uint64(10)
 		var l *Life

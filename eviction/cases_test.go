@@ -17,7 +17,7 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		for _, glob := range globs {
 			paths, err := filepath.Glob(glob)
 			if err != nil || len(paths) == 0 {
-				t.Fatal(glob, err)
+				t.Fatalf("no files match %s: %v", glob, err)
 			}
 			for _, path := range paths {
 				if path == "cases_test.go" {
@@ -46,14 +46,14 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		case id == "#":
 			continue
 		case mark == "differs" && !page[id]:
-			t.Errorf("case %s differs, and docs/reference/kubelet-parity.md does not say how", id)
+			t.Errorf("case %s is marked \"differs\", and docs/reference/kubelet-parity.md has no row for it", id)
 		case mark == "" && !tests[id]:
-			t.Errorf("no test and no script names case %s", id)
+			t.Errorf("case %s is named by no test and no script", id)
 		}
 		n++
 	}
 	if n < 70 {
-		t.Errorf("%d cases", n)
+		t.Errorf("testdata/cases has %d cases, want at least 70", n)
 	}
 }
 
@@ -81,14 +81,14 @@ func TestParityPageNamesTests(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(string(page), -1) {
 		if !strings.Contains(all.String(), "func "+name+"(") {
-			t.Errorf("there is no %s", name)
+			t.Errorf("kubelet-parity.md names %s, which no package has", name)
 		}
 	}
 	// script.txt: "heading"; the heading is the beginning of a comment in the script.
 	for _, m := range regexp.MustCompile(`\b(\w+\.txt) "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
 		text, err := os.ReadFile("testdata/" + m[1])
 		if err != nil || !strings.Contains(string(text), "\n# "+m[2]) && !strings.HasPrefix(string(text), "# "+m[2]) {
-			t.Errorf("%s has nothing that begins with %q (%v)", m[1], m[2], err)
+			t.Errorf("kubelet-parity.md: %s has no comment that begins with %q (%v)", m[1], m[2], err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func nodeUnderPressure(t *testing.T, grown, request, refaulted, hogRefaulted uin
 	set(hog, 0, 0)
 	set(neighbour, 0, 0)
 	if v := w.fullLook(time.Second, 0.1); v != "" {
-		t.Fatalf("%s goes while all is well", v)
+		t.Fatalf("victim on a calm node = %q, want none", v)
 	}
 	hog.Memory.WorkingSetBytes, hog.Memory.AnonBytes = stats.Some((500+grown)<<20), stats.Some((500+grown)<<20)
 	set(hog, 0, hogRefaulted)
@@ -68,7 +68,7 @@ func TestCauseOfMemoryPressure(t *testing.T) {
 		{"within its request, at its limit", 0, 2000, 0, 0, ""},
 	} {
 		if w, got := nodeUnderPressure(t, c.grown, c.request, c.refaulted, c.hogRefaulted); got != c.want {
-			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.reason)
+			t.Errorf("%s: victim = %q, want %q: %s", c.name, got, c.want, w.reason)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestNewPodCausesMemoryPressure(t *testing.T) {
 		}
 		want := map[bool]string{true: "new", false: "neighbour"}[late]
 		if got := w.fullLook(time.Second, 0.5); got != want {
-			t.Errorf("late %v: %q goes, want %q: %s", late, got, want, w.reason)
+			t.Errorf("late %v: victim = %q, want %q: %s", late, got, want, w.reason)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestNoPodAloneCausesMemoryPressure(t *testing.T) {
 		w.pods[i].Memory.WorkingSetBytes, w.pods[i].Memory.AnonBytes = stats.Some(uint64(900<<20)), stats.Some(uint64(900<<20))
 	}
 	if got := w.fullLook(time.Second, 0.5); got != "" {
-		t.Errorf("%q goes", got)
+		t.Errorf("victim = %q, want none: each grew alike", got)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestPressureIsCalmByAllThresholds(t *testing.T) {
 			w.setActivity("neighbour", 900, 0, 50)
 			w.setAverages(0.05, !lost) // those of one second rise first
 			if got := w.fullLook(time.Second, 0.9); got != "hog" {
-				t.Errorf("%v, lost %v: %q goes, want hog, which grew by 2000 MiB: %s", lines, lost, got, w.reason)
+				t.Errorf("%v, lost %v: victim = %q, want hog, which grew by 2000 MiB: %s", lines, lost, got, w.reason)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func TestIOAndCPUAreCalmByAllThresholds(t *testing.T) {
 		}
 		hog, busy = hog+900, busy+400
 		if got := look(0.9); got != "hog" {
-			t.Errorf("%v: %q goes, want hog: %s", c.lines, got, w.reason)
+			t.Errorf("%v: victim = %q, want hog: %s", c.lines, got, w.reason)
 		}
 	}
 }
@@ -212,11 +212,11 @@ func TestPodWithTwoCgroupsCountsByCgroup(t *testing.T) {
 			}
 			for range 3 {
 				if got := look(0, 0.05); got != "" {
-					t.Fatalf("%s goes while all is well", got)
+					t.Fatalf("victim on a calm node = %q, want none", got)
 				}
 			}
 			if got := look(2000, 0.9); got != "hog" {
-				t.Errorf("%s, what is left over first %v: %q goes, want hog: %s", signal, leftFirst, got, w.reason)
+				t.Errorf("%s, leftover cgroup first %v: victim = %q, want hog: %s", signal, leftFirst, got, w.reason)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestKernelMemoryHogCausesPressure(t *testing.T) {
 		w.setActivity("neighbour", 500, 0, 0)
 		w.setKernelMemory("hog", c.kept)
 		if got := w.fullLook(time.Second, 0.5); got != c.want {
-			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.reason)
+			t.Errorf("%s: victim = %q, want %q: %s", c.name, got, c.want, w.reason)
 		}
 	}
 }
@@ -66,6 +66,6 @@ func TestKernelMemoryWithinRequestIsProtected(t *testing.T) {
 	w.setActivity("hog", 3500, 0, 0)
 	w.setKernelMemory("hog", 3000)
 	if got := w.fullLook(time.Second, 0.5); got != "" {
-		t.Errorf("%q goes: %s", got, w.reason)
+		t.Errorf("victim = %q, want none within its request: %s", got, w.reason)
 	}
 }

@@ -37,7 +37,7 @@ func calmNode(t *testing.T, left uint64, pods map[string]uint64) *testNode {
 	}
 	w.setCache(3000, 900, 200)
 	if v := w.fullLook(time.Second, 0.1); v != "" {
-		t.Fatalf("%s goes while all is well", v)
+		t.Fatalf("victim on a calm node = %q, want none", v)
 	}
 	return w
 }
@@ -64,7 +64,7 @@ func TestPodSufferingFromOutsideIsNotEvicted(t *testing.T) {
 		w.setCache(c.node, c.redis, c.other)
 		w.setActivity("redis", 500, 50, 0)
 		if got := w.fullLook(time.Second, 0.5); got != c.want {
-			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.reason)
+			t.Errorf("%s: victim = %q, want %q: %s", c.name, got, c.want, w.reason)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestPodAtOwnLimitCausesPressureDespiteGrowth(t *testing.T) {
 		w.setActivity("thrasher", 500, c.again, c.events)
 		w.setActivity("hog", 100+c.grew, 0, 0)
 		if got := w.fullLook(time.Second, 0.5); got != c.want {
-			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.reason)
+			t.Errorf("%s: victim = %q, want %q: %s", c.name, got, c.want, w.reason)
 		}
 	}
 }
@@ -120,16 +120,16 @@ func TestUnreadMemoryIsNoGrowth(t *testing.T) {
 		c.lost(p)
 		for range 2 {
 			if got := w.fullLook(time.Second, 0.5); got != "" {
-				t.Errorf("%s: %q goes: %s", c.name, got, w.reason)
+				t.Errorf("%s: victim = %q, want none: %s", c.name, got, w.reason)
 			}
 			*p = was
 		}
 		if c.lost(p); w.fullLook(time.Second, 0.1) != "" {
-			t.Fatal("set up")
+			t.Fatal("victim in the calm look before the test, want none")
 		}
 		*p = was
 		if got := w.fullLook(time.Second, 0.5); got != "" {
-			t.Errorf("%s while it was calm: %q goes: %s", c.name, got, w.reason)
+			t.Errorf("%s in a calm look: victim = %q, want none: %s", c.name, got, w.reason)
 		}
 	}
 }
@@ -140,11 +140,11 @@ func TestFreedMemoryTakenOutsidePods(t *testing.T) {
 	w.setActivity("redis", 500, 50, 0)
 	w.pods = w.pods[:1] // 3000 MiB returned, and a daemon took them
 	if got := w.fullLook(time.Second, 0.5); got != "" {
-		t.Errorf("%q goes: %s", got, w.reason)
+		t.Errorf("victim = %q, want none: a daemon took the memory: %s", got, w.reason)
 	}
 	w.fullLook(time.Second, 0.1)
 	w.setActivity("redis", 500, 100, 0)
 	if got := w.fullLook(time.Second, 0.5); got != "redis" {
-		t.Errorf("after it was calm %q goes, want redis: %s", got, w.reason)
+		t.Errorf("victim after a calm look = %q, want redis: %s", got, w.reason)
 	}
 }

@@ -24,10 +24,10 @@ func TestUsageOutsideLimitsCountsForDisk(t *testing.T) {
 		d := &fileSystems{layout: stats.Some(w.layout)}
 		watched := &watched{info: signalInfo{kind: kindBytes, fs: w.fs}}
 		if got := d.namedUsage(c, watched); got != stats.Some(w.want) {
-			t.Errorf("%+v, of file system %v: %+v, want %d", w.layout, w.fs, got, w.want)
+			t.Errorf("namedUsage, layout %+v, file system %v = %+v, want %d", w.layout, w.fs, got, w.want)
 		}
 		if !atLeast(c, watched) {
-			t.Errorf("%+v: a lower bound is taken for the whole", w.layout)
+			t.Errorf("atLeast, layout %+v = false, want true for a lower bound", w.layout)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestDiskVictimIsKilledForMemory(t *testing.T) {
 			continue
 		}
 		if l.Killed().Time.IsZero() || l.e.Signal != stats.SignalNodeFsAvailable {
-			t.Errorf("killed %v, for %s", l.Killed(), l.e.Signal)
+			t.Errorf("victim for %s killed at %v, want a kill and %s", l.e.Signal, l.Killed(), stats.SignalNodeFsAvailable)
 		}
 		w.wantVictim(w.look(100*time.Millisecond), "")
 		w.reportDead(l)
@@ -67,10 +67,10 @@ func TestDiskVictimDelaysMemoryOnlyUntilKill(t *testing.T) {
 			at[who] += 24
 			w.setPodMemory(who, at[who], false)
 			if w.setLeft(stats.SignalMemoryAvailable, left); left < 450 {
-				t.Fatalf("%s leaks: at %d MiB nobody is killed: %s", who, left, w.reason)
+				t.Fatalf("%s leaks: no kill at %d MiB left, want one at 450 MiB: %s", who, left, w.reason)
 			}
 			if v := w.look(20 * time.Millisecond); v != nil && v != l {
-				t.Fatalf("%s leaks: %s goes", who, v.e.Pod.PodRef.UID)
+				t.Fatalf("%s leaks: %s is evicted, want the victim for the disk", who, v.e.Pod.PodRef.UID)
 			}
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 200) // the kill is slow, and another process keeps leaking
@@ -112,7 +112,7 @@ func TestSmallDiskVictimExtendsNoWait(t *testing.T) {
 				}
 			}
 			if w.m.Life("stressor") == nil {
-				t.Fatal("nobody goes for the disk: ", w.reason)
+				t.Fatal("no victim for the disk, want stressor: ", w.reason)
 			}
 		}
 		for left := uint64(400); left > 0 && gone[disk] == 0; left -= 20 {
@@ -123,7 +123,7 @@ func TestSmallDiskVictimExtendsNoWait(t *testing.T) {
 		}
 	}
 	if gone[true]+50 < gone[false] || gone[false] == 0 { // one or two looks
-		t.Errorf("the next one goes at %d MiB, after a disk's victim at %d", gone[false], gone[true])
+		t.Errorf("next victim at %d MiB left, with a victim for a disk at %d MiB, want at most 50 MiB less", gone[false], gone[true])
 	}
 }
 
@@ -153,7 +153,7 @@ func TestExpectedReturnsOfDiskVictim(t *testing.T) {
 		w.wantVictim(l, "stressor")
 		for i := range w.m.watch.all {
 			if one := &w.m.watch.all[i]; one.Signal == stats.SignalMemoryAvailable && l.remaining(one).V>>20 != c.want {
-				t.Errorf("%s: %d MiB, want %d", c.what, l.remaining(one).V>>20, c.want)
+				t.Errorf("%s: expected return = %d MiB, want %d MiB", c.what, l.remaining(one).V>>20, c.want)
 			}
 		}
 	}
@@ -214,10 +214,10 @@ func TestDiskVictimKilledForMemoryStaysDiskVictim(t *testing.T) {
 	w.setLeft(stats.SignalMemoryAvailable, 490)
 	w.wantVictim(w.look(100*time.Millisecond), "stressor")
 	if l.Killed().Time.IsZero() || !l.e.Disk() {
-		t.Fatalf("killed %v, for %s", l.Killed(), l.e.Signal)
+		t.Fatalf("victim for %s killed at %v, want a killed victim for the disk", l.e.Signal, l.Killed())
 	}
 	if l.e.hard {
-		t.Error("it is a hard threshold's")
+		t.Error("victim belongs to a hard threshold, want the soft one of the disk")
 	}
 	w.setLeft(stats.SignalMemoryAvailable, 1300)
 	w.now = w.now.Add(time.Second)
@@ -236,7 +236,7 @@ func TestDiskVictimWithoutMemoryIsNotHastened(t *testing.T) {
 	w.setLeft(stats.SignalMemoryAvailable, 490)
 	w.wantVictim(w.look(100*time.Millisecond), "leaker")
 	if !l.Killed().Time.IsZero() {
-		t.Error("it was killed")
+		t.Error("victim for the disk was killed, want it in its grace period")
 	}
 }
 
@@ -253,7 +253,7 @@ func TestUndyingDiskVictim(t *testing.T) {
 		w.setPodMemory("leaker", 100, false)
 		if c.refused {
 			if !w.m.HastenRefused(l) {
-				t.Error("it is to begin anew")
+				t.Error("HastenRefused = false, want the victim left to the runtime")
 			}
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 300)
@@ -261,7 +261,7 @@ func TestUndyingDiskVictim(t *testing.T) {
 			w.wantVictim(v, c.next)
 			continue
 		} else if w.wantVictim(v, "stressor"); v != l {
-			t.Fatal("it is begun anew")
+			t.Fatal("eviction of stressor began again, want the same one")
 		}
 		w.wantVictim(w.look(time.Second), "")
 		w.setPodMemory("stressor", c.has, false)

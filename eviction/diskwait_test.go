@@ -132,13 +132,13 @@ func TestWhatADiskWaitsForHasAnEnd(t *testing.T) {
 					l := w.look(time.Second)
 					waited := w.now.Sub(since)
 					if waited > c.most {
-						t.Fatalf("nobody goes for %v: %s", waited, w.reason)
+						t.Fatalf("no eviction for %v, want one within %v: %s", waited, c.most, w.reason)
 					}
 					if l == nil || l.e.Pod.PodRef.UID == "first" {
 						continue
 					}
 					if w.wantVictim(l, "second"); waited < c.least {
-						t.Fatalf("it goes after %v", waited)
+						t.Fatalf("eviction after %v, want at least %v", waited, c.least)
 					}
 					return
 				}
@@ -207,7 +207,7 @@ func TestReturnsOfTwoVictimsCountOnce(t *testing.T) {
 	w.setDisk(90, 1_000_000)
 	w.wantVictim(w.look(time.Second), "")
 	if left := w.m.evictions.pendingReturns(w.now, &w.m.watch.all[0], &w.m.watch).remaining; left != 500<<20 {
-		t.Errorf("%d MiB are expected still", left>>20)
+		t.Errorf("expected return = %d MiB, want 500 MiB", left>>20)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestExpectedDiskReturnsSurviveRestart(t *testing.T) {
 	l.e.Pod.Cgroup, l.e.Pod.CgroupID.Ino = "", 1
 	again := newTestNode(t, "hard nodefs.available 1000Mi", "hard nodefs.inodesFree 1k").m
 	if dropped := again.Resume(w.now, w.m.Save()); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
-		t.Errorf("%v: %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
+		t.Errorf("Resume dropped %v, baselines = %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestSameDisk(t *testing.T) {
 		d := &fileSystems{layout: stats.Some(c.l)}
 		got := [3]bool{d.sameDisk(nodeFs, imageFs), d.sameDisk(containerFs, nodeFs), d.sameDisk(imageFs, containerFs)}
 		if got != c.want {
-			t.Errorf("%+v: %v", c.l, got)
+			t.Errorf("sameDisk with layout %+v = %v, want %v", c.l, got, c.want)
 		}
 	}
 }

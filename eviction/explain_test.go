@@ -77,7 +77,7 @@ func TestPodsExplainDiskGrowth(t *testing.T) {
 		m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
 		g, known := m.explain.changeSinceQuiet(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
 		if g.heldMore != c.explained || known != c.known || known && g.usedMore != 36*gi {
-			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.heldMore/gi, g.usedMore/gi, known)
+			t.Errorf("%s: explained %d GiB of %d GiB, known %v, want %d GiB of 36, known %v", c.name, g.heldMore/gi, g.usedMore/gi, known, c.explained/gi, c.known)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestUnexplainedShortages(t *testing.T) {
 			explained = explained || 4*own >= lost && left+own >= 10*gi
 			may := explained || waited && (left == 0 || left+all >= 10*gi)
 			if evicts := len(d.Evictions) == 1; evicts != may || d.Unexplained == may || (m.Unexplained() == "") != may {
-				t.Fatalf("%v after it became short: evicts %v, want %v; %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
+				t.Fatalf("%v after the disk became short: eviction %v, want %v; reason %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
 			}
 			if may {
 				break
@@ -123,10 +123,10 @@ func TestUnexplainedShortages(t *testing.T) {
 		}
 		in := disks(at, 50*gi, now)
 		if m.Observe(at, &in.Summary.Node, Situation{}); m.Unexplained() != "" {
-			t.Fatalf("not short any more, and still %q", m.Unexplained())
+			t.Fatalf("Unexplained after the shortage = %q, want none", m.Unexplained())
 		}
 		if m.Observe(at.Add(doubtKept), &in.Summary.Node, Situation{}); len(m.explain.doubts) != 0 {
-			t.Fatal("not short for long, and still doubted")
+			t.Fatalf("doubts %v after the shortage = %v, want none", doubtKept, m.explain.doubts)
 		}
 	})
 }
@@ -142,16 +142,16 @@ func TestDoubtEndsWithClockSetBack(t *testing.T) {
 	for range 2 { // the first one has no new observation of the disk
 		back = back.Add(time.Second)
 		if d := shortAt(m, back, 5*gi, pods); len(d.Evictions) > 0 {
-			t.Error("evicts at once")
+			t.Error("eviction immediately after the clock was set back, want none")
 		}
 	}
 	if d := shortAt(m, back.Add(unexplainedLimit), 5*gi, pods); len(d.Evictions) != 1 {
-		t.Errorf("after the limit: %s", d.Reason)
+		t.Errorf("no eviction after unexplainedLimit, want one: %s", d.Reason)
 	}
 	m = explainer(t)
 	quietAt(m, epoch, 40*gi, pods)
 	in := disks(back, 40*gi, pods)
 	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.quietLookDue {
-		t.Error("no look at a disk that rests is due")
+		t.Error("no look at a quiet disk is due after the clock was set back")
 	}
 }

@@ -20,7 +20,7 @@ func TestClonesOnQuietDiskShieldNoPod(t *testing.T) {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gib, c.then)
 		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
@@ -32,6 +32,6 @@ func TestNoPodHoldsMoreThanIsUsed(t *testing.T) {
 	in := disks(epoch.Add(time.Minute), 4*gib, map[string]uint64{"a": 900 * gib})
 	m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
 	if held := m.watch.disks.heldByPod(in, &m.watch.all[0])["a"]; held != 96*gib {
-		t.Errorf("%d GiB of the 96 that are used", held/gib)
+		t.Errorf("usage of the pod = %d GiB, want the 96 GiB that are used", held/gib)
 	}
 }

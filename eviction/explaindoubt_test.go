@@ -55,7 +55,7 @@ func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 		quietAt(m, epoch, 90*gib, then)
 		uid, after := firstEviction(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
 		if uid != c.victim || uid != "" && after != unexplainedLimit {
-			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
+			t.Errorf("%s: victim = %q after %v, want %q after %v", c.name, uid, after, c.victim, unexplainedLimit)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestMinimumReclaimSparesNoPod(t *testing.T) {
 	pods := map[string]uint64{"a": 6 * gib}
 	quietAt(m, epoch, 90*gib, pods)
 	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("%q goes after %v", uid, after)
+		t.Errorf("victim = %q after %v, want a after %v", uid, after, unexplainedLimit)
 	}
 }
 
@@ -82,10 +82,10 @@ func TestSlowGrowthDoesNotShieldALeaker(t *testing.T) {
 		at = at.Add(24 * time.Hour)
 	}
 	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.used != 89*gib {
-		t.Errorf("it is held against %d GiB used", q.used/gib)
+		t.Errorf("use of the quiet disk = %d GiB, want 89 GiB", q.used/gib)
 	}
 	if uid, after := firstEviction(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
-		t.Errorf("%q goes after %v", uid, after)
+		t.Errorf("victim = %q after %v, want leaker immediately", uid, after)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 		m := explainer(t)
 		quietAt(m, epoch, 19*gib, then)
 		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
-			t.Errorf("%s: %q goes", c.name, uid)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
@@ -128,15 +128,15 @@ func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 		}
 		if d := shortAt(m, at, left*gib+uint64(i%2), pods); len(d.Evictions) > 0 {
 			if after := at.Sub(began.Add(time.Minute)); after != unexplainedLimit {
-				t.Errorf("one goes after %v", after)
+				t.Errorf("first eviction after %v, want %v", after, unexplainedLimit)
 			}
 			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(epoch) {
-				t.Errorf("the disk counts as quiet at %v, between two shortages", q.at.Sub(epoch))
+				t.Errorf("disk recorded as quiet at %v, want no record between two shortages", q.at.Sub(epoch))
 			}
 			return
 		}
 	}
-	t.Error("nobody in an hour")
+	t.Error("no eviction in an hour, want one after unexplainedLimit")
 }
 
 // After a restart a shortage is compared with the same values, for the same time.
@@ -145,22 +145,22 @@ func TestRestartKeepsDoubts(t *testing.T) {
 	pods := map[string]uint64{"a": 5 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
 	if !m.Unsaved() {
-		t.Error("nothing is to be saved of a disk at rest")
+		t.Error("Unsaved = false after a look at a quiet disk, want true")
 	}
 	at := epoch.Add(time.Minute)
 	if d := shortAt(m, at, 5*gib, pods); len(d.Evictions) > 0 {
-		t.Fatalf("%s goes at once", d.Evictions[0].Pod.PodRef.UID)
+		t.Fatalf("%s is evicted immediately, want a delay", d.Evictions[0].Pod.PodRef.UID)
 	}
 	again := explainer(t)
 	if dropped := again.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
-		t.Error(dropped, m.Unsaved())
+		t.Errorf("Resume dropped %v, Unsaved = %v, want nothing and false", dropped, m.Unsaved())
 	}
 	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
-		t.Error(diff)
+		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	at = at.Add(10 * time.Second)
 	if uid, after := firstEviction(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("after a restart %q goes after %v", uid, after)
+		t.Errorf("victim after a restart = %q after %v, want a after %v", uid, after, unexplainedLimit)
 	}
 }
 
@@ -177,11 +177,11 @@ func TestSavedDisksAreBounded(t *testing.T) {
 		{Signal: "nodefs.available", Quiet: far, Used: 60 * gib, Pods: map[string]uint64{"a": gib, "b": math.MaxUint64, "c/d": 1}, Doubt: far, Ended: far},
 	}})
 	if len(dropped) != 5 || !strings.Contains(dropped[4].Error(), "2 of 3") || len(m.explain.quiet) != 1 {
-		t.Errorf("%v", dropped)
+		t.Errorf("Resume dropped %v, %d quiet disks, want 5 errors and one disk", dropped, len(m.explain.quiet))
 	}
 	q, d := m.explain.quiet["nodefs.available"], m.explain.doubts["nodefs.available"]
 	if !q.at.Equal(epoch) || len(q.pods) != 1 || !d.since.Equal(epoch) || !d.ended.Equal(epoch) {
-		t.Errorf("%+v, %+v", q, d)
+		t.Errorf("quiet disk = %+v, doubt = %+v, want times at most epoch and one pod", q, d)
 	}
 	many := quietDisk{at: epoch, pods: map[string]uint64{}}
 	for i := range 2 * maxRemembered {
@@ -189,9 +189,9 @@ func TestSavedDisksAreBounded(t *testing.T) {
 	}
 	m.explain.quiet["nodefs.available"] = many
 	if s := m.Save(); len(s.Disks) != 1 || len(s.Disks[0].Pods) != maxRemembered {
-		t.Errorf("%d pods are saved", len(s.Disks[0].Pods))
+		t.Errorf("saved %d pods of the disk, want %d", len(s.Disks[0].Pods), maxRemembered)
 	}
 	if errs := explainer(t).Resume(epoch, Saved{}); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("Resume of a file without disks: %v, want no errors", errs)
 	}
 }

@@ -24,15 +24,15 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 		m.Observe(at, &in.Summary.Node, Situation{})
 		m.Step(at, in)
 		if d = m.Reclaimed(at, in); len(d.Evictions) > 0 {
-			t.Fatalf("%s goes at %v", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
+			t.Fatalf("%s is evicted at %v, want no eviction", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
 		}
 		at = at.Add(time.Minute)
 	}
 	if !strings.Contains(d.Reason, "30Gi is held by pods that have ended") {
-		t.Error(d.Reason)
+		t.Errorf("reason = %q, want the usage of ended pods", d.Reason)
 	}
 	// Once it lives again, it is the victim.
 	if uid, _ := firstEviction(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
-		t.Errorf("%q goes", uid)
+		t.Errorf("victim = %q, want ended, which lives again", uid)
 	}
 }

@@ -39,10 +39,10 @@ func TestAMinimumReclaimIsNoShortageOfAPods(t *testing.T) {
 		quietAt(m, epoch, 12*gib, pods)
 		at := epoch.Add(time.Minute)
 		if d := shortAt(m, at, 6*gib, pods); len(d.Evictions) > 0 || !d.Unexplained {
-			t.Fatalf("%s: at first: %+v", c.name, d.Reason)
+			t.Fatalf("%s: first step: %d evictions, unexplained %v, want a doubt: %s", c.name, len(d.Evictions), d.Unexplained, d.Reason)
 		}
 		if uid, _ := firstEviction(m, at.Add(5*time.Second), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 	// A pod that wrote everything that was taken is evicted immediately, although more than that is
@@ -51,7 +51,7 @@ func TestAMinimumReclaimIsNoShortageOfAPods(t *testing.T) {
 	quietAt(m, epoch, 12*gib, pods)
 	now := map[string]uint64{"innocent": 3 * gib, "other": 3*gib + gib/2}
 	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 10*gib-gib/2, now, ""); uid == "" || after != 0 {
-		t.Errorf("%q goes after %v", uid, after)
+		t.Errorf("victim = %q after %v, want one immediately", uid, after)
 	}
 }
 
@@ -68,10 +68,10 @@ func TestRaisedThresholdEvictsNoPod(t *testing.T) {
 		m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 20Gi")
 		m.config.Replay, m.config.Explain = false, true
 		if dropped := m.Resume(epoch, throughFile(t, before.Save())); len(dropped) > 0 {
-			t.Error(dropped)
+			t.Errorf("Resume dropped %v, want nothing", dropped)
 		}
 		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 13*gib, c.now, ""); uid != c.victim {
-			t.Errorf("%q goes, want %q", uid, c.victim)
+			t.Errorf("victim = %q, want %q", uid, c.victim)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestAPodThatWasReplacedHasTakenNothing(t *testing.T) {
 			uid = d.Evictions[0].Pod.PodRef.UID
 		}
 		if uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestEndedPodFreesItsUsage(t *testing.T) {
 	m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
 	if d := m.Reclaimed(at, in); len(d.Evictions) > 0 {
-		t.Errorf("%s goes for what the node took: %s", d.Evictions[0].Pod.PodRef.UID, d.Reason)
+		t.Errorf("%s is evicted for files of the node, want no eviction: %s", d.Evictions[0].Pod.PodRef.UID, d.Reason)
 	}
 }
 
@@ -137,28 +137,28 @@ func TestAPodThatWasNotMeasuredAtRestHasNotGrown(t *testing.T) {
 	quietAt(m, epoch, 40*gib, map[string]uint64{"first": gib, "large": 0})
 	again := explainer(t)
 	if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
-		t.Error(dropped)
+		t.Errorf("Resume dropped %v, want nothing", dropped)
 	}
 	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
-		t.Error(diff)
+		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	for _, m := range []*Manager{m, again} {
 		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 4*gib, now, ""); uid != "" {
-			t.Errorf("%s goes for what the node took", uid)
+			t.Errorf("%s is evicted for files of the node, want no eviction", uid)
 		}
 	}
 	m = explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"first": gib, "large": 0})
 	quietAt(m, epoch.Add(quietEvery), 40*gib, map[string]uint64{"first": gib, "large": gib})
 	if uid, _ := firstEviction(m, epoch.Add(quietEvery+time.Minute), time.Minute, 4*gib, now, ""); uid != "large" {
-		t.Errorf("measured since: %q goes", uid)
+		t.Errorf("victim after a measurement = %q, want large", uid)
 	}
 	// It does not hide another pod that has grown.
 	m = explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"first": gib, "large": 0})
 	grown := map[string]uint64{"first": 32 * gib, "large": 30 * gib}
 	if uid, _ := firstEviction(m, epoch.Add(time.Minute), time.Minute, 4*gib, grown, ""); uid != "first" {
-		t.Errorf("beside one that has grown: %q goes", uid)
+		t.Errorf("victim = %q, want first, which has grown", uid)
 	}
 }
 
@@ -167,10 +167,10 @@ func TestSavedUnmeasuredPods(t *testing.T) {
 	m := explainer(t)
 	saved := Saved{Disks: []SavedDisk{{Signal: "nodefs.available", Quiet: epoch, Pods: map[string]uint64{"a": 1}, Unmeasured: []string{"b", "c/d", ""}}}}
 	if dropped := m.Resume(epoch, saved); len(dropped) != 1 || len(m.explain.quiet["nodefs.available"].unmeasured) != 1 {
-		t.Errorf("%v, %+v", dropped, m.explain.quiet)
+		t.Errorf("Resume dropped %v, quiet disks %+v, want one error and one unmeasured pod", dropped, m.explain.quiet)
 	}
 	saved.Disks[0].Unmeasured = slices.Repeat([]string{"b"}, maxRemembered+1)
 	if dropped := explainer(t).Resume(epoch, saved); len(dropped) != 1 {
-		t.Error(dropped)
+		t.Errorf("Resume of too many pods dropped %v, want one error", dropped)
 	}
 }

@@ -26,7 +26,7 @@ func TestDiskShortBeforePodsWereMeasured(t *testing.T) {
 		in.Measuring = true
 		m.Step(epoch, in)
 		if uid, _ := firstEviction(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
@@ -40,18 +40,18 @@ func TestQuietDiskIsRecordedSoon(t *testing.T) {
 	in := disks(at, 40*gib, pods)
 	in.Measuring = true
 	if r := m.Observe(at, &in.Summary.Node, Situation{}); r.Look != LookFull {
-		t.Fatalf("at first: %v", r.Look)
+		t.Fatalf("first look = %v, want a full one", r.Look)
 	}
 	m.Step(at, in)
 	at = at.Add(fullRetry)
 	if r := m.Observe(at, &in.Summary.Node, Situation{}); r.Look != LookFull || !r.Periodic {
-		t.Errorf("%v later: %v", fullRetry, r.Look)
+		t.Errorf("look %v later = %v, periodic %v, want a periodic full one", fullRetry, r.Look, r.Periodic)
 	}
 	shortAt(m, at, 5*gib, pods)
 	at = at.Add(time.Second)
 	quietAt(m, at, 40*gib, pods)
 	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(at) || q.pods["a"] != 20*gib {
-		t.Errorf("after the shortage: %+v", q)
+		t.Errorf("quiet disk after the shortage = %+v, want it recorded at %v with 20 GiB of pod a", q, at)
 	}
 }
 
@@ -63,13 +63,13 @@ func TestRestartKeepsDiskWithoutPods(t *testing.T) {
 	m.Observe(epoch, &in.Summary.Node, Situation{})
 	again := explainer(t)
 	if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
-		t.Error(dropped)
+		t.Errorf("Resume dropped %v, want nothing", dropped)
 	}
 	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.quietLookDue {
-		t.Error("no look at pods is due")
+		t.Error("no look at a quiet disk is due after a restart")
 	}
 	pods := map[string]uint64{"a": 1 * gib}
 	if uid, _ := firstEviction(again, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
-		t.Errorf("%q goes", uid)
+		t.Errorf("victim = %q, want none", uid)
 	}
 }

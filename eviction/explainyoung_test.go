@@ -67,7 +67,7 @@ func TestAPodThatHadJustBegunHeldNothing(t *testing.T) {
 		fullDiskLook(m, epoch, 40*gib, map[string]uint64{"filler": 0, "modest": gib, "talker": gib}, c.then)
 		now := map[string]uint64{"filler": 36 * gib, "modest": gib, "talker": gib}
 		if uid := fullDiskLook(m, epoch.Add(10*time.Second), 4*gib, now, c.now); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
@@ -84,11 +84,11 @@ func TestPodStartedWhileQuietLookWaited(t *testing.T) {
 	set := startedAt("filler", epoch.Add(time.Second))
 	fullDiskLook(m, at, 40*gib, map[string]uint64{"modest": gib, "talker": gib, "slow": 0, "filler": 0}, set)
 	if m.explain.quietLookDue {
-		t.Fatal("the look was not made")
+		t.Fatal("look at a quiet disk is still due, want it made")
 	}
 	now := map[string]uint64{"modest": gib, "talker": gib, "slow": 0, "filler": 36 * gib}
 	if uid := evictedWithinNineMinutes(m, at.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
-		t.Errorf("%q goes", uid)
+		t.Errorf("victim = %q, want filler", uid)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestWhatOneHoldsTooMuchIsNotTakenFromOthers(t *testing.T) {
 	quietAt(m, epoch, 40*gib, map[string]uint64{"tenant": 500 * gib, "innocent": 30 * gib, "other": gib})
 	now := map[string]uint64{"tenant": 1 << 20, "innocent": 30 * gib, "other": gib}
 	if uid := evictedWithinNineMinutes(m, epoch.Add(5*time.Minute), 4*gib, now, nil); uid != "" {
-		t.Errorf("%q goes for what images took", uid)
+		t.Errorf("victim = %q, want none for files of images", uid)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestIncompleteQuietLookIsRepeated(t *testing.T) {
 			want *= time.Minute
 			fullDiskLook(m, at, 40*gib, map[string]uint64{"a": c.held, "b": gib}, c.change)
 			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.at != at || q.nextLook != want {
-				t.Errorf("%s, look %d: made at %v, want %v; again after %v, want %v", c.name, i, q.at, at, q.nextLook, want)
+				t.Errorf("%s, look %d: made at %v, want %v; next after %v, want %v", c.name, i, q.at, at, q.nextLook, want)
 			}
 			next := at.Add(max(want, time.Minute))
 			if early := next.Add(-time.Second); want > 0 {
@@ -148,7 +148,7 @@ func TestIncompleteQuietLookIsRepeated(t *testing.T) {
 		}
 		fullDiskLook(m, at, 40*gib, map[string]uint64{"a": gib, "b": gib}, whole)
 		if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.nextLook != 0 {
-			t.Errorf("%s: all is measured, and it is looked at again after %v", c.name, q.nextLook)
+			t.Errorf("%s: next look of a fully measured disk after %v, want the default", c.name, q.nextLook)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestNewlyMissingPodIsMeasuredSoon(t *testing.T) {
 	fullDiskLook(m, at.Add(2*time.Minute), 40*gib, pods, hostile)
 	pods["slow"] = 36 * gib
 	if uid := fullDiskLook(m, at.Add(10*time.Minute), 5*gib, pods, hostile); uid != "slow" {
-		t.Errorf("%q goes, want slow, which was measured 8 minutes before it filled the disk", uid)
+		t.Errorf("victim = %q, want slow, which was measured 8 minutes before it filled the disk", uid)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestNewSuccessorExplainsNothing(t *testing.T) {
 	m, set := explainer(t), startedAt("new", epoch.Add(-2*time.Second), "s")
 	fullDiskLook(m, epoch, 40*gib, map[string]uint64{"old": 30 * gib, "other": gib, "new": 0}, set)
 	if uid := fullDiskLook(m, epoch.Add(50*time.Second), 4*gib, map[string]uint64{"new": 30 * gib, "other": gib}, set); uid != "" {
-		t.Errorf("%q goes for what images took", uid)
+		t.Errorf("victim = %q, want none for files of images", uid)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestNewPodsDoNotCountAsMeasured(t *testing.T) {
 	fullDiskLook(m, epoch, 40*gib, map[string]uint64{"filler": 0, "x": gib, "n1": 0, "n2": 0}, set)
 	now := map[string]uint64{"filler": 37 * gib, "x": gib, "n1": 1, "n2": 1}
 	if uid := evictedWithinNineMinutes(m, epoch.Add(30*time.Second), 4*gib, now, set); uid != "filler" {
-		t.Errorf("%q goes, want filler: one of four was measured at rest", uid)
+		t.Errorf("victim = %q, want filler: one of four pods was measured on the quiet disk", uid)
 	}
 }
 
@@ -207,14 +207,14 @@ func TestQuietLookEndsWithKubelet(t *testing.T) {
 	in := disks(epoch, 40*gib, map[string]uint64{"a": gib})
 	m.Observe(epoch, &in.Summary.Node, Situation{})
 	if !m.explain.quietLookDue {
-		t.Fatal("no look is asked for")
+		t.Fatal("no look at a quiet disk is due before the kubelet is detected")
 	}
 	in = disks(epoch.Add(time.Second), 40*gib, map[string]uint64{"a": gib})
 	m.Observe(epoch.Add(time.Second), &in.Summary.Node, Situation{ObserveDisks: true})
 	at, set := epoch.Add(2*time.Hour), startedAt("loader", epoch.Add(time.Minute), "s")
 	fullDiskLook(m, at, 40*gib, map[string]uint64{"a": gib, "b": gib, "loader": 0}, set)
 	if uid := fullDiskLook(m, at.Add(50*time.Second), 4*gib, map[string]uint64{"a": gib, "b": gib, "loader": 30 * gib}, set); uid != "" {
-		t.Errorf("%q goes: what it held is not known", uid)
+		t.Errorf("victim = %q, want none: its usage on the quiet disk is unknown", uid)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestQuietLookDelaysNoVictim(t *testing.T) {
 			continue
 		}
 		if in.Measuring = !r.DiskFresh.IsZero(); in.Measuring && second > 30+int(freshLimit/time.Second) {
-			t.Fatalf("at %d s a look at a short disk waits for figures since %v", second, r.DiskFresh.Sub(epoch))
+			t.Fatalf("at %d s a look at a short disk waits for measurements since %v", second, r.DiskFresh.Sub(epoch))
 		}
 		m.Step(at, in)
 	}
@@ -247,6 +247,6 @@ func TestQuietLookWaitsForMeasurementsAfterEviction(t *testing.T) {
 	m.evictions.diskCleaned = epoch.Add(-time.Hour)
 	in := disks(epoch, 40*gib, map[string]uint64{"a": gib})
 	if r := m.Observe(epoch, &in.Summary.Node, Situation{}); r.DiskFresh != epoch {
-		t.Errorf("figures are wanted since %v, want %v", r.DiskFresh, epoch)
+		t.Errorf("DiskFresh = %v, want %v", r.DiskFresh, epoch)
 	}
 }

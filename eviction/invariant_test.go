@@ -22,7 +22,7 @@ var (
 func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...string) *Manager {
 	thresholds, _, errs := in(lines...).Parse()
 	if errs != nil {
-		t.Fatal(errs[0])
+		t.Fatal("parse settings:", errs[0])
 	}
 	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600, Replay: true,
 		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
@@ -113,7 +113,7 @@ func stepWithReclaim(t *rapid.T, m *Manager, now time.Time, in, afterwards Input
 		checkEviction(t, second, e)
 	}
 	if !slices.Equal(d.Conditions, second.Conditions) || len(second.Reclaim) > 0 {
-		t.Fatalf("the second half says otherwise: %+v, %+v", d, second)
+		t.Fatalf("second half = %+v, want the conditions of %+v and nothing to reclaim", second, d)
 	}
 	second.Evictions = append(d.Evictions, second.Evictions...)
 	return second
@@ -124,15 +124,15 @@ func checkEviction(t *rapid.T, d Decision, e Eviction) {
 	met := slices.ContainsFunc(d.Met, func(m Met) bool { return m.Threshold.Signal == e.Signal && m.Due })
 	switch {
 	case e.Pod.PodRef.Name == "critical":
-		t.Fatalf("a critical pod: %+v", e)
+		t.Fatalf("critical pod evicted: %+v", e)
 	case e.Disruption && !met:
-		t.Fatalf("for %s, which is not met: %+v", e.Signal, d)
+		t.Fatalf("eviction for %s, which is not met: %+v", e.Signal, d)
 	case e.Pod.Populated.OK && !e.Pod.Populated.V:
-		t.Fatalf("nothing lives in %s", e.Pod.PodRef.UID)
+		t.Fatalf("evicted pod %s has no process", e.Pod.PodRef.UID)
 	case e.GracePeriodSeconds < 1:
-		t.Fatalf("a grace period of %d s", e.GracePeriodSeconds)
+		t.Fatalf("grace period = %d s, want at least 1", e.GracePeriodSeconds)
 	case e.Disruption && !d.Ranking[0].Keys.Measured && slices.ContainsFunc(d.Ranking, func(r Ranked) bool { return r.Keys.Measured && !r.Keys.SetAside }):
-		t.Fatalf("a pod that is not measured before one that is: %+v", d.Ranking)
+		t.Fatalf("unmeasured pod ranked before a measured one: %+v", d.Ranking)
 	}
 }
 
@@ -168,11 +168,11 @@ func TestInvariants(t *testing.T) {
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
 			d := stepWithReclaim(t, m, now, look, later)
 			if victims(d) > 1 {
-				t.Fatalf("%d victims", victims(d))
+				t.Fatalf("%d victims in a step, want at most one", victims(d))
 			}
 			for _, met := range d.Met {
 				if !slices.Contains(d.Conditions, signals[met.Threshold.Signal].condition) {
-					t.Fatalf("%v is met, conditions %v", met.Threshold, d.Conditions)
+					t.Fatalf("%v is met, conditions = %v, want its condition", met.Threshold, d.Conditions)
 				}
 			}
 			for _, e := range d.Evictions {
@@ -195,7 +195,7 @@ func TestInvariants(t *testing.T) {
 		calm.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(1000)), Current: stats.Some(uint64(10))}
 		m.Step(now.Add(20*time.Second), calm)
 		if d := m.Step(now.Add(time.Hour), calm); len(d.Conditions)+len(d.Met)+len(d.Evictions) > 0 {
-			t.Fatalf("left after an hour without pressure: %+v", d)
+			t.Fatalf("state after an hour without pressure = %+v, want nothing", d)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 				return l.e.hard && !l.settled && l.e.Pod.PodRef.UID == one.Evictions[0].Pod.PodRef.UID
 			})
 			if len(one.Evictions) > 0 && !before && (len(two.Evictions) == 0 || two.Evictions[0].GracePeriodSeconds != 1) {
-				t.Fatalf("hard alone evicts %s for %s, with soft ones %+v: %s", one.Evictions[0].Pod.PodRef.UID, one.Evictions[0].Signal, two.Evictions, two.Reason)
+				t.Fatalf("hard thresholds alone evict %s for %s, with soft ones %+v: %s", one.Evictions[0].Pod.PodRef.UID, one.Evictions[0].Signal, two.Evictions, two.Reason)
 			}
 			for i, d := range []Decision{one, two} {
 				for _, e := range d.Evictions {
@@ -276,13 +276,13 @@ func FuzzStep(f *testing.F) {
 			for _, e := range all {
 				if e.Disruption && e.Signal != stats.SignalMemoryPressureFull && e.Signal != stats.SignalIOPressureFull && e.Signal != stats.SignalCPUPressureSome &&
 					(capacity == 0 || capacity > implausible || used > implausible && e.kind == kindPID || available > implausible && (e.kind == kindBytes || e.kind == kindSwap)) {
-					t.Errorf("a victim for %s: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
+					t.Errorf("victim for %s by implausible values: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
 				}
 				if !e.Disruption && pod > implausible && more > implausible {
-					t.Errorf("a victim for %s: used %d, %d", e.Signal, pod, more)
+					t.Errorf("victim for %s by implausible usage %d, %d", e.Signal, pod, more)
 				}
 				if share != share && signals[e.Signal].kind.pressure() {
-					t.Errorf("a victim for a share of %v", share)
+					t.Errorf("victim for a share of %v, want none for NaN", share)
 				}
 				l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
 				l.level = available

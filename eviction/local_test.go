@@ -35,7 +35,7 @@ func TestOwnLimitsUseOnlyCountedUsage(t *testing.T) {
 			m := managerOf(t, 0, "hard nodefs.available 10Gi")
 			m.watch.disks.layout = stats.Some(stats.Layout{})
 			if signal, message := m.watch.disks.exceeds(p, object); (signal != "") != exceeds {
-				t.Errorf("%s of 12 MiB, %d KiB of them kept: %q", part, kept>>10, message)
+				t.Errorf("%s of 12 MiB, %d KiB of them from an earlier look: message %q, want exceeded %v", part, kept>>10, message, exceeds)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func nodeWithOwnLimitVictim(t *testing.T, filled uint64, lines ...string) (*test
 	w.setVolume("filler", filled)
 	l := w.look(11 * time.Second)
 	if w.wantVictim(l, "filler"); !l.e.Local() {
-		t.Fatalf("it goes for %s", l.e.Signal)
+		t.Fatalf("eviction of filler for %s, want its own limit", l.e.Signal)
 	}
 	return w, l
 }
@@ -185,11 +185,11 @@ func (w *testNode) wantEvictionWithin(since time.Time, least, most time.Duration
 		l := w.look(time.Second)
 		switch waited := w.now.Sub(since); {
 		case waited > most:
-			w.t.Fatalf("nobody goes for %v: %s", waited, w.reason)
+			w.t.Fatalf("no eviction for %v, want one within %v: %s", waited, most, w.reason)
 		case l != nil && l.e.Pod.PodRef.UID != want:
 			continue
 		case l != nil && waited < least:
-			w.t.Fatalf("it goes after %v", waited)
+			w.t.Fatalf("eviction after %v, want at least %v", waited, least)
 		case l != nil:
 			return
 		}
@@ -203,7 +203,7 @@ func TestOwnLimitReturnsSurviveRestart(t *testing.T) {
 	again := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
 	again.config.Replay = false
 	if dropped := again.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
-		t.Fatalf("%v: %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
+		t.Fatalf("Resume dropped %v, baselines = %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
 	}
 	w.m = again
 	w.reportDead(w.m.evictions.lives[0])

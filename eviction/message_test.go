@@ -73,16 +73,16 @@ func TestEvictionMessages(t *testing.T) {
 			Pods: []stats.PodStats{c.stats},
 		}})
 		if len(d.Evictions) != 1 {
-			t.Errorf("%s: %s", c.id, d.Reason)
+			t.Errorf("%s: %d evictions, want one: %s", c.id, len(d.Evictions), d.Reason)
 			continue
 		}
 		e := d.Evictions[0]
 		if e.Message != c.message || !maps.Equal(e.Annotations, c.annotations) || e.Reason != "Evicted" || !e.Disruption {
-			t.Errorf("%s: got %s\n%q", c.id, e.Message, e.Annotations)
+			t.Errorf("%s: message %q, annotations %q, want %q, %q", c.id, e.Message, e.Annotations, c.message, c.annotations)
 		}
 	}
 	if ReasonEvicted+ConditionDisruption+DisruptionReason+EventThresholdMet != "EvictedDisruptionTargetTerminationByKubeletEvictionThresholdMet" {
-		t.Error("another name than the kubelet's")
+		t.Error("a reason or condition differs from the kubelet's name")
 	}
 }
 
@@ -94,7 +94,7 @@ func TestAPodLevelRequestIsForMemory(t *testing.T) {
 		q := parsed("1Gi")
 		text, annotations := message(&Met{Threshold: Threshold{Signal: signal, Value: ThresholdValue{Quantity: &q}}}, &Candidate{Pod: pod, Object: object})
 		if _, named := annotations[annotationPod]; named != want || strings.Contains(text, "was using") != want {
-			t.Errorf("%s: %s %v", signal, text, annotations)
+			t.Errorf("%s: message %q, annotations %v, want the pod named: %v", signal, text, annotations, want)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestAnnotationsWithoutFigures(t *testing.T) {
 		in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 		d := managerOf(t, 0, hardLines...).Step(epoch, in)
 		if len(d.Evictions) != 1 || fmt.Sprint(d.Evictions[0].Annotations) != name {
-			t.Errorf("want %s: %+v, %s", name, d.Evictions, d.Reason)
+			t.Errorf("evictions = %+v, want one with annotations %s: %s", d.Evictions, name, d.Reason)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestAttemptingNamesTheResource(t *testing.T) {
 	} {
 		for _, signal := range signals {
 			if got := (Met{Threshold: Threshold{Signal: signal}}).AttemptingToReclaim(); got != "Attempting to reclaim "+resource {
-				t.Errorf("%s: %q", signal, got)
+				t.Errorf("AttemptingToReclaim of %s = %q, want resource %s", signal, got, resource)
 			}
 		}
 	}
@@ -163,12 +163,12 @@ func TestRequestsOfObjects(t *testing.T) {
 	} {
 		p := NewPod(&v1.Pod{Spec: c.spec})
 		if p.memoryRequest != quantity(c.memory) || p.storageRequest != quantity(c.storage) || p.qos != c.qos {
-			t.Errorf("%s: got %d, %d, %s", c.name, p.memoryRequest, p.storageRequest, p.qos)
+			t.Errorf("%s: requests %d, %d, class %s, want %s, %s, %s", c.name, p.memoryRequest, p.storageRequest, p.qos, c.memory, c.storage, c.qos)
 		}
 	}
 	limits := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Mi"), v1.ResourceCPU: resource.MustParse("1")}
 	if got := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: limits}}}}}).qos; got != stats.Guaranteed {
-		t.Errorf("limits without requests: %s", got)
+		t.Errorf("QoS class of limits without requests = %s, want Guaranteed", got)
 	}
 }
 
@@ -180,14 +180,14 @@ func TestStorageLimitsOfObjects(t *testing.T) {
 	}
 	p := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{limited("1Gi"), limited("2Gi"), container0("free", ""), limited("0")}, InitContainers: []v1.Container{limited("1Mi")}}})
 	if p.storageLimit.String() != "3Gi" || !p.containers[0].storageLimit.OK || p.containers[2].storageLimit.OK || p.containers[3].storageLimit.OK || p.containers[4].storageLimit.OK {
-		t.Errorf("got %v, %+v", p.storageLimit, p.containers)
+		t.Errorf("storage limit %v of containers %+v, want 3Gi", p.storageLimit, p.containers)
 	}
 	none := resource.MustParse("0")
 	if p := NewPod(&v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &none}}}}}}); p.Limited() {
-		t.Error("a size limit of 0 is one")
+		t.Error("Limited with a size limit of 0 = true, want false")
 	}
 	if NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container0("free", "1Mi")}}}).storageLimit != nil {
-		t.Error("a limit of nobody")
+		t.Error("storage limit without any container's limit, want none")
 	}
 }
 
@@ -196,9 +196,9 @@ func TestDecisionsExplainThemselves(t *testing.T) {
 	c := pod("a", 3, "100Mi", "200Mi")
 	c.Keys.SetAside, c.Keys.Request.V.Min, c.Pod.Announced = true, 0, false
 	if got, want := c.Explain(), "set aside: survived its kill, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("Explain = %q, want %q", got, want)
 	}
 	if c = pod("a", 0, "1Gi", "-"); !strings.HasPrefix(c.Explain(), "not measured") {
-		t.Errorf("got %s", c.Explain())
+		t.Errorf("Explain = %q, want \"not measured\" first", c.Explain())
 	}
 }

@@ -60,7 +60,7 @@ func TestOneVictimIsEnough(t *testing.T) {
 		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available")
 		d := s.step(level)
 		if s.victims != 1 {
-			t.Fatalf("%d victims: %s", s.victims, d.Reason)
+			t.Fatalf("%d victims, want one: %s", s.victims, d.Reason)
 		}
 		e := d.Evictions[0]
 		uid, returns := e.Pod.PodRef.UID, e.Pod.Memory.WorkingSetBytes.V
@@ -85,7 +85,7 @@ func TestOneVictimIsEnough(t *testing.T) {
 			s.step(level + returns)
 		}
 		if s.victims != 1 {
-			t.Fatalf("%d victims where one was enough", s.victims)
+			t.Fatalf("%d victims, want one: it was enough", s.victims)
 		}
 	})
 }
@@ -104,17 +104,17 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 		s.now = s.now.Add(10 * time.Second)
 		d := s.step(2 << 30)
 		if s.victims != 1 || d.Evictions[0].GracePeriodSeconds != 600 {
-			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+			t.Fatalf("evictions = %+v, want one with a grace period of 600 s: %s", d.Evictions, d.Reason)
 		}
 		gentle := d.Evictions[0]
 		s.m.Begin(Stamp{Time: s.now}, gentle, d.Signal)
 		for range rapid.IntRange(0, 5).Draw(t, "looks in the grace period") {
 			if d = s.step(rapid.Uint64Range(1<<30+1<<29, 3<<30).Draw(t, "available")); victims(d) > 0 {
-				t.Fatalf("a second victim, %s", d.Evictions[0].Pod.PodRef.UID)
+				t.Fatalf("second victim %s, want none", d.Evictions[0].Pod.PodRef.UID)
 			}
 		}
 		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != gentle.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
-			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+			t.Fatalf("evictions = %+v, want %s hastened: %s", d.Evictions, gentle.Pod.PodRef.UID, d.Reason)
 		}
 	})
 }
@@ -141,6 +141,6 @@ func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
 		}
 	}
 	if len(gone) != 1 || gone[0] != "hog" {
-		t.Errorf("in this order: %v", gone)
+		t.Errorf("victims in order = %v, want hog alone", gone)
 	}
 }

@@ -39,7 +39,7 @@ func TestOutcomeAfterSlowCleanUp(t *testing.T) {
 			obs(at, avail)
 			if l.Outcome() != OutcomeUnknown {
 				if l.Outcome() != OutcomeBack {
-					t.Errorf("removal %v: disk is back 10 s after the clean-up, outcome %v", removal, l.Outcome())
+					t.Errorf("removal %v: outcome = %v, want back: the disk recovers 10 s after the clean-up", removal, l.Outcome())
 				}
 				break
 			}
@@ -74,6 +74,6 @@ func TestUnacknowledgedOutcomeSurvivesRestart(t *testing.T) {
 	n = node(at, 500)
 	r := again.Observe(at.Add(time.Second), &n, Situation{})
 	if len(r.Outcomes) == 0 {
-		t.Error("the outcome is never told: its record stays running")
+		t.Error("outcome not reported after a restart: its record stays running")
 	}
 }

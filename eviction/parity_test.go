@@ -104,7 +104,7 @@ func TestTheTotalStorageLimitIsWrittenAsTheKubeletWritesIt(t *testing.T) {
 	sidecar.RestartPolicy = &always
 	p := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{sidecar, with("1024")}, Containers: []v1.Container{with("1")}}}
 	if got := podStorageLimit(p).String(); got != "1363149824" {
-		t.Errorf("got %s, want 1363149824", got)
+		t.Errorf("storage limit = %s, want 1363149824", got)
 	}
 }
 
@@ -125,18 +125,18 @@ func TestAMessageAfterAReclaimIsOfOneLook(t *testing.T) {
 	}
 	m.config.Replay = true
 	if d := m.Step(epoch, look("500Mi", "2Gi")); len(d.Reclaim) == 0 {
-		t.Fatal("nothing to be reclaimed")
+		t.Fatal("decision has nothing to reclaim, want containers and images")
 	}
 	d := m.Reclaimed(epoch, look("700Mi", "1800Mi"))
 	if len(d.Evictions) != 1 {
-		t.Fatal(d.Reason)
+		t.Fatalf("%d evictions after the reclaim, want one: %s", len(d.Evictions), d.Reason)
 	}
 	for _, part := range []string{"available: 700Mi. ", "using 1800Mi"} {
 		if got := d.Evictions[0].Message; !strings.Contains(got, part) {
-			t.Errorf("%q is not in %q", part, got)
+			t.Errorf("message = %q, want %q in it", got, part)
 		}
 	}
 	if got := d.Met[0].ObservedText(); got != "500Mi" { // what is met stays as before the reclaim
-		t.Errorf("met at %s", got)
+		t.Errorf("observed value of the met threshold = %s, want 500Mi", got)
 	}
 }

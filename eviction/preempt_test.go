@@ -29,11 +29,11 @@ func TestDescheduledPodsArePlanned(t *testing.T) {
 	pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "default", Name: "p"}, SandboxIDs: []string{"s"}, Announced: true}
 	e := Descheduled(pod, nil, "m")
 	if !e.Planned() || e.GracePeriodSeconds != 30 || e.Reason != "Descheduled" || e.Message != "m" || e.Urgent() || e.Disk() || e.Local() {
-		t.Errorf("%+v", e)
+		t.Errorf("descheduled eviction = %+v, want a planned one with a grace period of 30 s", e)
 	}
 	saved := saveEviction(&e)
 	if again, err := saved.Eviction(); err != nil || !again.Planned() || again.Signal != SignalDescheduled || again.GracePeriodSeconds != 30 {
-		t.Errorf("%v: %+v", err, again)
+		t.Errorf("restored eviction = %+v, error %v, want the saved one", again, err)
 	}
 }
 
@@ -43,16 +43,16 @@ func TestPreemptedPodsHaveTheirOwnGracePeriod(t *testing.T) {
 	for own, want := range map[int64]int64{0: 1, -5: 1, 1: 1, 7: 7, 3600: 3600, 1 << 40: maxSavedGrace} {
 		object := NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &own}})
 		if e := Preempted(pod, object, "r", "m"); e.GracePeriodSeconds != want || e.Reason != "r" || e.Message != "m" || !e.Disruption {
-			t.Errorf("of %d s: %+v", own, e)
+			t.Errorf("preempted pod with a grace period of %d s: %+v, want %d s", own, e, want)
 		}
 	}
 	if e := Preempted(pod, nil, "r", "m"); e.GracePeriodSeconds != 30 || !e.Planned() || e.Urgent() || e.Disk() || e.Local() {
-		t.Errorf("without an object: %+v", e)
+		t.Errorf("preempted pod without an object: %+v, want a grace period of 30 s", e)
 	}
 	one, other := int64(1), NewPod(&v1.Pod{Spec: v1.PodSpec{}})
 	other.Ref.Name, other.terminationGrace = "another", stats.Some(one)
 	if e := Preempted(pod, other, "r", "m"); e.GracePeriodSeconds != 30 || e.Pod.PodRef.Name != "p" {
-		t.Errorf("by another pod's object: %+v", e)
+		t.Errorf("preempted pod with another pod's object: %+v, want it ignored", e)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestRoomOfPreemptedPod(t *testing.T) {
 		t.Helper()
 		w.look(10 * time.Millisecond)
 		if b, o := l.Room(w.now); b != back || o != over || l.Outcome() != outcome {
-			t.Errorf("%s: back %v, over %v, outcome %q", what, b, o, l.Outcome())
+			t.Errorf("%s: free %v, over %v, outcome %q, want %v, %v, %q", what, b, o, l.Outcome(), back, over, outcome)
 		}
 	}
 	check("it is being stopped", plain, false, false, OutcomeUnknown)
@@ -95,11 +95,11 @@ func TestRoomWithFilesThatStay(t *testing.T) {
 	w.reportDead(l)
 	w.look(sharedLimit - time.Second)
 	if back, over := l.Room(w.now); back || over {
-		t.Fatalf("back %v, over %v", back, over)
+		t.Fatalf("room before sharedLimit: free %v, over %v, want false, false", back, over)
 	}
 	w.look(time.Second)
 	if back, over := l.Room(w.now); !back || !over || l.Outcome() != OutcomeBack {
-		t.Errorf("back %v, over %v, outcome %q", back, over, l.Outcome())
+		t.Errorf("room after sharedLimit: free %v, over %v, outcome %q, want true, true, back", back, over, l.Outcome())
 	}
 }
 
@@ -112,12 +112,12 @@ func TestRoomOfSupersededEviction(t *testing.T) {
 	first, second := w.preempt(&w.pods[0]), w.preempt(&w.pods[1])
 	w.preempt(&w.pods[0])
 	if back, over := first.Room(w.now); back || !over {
-		t.Errorf("replaced: back %v, over %v", back, over)
+		t.Errorf("room of a superseded eviction: free %v, over %v, want false, true", back, over)
 	}
 	w.pods[1].SandboxIDs = []string{"another"}
 	w.step(time.Second)
 	if back, over := second.Room(w.now); !back || !over {
-		t.Errorf("it came back: back %v, over %v", back, over)
+		t.Errorf("room of a recreated pod: free %v, over %v, want true, true", back, over)
 	}
 }
 
@@ -132,17 +132,17 @@ func TestPreemptedPodsAndThresholds(t *testing.T) {
 	w.setLeft(stats.SignalMemoryAvailable, 400)
 	w.step(time.Second)
 	if d := w.step(2 * time.Second); len(d.Evictions) > 0 || d.Reason != "eviction of pod going in progress" {
-		t.Errorf("%+v: %s", d.Evictions, d.Reason)
+		t.Errorf("soft threshold: evictions %+v, want a wait for the preempted pod: %s", d.Evictions, d.Reason)
 	}
 	w.setLeft(stats.SignalMemoryAvailable, 50)
 	d := w.step(time.Second)
 	if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens {
-		t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+		t.Fatalf("hard threshold: evictions %+v, want the preempted pod hastened: %s", d.Evictions, d.Reason)
 	}
 	w.m.Hasten(Stamp{Time: w.now}, l, d.Evictions[0], d.Signal)
 	w.m.Emptied(Stamp{Time: w.now}, l)
 	if back, over := l.Room(w.now); !back || !over {
-		t.Errorf("hastened: back %v, over %v", back, over)
+		t.Errorf("room of the hastened pod: free %v, over %v, want true, true", back, over)
 	}
 }
 
@@ -162,18 +162,18 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 		w.setLeft(stats.SignalMemoryAvailable, 400)
 		w.step(time.Second)
 		if d := w.step(longest - time.Second - 1); len(d.Evictions) > 0 || d.Reason != "eviction of pod going in progress" {
-			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
+			t.Errorf("grace period %v: evictions %+v, want a wait for the preempted pod: %s", grace, d.Evictions, d.Reason)
 		}
 		soft := slices.IndexFunc(w.m.watch.all, func(w watched) bool { return w.Grace > 0 })
 		if w.m.evictions.expectedTotal(w.now, &w.m.watch.all[soft], w.m.watch.all) == 0 {
-			t.Error("what it returns does not count")
+			t.Error("expected return of the preempted pod does not count, want it counted")
 		}
 		d := w.step(1)
 		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens || l.Phase() != Stopping {
-			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
+			t.Errorf("grace period %v: evictions %+v, want the preempted pod hastened: %s", grace, d.Evictions, d.Reason)
 		}
 		if w.m.evictions.expectedTotal(w.now, &w.m.watch.all[soft], w.m.watch.all) > 0 {
-			t.Error("what it returns counts for ever")
+			t.Error("expected return of a lingering pod counts, want it ignored")
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestSoftThresholdKillsLingeringPreemptedPod(t *testing.T) {
 		for hog.Phase() == Stopping && w.now.Sub(hog.began.Time) < 2*time.Minute {
 			w.setLeft(stats.Signal(signal), 400)
 			if gone := w.look(time.Second); gone != nil && (gone != hog || w.now.Sub(hog.began.Time) < 40*time.Second) {
-				t.Fatalf("%s: %s goes after %v", signal, gone.e.Pod.PodRef.UID, w.now.Sub(hog.began.Time))
+				t.Fatalf("%s: %s is evicted after %v, want hog after at least 40s", signal, gone.e.Pod.PodRef.UID, w.now.Sub(hog.began.Time))
 			}
 		}
 		for range 5 {
@@ -205,7 +205,7 @@ func TestSoftThresholdKillsLingeringPreemptedPod(t *testing.T) {
 			w.wantVictim(w.look(time.Second), "")
 		}
 		if hog.Phase() != Killed {
-			t.Errorf("%s: nobody goes", signal)
+			t.Errorf("%s: phase of the preempted hog = %v, want killed", signal, hog.Phase())
 		}
 	}
 }
@@ -227,7 +227,7 @@ func TestUnknownReturnsOfPreemptedPod(t *testing.T) {
 	}{{time.Second, 0}, {DieLimit - time.Second, 0}, {time.Second, 1}} {
 		w.node.PIDs.Time = w.now.Add(c.later)
 		if d := w.step(c.later); len(d.Evictions) != c.want {
-			t.Errorf("at %v: %+v: %s", w.now.Sub(epoch), d.Evictions, d.Reason)
+			t.Errorf("at %v: evictions %+v, want %d: %s", w.now.Sub(epoch), d.Evictions, c.want, d.Reason)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func TestPreemptedPodDelaysNoHardThreshold(t *testing.T) {
 			gone := w.look(time.Second)
 			w.wantVictim(gone, want)
 			if hastened := want == "going"; (gone == l) != hastened || l.gracious() == hastened || l.e.Planned() == hastened {
-				t.Errorf("%s: it is for %s, gentle %v", s, l.e.Signal, l.gracious())
+				t.Errorf("%s: preempted pod now for %s, in its grace period %v, want hastened %v", s, l.e.Signal, l.gracious(), hastened)
 			}
 		}
 	}
@@ -261,11 +261,11 @@ func TestPreemptedPodDelaysNoHardThreshold(t *testing.T) {
 // next pod its life.
 func TestPageCacheOfPreemptedPodsIsDropped(t *testing.T) {
 	if e := Preempted(&stats.PodStats{}, nil, "r", "m"); !e.TakesMemory() {
-		t.Error("it stays")
+		t.Error("TakesMemory of a preempted pod = false, want true")
 	}
 	for k, want := range map[kind]bool{kindMemory: true, kindSwap: true, kindBytes: true, kindMemoryPressure: true, kindPID: false, kindIOPressure: false} {
 		if e := (Eviction{kind: k}); e.TakesMemory() != want {
-			t.Errorf("%v: %v", kindNames[k], !want)
+			t.Errorf("TakesMemory for %v = %v, want %v", kindNames[k], !want, want)
 		}
 	}
 }
@@ -287,11 +287,11 @@ func TestThresholdWaitsForPageCacheOfPreemptedPod(t *testing.T) {
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 50)
 		if d := w.step(time.Millisecond); (len(d.Evictions) > 0) != dropped {
-			t.Errorf("dropped %v: %+v: %s", dropped, d.Evictions, d.Reason)
+			t.Errorf("page cache dropped %v: evictions %+v, want one only if dropped: %s", dropped, d.Evictions, d.Reason)
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 50)
 		if d := w.step(settleLimit); !dropped && len(d.Evictions) != 1 {
-			t.Errorf("it waits for ever: %s", d.Reason)
+			t.Errorf("no eviction after settleLimit, want one: %s", d.Reason)
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestBreakerIgnoresPreemption(t *testing.T) {
 		w.m.settle(w.now, &stats.Summary{Node: w.node, Pods: w.pods})
 	}
 	if w.m.breakers.anyOpen() || len(w.m.breakers.byThreshold) > 0 || len(w.m.evictions.lives) > 0 && !w.m.evictions.lives[0].settled {
-		t.Errorf("breakers %+v, lives %d", w.m.breakers.byThreshold, len(w.m.evictions.lives))
+		t.Errorf("breakers %+v, %d evictions, want none open and the eviction settled", w.m.breakers.byThreshold, len(w.m.evictions.lives))
 	}
 }
 
@@ -330,19 +330,19 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 	l.Record = "r"
 	next := NewManager(*w.m.config)
 	if dropped := next.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 {
-		t.Fatal(dropped)
+		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
 	again := next.Life("a")
 	if again == nil {
-		t.Fatal("it is forgotten")
+		t.Fatal("preempted pod has no eviction after a restart")
 	}
 	if e := again.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
 		e.Reason != "Preempting" || !again.gracious() || again.Record != "r" {
-		t.Errorf("%+v until %v", e, again.Deadline())
+		t.Errorf("restored eviction %+v until %v, want the saved one", e, again.Deadline())
 	}
 	saved := SavedEviction{Signal: SignalPreempted, Hard: true, GracePeriodSeconds: 7, Pod: SavedPod{UID: "u", SandboxIDs: []string{"s"}}}
 	if e, err := saved.Eviction(); err != nil || e.Hard() || e.GracePeriodSeconds != 7 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("eviction saved as hard = %+v, error %v, want a planned one of 7 s", e, err)
 	}
 }
 
@@ -383,7 +383,7 @@ func TestSparedFromPreemption(t *testing.T) {
 			test.change(pod)
 		}
 		if got := policy.Spares(pod, test.object); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+			t.Errorf("Spares, %s: %q, want %q", name, got, test.want)
 		}
 	}
 }

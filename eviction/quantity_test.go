@@ -19,7 +19,7 @@ func TestQuantities(t *testing.T) {
 	} {
 		q, err := parseQuantity(text)
 		if (err == nil) != ok {
-			t.Errorf("%q: %s, %v", text, q.String(), err)
+			t.Errorf("parseQuantity(%q) = %s, error %v, want accepted: %v", text, q.String(), err, ok)
 		}
 	}
 	long := make([]byte, 1<<20)
@@ -27,7 +27,7 @@ func TestQuantities(t *testing.T) {
 		long[i] = '9'
 	}
 	if _, err := parseQuantity(string(long)); err == nil {
-		t.Error("a million digits are taken")
+		t.Error("parseQuantity accepts a million digits, want an error")
 	}
 }
 
@@ -41,18 +41,18 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	} {
 		q := parsed(text)
 		if got := whole(&q); got != want {
-			t.Errorf("%s is %d, want %d", text, got, want)
+			t.Errorf("whole(%s) = %d, want %d", text, got, want)
 		}
 	}
 	thresholds, _, _ := in("hard memory.available 100E").Parse()
 	if got := CheckCapacity(thresholds, func(stats.Signal) stats.Observation { return stats.Observation{Capacity: 1 << 40, OK: true} }); len(got) != 1 {
-		t.Errorf("a threshold above everything is fine: %v", got)
+		t.Errorf("warnings for a threshold above everything = %v, want one", got)
 	}
 	m, look := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
 	look.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(1 << 40)), WorkingSetBytes: stats.Some(uint64(1)), KernelAvailableBytes: stats.Some(uint64(1 << 40))}
 	m.config.MemoryAvailable = stats.MemoryAvailableLower
 	if d := m.Step(epoch, look); len(d.Met) != 1 {
-		t.Error("100E is not above everything")
+		t.Error("threshold 100E is not met, want it always met")
 	}
 	huge, size := v1.ResourceList{v1.ResourceMemory: parsed("100E"), v1.ResourceEphemeralStorage: parsed("100E")}, parsed("100E")
 	p := NewPod(&v1.Pod{Spec: v1.PodSpec{
@@ -60,12 +60,12 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 		Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}},
 	}})
 	if p.memoryRequest != math.MaxInt64 || p.storageRequest != math.MaxInt64 {
-		t.Errorf("requests of %d, %d", p.memoryRequest, p.storageRequest)
+		t.Errorf("requests = %d, %d, want the maximum", p.memoryRequest, p.storageRequest)
 	}
 	pod := stats.PodStats{Containers: []stats.ContainerStats{{Name: "c", Logs: stats.Some(stats.FsUsage{UsedBytes: 1 << 50})}}}
 	pod.EphemeralStorage = stats.PodStorageStats{UsedBytes: stats.Some(uint64(1 << 50)), Volumes: []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 50}}}}
 	if signal, message := m.watch.disks.exceeds(&pod, p); signal != "" {
-		t.Errorf("%s: %s", signal, message)
+		t.Errorf("exceeded %s: %s, want nothing exceeded", signal, message)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestPodSharesNothingWithObject(t *testing.T) {
 	}
 	for _, q := range []resource.Quantity{*p.memoryOfPod, p.containers[0].memoryRequest, p.containers[0].storageRequest} {
 		if q.Value() != 3<<29 {
-			t.Errorf("%d, want 1.5Gi", q.Value())
+			t.Errorf("quantity after a change of the copy = %d, want 1.5Gi", q.Value())
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestRanking(t *testing.T) {
 			}
 			shuffle(pods)
 			if got := names(rank(pods)); got != strings.Join(want, " ") {
-				t.Errorf("%s: got %s, want %s", c.id, got, want)
+				t.Errorf("%s: ranking = %s, want %s", c.id, got, want)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func TestEqualsHaveAnOrder(t *testing.T) {
 	}
 	got := rank(pods)
 	if names(got) != "b a c d e" {
-		t.Errorf("got %s", names(got))
+		t.Errorf("ranking = %s, want b a c d e", names(got))
 	}
 	var keys []string
 	for _, r := range got {
@@ -147,7 +147,7 @@ func TestRankingByRelease(t *testing.T) {
 	}
 	pods := []Candidate{with("cache", 0, "900Mi", "10Mi"), with("anon", 0, "500Mi", "490Mi"), with("low", -1, "20Mi", "1Mi")}
 	if got := names(rank(pods)); got != "low anon cache" {
-		t.Errorf("got %s", got)
+		t.Errorf("ranking by release = %s, want low anon cache", got)
 	}
 }
 
@@ -219,11 +219,11 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 		got := rank(pods)
 		for i := 1; i < len(got); i++ {
 			if a, b := &got[i-1].Candidate, &got[i].Candidate; !naiveLess(naiveKeys(a), naiveKeys(b)) {
-				t.Fatalf("%v goes before %v", naiveKeys(a), naiveKeys(b))
+				t.Fatalf("%v is ranked before %v", naiveKeys(a), naiveKeys(b))
 			}
 		}
 		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(again))
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 				keys = append(keys, r.DecidedBy)
 			}
 			if names(got) != strings.Join(want, " ") || strings.Join(keys, ", ") != c.keys {
-				t.Errorf("%s: %s by %q, want %q by %s", c.what, names(got), keys, want, c.keys)
+				t.Errorf("%s: ranking %s by %q, want %q by %s", c.what, names(got), keys, want, c.keys)
 			}
 		}
 	}
@@ -305,7 +305,7 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 		}
 		got := rank(pods)
 		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(again))
 		}
 		unsure := func(c Candidate) bool {
 			r := c.Keys.Request
@@ -329,13 +329,13 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 				}
 				may := doubt*(o.Keys.Usage-o.Keys.Request.V.Max) <= u.Keys.Usage-u.Keys.Request.V.Min && o.Keys.Priority.V >= u.Keys.Priority.V
 				if may && j < i || j > i && next && !may {
-					t.Fatalf("%s: %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
+					t.Fatalf("ranking %s: wrong order of %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
 				}
 				next = next && j < i
 			}
 		}
 		if without := rank(slices.DeleteFunc(slices.Clone(pods), unsure)); names(without) != names(rest) {
-			t.Fatalf("the others: %s, without these %s", names(rest), names(without))
+			t.Fatalf("other pods ranked %s, without the unknown ones %s", names(rest), names(without))
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestSoftDelaysNoHardAfterReclaim(t *testing.T) {
 		}
 		first := evict(epoch, 0)
 		if len(first.Evictions) != 1 {
-			t.Fatalf("%s: %s", name, first.Reason)
+			t.Fatalf("%s: %d evictions in the first step, want one: %s", name, len(first.Evictions), first.Reason)
 		}
 		e := first.Evictions[0]
 		l := m.Begin(Stamp{Time: epoch}, e, metBy(first, &e))
@@ -35,7 +35,7 @@ func TestSoftDelaysNoHardAfterReclaim(t *testing.T) {
 		m.Cleaned(Stamp{Time: epoch}, l)
 		// what it returned is available: it was not enough
 		if second := evict(epoch.Add(time.Millisecond), 512<<20); len(second.Evictions) != 1 {
-			t.Errorf("%s: after the first is gone: %s", name, second.Reason)
+			t.Errorf("%s: %d evictions after the first victim's end, want one: %s", name, len(second.Evictions), second.Reason)
 		}
 	}
 }

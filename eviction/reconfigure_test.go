@@ -25,10 +25,10 @@ func TestReloadOfSameConfigChangesNothing(t *testing.T) {
 		for i < min(len(want.log), len(got.log)) && want.log[i] == got.log[i] {
 			i++
 		}
-		t.Fatalf("seed %d, line %d: %q is now %q", seed, i, slices.Concat(want.log, []string{"nothing"})[i], slices.Concat(got.log, []string{"nothing"})[i])
+		t.Fatalf("seed %d, line %d: log after a reload = %[4]q, want %[3]q", seed, i, slices.Concat(want.log, []string{"nothing"})[i], slices.Concat(got.log, []string{"nothing"})[i])
 	}
 	if evictions == 0 {
-		t.Error("no timeline has an eviction")
+		t.Error("no timeline has an eviction, want some")
 	}
 }
 
@@ -41,7 +41,7 @@ func softConfig(t *testing.T, value, grace string) Config {
 	}
 	thresholds, _, errs := s.Parse()
 	if errs != nil {
-		t.Fatal(errs)
+		t.Fatalf("parse settings: %v", errs)
 	}
 	return Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: time.Minute}
 }
@@ -62,13 +62,13 @@ func TestReloadKeepsTimeSinceMet(t *testing.T) {
 		m.Reconfigure(softConfig(t, c.value, c.grace))
 		r := observe(m, at.Add(29*time.Second))
 		if len(r.Met) != 1 || !r.Met[0].Since.Equal(at) {
-			t.Fatalf("%+v: %+v", c, r.Met)
+			t.Fatalf("%+v: met = %+v, want one since %v", c, r.Met, at)
 		}
 		grace, _ := time.ParseDuration(c.grace)
 		for _, after := range []time.Duration{grace - time.Second, grace} {
 			r = observe(m, at.Add(after))
 			if asks := r.Look == LookMemory; asks != (after == grace) {
-				t.Errorf("%+v: after %v a pod is looked for: %v, want at %v", c, after, asks, grace)
+				t.Errorf("%+v: look at pods after %v = %v, want it after %v", c, after, asks, grace)
 			}
 		}
 	}
@@ -78,10 +78,10 @@ func TestReloadKeepsTimeSinceMet(t *testing.T) {
 	none.Thresholds = nil
 	m.Reconfigure(none)
 	if r := observe(m, at.Add(time.Second)); len(r.Met) > 0 || fmt.Sprint(r.Conditions) != "[MemoryPressure]" {
-		t.Errorf("%v, %v", r.Met, r.Conditions)
+		t.Errorf("without the threshold: met %v, conditions %v, want MemoryPressure only", r.Met, r.Conditions)
 	}
 	if r := observe(m, at.Add(2*time.Minute)); len(r.Conditions) > 0 {
-		t.Errorf("%v", r.Conditions)
+		t.Errorf("conditions after the transition period = %v, want none", r.Conditions)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 	thresholds, _, errs := Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}.Parse()
 	if len(errs) > 0 {
-		t.Fatal(errs)
+		t.Fatalf("parse settings: %v", errs)
 	}
 	m := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower})
 	pod := func(name string, usage uint64, request stats.Opt[stats.Range], refused bool) stats.PodStats {
@@ -42,14 +42,14 @@ func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 		Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("300Mi")}}}}
 	d := m.Step(now, Input{Summary: s, Pods: map[string]*Pod{"told": NewPod(object)}})
 	if len(d.Evictions) != 1 {
-		t.Fatalf("%d evictions: %+v", len(d.Evictions), d)
+		t.Fatalf("%d evictions, want one: %+v", len(d.Evictions), d)
 	}
 	if got := names(d.Ranking); got != "over hides unknown hides-in-vain told within" {
-		t.Errorf("ranked %s", got)
+		t.Errorf("ranking = %s, want over hides unknown hides-in-vain told within", got)
 	}
 	for _, r := range d.Ranking {
 		if text := r.Explain(); r.Pod.PodRef.Name == "hides" && !strings.Contains(text, "counts as over its request") {
-			t.Errorf("explained as %q", text)
+			t.Errorf("Explain = %q, want \"counts as over its request\" in it", text)
 		}
 	}
 }

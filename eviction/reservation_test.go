@@ -27,18 +27,18 @@ func TestHardReservation(t *testing.T) {
 	} {
 		thresholds, _, errs := in(c.settings...).Parse()
 		if len(errs) > 0 {
-			t.Fatal(name, errs)
+			t.Fatalf("%s: parse settings: %v", name, errs)
 		}
 		got := HardReservation(thresholds, capacity)
 		for resourceName, want := range map[v1.ResourceName]string{v1.ResourceMemory: c.memory, v1.ResourceEphemeralStorage: c.storage} {
 			q, ok := got[resourceName]
 			if ok != (want != "") || ok && q.Cmp(resource.MustParse(want)) != 0 {
-				t.Errorf("%s: %s %s, want %q", name, resourceName, q.String(), want)
+				t.Errorf("%s: reservation of %s = %s, want %q", name, resourceName, q.String(), want)
 			}
 		}
 	}
 	share := []Threshold{{Signal: stats.SignalMemoryAvailable, Value: ThresholdValue{Percentage: 0.5}}}
 	if q := HardReservation(share, nil)[v1.ResourceMemory]; !q.IsZero() {
-		t.Errorf("a share of nothing: %s", q.String())
+		t.Errorf("reservation of a share of an unknown capacity = %s, want 0", q.String())
 	}
 }

@@ -33,7 +33,7 @@ func throughFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
 	again := NewManager(*m.config)
 	if dropped := again.Resume(now, throughFile(t, m.Save())); len(dropped) > 0 {
-		t.Fatalf("dropped of what was saved: %v", dropped)
+		t.Fatalf("Resume dropped saved state: %v", dropped)
 	}
 	phases := func(m *Manager) (out []string) {
 		for _, l := range m.Lives() {
@@ -42,7 +42,7 @@ func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
 		return out
 	}
 	if diff := cmp.Diff(phases(m), phases(again)); diff != "" {
-		t.Fatalf("evictions that are not over: %s", diff)
+		t.Fatalf("phases of evictions after a restart differ (-want +got):\n%s", diff)
 	}
 	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
 	e := &again.explain // pending looks and reasons are computed again
@@ -78,7 +78,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
 			a, b := stepWithReclaim(t, one, now, look, later), stepWithReclaim(t, two, now, look, later)
 			if diff := cmp.Diff(a.text(false), b.text(false)); diff != "" {
-				t.Fatalf("after a restart it decides otherwise:\n%s", diff)
+				t.Fatalf("decision after a restart differs (-want +got):\n%s", diff)
 			}
 			if len(look.Summary.Pods) > 0 && rapid.IntRange(0, 3).Draw(t, "for a critical pod") == 0 {
 				for _, m := range []*Manager{one, two} {
@@ -108,7 +108,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(one.Save(), two.Save()); diff != "" {
-				t.Fatalf("after a restart it remembers otherwise:\n%s", diff)
+				t.Fatalf("saved state after a restart differs (-want +got):\n%s", diff)
 			}
 			if rapid.Bool().Draw(t, "told") {
 				for _, m := range []*Manager{one, two} {
@@ -136,10 +136,10 @@ func TestResumeClamps(t *testing.T) {
 	})
 	a, b, now := m.evictions.lives[0], m.evictions.lives[1], Stamp{Time: epoch}
 	if a.level != 0 || a.killed != now || a.emptied != now || a.cleaned != now || a.began.Time != epoch || a.e.GracePeriodSeconds != 1 {
-		t.Errorf("a dead one: %+v", a)
+		t.Errorf("restored dead victim = %+v, want times at most now", a)
 	}
 	if b.Phase() != Stopping || b.settled || b.outcome != OutcomeUnknown || b.e.GracePeriodSeconds != 600 || b.e.Returns != 0 || !b.deadline.Equal(epoch.Add(maxSavedGrace*time.Second)) {
-		t.Errorf("one that lives: %+v", b)
+		t.Errorf("restored live victim = %+v, want it stopping with a bounded grace period", b)
 	}
 	for uid, want := range map[string]time.Duration{"c": 30 * time.Second, "d": 5 * time.Minute, "e": time.Second} {
 		if got := m.evictions.history.aside[uid].until.Sub(epoch); got != want {
@@ -147,14 +147,14 @@ func TestResumeClamps(t *testing.T) {
 		}
 	}
 	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.byThreshold[breakerKey{"memory.available", true}].futile != breakerLimit {
-		t.Errorf("evicted %+v, breakers %v", m.evictions.history.evicted, m.breakers.byThreshold)
+		t.Errorf("evicted %+v, breakers %v, want bounded counts", m.evictions.history.evicted, m.breakers.byThreshold)
 	}
 	if len(dropped) != 5 {
-		t.Errorf("said: %v", dropped)
+		t.Errorf("Resume dropped %v, want 5 errors", dropped)
 	}
 	m.Aside(epoch, "e")
 	if got := m.evictions.history.aside["e"].until.Sub(epoch); got != 2*time.Minute {
-		t.Errorf("the third time it is set aside for %v", got)
+		t.Errorf("set aside for %v the third time, want 2m", got)
 	}
 }
 
@@ -186,11 +186,11 @@ func TestResumeDropsNonsense(t *testing.T) {
 		s := fine
 		change(&s)
 		if _, err := s.Eviction(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("error = %v, want %q in it, on one line", err, want)
 		}
 		m := managerOf(t, 0, hardLines...)
 		if dropped := m.Resume(epoch, Saved{Lives: []SavedLife{{Eviction: s}}}); len(m.evictions.lives) > 0 || len(dropped) != 1 {
-			t.Errorf("%s: resumed %v, dropped %v", want, m.evictions.lives, dropped)
+			t.Errorf("%s: resumed %v, dropped %v, want one dropped", want, m.evictions.lives, dropped)
 		}
 	}
 	var many Saved
@@ -201,10 +201,10 @@ func TestResumeDropsNonsense(t *testing.T) {
 	}
 	m := managerOf(t, 0, hardLines...)
 	if dropped := m.Resume(epoch, many); len(m.evictions.lives) != maxLives || len(m.evictions.history.aside) != maxRemembered || len(m.evictions.history.evicted) != maxRemembered || len(dropped) != 3 {
-		t.Errorf("%d, %d, %d, %v", len(m.evictions.lives), len(m.evictions.history.aside), len(m.evictions.history.evicted), dropped)
+		t.Errorf("resumed %d evictions, %d set aside, %d evicted, dropped %v, want the bounds and 3 errors", len(m.evictions.lives), len(m.evictions.history.aside), len(m.evictions.history.evicted), dropped)
 	}
 	if s := m.Save(); len(s.Lives) != maxLives || len(s.Aside) != maxRemembered {
-		t.Error("it does not save what it has")
+		t.Errorf("saved %d evictions and %d set aside, want the bounds", len(s.Lives), len(s.Aside))
 	}
 }
 
@@ -224,24 +224,24 @@ func FuzzResume(f *testing.F) {
 		dropped := m.Resume(epoch, s)
 		for _, err := range dropped {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 2000 {
-				t.Errorf("%q", err)
+				t.Errorf("error = %q, want one short printable line", err)
 			}
 		}
 		for uid, until := range m.SetAside(epoch) {
 			if until.Sub(epoch) > setAsideMax {
-				t.Errorf("%s is set aside until %v", uid, until)
+				t.Errorf("%s is set aside until %v, want at most %v", uid, until, setAsideMax)
 			}
 		}
 		for _, l := range m.Lives() {
 			e := l.Eviction()
 			if c := e.Pod.Cgroup; c != "" && (!strings.Contains(c, strings.ReplaceAll(e.Pod.PodRef.UID, "-", "_")) && !strings.Contains(c, e.Pod.PodRef.UID) || e.Pod.CgroupID.Ino == 0) {
-				t.Errorf("it would kill %q for pod %q", c, e.Pod.PodRef.UID)
+				t.Errorf("eviction of pod %q has cgroup %q, want its own", e.Pod.PodRef.UID, c)
 			}
 			m.Gone(epoch, l)
 		}
 		again := managerOf(t, time.Minute, hardLines...)
 		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
-			t.Errorf("what it saves itself it drops: %v", dropped)
+			t.Errorf("Resume dropped its own saved state: %v", dropped)
 		}
 		m.config.Breaker = false
 		m.Step(epoch, Input{Summary: &stats.Summary{}})
@@ -250,7 +250,7 @@ func FuzzResume(f *testing.F) {
 		m.config.Breaker = false
 		m.Step(epoch, short)
 		if d := m.Step(epoch.Add(settleLimit+time.Second), short); len(d.Evictions) != 1 {
-			t.Errorf("memory is short, and nobody goes: %s", d.Reason)
+			t.Errorf("memory is short: %d evictions, want one: %s", len(d.Evictions), d.Reason)
 		}
 	})
 }

@@ -35,7 +35,7 @@ import (
 func TestManagerScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt") // without fuzz, which go test keeps there too
 	if err != nil || len(scripts) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatalf("no scripts in testdata: %v", err)
 	}
 	for _, path := range scripts {
 		t.Run(filepath.Base(path), func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestWhatLiesInAVolumeIsAwaited(t *testing.T) {
 	w.setMemory(490, 10)
 	w.wantVictim(w.look(100*time.Millisecond), "")
 	if w.m.Ready(w.now); l.Outcome() != OutcomeBack || !l.settled {
-		t.Errorf("outcome %v, settled %v", l.Outcome(), l.settled)
+		t.Errorf("outcome = %v, settled = %v, want back and true", l.Outcome(), l.settled)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTwoVolumesTogether(t *testing.T) {
 	w.wantVictim(w.look(time.Second), "")
 	w.setMemory(60, 10)
 	if l := w.look(time.Second); l == nil {
-		t.Errorf("both are gone, memory is short: %s", w.reason)
+		t.Errorf("both volumes freed, memory short: no eviction, want one: %s", w.reason)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestVolumeWaitSurvivesRestart(t *testing.T) {
 	saved, again := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
 	again.config.Replay = false
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].awaited != l.awaited || again.evictions.pool != w.m.evictions.pool {
-		t.Errorf("dropped %v, was %+v %+v, is %+v %+v", dropped, l.awaited, w.m.evictions.pool, again.evictions.lives[0].awaited, again.evictions.pool)
+		t.Errorf("Resume dropped %v, expected returns %+v %+v, want %+v %+v", dropped, again.evictions.lives[0].awaited, again.evictions.pool, l.awaited, w.m.evictions.pool)
 	}
 	w.m = again
 	w.wantVictim(w.look(time.Second), "")
@@ -138,7 +138,7 @@ func TestVolumeWaitSurvivesRestart(t *testing.T) {
 	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63}
 	again = managerOf(t, 0, "hard memory.available 100Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.evictions.lives[0].shmem.bytes != 0 {
-		t.Errorf("dropped %v, is %+v", dropped, again.evictions.lives[0].shmem)
+		t.Errorf("Resume dropped %v, shared memory = %+v, want one error and none", dropped, again.evictions.lives[0].shmem)
 	}
 	saved = throughFile(t, w.m.Save())
 	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Highest: new(uint64(1 << 63))}} {
@@ -146,7 +146,7 @@ func TestVolumeWaitSurvivesRestart(t *testing.T) {
 		again = managerOf(t, 0, "own x", "hard memory.available 100Mi")
 		dropped := again.Resume(w.now, saved)
 		if len(dropped) > 0 != (broken != nil) || again.evictions.pool != (sharedPool{}) {
-			t.Errorf("%+v: dropped %v, is %+v", broken, dropped, again.evictions.pool)
+			t.Errorf("saved pool %+v: Resume dropped %v, pool = %+v, want it empty", broken, dropped, again.evictions.pool)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestQuickLookHasSameVictim(t *testing.T) {
 				p.Memory.Quick = false
 				p.Memory.WorkingSetBytes.V = truths[i].current - truths[i].inactive
 				if reads++; reads > len(s.Pods) {
-					t.Fatal("a pod is asked for again and again")
+					t.Fatal("Unread asks for more reads than there are pods")
 				}
 			}
 			return m.Step(epoch.Add(time.Millisecond), in)
@@ -86,13 +86,13 @@ func TestTerminatingVictimIsReadFirst(t *testing.T) {
 		in.Summary.Pods[i].Memory.Quick = true
 	}
 	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
-		t.Errorf("asks for %d, the victim is %s", i, d.Evictions[0].Pod.PodRef.UID)
+		t.Errorf("Unread = %d, want the victim %s", i, d.Evictions[0].Pod.PodRef.UID)
 	}
 	before := m.evictions.lives[0].e.Returns
 	in.Summary.Pods[2].Memory.WorkingSetBytes.V = 1 << 30
 	m.Step(epoch.Add(time.Second), in)
 	if m.evictions.lives[0].e.Returns != before {
-		t.Error("an upper bound was taken for what the victim returns")
+		t.Error("expected return was set from an upper bound, want the measured value")
 	}
 }
 
@@ -109,10 +109,10 @@ func TestSharedMemoryIsAwaited(t *testing.T) {
 		d := m.Step(epoch, in)
 		m.Emptied(Stamp{Time: epoch}, m.Begin(Stamp{Time: epoch}, d.Evictions[0], d.Signal))
 		if waits := len(m.Step(epoch.Add(settleLimit+time.Second), in).Evictions) == 0; waits != (shared > 0) {
-			t.Errorf("%d bytes shared: waits %v", shared, waits)
+			t.Errorf("%d bytes shared: waits = %v, want %v", shared, waits, shared > 0)
 		}
 		if shared > 0 && len(m.Step(epoch.Add(sharedLimit+time.Second), in).Evictions) != 1 {
-			t.Error("waits for ever")
+			t.Error("no eviction after sharedLimit, want one")
 		}
 	}
 }

@@ -100,14 +100,14 @@ func TestParseSettings(t *testing.T) {
 			got = append(got, wholeText(threshold))
 		}
 		if c.err == "" && (len(errs) > 0 || !slices.Equal(got, c.want)) {
-			t.Errorf("%s: got %q, %v, want %q", c.id, got, errs, c.want)
+			t.Errorf("%s: thresholds %q, errors %v, want %q", c.id, got, errs, c.want)
 		}
 		if c.err != "" && (len(errs) != 1 || !strings.Contains(errs[0].Err.Error(), c.err) || thresholds != nil) {
 			t.Errorf("%s: errors %v, want %q", c.id, errs, c.err)
 		}
 	}
 	if got, _, errs := (Settings{EvictionHard: DefaultHard()}).Parse(); len(got) != 5 || len(errs) > 0 {
-		t.Errorf("the defaults: got %v, %v", got, errs)
+		t.Errorf("defaults: thresholds %v, errors %v, want 5 and none", got, errs)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestDoubtfulSettings(t *testing.T) {
 			got += w.Line()
 		}
 		if got != want || len(errs) > 0 {
-			t.Errorf("got  %s, %v\nwant %s", got, errs, want)
+			t.Errorf("warnings = %s, errors %v, want %s", got, errs, want)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestCheckCapacity(t *testing.T) {
 			got += w.Line()
 		}
 		if got != want || len(errs) > 0 {
-			t.Errorf("got  %s, %v\nwant %s", got, errs, want)
+			t.Errorf("warnings = %s, errors %v, want %s", got, errs, want)
 		}
 	}
 }
@@ -172,13 +172,13 @@ func TestCheckCapacity(t *testing.T) {
 func TestPercentagesAreTheKubelets(t *testing.T) {
 	got, _, _ := in("hard memory.available 10%").Parse()
 	if v := got[0].Value.Of(1000 << 20); v != 104857601 {
-		t.Errorf("10%% of 1000Mi is %d, the kubelet has 104857601", v)
+		t.Errorf("10%% of 1000Mi = %d, want the kubelet's 104857601", v)
 	}
 	if v := got[0].Value.Of(1<<64 - 1); v > 1<<63 {
-		t.Errorf("10%% of everything is %d", v)
+		t.Errorf("10%% of the largest capacity = %d, want at most 1<<63", v)
 	}
 	if got, _, _ = in("hard memory.available NaN%").Parse(); got[0].Value.Of(1<<40) != 0 {
-		t.Errorf("NaN%% of 1Ti is %d", got[0].Value.Of(1<<40))
+		t.Errorf("NaN%% of 1Ti = %d, want 0", got[0].Value.Of(1<<40))
 	}
 }
 
@@ -200,13 +200,13 @@ func TestSharesAreMet(t *testing.T) {
 			}
 		}
 		if met := len(d.Met) == 1; met != c.met {
-			t.Errorf("B03: %s after %q: met %v", c.available, c.before, met)
+			t.Errorf("B03: %s after %q: met = %v, want %v", c.available, c.before, met, c.met)
 		}
 	}
 	m, in := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
 	in.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(255816)), Current: stats.Some(uint64(1000))}
 	if d := m.Step(epoch, in); len(d.Met) != 1 || d.Met[0].ObservedText() != "254816" || d.Met[0].Observed.Capacity != 255816 {
-		t.Errorf("B14: %+v", d.Met)
+		t.Errorf("B14: met = %+v, want 254816 of 255816 tasks", d.Met)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 		"grace nodefs.available 1m", "grace nodefs.inodesFree 1m", "grace imagefs.available 1m", "grace imagefs.inodesFree 1m",
 		"hard containerfs.available 500Mi", "soft containerfs.inodesFree 500Mi", "grace containerfs.inodesFree 1m").Parse()
 	if errs != nil {
-		t.Fatal(errs)
+		t.Fatalf("parse settings: %v", errs)
 	}
 	nodefs := []string{"containerfs.available<100Mi and 1Gi", "containerfs.inodesFree<100Mi", "containerfs.available<200Mi for 1m0s and 1Gi", "containerfs.inodesFree<200Mi for 1m0s"}
 	for layout, want := range map[stats.Layout][]string{
@@ -234,7 +234,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: got %q, want %q", layout, got, want)
+			t.Errorf("thresholds with layout %+v = %q, want %q", layout, got, want)
 		}
 	}
 }
@@ -249,7 +249,7 @@ func TestConditionWords(t *testing.T) {
 DiskPressure KubeletHasDiskPressure KubeletHasNoDiskPressure NodeHasDiskPressure NodeHasNoDiskPressure
 PIDPressure KubeletHasInsufficientPID KubeletHasSufficientPID NodeHasInsufficientPID NodeHasSufficientPID
 `; got != want {
-		t.Errorf("got\n%s", got)
+		t.Errorf("condition words =\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -263,16 +263,16 @@ func FuzzParse(f *testing.F) {
 		s := Settings{EvictionHard: m, EvictionSoft: m, EvictionSoftGracePeriod: map[string]string{signal: grace}, EvictionMinimumReclaim: m, OwnSignals: true, EnforceNodeAllocatable: []string{"pods"}}
 		got, warnings, errs := s.Parse()
 		if len(errs) > 0 != (got == nil) && len(got) > 0 || len(got) > 4 {
-			t.Errorf("%q: %d thresholds, %v", value, len(got), errs)
+			t.Errorf("Parse of %q: %d thresholds, errors %v, want one kind of result", value, len(got), errs)
 		}
 		for _, e := range append(warnings, errs...) {
 			if len(e.Field) != 2 || e.Err == nil {
-				t.Errorf("an error without a field: %v", e)
+				t.Errorf("error without a field path: %v", e)
 			}
 		}
 		for _, threshold := range got {
 			if threshold.Value.Of(1<<64-1) > 1<<63 {
-				t.Errorf("%v of everything is %d", threshold, threshold.Value.Of(1<<64-1))
+				t.Errorf("%v of the largest capacity = %d, want at most 1<<63", threshold, threshold.Value.Of(1<<64-1))
 			}
 			_ = threshold.String()
 		}
@@ -296,7 +296,7 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 	} {
 		thresholds, _, errs := c.settings.Parse()
 		if errs != nil {
-			t.Fatal(errs)
+			t.Fatalf("parse settings: %v", errs)
 		}
 		m, look := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 60}), Input{Summary: &stats.Summary{}}
 		look.Summary.Pods = []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}
@@ -309,10 +309,10 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 			met = append(met, m.Threshold.String())
 		}
 		if got := strings.Join(met, " "); got != c.want || len(d.Evictions) != 1 || d.Evictions[0].GracePeriodSeconds != 1 {
-			t.Errorf("met %s, want %s; %+v", got, c.want, d.Evictions)
+			t.Errorf("met = %s, want %s; evictions %+v, want one of a hard threshold", got, c.want, d.Evictions)
 		}
 		if _, value, _ := strings.Cut(met[0], "<"); !strings.Contains(d.Evictions[0].Message, "Threshold quantity: "+value+", ") {
-			t.Errorf("%s: %s", met[0], d.Evictions[0].Message)
+			t.Errorf("message for %s = %q, want its quantity", met[0], d.Evictions[0].Message)
 		}
 	}
 }

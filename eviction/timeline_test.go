@@ -89,7 +89,7 @@ func TestTimelines(t *testing.T) {
 		seed := slices.Min(seeds)
 		small := shrink(generate(seed), func(tl *timeline) bool { r, _, _ := checkTimeline(tl); return r == rule })
 		_, why, s := checkTimeline(small)
-		t.Errorf("seed %d (of %d) breaks %q: %s\n%s\n%s", seed, len(seeds), rule, why, small.text(), strings.Join(s.log, "\n"))
+		t.Errorf("seed %d (of %d) breaks rule %q: %s\n%s\n%s", seed, len(seeds), rule, why, small.text(), strings.Join(s.log, "\n"))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestSavedTimelines(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rule, why, s := checkTimeline(&tl); enforced(rule) {
-				t.Errorf("breaks %q: %s\n%s", rule, why, strings.Join(s.log, "\n"))
+				t.Errorf("timeline breaks rule %q: %s\n%s", rule, why, strings.Join(s.log, "\n"))
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestTimelineTextRoundTrip(t *testing.T) {
 		tl := generate(seed)
 		again, err := parseTimeline("# seed\n\n" + tl.text())
 		if err != nil || again.text() != tl.text() || !slices.Equal(again.Pods, tl.Pods) || !slices.Equal(again.Events, tl.Events) || again.Node != tl.Node {
-			t.Fatalf("%v: %s\n%s", err, tl.text(), again.text())
+			t.Fatalf("parsed timeline differs, error %v: want\n%s\ngot\n%s", err, tl.text(), again.text())
 		}
 	}
 }
@@ -132,10 +132,10 @@ func TestInstants(t *testing.T) {
 	a, b := instant(epoch, time.Minute), instant(epoch.Add(-time.Hour), time.Minute+time.Second)
 	switch {
 	case b.Sub(a) != time.Second || !b.After(a):
-		t.Errorf("%v after %v", b.Sub(a), a)
+		t.Errorf("later instant is %v after %v, want 1s", b.Sub(a), a)
 	case !a.Equal(instant(epoch, time.Minute)) || !a.Round(0).Equal(epoch):
-		t.Errorf("%v is not %v", a, epoch)
+		t.Errorf("instant = %v, want wall clock %v", a, epoch)
 	case b.Round(0).Sub(a.Round(0)) != -time.Hour || a.Add(time.Second).Round(0) != epoch.Add(time.Second).UTC():
-		t.Errorf("by the wall clock %v", b.Round(0).Sub(a.Round(0)))
+		t.Errorf("difference by the wall clock = %v, want -1h", b.Round(0).Sub(a.Round(0)))
 	}
 }

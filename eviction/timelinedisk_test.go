@@ -71,7 +71,7 @@ func (r *rules) writer(p *realPod, e *Eviction, left, enough float64) {
 		}
 	}
 	if held > 0 && left+held > enough && !r.grows {
-		r.fail(ruleExplained, "%s goes for %s, of which %.0f are available, while dying victims hold %.0f", p.uid, e.Signal, left, held)
+		r.fail(ruleExplained, "%s is evicted for %s with %.0f available, while terminating victims hold %.0f", p.uid, e.Signal, left, held)
 	}
 }
 
@@ -86,11 +86,11 @@ func TestDiskTimelines(t *testing.T) {
 			}
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks %q: %s\n%s", seed, rule, why, generateDisk(seed).text())
+			t.Fatalf("seed %d breaks rule %q: %s\n%s", seed, rule, why, generateDisk(seed).text())
 		}
 	}
 	if evictions < *diskTimelines/10 {
-		t.Errorf("%d evictions for a disk on %d timelines", evictions, *diskTimelines)
+		t.Errorf("%d evictions for a disk on %d timelines, want at least a tenth", evictions, *diskTimelines)
 	}
 }
 
@@ -111,10 +111,10 @@ func TestUnexplainedTimelines(t *testing.T) {
 			short++
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks %q: %s\n%s\n%s", seed, rule, why, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
+			t.Fatalf("seed %d breaks rule %q: %s\n%s\n%s", seed, rule, why, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
 		}
 	}
 	if short < *diskTimelines/3 {
-		t.Errorf("of %d disks %d were short", *diskTimelines, short)
+		t.Errorf("%d of %d disks were short, want at least a third", short, *diskTimelines)
 	}
 }

@@ -44,7 +44,7 @@ func (s *shell) preempt(mask int) {
 			continue
 		}
 		if p.Self || p.Static && !p.Strange || p.Mirror && !p.Strange {
-			s.rules.fail(ruleSpared, "%s goes for a critical pod", p.uid)
+			s.rules.fail(ruleSpared, "protected pod %s is preempted", p.uid)
 		}
 		old := s.m.Life(p.uid)
 		if old != nil && old.Leaving() && !old.Left() {
@@ -76,7 +76,7 @@ func (s *shell) preempt(mask int) {
 // preempted records a preemption: it restarts no other pod's wait.
 func (r *rules) preempted(p *realPod, l *Life) {
 	if l.e.hard || l.e.Urgent() || l.e.returnsKind(kindMemory) || l.e.Disk() {
-		r.fail(ruleSpared, "%s goes for a critical pod as for what is short: %+v", p.uid, l.e)
+		r.fail(ruleSpared, "preempted pod %s is evicted as for a shortage: %+v", p.uid, l.e)
 	}
 	begin, stopped := r.begin, r.stopped
 	r.begun(p, l)
@@ -93,15 +93,15 @@ func (r *rules) rooms() {
 		lives := m.life == m.its && m.alive
 		switch {
 		case back && lives:
-			r.fail(ruleRoom, "there is room for %s, which lives", m.uid)
+			r.fail(ruleRoom, "room of %s is free, but the pod lives", m.uid)
 		case back && !over:
-			r.fail(ruleRoom, "the room of %s is there, and is waited for", m.uid)
+			r.fail(ruleRoom, "room of %s is free, but still awaited", m.uid)
 		case lives || over:
 			m.since = -1
 		case m.since < 0:
 			m.since = r.s.t
 		case r.s.t-m.since > roomServed:
-			r.fail(ruleRoom, "%s is dead for %v, and its room is waited for", m.uid, r.s.t-m.since)
+			r.fail(ruleRoom, "%s is dead for %v, and its room is still awaited", m.uid, r.s.t-m.since)
 		}
 		return over
 	})

@@ -154,7 +154,7 @@ func (r *rules) look(ready *Ready) {
 			continue
 		}
 		if h := r.s.m.evictions.pendingReturns(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
-			r.fail(ruleStopped, "%s waits for %s, which is only being stopped", w.Signal, h.last.e.Pod.PodRef.UID)
+			r.fail(ruleStopped, "%s waits for %s, which is being stopped for a disk", w.Signal, h.last.e.Pod.PodRef.UID)
 		}
 		since := r.since[w.Hard()]
 		if !w.observed.OK || !r.unexplained(w) {
@@ -174,7 +174,7 @@ func (r *rules) look(ready *Ready) {
 			limit += 2 * fullRetry // the interval between full looks
 		}
 		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
-			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, and no pod goes: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
+			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, without an eviction: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
 		}
 	}
 }
@@ -346,15 +346,15 @@ func (r *rules) decision(d *Decision, in Input) {
 		}
 	}
 	if evictions > 1 {
-		r.fail(ruleOne, "%d evictions", evictions)
+		r.fail(ruleOne, "%d evictions in a step, want at most one", evictions)
 	}
 	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "circuit breaker open") {
 		switch k := signals[t.Signal].kind; {
 		case k.disk(): // growth there is unknown
 		case !r.grows:
-			r.fail(ruleBreaker, "nothing grows outside of the pods that may go: %s", d.Reason)
+			r.fail(ruleBreaker, "breaker open, but nothing grows outside of eligible pods: %s", d.Reason)
 		case t.Hard() && r.hard[k] < breakerLimit:
-			r.fail(ruleSoft, "after %d hard evictions: %s", r.hard[k], d.Reason)
+			r.fail(ruleSoft, "breaker open after %d hard evictions: %s", r.hard[k], d.Reason)
 		default:
 			r.armed(d)
 		}
@@ -373,11 +373,11 @@ func (r *rules) decision(d *Decision, in Input) {
 		spared := slices.ContainsFunc(d.Protected, func(c Candidate) bool { return is(&c) })
 		switch {
 		case p.protected() && ranked:
-			r.fail(ruleProtected, "%s is ranked", p.uid)
+			r.fail(ruleProtected, "protected pod %s is ranked", p.uid)
 		case !p.protected() && spared:
-			r.fail(ruleImmune, "%s is called protected", p.uid)
+			r.fail(ruleImmune, "pod %s is reported as protected, but is not", p.uid)
 		case !p.protected() && !ranked && r.s.m.evictions.terminating(p.uid) == nil:
-			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
+			r.fail(rulePhase, "live pod %s is missing in the ranking", p.uid)
 		}
 	}
 }
@@ -392,11 +392,11 @@ func (r *rules) outlook(d *Decision, all []Outlook) {
 			continue
 		}
 		if len(o.Ranking) == 0 || o.Withheld != "" || o.Ranking[0].Pod.PodRef.UID != d.Evictions[0].Pod.PodRef.UID || !o.Met {
-			r.fail(ruleOutlook, "%s is evicted, %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
+			r.fail(ruleOutlook, "%s is evicted, but Outlook has %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
 		}
 		return
 	}
-	r.fail(ruleOutlook, "no word of %s", d.Signal.Threshold)
+	r.fail(ruleOutlook, "Outlook has no entry for %s", d.Signal.Threshold)
 }
 
 // armed checks while the breaker is open: the first pod of the ranking is the same as at its
@@ -425,20 +425,20 @@ func (r *rules) armed(d *Decision) {
 	case wait > 0 && wait <= trialDelayMax: // the last new pod did not help
 	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
 	case !was:
-		r.fail(ruleArmed, "%s is new and first: %s", p.uid, d.Reason)
+		r.fail(ruleArmed, "breaker open, but %s is new and first: %s", p.uid, d.Reason)
 	case p.memory() > before+armedMore:
-		r.fail(ruleArmed, "%s is first and has grown from %.0f to %.0f: %s", p.uid, before, p.memory(), d.Reason)
+		r.fail(ruleArmed, "breaker open, but %s is first and grew from %.0f to %.0f: %s", p.uid, before, p.memory(), d.Reason)
 	}
 }
 
 // begins checks right before an eviction.
 func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	if p.protected() {
-		r.fail(ruleProtected, "%s is evicted", p.uid)
+		r.fail(ruleProtected, "protected pod %s is evicted", p.uid)
 	}
 	for _, v := range r.victims {
 		if v.realPod == p && v.life == v.its && v.hard && v.alive && r.s.t-v.at < DieLimit && v.at > r.shaken && v.life == p.life {
-			r.fail(ruleTwice, "%s is evicted again after %v", p.uid, r.s.t-v.at)
+			r.fail(ruleTwice, "%s is evicted again after %v, while it terminates", p.uid, r.s.t-v.at)
 		}
 	}
 	if e.Local() {
@@ -448,7 +448,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	_, enough := r.needs(&met.Threshold)
 	left, slack := r.s.free(what), r.slack(what)
 	if left > enough+slack && what != "disk" {
-		r.fail(ruleNeedless, "%s goes for %s, of which %.0f are available", p.uid, e.Signal, left)
+		r.fail(ruleNeedless, "%s is evicted for %s with %.0f available, which is enough", p.uid, e.Signal, left)
 	}
 	owed := r.owed(what, e.hard, r.shaken, true) // after a restart less is known
 	if limit, _ := r.needs(&met.Threshold); owed > 0 && left <= enough+slack && left+owed > enough+slack && !r.emergency(what, left, limit, e.hard) {
@@ -456,12 +456,12 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 		if slices.ContainsFunc(r.victims, func(v *victim) bool { return v.life == v.its && !v.alive && v.vol > 0 }) {
 			rule = ruleVolume
 		}
-		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
+		r.fail(rule, "%s is evicted for %s: %.0f available, %.0f needed, earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
 	}
 	for _, w := range r.s.m.watch.all {
 		for _, l := range r.s.m.evictions.lives {
 			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.mayGo(l) {
-				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
+				r.fail(ruleExplained, "%s is evicted for %s, but %s, which is being stopped, ends the shortage", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}
 	}
@@ -493,7 +493,7 @@ func (r *rules) innocent(p *realPod, e *Eviction) {
 			continue
 		}
 		if aside := r.s.now().Before(r.s.m.evictions.history.aside[o.uid].until); !aside && r.s.m.Life(o.uid) == nil {
-			r.fail(ruleRequest, "%s goes, with %.0f of %d that it requests; %s has %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
+			r.fail(ruleRequest, "%s is evicted with %.0f of its request of %d, but %s uses %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
 		}
 	}
 }
@@ -519,7 +519,7 @@ func (r *rules) outcome(l *Life) {
 		v.late = v.late || v.l == l && l.Outcome() == OutcomeUndying
 	}
 	if r.told[l]++; r.told[l] > 2 || r.told[l] == 2 && l.Outcome() == OutcomeUndying {
-		r.fail(ruleOutcome, "the outcome of %s is told %d times", l.e.Pod.PodRef.UID, r.told[l])
+		r.fail(ruleOutcome, "outcome of %s is reported %d times", l.e.Pod.PodRef.UID, r.told[l])
 	}
 }
 
@@ -536,13 +536,13 @@ func (r *rules) end() {
 	for _, l := range r.s.m.Lives() {
 		p := r.s.podOf(l.e.Pod.PodRef.UID)
 		if !p.Uncleaned && !(p.Hasty && l.Phase() == Over) && !(p.alive && l.undying) {
-			r.fail(ruleOutcome, "the eviction of %s is %v, outcome %q", p.uid, l.Phase(), l.Outcome())
+			r.fail(ruleOutcome, "eviction of %s ends in phase %v, outcome %q", p.uid, l.Phase(), l.Outcome())
 		}
 	}
 	for _, m := range r.made {
-		r.fail(ruleRoom, "the room of %s is waited for still, outcome %q", m.uid, m.l.Outcome())
+		r.fail(ruleRoom, "room of %s is still awaited at the end, outcome %q", m.uid, m.l.Outcome())
 	}
 	if len(r.s.m.conditions.current) > 0 || r.s.m.breakers.anyOpen() {
-		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions.current, r.s.m.breakers.anyOpen())
+		r.fail(ruleCalm, "at the end conditions %v, open breaker %v, want none", r.s.m.conditions.current, r.s.m.breakers.anyOpen())
 	}
 }

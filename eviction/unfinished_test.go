@@ -82,7 +82,7 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 			if restart {
 				saved := throughFile(t, m.Save())
 				if m = fresh(); len(m.Resume(at, saved)) > 0 {
-					t.Fatal("what was saved is not taken back")
+					t.Fatal("Resume dropped saved state, want nothing dropped")
 				}
 			}
 			for look := range 4 {
@@ -91,17 +91,17 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 				again := strings.Contains(d.Reason, remeasureFirst)
 				switch {
 				case len(d.Evictions) > 0:
-					t.Errorf("%s: %s goes", c.name, d.Evictions[0].Pod.PodRef.UID)
+					t.Errorf("%s: %s is evicted, want no eviction", c.name, d.Evictions[0].Pod.PodRef.UID)
 				case again != (restart && look == 0), !again && open != c.open:
-					t.Errorf("%s, restart %v, look %d: %s", c.name, restart, look, d.Reason)
+					t.Errorf("%s, restart %v, look %d: wrong reason %q", c.name, restart, look, d.Reason)
 				case r.DiskWhole.IsZero() != (restart && look == 0):
-					t.Errorf("%s: walks that were cut off are to be made again since %v", c.name, r.DiskWhole)
+					t.Errorf("%s: DiskWhole = %v, want the time of the doubt", c.name, r.DiskWhole)
 				}
 				at = at.Add(fullRetry)
 			}
 			now["filler"] = 130_000
 			if _, d := inodesAt(m, at, 50_000, now, nil); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "filler" {
-				t.Errorf("%s, once it is walked to its end: %s", c.name, d.Reason)
+				t.Errorf("%s: no eviction of filler after a complete walk: %s", c.name, d.Reason)
 			}
 		}
 	}
@@ -114,11 +114,11 @@ func TestNoWalkAfterDoubtEnded(t *testing.T) {
 	quietAt(m, epoch, 40*gib, pods)
 	shortAt(m, epoch.Add(time.Minute), 5*gib, pods)
 	if r := m.Ready(epoch.Add(time.Minute)); !r.DiskWhole.Equal(epoch.Add(time.Minute)) {
-		t.Errorf("in doubt: %v", r.DiskWhole)
+		t.Errorf("DiskWhole during a doubt = %v, want its beginning", r.DiskWhole)
 	}
 	in := disks(epoch.Add(2*time.Minute), 40*gib, pods)
 	if r := m.Observe(epoch.Add(2*time.Minute), &in.Summary.Node, Situation{}); !r.DiskWhole.IsZero() {
-		t.Errorf("nothing is short: %v", r.DiskWhole)
+		t.Errorf("DiskWhole without a shortage = %v, want zero", r.DiskWhole)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 		again := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
 		again.config.Replay, again.config.Explain = false, true
 		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
-			t.Error(dropped)
+			t.Errorf("Resume dropped %v, want nothing", dropped)
 		}
 		for _, m := range []*Manager{m, again} {
 			uid := ""
@@ -150,7 +150,7 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 				}
 			}
 			if uid != c.victim {
-				t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+				t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func TestStaleMeasurementEndsDelay(t *testing.T) {
 			uid = fullDiskLook(m, epoch.Add(time.Minute+after), 2*gib, pods, c.change)
 		}
 		if uid != c.victim || uid != "" && after != unexplainedLimit+time.Minute {
-			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
+			t.Errorf("%s: victim = %q after %v, want %q", c.name, uid, after, c.victim)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestCutOffWalkLimitsGrowthToDiskUse(t *testing.T) {
 			}
 		}
 		if uid != "giant" || after > time.Minute {
-			t.Errorf("%s: %q goes after %v: %s", c.name, uid, after, reason)
+			t.Errorf("%s: victim = %q after %v, want giant within 1m: %s", c.name, uid, after, reason)
 		}
 	}
 }
@@ -235,11 +235,11 @@ func TestRarelyReportedLayers(t *testing.T) {
 			if len(d.Evictions) > 0 {
 				uid = d.Evictions[0].Pod.PodRef.UID
 			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods that are not completely measured"); after > 0 && open == dedicated {
-				t.Errorf("layers on another disk %v, after %v: %s", dedicated, after, d.Reason)
+				t.Errorf("layers on another disk %v, after %v: wrong reason %q", dedicated, after, d.Reason)
 			}
 		}
 		if uid != victim {
-			t.Errorf("layers on another disk %v: %q goes after %v, want %q", dedicated, uid, after, victim)
+			t.Errorf("layers on another disk %v: victim = %q after %v, want %q", dedicated, uid, after, victim)
 		}
 	}
 }

@@ -238,11 +238,11 @@ func TestFiguresThatComeLate(t *testing.T) {
 				want = "filler"
 			}
 			if uid != want {
-				t.Fatalf("seed %d, of pods %v: %q goes %v after the disk was filled, want %q; %q", seed, ofPods, uid, now.Sub(f.until), want, f.m.Unexplained())
+				t.Fatalf("seed %d, filled by pods %v: victim = %q %v after the disk was filled, want %q; %q", seed, ofPods, uid, now.Sub(f.until), want, f.m.Unexplained())
 			}
 		}
 	}
 	if most := *diskTimelines / 3; short < most*3/4 || cuts < most/10 {
-		t.Errorf("of %d disks %d were short, and in %d a pod's last walk was cut off", most, short, cuts)
+		t.Errorf("%d of %d disks were short, with %d last walks cut off, want three quarters and a tenth", short, most, cuts)
 	}
 }

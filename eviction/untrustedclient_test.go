@@ -114,7 +114,7 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 			got = d.Evictions[0].Pod.PodRef.Name
 		}
 		if got != c.victim {
-			t.Errorf("%s: %s goes, want %s", c.name, got, c.victim)
+			t.Errorf("%s: victim = %s, want %s", c.name, got, c.victim)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestPodKnownOnlyFromClient(t *testing.T) {
 		in := l.input()
 		in.Summary.Pods, in.Foreign = nil, foreign
 		if d := m.Step(epoch, in); (len(d.Evictions) == 1) != foreign {
-			t.Errorf("a foreign Summary: %v, %d evictions", foreign, len(d.Evictions))
+			t.Errorf("foreign Summary %v: %d evictions, want one only if foreign", foreign, len(d.Evictions))
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestVolumeMissingInObject(t *testing.T) {
 		})
 		m.Step(epoch, in)
 		if d := m.Reclaimed(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.Name != victim {
-			t.Errorf("a foreign Summary: %v: %d evictions, want %s's: %s", foreign, len(d.Evictions), victim, d.Reason)
+			t.Errorf("foreign Summary %v: %d evictions, want one of %s: %s", foreign, len(d.Evictions), victim, d.Reason)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestExpectedReturnIsAnAmount(t *testing.T) {
 		}
 		c := &Candidate{Pod: pod, Keys: Keys{Usage: 7, Measured: true, kind: info.kind}}
 		if got := expected(c, &watched{Threshold: Threshold{Signal: signal}, info: info}); got != want {
-			t.Errorf("%s: %+v, want %+v", signal, got, want)
+			t.Errorf("expected return for %s = %+v, want %+v", signal, got, want)
 		}
 	}
 }

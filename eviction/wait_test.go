@@ -117,7 +117,7 @@ func (w *testNode) wantVictim(l *Life, want string) {
 		got = l.e.Pod.PodRef.UID
 	}
 	if got != want {
-		w.t.Fatalf("at %v %q goes, want %q: %s", w.now.Sub(epoch), got, want, w.reason)
+		w.t.Fatalf("at %v: victim = %q, want %q: %s", w.now.Sub(epoch), got, want, w.reason)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestVictimOfOtherSignalDelaysNothing(t *testing.T) {
 				one(second, "second")
 				for left := uint64(990); ; left = left * 3 / 4 {
 					if w.setLeft(second, left); left < 100 {
-						t.Fatalf("%s is down to %d after %v, and nobody goes: %s", second, left, w.now.Sub(epoch), w.reason)
+						t.Fatalf("%s is down to %d after %v, want an eviction at 100: %s", second, left, w.now.Sub(epoch), w.reason)
 					}
 					if l := w.look(150 * time.Millisecond); l != nil {
 						w.wantVictim(l, "second")
@@ -229,7 +229,7 @@ func TestStuckTaskDelaysNoSignalForever(t *testing.T) {
 			break
 		}
 		if left == 0 {
-			t.Fatalf("nothing is left %v after the kill, and nobody goes: %s", w.now.Sub(epoch), w.reason)
+			t.Fatalf("nothing is left %v after the kill, want an eviction before: %s", w.now.Sub(epoch), w.reason)
 		}
 	}
 }
@@ -269,20 +269,20 @@ func TestExpectedReturnsSurviveRestart(t *testing.T) {
 	saved := throughFile(t, w.m.Save())
 	again := managerOf(t, 0, "own x", "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
-		t.Fatal(dropped)
+		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
 	if was, is := w.m.evictions.lives[0].awaited, again.evictions.lives[0].awaited; was != is {
-		t.Errorf("was %+v\nis  %+v", was, is)
+		t.Errorf("expected returns after a restart = %+v\nwant %+v", is, was)
 	}
 	saved.Lives[0].Awaited = nil // an older agent's file
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].expected[kindMemory] != stats.Some(uint64(800<<20)) {
-		t.Errorf("dropped %v, due %+v", dropped, again.evictions.lives[0].expected)
+		t.Errorf("Resume dropped %v, expected returns %+v, want 800 MiB of memory", dropped, again.evictions.lives[0].expected)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) != 2 || strings.Contains(fmt.Sprint(dropped), "\n") {
-		t.Errorf("dropped %v", dropped)
+		t.Errorf("Resume dropped %v, want two errors of one line", dropped)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestEachSignalHasItsBaseline(t *testing.T) {
 	var seen [signalCount]stats.Signal
 	for signal, info := range signals {
 		if info.order < 0 || info.order >= signalCount || seen[info.order] != "" {
-			t.Fatalf("%s has place %d", signal, info.order)
+			t.Fatalf("%s has order %d, want a free one below %d", signal, info.order, signalCount)
 		}
 		seen[info.order] = signal
 	}
@@ -316,7 +316,7 @@ func TestVictimsEndShortageTogether(t *testing.T) {
 		w.wantVictim(w.look(200*time.Millisecond), "")
 		w.setLeft(other, 4000)
 		if l := w.look(settleLimit); l == nil || l.e.Signal != short { // it takes too long
-			t.Errorf("half of %s is gone, and %+v goes: %s", short, l, w.reason)
+			t.Errorf("half of %s is gone: victim = %+v, want one for it: %s", short, l, w.reason)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"jettison/stats"
 )
 
-// This file tracks what the death of a victim is expected to return, of every amount and not only
-// of the one it was chosen for, and what was returned.
+// This file tracks the expected returns of a victim's death and the actual ones, of every amount
+// and not only of the one that the victim was chosen for.
 
 // amounts is the number of kinds that a victim returns. They come first among the kinds.
 const amounts = kindInodes + 1
@@ -25,7 +25,7 @@ type awaited struct {
 	// page cache in bytes, which returns a moment after the death
 	pageCache uint64
 	shmem     sharedMemory // returned later
-	podTotals              // of its own signal
+	podTotals              // for the victim's signal
 }
 
 // baseline is a signal's value when an eviction began, and its highest value since the kill. At
@@ -149,10 +149,10 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: k.level, OK: k.ok}
 }
 
-// remaining returns what is still expected of an eviction for a signal; absent if unknown. It is
-// what the victim held when last measured after the kill. Before such a measurement it is the
-// expected return minus the signal's gain, which others may have caused. Its shared memory is
-// added.
+// remaining returns the amount of a signal that is still expected of an eviction; absent if
+// unknown. It is the victim's usage when last measured after the kill. Before such a measurement it
+// is the expected return minus the signal's gain, which others may have caused. Its shared memory
+// is added.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
 	switch {
@@ -190,7 +190,7 @@ func (es *evictions) applyMeasurement(l *Life, p *stats.PodStats) {
 		amount := amountOf(p, i)
 		switch {
 		case l.e.Disk() && i == kindMemory && l.killed.Time.IsZero() && amount.OK:
-			l.expected[i] = amount // what it returned since the start is available already
+			l.expected[i] = amount // returns since the start are available already
 		case !amount.OK:
 		case !l.killed.Time.IsZero():
 			l.heldSince[i] = amount

@@ -11,7 +11,7 @@ import (
 type SavedAwaited struct {
 	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
 	Best  uint64  `json:"best,omitempty"`  // highest value since the kill
-	// of a disk: what the victim held there when measured; nil: not measured
+	// of a disk: the victim's measured usage; nil: not measured
 	Due     *uint64 `json:"due,omitempty"`
 	AtLeast bool    `json:"atLeast,omitempty"` // Due is a lower bound
 }

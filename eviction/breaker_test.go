@@ -16,8 +16,8 @@ func (w *testNode) setPodTotal(memory uint64) {
 }
 
 // leak kills one pod after the other while memory falls. leakRate is in MiB per second, in total
-// and in the pods. It returns the victims, until there is none for five seconds.
-func (w *testNode) leak(left, pods uint64, a leakRate) (gone []string) {
+// and in the pods. It returns the victims, until no pod is evicted for five seconds.
+func (w *testNode) leak(left, pods uint64, a leakRate) (evicted []string) {
 	for quiet := 0; quiet < 5 && left > 0; {
 		left, pods = left-min(left, a.fall), pods+a.pods
 		w.setLeft(stats.SignalMemoryAvailable, left)
@@ -25,7 +25,7 @@ func (w *testNode) leak(left, pods uint64, a leakRate) (gone []string) {
 		w.setPodTotal(pods)
 		quiet++
 		if l := w.look(0); l != nil {
-			quiet, gone = 0, append(gone, l.e.Pod.PodRef.UID)
+			quiet, evicted = 0, append(evicted, l.e.Pod.PodRef.UID)
 			left, pods = left+l.e.Returns>>20, pods-l.e.Returns>>20
 			w.reportDead(l)
 			w.m.Cleaned(Stamp{Time: w.now}, l)
@@ -34,7 +34,7 @@ func (w *testNode) leak(left, pods uint64, a leakRate) (gone []string) {
 			w.setPodTotal(pods)
 		}
 	}
-	return gone
+	return evicted
 }
 
 // leakRate is the change per second.
@@ -54,12 +54,12 @@ func TestBreakerNamesGrowingCgroup(t *testing.T) {
 	w := breakerNode(t, "hard memory.available 1000Mi")
 	w.totalsWithPods = true
 	w.leak(1100, 500, leakRate{60, 0})
-	first := slices.IndexFunc(w.reasons, func(why string) bool { return strings.Contains(why, "circuit breaker open") })
+	first := slices.IndexFunc(w.reasons, func(reason string) bool { return strings.Contains(reason, "circuit breaker open") })
 	if first < 0 {
 		t.Fatalf("breaker did not open, reasons %q", w.reasons)
 	}
-	if why := w.reasons[first]; !strings.Contains(why, "system.slice grew by") {
-		t.Errorf("reason of the open breaker = %q, want the growing cgroup named", why)
+	if reason := w.reasons[first]; !strings.Contains(reason, "system.slice grew by") {
+		t.Errorf("reason of the open breaker = %q, want the growing cgroup named", reason)
 	}
 }
 
@@ -79,8 +79,8 @@ func TestTheBreakerIsForWhatGrowsOutsideThePods(t *testing.T) {
 		w := breakerNode(t, "hard memory.available 1000Mi")
 		w.setPodTotal(2000)
 		w.look(time.Second)
-		if gone := w.leak(900, 2000, c.of); len(gone) != c.want {
-			t.Errorf("%s: victims %v, want %d: %s", c.name, gone, c.want, w.reason)
+		if evicted := w.leak(900, 2000, c.of); len(evicted) != c.want {
+			t.Errorf("%s: victims %v, want %d: %s", c.name, evicted, c.want, w.reason)
 		}
 	}
 }
@@ -89,11 +89,11 @@ func TestTheBreakerIsForWhatGrowsOutsideThePods(t *testing.T) {
 func TestBreakerCountsPerThreshold(t *testing.T) {
 	w := breakerNode(t, "hard memory.available 500Mi", "soft memory.available 2000Mi", "grace memory.available 1s")
 	w.look(time.Second)
-	if gone := w.leak(1500, 2000, leakRate{60, 0}); len(gone) != breakerLimit {
-		t.Errorf("victims of the soft threshold %v, want 3: %s", gone, w.reason)
+	if evicted := w.leak(1500, 2000, leakRate{60, 0}); len(evicted) != breakerLimit {
+		t.Errorf("victims of the soft threshold %v, want 3: %s", evicted, w.reason)
 	}
-	if gone := w.leak(490, 2000, leakRate{60, 0}); len(gone) != breakerLimit {
-		t.Errorf("victims of the hard threshold %v, want 3 more: %s", gone, w.reason)
+	if evicted := w.leak(490, 2000, leakRate{60, 0}); len(evicted) != breakerLimit {
+		t.Errorf("victims of the hard threshold %v, want 3 more: %s", evicted, w.reason)
 	}
 }
 
@@ -103,40 +103,40 @@ func TestTheBreakerIsArmedAgain(t *testing.T) {
 	stopped := func() *testNode {
 		w := breakerNode(t, "hard memory.available 1000Mi")
 		w.look(time.Second)
-		if gone := w.leak(900, 2000, leakRate{40, 0}); len(gone) != breakerLimit || !strings.Contains(w.reason, "circuit breaker open") {
-			t.Fatalf("victims %v, want %d and an open breaker: %s", gone, breakerLimit, w.reason)
+		if evicted := w.leak(900, 2000, leakRate{40, 0}); len(evicted) != breakerLimit || !strings.Contains(w.reason, "circuit breaker open") {
+			t.Fatalf("victims %v, want %d and an open breaker: %s", evicted, breakerLimit, w.reason)
 		}
 		return w
 	}
 	w := stopped()
 	w.addPod("new", 35, 0, 1)
-	if gone := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(gone, []string{"new"}) {
-		t.Errorf("victims of the open breaker %v, want the new pod: %s", gone, w.reason)
+	if evicted := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(evicted, []string{"new"}) {
+		t.Errorf("victims of the open breaker %v, want the new pod: %s", evicted, w.reason)
 	}
 	w = stopped()
 	grown := w.pods[2].PodRef.UID
 	w.pods[2].Memory.WorkingSetBytes, w.pods[2].Memory.AnonBytes = stats.Some(uint64(200<<20)), stats.Some(uint64(200<<20))
-	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) == 0 || gone[0] != grown {
-		t.Errorf("victims of the open breaker %v, want %s, which has grown: %s", gone, grown, w.reason)
+	if evicted := w.leak(600, 2000, leakRate{40, 0}); len(evicted) == 0 || evicted[0] != grown {
+		t.Errorf("victims of the open breaker %v, want %s, which has grown: %s", evicted, grown, w.reason)
 	}
 	w = stopped()
 	w.pods[2].Memory.WorkingSetBytes = stats.Some(uint64(21 << 20)) // too little to count
-	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) != 0 {
-		t.Errorf("victims of the open breaker %v, want none: %s", gone, w.reason)
+	if evicted := w.leak(600, 2000, leakRate{40, 0}); len(evicted) != 0 {
+		t.Errorf("victims of the open breaker %v, want none: %s", evicted, w.reason)
 	}
 	// also after a restart
-	saved, again := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 1000Mi")
-	again.config.Replay, again.config.Breaker = false, true
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
+	saved, restored := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 1000Mi")
+	restored.config.Replay, restored.config.Breaker = false, true
+	if dropped := restored.Resume(w.now, saved); len(dropped) > 0 {
 		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
-	w.m = again
-	if gone := w.leak(600, 2000, leakRate{40, 0}); len(gone) != 0 {
-		t.Errorf("victims after a restart %v, want none: %s", gone, w.reason)
+	w.m = restored
+	if evicted := w.leak(600, 2000, leakRate{40, 0}); len(evicted) != 0 {
+		t.Errorf("victims after a restart %v, want none: %s", evicted, w.reason)
 	}
 	w.addPod("new", 35, 0, 1)
-	if gone := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(gone, []string{"new"}) {
-		t.Errorf("victims after a restart %v, want the new pod: %s", gone, w.reason)
+	if evicted := w.leak(600, 2000, leakRate{40, 0}); !slices.Equal(evicted, []string{"new"}) {
+		t.Errorf("victims after a restart %v, want the new pod: %s", evicted, w.reason)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestTheBreakerStopsForAPodThatMayNotGo(t *testing.T) {
 			w.addPod(fmt.Sprint("i", i), 20, 0, 1)
 		}
 		left, pods, leaker := uint64(990), uint64(2800), uint64(2000)
-		var gone []string
+		var evicted []string
 		for range 60 {
 			left, pods, leaker = left-12, pods+12, leaker+12
 			w.setLeft(stats.SignalMemoryAvailable, left)
@@ -163,14 +163,14 @@ func TestTheBreakerStopsForAPodThatMayNotGo(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			w.setPodTotal(pods)
 			if l := w.look(0); l != nil {
-				gone = append(gone, l.e.Pod.PodRef.UID)
+				evicted = append(evicted, l.e.Pod.PodRef.UID)
 				w.reportDead(l)
 				w.m.Cleaned(Stamp{Time: w.now}, l)
 				leaker += 20 // it has already taken what was returned
 			}
 		}
-		if len(gone) != breakerLimit || slices.Contains(gone, "static") {
-			t.Errorf("quick %v: %d victims, want %d without the static pod: %v, %s", quick, len(gone), breakerLimit, gone, w.reason)
+		if len(evicted) != breakerLimit || slices.Contains(evicted, "static") {
+			t.Errorf("quick %v: %d victims, want %d without the static pod: %v, %s", quick, len(evicted), breakerLimit, evicted, w.reason)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestPageCacheOfProtectedPodIsNoLeak(t *testing.T) {
 	for i := range 8 {
 		w.addPod(fmt.Sprint("i", i), 20, 0, 1)
 	}
-	left, pods, gone, back := uint64(990), uint64(2800), 0, uint64(0)
+	left, pods, evicted, back := uint64(990), uint64(2800), 0, uint64(0)
 	for i := range uint64(60) {
 		living := slices.DeleteFunc(slices.Clone(w.pods[1:]), func(p stats.PodStats) bool { return !p.Populated.V })
 		left, pods = left-8, pods+8
@@ -200,20 +200,20 @@ func TestPageCacheOfProtectedPodIsNoLeak(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.setPodTotal(pods)
 		if l := w.look(0); l != nil {
-			gone, back = gone+1, l.e.Returns>>20
+			evicted, back = evicted+1, l.e.Returns>>20
 			w.reportDead(l)
 			w.m.Cleaned(Stamp{Time: w.now}, l)
 		}
 	}
-	if gone != 8 {
-		t.Errorf("%d victims, want all 8: %s", gone, w.reason)
+	if evicted != 8 {
+		t.Errorf("%d victims, want all 8: %s", evicted, w.reason)
 	}
 }
 
 // evictRecreated lets something outside of pods take the memory for ten minutes, with everything
 // that victims return, while a controller recreates a pod five seconds after each eviction. It
 // returns the number of evictions.
-func evictRecreated(w *testNode, name func(n int) string) (gone int) {
+func evictRecreated(w *testNode, name func(n int) string) (evicted int) {
 	w.addPod(name(0), 50, 0, 1)
 	from := w.now
 	turn := func(pods uint64) *Life {
@@ -227,7 +227,7 @@ func evictRecreated(w *testNode, name func(n int) string) (gone int) {
 		if l == nil {
 			continue
 		}
-		gone++
+		evicted++
 		w.reportDead(l)
 		w.m.Cleaned(Stamp{Time: w.now}, l)
 		p := w.pods[0]
@@ -235,11 +235,11 @@ func evictRecreated(w *testNode, name func(n int) string) (gone int) {
 		for range 5 {
 			w.wantVictim(turn(0), "")
 		}
-		p.PodRef.UID, p.PodRef.Name = fmt.Sprint("uid-", gone), name(gone)
+		p.PodRef.UID, p.PodRef.Name = fmt.Sprint("uid-", evicted), name(evicted)
 		p.Populated, p.SandboxIDs, p.StartTime = stats.Some(true), []string{p.PodRef.UID}, w.now
 		w.pods = append(w.pods, p)
 	}
-	return gone
+	return evicted
 }
 
 // A pod that is recreated after each eviction, with another UID, is not new to the breaker: no pod
@@ -252,18 +252,18 @@ func TestBreakerRecognizesRecreatedPods(t *testing.T) {
 	} {
 		w := newTestNode(t, "hard memory.available 100Mi")
 		w.m.config.Breaker = true
-		if gone := evictRecreated(w, name); gone != breakerLimit {
-			t.Errorf("%s: %d victims in ten minutes, want %d: %s", what, gone, breakerLimit, w.reason)
+		if evicted := evictRecreated(w, name); evicted != breakerLimit {
+			t.Errorf("%s: %d victims in ten minutes, want %d: %s", what, evicted, breakerLimit, w.reason)
 		}
-		again := managerOf(t, 0, "own x", "hard memory.available 100Mi")
-		again.config.Replay, again.config.Breaker = false, true
-		if dropped := again.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 {
+		restored := managerOf(t, 0, "own x", "hard memory.available 100Mi")
+		restored.config.Replay, restored.config.Breaker = false, true
+		if dropped := restored.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 {
 			t.Fatalf("Resume dropped %v, want nothing", dropped)
 		}
-		w.m = again
+		w.m = restored
 		w.pods = w.pods[:0]
-		if gone := evictRecreated(w, name); gone != 0 {
-			t.Errorf("%s: %d victims after a restart, want 0: %s", what, gone, w.reason)
+		if evicted := evictRecreated(w, name); evicted != 0 {
+			t.Errorf("%s: %d victims after a restart, want 0: %s", what, evicted, w.reason)
 		}
 	}
 }
@@ -273,8 +273,8 @@ func TestBreakerRecognizesRecreatedPods(t *testing.T) {
 func TestWhoIsNewIsTriedEverLater(t *testing.T) {
 	w := newTestNode(t, "hard memory.available 100Mi")
 	w.m.config.Breaker = true
-	if gone := evictRecreated(w, func(n int) string { return fmt.Sprintf("pod%d", n) }); gone != breakerLimit+5 {
-		t.Errorf("%d victims in ten minutes, want %d: %s", gone, breakerLimit+5, w.reason)
+	if evicted := evictRecreated(w, func(n int) string { return fmt.Sprintf("pod%d", n) }); evicted != breakerLimit+5 {
+		t.Errorf("%d victims in ten minutes, want %d: %s", evicted, breakerLimit+5, w.reason)
 	}
 	at := w.now
 	w.pods = w.pods[:0]
@@ -286,9 +286,9 @@ func TestWhoIsNewIsTriedEverLater(t *testing.T) {
 	}
 	saved := w.m.Save()
 	saved.Breaker[0].Until = w.now.Add(time.Hour)
-	again := managerOf(t, 0, "hard memory.available 100Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers.byThreshold[breakerKey{"memory.available", true}].nextTrial.Sub(w.now) > trialDelayMax {
-		t.Errorf("Resume dropped %v, breakers %+v, want one dropped and a next trial within %v", dropped, again.breakers.byThreshold, trialDelayMax)
+	restored := managerOf(t, 0, "hard memory.available 100Mi")
+	if dropped := restored.Resume(w.now, saved); len(dropped) != 1 || restored.breakers.byThreshold[breakerKey{"memory.available", true}].nextTrial.Sub(w.now) > trialDelayMax {
+		t.Errorf("Resume dropped %v, breakers %+v, want one dropped and a next trial within %v", dropped, restored.breakers.byThreshold, trialDelayMax)
 	}
 }
 
@@ -356,8 +356,8 @@ func TestBreakerStoresNoPageCache(t *testing.T) {
 			}
 		}
 		use(1600)
-		if gone := w.leak(600, 2000, leakRate{40, 40}); len(gone) == 0 || gone[0] != "cached" {
-			t.Errorf("read %v: victims %v, want cached first, which grew by 1500 MiB: %s", read, gone, w.reason)
+		if evicted := w.leak(600, 2000, leakRate{40, 40}); len(evicted) == 0 || evicted[0] != "cached" {
+			t.Errorf("read %v: victims %v, want cached first, which grew by 1500 MiB: %s", read, evicted, w.reason)
 		}
 	}
 }

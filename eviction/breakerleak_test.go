@@ -35,8 +35,8 @@ func openBreakerNode(t *testing.T) *testNode {
 	leaker.StartTime = epoch
 	w.setPodTotal(2000)
 	w.look(time.Second)
-	if gone := w.leak(900, 2000, leakRate{60, 0}); len(gone) != breakerLimit || slices.Contains(gone, "leaker") {
-		t.Fatalf("victims %v, want %d without the leaker: %s", gone, breakerLimit, w.reason)
+	if evicted := w.leak(900, 2000, leakRate{60, 0}); len(evicted) != breakerLimit || slices.Contains(evicted, "leaker") {
+		t.Fatalf("victims %v, want %d without the leaker: %s", evicted, breakerLimit, w.reason)
 	}
 	return w
 }
@@ -146,12 +146,12 @@ func TestBreakerStateSurvivesRestart(t *testing.T) {
 		if !kept {
 			saved.Breaker[0].Stopped = nil
 		}
-		again := managerOf(t, 0, "own x", "hard memory.available 1000Mi")
-		again.config.Replay, again.config.Breaker = false, true
-		if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
+		restored := managerOf(t, 0, "own x", "hard memory.available 1000Mi")
+		restored.config.Replay, restored.config.Breaker = false, true
+		if dropped := restored.Resume(w.now, saved); len(dropped) > 0 {
 			t.Fatalf("Resume dropped %v, want nothing", dropped)
 		}
-		w.m = again
+		w.m = restored
 		w.wantVictim(w.leakForMinute(8, 9, 9, false), "leaker")
 		saved.Breaker[0].Stopped = &SavedPodTotals{Used: 1 << 63}
 		if dropped := managerOf(t, 0, "hard memory.available 1000Mi").Resume(w.now, saved); len(dropped) != 1 {

@@ -109,7 +109,7 @@ func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 }
 
 // podToRead returns a pod that must be read in full, so that the breaker can store its usage or see
-// its growth; nil if there is none. The read delays no eviction, because the breaker is open.
+// its growth; nil without one. The read delays no eviction, because the breaker is open.
 func (bs *breakers) podToRead(now time.Time, w *watched, eligible []Candidate) *stats.PodStats {
 	b := bs.byThreshold[w.key()]
 	remembers := b.usageAtOpen == nil || b.hasBounds

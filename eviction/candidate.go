@@ -29,8 +29,8 @@ const systemCriticalPriority = 2_000_000_000
 type Policy struct {
 	AnnotationNamespaces []string // where jettison/* annotations count
 	ProtectedNamespaces  []string // never victims while their priority is unknown
-	// ByRelease compares pods by what killing them really returns, not by usage above request. Usage
-	// over request and priority still come first.
+	// ByRelease compares pods by the amount that killing them returns, not by usage above request.
+	// Usage over request and priority still come first.
 	ByRelease bool
 
 	// texts of protections, so that each is allocated once; nil: not cached
@@ -77,7 +77,7 @@ type Candidate struct {
 	Keys      Keys
 }
 
-// Keys are what candidates are compared by, in this order.
+// Keys are compared in this order to rank candidates.
 type Keys struct {
 	SetAside bool // it survived a kill: last
 	Measured bool // its usage is known
@@ -95,18 +95,18 @@ type Keys struct {
 	// the pod itself keeps Request unknown: stats.PodStats.StatusRefused
 	Refused      bool
 	Priority     stats.Opt[int32]  // absent: unknown, which counts as 0
-	Release      stats.Opt[uint64] // what killing it returns; only if the policy asks for it
+	Release      stats.Opt[uint64] // return of killing it; only if the policy asks for it
 	QOSClass     stats.QOSClass
 	Start        time.Time
 	TimesEvicted int // earlier evictions of a pod with this UID
 
 	kind  kind
-	eases bool // its eviction returns what is short here
+	eases bool // its eviction returns the resource that is short here
 }
 
 // annotation returns an annotation of a pod: its object's value, or else the runtime's. A pod that
-// the runtime reports as static or mirror is one, whatever its object says. Otherwise only the
-// object of a manifest can say so (NewPod).
+// the runtime reports as static or mirror is one, even if its object disagrees. Otherwise only the
+// object of a manifest can make it one (NewPod).
 func (c *Candidate) annotation(key string) (string, bool) {
 	fromRuntime, found := c.Pod.Annotations[key]
 	if found && strings.HasPrefix(key, "kubernetes.io/") && fromRuntime != "api" || c.Object == nil {
@@ -195,7 +195,7 @@ func (p *Policy) protected(c *Candidate) string {
 }
 
 // memoryRequest returns the request of the pod's object, of the annotation, or of the Summary. A
-// pod in a cgroup of class BestEffort has none, whatever its object says.
+// pod in a cgroup of class BestEffort has no request, even if its object has one.
 func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	if c.Object != nil {
 		if c.Pod.QOSClass == stats.BestEffort {

@@ -131,10 +131,9 @@ func findMet(met []Met, w *watched) *Met {
 }
 
 // Unread returns the index in the Summary of a pod that must be read in full before the next step,
-// or -1 if there is none. Without that the step would decide by an upper bound. It is the pod that
-// a threshold for memory would evict first, or one that is terminating. A pod that is not first by
-// an upper bound is not first by its exact value either, so no other pod needs the read. It does
-// not allocate.
+// or -1. Without that the step would decide by an upper bound. It is the pod that a threshold for
+// memory would evict first, or one that is terminating. A pod that is not first by an upper bound
+// is not first by its exact value either, so no other pod needs the read. It does not allocate.
 func (m *Manager) Unread(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {

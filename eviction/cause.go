@@ -13,7 +13,7 @@ import (
 // between two steps.
 //
 //	memory  The first of these cases that applies decides:
-//	        1. A pod causes at least half of all refaults and lost that memory at a limit of its own
+//	        1. A pod causes at least half of all refaults and lost that memory at its own limit
 //	           (atOwnLimit). The pressure is that pod's alone. This does not apply if the growth of
 //	           pods left the node next to nothing.
 //	        2. Pods grew by at least as much as everything else: the pod with at least half of the
@@ -21,17 +21,18 @@ import (
 //	        3. Neither pods nor anything else grew noticeably, or pods grew by next to nothing
 //	           compared with what the node has left: the pod with at least half of the refaults, if
 //	           others did not gain more of the node's memory than this pod.
-//	        4. There are next to no refaults either: a pod that hit a limit of its own since the
+//	        4. There are next to no refaults either: a pod that hit its own limit since the
 //	           previous step (memory.events high or max rose).
 //	io      the pod with at least half of the growth of all pods, if it is above an equal share
 //	cpu     the same, if it is above its request
 //
-// Growth of memory is growth of what a pod's end returns: anonymous and shared memory, and kernel
-// memory that cannot be reclaimed. Page cache, dentries and inodes stay, and the kernel reclaims
-// them when necessary. Growth is measured from the last step in which all thresholds of that kind
-// of pressure were calm. A pod that suffers refaults what another pod, or something outside of
-// pods, took from it, and hits its limit because of that. Growth therefore counts first. A pod that
-// is known to be within its request is never evicted for memory pressure.
+// Growth of memory means growth of the memory that a pod's end returns: anonymous and shared
+// memory, and kernel memory that cannot be reclaimed. Page cache, dentries and inodes stay, and the
+// kernel reclaims them when necessary. Growth is measured from the last step in which all
+// thresholds of that kind of pressure were calm. A pod that suffers refaults the memory that
+// another pod, or something outside of pods, took from it, and hits its limit because of that.
+// Growth therefore counts first. A pod that is known to be within its request is never evicted for
+// memory pressure.
 
 // counterRate is one counter of a pod, as a rate per second.
 type counterRate struct {
@@ -49,7 +50,7 @@ type useKey struct {
 
 func useOf(p *stats.PodStats) useKey { return useKey{p.PodRef.UID, p.CgroupID} }
 
-// podActivity is what a pod did between the last two steps.
+// podActivity is the activity of a pod between the last two steps.
 type podActivity struct {
 	at         time.Time
 	events     uint64 // memory.events high and max
@@ -78,7 +79,7 @@ type nodeMemory struct {
 	oneAtLimit    bool      // a pod causes the pressure at its own limit
 }
 
-// causes remembers what pods did between the last two steps, to find which of them cause a
+// causes holds the pods' activity between the last two steps, to find which of them cause a
 // pressure.
 type causes struct {
 	uses map[useKey]*podActivity // nil: no pressure threshold is set
@@ -96,7 +97,7 @@ const (
 //
 // At memory.max the kernel asks for 32 pages (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages,
 // SWAP_CLUSTER_MAX), and the multi-generational LRU reclaims a batch of 64 (MIN_LRU_BATCH). At
-// memory.high it reclaims what a task charged above the limit, up to two batches of 64
+// memory.high it reclaims the charges of a task above the limit, up to two batches of 64
 // (mm/memcontrol.c try_charge_memcg, MEMCG_CHARGE_BATCH). Measured per hit with a pod that reads a
 // file repeatedly (e2e TestWhatAHitOfALimitReclaims): 245 to 285 KiB at either limit on 6.12; on
 // 6.1, with the older LRU, 151 to 210 KiB at memory.max and 304 to 421 KiB at memory.high. Half of
@@ -128,7 +129,8 @@ func (cs *causes) atOwnLimit(u *podActivity) bool {
 		u.hitRate*reclaimedPerHit >= float64(u.refaultGrowth())/2
 }
 
-// memoryFigure is what a pod's memory is computed from, depending on which counters are known.
+// memoryFigure names the counters that a pod's memory is computed from, because not all are always
+// known.
 type memoryFigure uint8
 
 const (
@@ -181,7 +183,7 @@ func (cs *causes) causesMemoryPressure(u *podActivity) bool {
 	return u.hitLimit
 }
 
-// sumUp adds up what all pods did, and what the node lost.
+// sumUp adds up the activity of all pods and the node's loss.
 func (cs *causes) sumUp(s *stats.Summary, calm bool) {
 	all := &cs.node
 	n := &s.Node.Memory

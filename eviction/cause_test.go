@@ -49,8 +49,8 @@ func nodeUnderPressure(t *testing.T, grown, request, refaulted, hogRefaulted uin
 	return w, w.fullLook(time.Second, 0.5)
 }
 
-// A growing pod causes the pressure, with a limit of its own or without. A pod that suffers from it
-// at its own limit does not. A pod within its request is never evicted for it. If no pod grows, the
+// A growing pod causes the pressure, with its own limit or without. A pod that suffers from it at
+// its own limit does not. A pod within its request is never evicted for it. If no pod grows, the
 // cause is the pod that refaults most, or else the one that hit a limit.
 func TestCauseOfMemoryPressure(t *testing.T) {
 	for _, c := range []struct {
@@ -59,10 +59,10 @@ func TestCauseOfMemoryPressure(t *testing.T) {
 		want                                    string
 	}{
 		{"a hog without a limit", 2000, 100, 0, 0, "hog"},
-		{"whose neighbour reads in again what it lost", 2000, 100, 500, 0, "hog"},
-		{"nobody grows, the neighbour thrashes", 0, 100, 500, 0, "neighbour"},
+		{"neighbour refaults its losses", 2000, 100, 500, 0, "hog"},
+		{"no growth, the neighbour thrashes", 0, 100, 500, 0, "neighbour"},
 		{"the hog thrashes", 0, 100, 10, 500, "hog"},
-		{"nobody does anything but hit a limit", 0, 100, 0, 0, "neighbour"},
+		{"no growth and no refaults, the neighbour hits its limit", 0, 100, 0, 0, "neighbour"},
 		{"a little growth is none", 20, 100, 500, 0, "neighbour"},
 		{"within its request", 0, 2000, 500, 0, ""},
 		{"within its request, at its limit", 0, 2000, 0, 0, ""},

@@ -55,8 +55,8 @@ func TestPodSufferingFromOutsideIsNotEvicted(t *testing.T) {
 		{"a daemon takes what is no memory of processes", 300, 3000, 900, 200, ""},
 		{"a daemon reads a stream of files", 4000, 6700, 500, 200, ""},
 		{"another pod reads a stream of files", 4000, 6700, 500, 4300, ""},
-		{"it only takes from others", 4000, 3000, 800, 350, ""},
-		{"nobody took anything", 4000, 3000, 900, 200, "redis"},
+		{"it only takes from other pods", 4000, 3000, 800, 350, ""},
+		{"no pod took memory", 4000, 3000, 900, 200, "redis"},
 		{"it read files in itself", 4000, 6700, 4600, 200, "redis"},
 	} {
 		w := calmNode(t, 4000, map[string]uint64{"redis": 500, "idle": 100})

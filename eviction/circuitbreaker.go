@@ -8,11 +8,11 @@ import (
 )
 
 // The breaker stops evictions that do not help: something other than pods takes the resource, and
-// each further victim dies for nothing.
+// each further victim dies without effect.
 
-// breakerLimit is how many evictions in a row for one threshold may fail to lower the pressure
-// before the breaker opens. An eviction that failed because other pods grew does not count: the
-// next pod's end may help.
+// breakerLimit is the number of evictions in a row for one threshold that may fail to lower the
+// pressure before the breaker opens. An eviction that failed because other pods grew does not
+// count: the next pod's end may help.
 const breakerLimit = 3
 
 // Growth of a cgroup.
@@ -39,13 +39,13 @@ type breaker struct {
 	usageAtOpen map[string]uint64
 	// pods are missing in usageAtOpen, because only an upper bound of their usage was read
 	hasBounds bool
-	// futileReturns holds what futile victims returned, by their workload: a pod that replaces such a
+	// futileReturns holds the returns of futile victims, by their workload: a pod that replaces such a
 	// victim is not new.
 	futileReturns map[string]uint64
 	trials        int       // evictions that the open breaker allowed
 	nextTrial     time.Time // no trial before; zero: there was none yet
-	// atOpen is what all pods used when the breaker opened, and what was left. For a disk it is only
-	// the latter.
+	// atOpen holds the usage of all pods when the breaker opened, and the amount left. For a disk it
+	// holds only the latter.
 	atOpen podTotals
 }
 

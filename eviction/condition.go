@@ -37,8 +37,8 @@ var conditionSets = func() (sets [1 << 5][]Condition) {
 func (c Condition) index() int { return slices.Index(Conditions, c) }
 
 // conditionWords contains a condition's reasons in the node's status (kubelet
-// pkg/kubelet/nodestatus/setters.go), for true and for false, and the reasons of its node events,
-// likewise.
+// pkg/kubelet/nodestatus/setters.go), for true and for false, then the reasons of its node events
+// for both.
 var conditionWords = map[Condition][4]string{
 	MemoryPressure: {"KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
 		"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},

@@ -16,7 +16,7 @@ type Decision struct {
 	Time time.Time
 	// Conditions of the node that are true now, sorted. The slice must not be changed.
 	Conditions []Condition
-	// Met lists the thresholds that are met, whatever their grace periods, most urgent first.
+	// Met lists the thresholds that are met, in or after their grace periods, most urgent first.
 	Met []Met
 	// Reclaim lists what to reclaim, in this order, before pods are evicted for the signals named
 	// there. The caller then looks again and calls Reclaimed.
@@ -52,7 +52,7 @@ type Met struct {
 	Due bool
 }
 
-// Disk reports whether files use what is short. Their usage is measured now and then.
+// Disk reports whether files use up the resource. Pods' usage of it is measured now and then.
 func (m Met) Disk() bool { return signals[m.Threshold.Signal].kind.disk() }
 
 // ObservedText returns the observed value as in the kubelet's messages: 50Mi.
@@ -66,7 +66,7 @@ func (m Met) LimitText() string { return limitText(&m.Threshold, m.Limit) }
 // Reclaimable is something that can be reclaimed without evicting a pod.
 type Reclaimable string
 
-// What the kubelet reclaims for disks, in its order.
+// The kinds that the kubelet reclaims for disks, in its order.
 const (
 	ReclaimContainers Reclaimable = "containers" // exited ones, with their logs and sandboxes
 	ReclaimImages     Reclaimable = "images"     // unused ones
@@ -88,7 +88,7 @@ type Eviction struct {
 	// "Evicted" in the pod's status, whose phase becomes Failed, and in the event of type Warning
 	Reason  string
 	Message string
-	// Annotations of the event; nil if there are none.
+	// Annotations of the event; may be nil.
 	Annotations map[string]string
 	// Disruption reports that the pod gets the condition DisruptionTarget with DisruptionReason and
 	// the message. It is set only for evictions for a threshold.
@@ -234,7 +234,8 @@ func (k *Keys) requestText(kind kind) string {
 	return fmt.Sprintf("request between %dMi and %dMi", least>>20, most>>20)
 }
 
-// clonePod returns a copy that outlives the Summary, completed with what only the object knows.
+// clonePod returns a copy that outlives the Summary, completed with the facts that only the object
+// contains.
 func clonePod(p *stats.PodStats, object *Pod) stats.PodStats {
 	out := *p
 	out.SandboxIDs = slices.Clone(p.SandboxIDs)

@@ -59,18 +59,18 @@ func TestDiskVictimIsKilledForMemory(t *testing.T) {
 // A victim for a disk delays nothing while it is being stopped: it is killed, and if another pod
 // keeps leaking, nothing waits longer than for that kill.
 func TestDiskVictimDelaysMemoryOnlyUntilKill(t *testing.T) {
-	for _, who := range []string{"leaker", "stressor"} {
+	for _, leaking := range []string{"leaker", "stressor"} {
 		w, l := nodeWithDiskVictim(t, 800)
 		at := map[string]uint64{"leaker": 20, "stressor": 800}
 		w.setPodMemory("leaker", 20, false)
 		for left := uint64(600); l.Killed().Time.IsZero(); left -= 24 {
-			at[who] += 24
-			w.setPodMemory(who, at[who], false)
+			at[leaking] += 24
+			w.setPodMemory(leaking, at[leaking], false)
 			if w.setLeft(stats.SignalMemoryAvailable, left); left < 450 {
-				t.Fatalf("%s leaks: no kill at %d MiB left, want one at 450 MiB: %s", who, left, w.reason)
+				t.Fatalf("%s leaks: no kill at %d MiB left, want one at 450 MiB: %s", leaking, left, w.reason)
 			}
 			if v := w.look(20 * time.Millisecond); v != nil && v != l {
-				t.Fatalf("%s leaks: %s is evicted, want the victim for the disk", who, v.e.Pod.PodRef.UID)
+				t.Fatalf("%s leaks: %s is evicted, want the victim for the disk", leaking, v.e.Pod.PodRef.UID)
 			}
 		}
 		w.setLeft(stats.SignalMemoryAvailable, 200) // the kill is slow, and another process keeps leaking
@@ -91,7 +91,7 @@ func TestDiskVictimReturnedMemoryWhileStopping(t *testing.T) {
 
 // A small victim for a disk does not extend the wait for a large victim for memory.
 func TestSmallDiskVictimExtendsNoWait(t *testing.T) {
-	gone := map[bool]uint64{}
+	leftAtEviction := map[bool]uint64{}
 	for _, disk := range []bool{false, true} {
 		w := newTestNode(t, "hard nodefs.available 1000Mi", "hard memory.available 500Mi")
 		w.setFiles("stressor", stats.FsUsage{})
@@ -115,15 +115,15 @@ func TestSmallDiskVictimExtendsNoWait(t *testing.T) {
 				t.Fatal("no victim for the disk, want stressor: ", w.reason)
 			}
 		}
-		for left := uint64(400); left > 0 && gone[disk] == 0; left -= 20 {
+		for left := uint64(400); left > 0 && leftAtEviction[disk] == 0; left -= 20 {
 			w.setLeft(stats.SignalMemoryAvailable, left)
 			if l := w.look(50 * time.Millisecond); l != nil {
-				gone[disk] = left
+				leftAtEviction[disk] = left
 			}
 		}
 	}
-	if gone[true]+50 < gone[false] || gone[false] == 0 { // one or two looks
-		t.Errorf("next victim at %d MiB left, with a victim for a disk at %d MiB, want at most 50 MiB less", gone[false], gone[true])
+	if leftAtEviction[true]+50 < leftAtEviction[false] || leftAtEviction[false] == 0 { // one or two looks
+		t.Errorf("next victim at %d MiB left, with a victim for a disk at %d MiB, want at most 50 MiB less", leftAtEviction[false], leftAtEviction[true])
 	}
 }
 

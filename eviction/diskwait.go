@@ -6,7 +6,7 @@ import (
 	"jettison/stats"
 )
 
-// This file tracks what a victim returns to a disk. Files stay until the runtime and the agent
+// This file tracks the returns of a victim to a disk. Files stay until the runtime and the agent
 // remove them, after the last process has ended. The removal has no bound, and until it is done the
 // value left shows nothing about the rest. Several signals share one file system. The known size of
 // a victim's files is from an old look: while the victim lives it writes on.
@@ -20,8 +20,8 @@ type diskDue struct {
 	returned [2]bool
 }
 
-// noteDiskUse stores what a victim holds on each disk: the highest value of any look. For the disk
-// it was chosen for, the eviction's Returns counts, except for a pod over its own limit.
+// noteDiskUse stores a victim's usage of each disk: the highest value of any look. For the disk it
+// was chosen for, the eviction's Returns counts, except for a pod over its own limit.
 func (l *Life) noteDiskUse(p *stats.PodStats, ws *watchlist) {
 	c := Candidate{Pod: p}
 	for i := range ws.all {
@@ -40,8 +40,8 @@ func (l *Life) noteDiskUse(p *stats.PodStats, ws *watchlist) {
 	}
 }
 
-// noteDiskGrowth lowers the baselines of a victim for a disk to the values at its death. What the
-// victim wrote while it was being stopped is returned too, and nothing is returned before its
+// noteDiskGrowth lowers the baselines of a victim for a disk to the values at its death. Files
+// written while the victim was being stopped are returned too, and nothing is returned before its
 // death.
 func (l *Life) noteDiskGrowth(ws *watchlist) {
 	if !l.e.Disk() {
@@ -59,8 +59,8 @@ func (l *Life) noteDiskGrowth(ws *watchlist) {
 	}
 }
 
-// expectedOf returns what a victim's files use of a disk's signal, as far as it was measured. After
-// a restart this may be known for the victim's own signal only.
+// expectedOf returns the usage of a victim's files by a disk's signal, as far as it was measured.
+// After a restart this may be known for the victim's own signal only.
 func (l *Life) expectedOf(w *watched) stats.Opt[uint64] {
 	if o := l.baselines[w.info.order].disk.Opt; o.OK || w.Signal != l.e.Signal {
 		return o
@@ -109,7 +109,7 @@ func (es *evictions) measuredAfter(now time.Time, l *Life, w *watched, level, re
 }
 
 // returnedToThreshold reports whether a victim over its own limit has returned its files, by one
-// threshold. The result is kept, whatever others wait for: soft never delays hard.
+// threshold. The result is kept even if other thresholds still wait: soft never delays hard.
 func (es *evictions) returnedToThreshold(now time.Time, l *Life, w *watched) bool {
 	due := l.expectedOf(w)
 	if !w.info.kind.disk() || due.V == 0 {
@@ -132,8 +132,8 @@ func (es *evictions) returnsEndShortage(l *Life, w *watched) bool {
 		left.V) >= w.limit)
 }
 
-// expectedFromLocal returns what a threshold still expects of all victims over their own limits.
-// The disk's gain is subtracted once.
+// expectedFromLocal returns the amount that a threshold still expects of all victims over their own
+// limits. The disk's gain is subtracted once.
 func (es *evictions) expectedFromLocal(w *watched) uint64 {
 	var due, came uint64
 	for _, l := range es.lives {

@@ -219,9 +219,9 @@ func TestExpectedDiskReturnsSurviveRestart(t *testing.T) {
 	l := w.look(time.Second)
 	w.wantVictim(l, "first")
 	l.e.Pod.Cgroup, l.e.Pod.CgroupID.Ino = "", 1
-	again := newTestNode(t, "hard nodefs.available 1000Mi", "hard nodefs.inodesFree 1k").m
-	if dropped := again.Resume(w.now, w.m.Save()); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
-		t.Errorf("Resume dropped %v, baselines = %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
+	restored := newTestNode(t, "hard nodefs.available 1000Mi", "hard nodefs.inodesFree 1k").m
+	if dropped := restored.Resume(w.now, w.m.Save()); len(dropped) > 0 || restored.evictions.lives[0].baselines != l.baselines {
+		t.Errorf("Resume dropped %v, baselines = %+v, want %+v", dropped, restored.evictions.lives[0].baselines, l.baselines)
 	}
 }
 

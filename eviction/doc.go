@@ -3,7 +3,7 @@
 // values. The caller carries them out and reports the result. The package does no I/O, blocks on
 // nothing and has no clock.
 //
-//	r := m.Observe(now, node, s)      the cheap half: the work to do, in order; r says whether the
+//	r := m.Observe(now, node, s)      the cheap half: the work to do, in order; r reports whether the
 //	                                  rest is worth its cost
 //	d := m.Step(now, in)              conditions, thresholds met, what to reclaim first, the victim
 //	if len(d.Reclaim) > 0 {
@@ -44,8 +44,8 @@
 //	resume.go      saving and restoring the state
 //	outlook.go     Outlook: the victim that each threshold would choose
 //
-// The parts. Each has its own state and knows neither the Manager nor another part: it gets what it
-// needs as arguments. All read the configuration.
+// The parts. Each has its own state and knows neither the Manager nor another part: it gets its
+// input as arguments. All read the configuration.
 //
 //	watch.go           thresholds and the observations of their signals
 //	watchread.go       queries on them

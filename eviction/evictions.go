@@ -18,8 +18,8 @@ type evictions struct {
 	withOutcome, finished []*Life // slices that Ready returned
 }
 
-// readyCapacity is how many evictions fit into the slices of Ready without an allocation, which
-// must not happen between a crossing and its kill.
+// readyCapacity is the number of evictions that fit into the slices of Ready without an allocation.
+// No allocation may happen between a crossing and its kill.
 const readyCapacity = 16
 
 func newEvictions(c *Config) evictions {
@@ -60,8 +60,8 @@ func (es *evictions) hasten(
 	return reassigned
 }
 
-// assign sets what an eviction is for, with the observations of now. shmem is the node's shared
-// memory.
+// assign sets the eviction and threshold of a life, with the observations of now. shmem is the
+// node's shared memory.
 func (es *evictions) assign(l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64]) {
 	l.e, l.met, l.level = e, met, ws.observedBy(&e, &met.Threshold).Value
 	es.expectReturns(l, ws, shmem)
@@ -169,7 +169,7 @@ func sameUIDRecreated(evicted, current *stats.PodStats) bool {
 			evicted.SandboxIDs[0] != current.SandboxIDs[0]
 }
 
-// life returns the eviction of a pod that is not over; nil if there is none.
+// life returns the eviction of a pod that is not over; nil without one.
 func (es *evictions) life(uid string) *Life {
 	for _, l := range slices.Backward(es.lives) {
 		if l.e.Pod.PodRef.UID == uid && l.Phase() != Over {
@@ -191,8 +191,7 @@ func (es *evictions) inProgress() []*Life {
 	return out
 }
 
-// terminating returns the eviction of a pod that still runs and is not set aside; nil if there is
-// none.
+// terminating returns the eviction of a pod that still runs and is not set aside; nil without one.
 func (es *evictions) terminating(uid string) *Life {
 	for _, l := range es.lives {
 		if l.terminating() && l.e.Pod.PodRef.UID == uid {
@@ -202,7 +201,7 @@ func (es *evictions) terminating(uid string) *Life {
 	return nil
 }
 
-// report fills in what r reports about evictions.
+// report fills in the fields of r about evictions.
 func (es *evictions) report(now time.Time, r *Ready) {
 	es.withOutcome, es.finished = es.withOutcome[:0], es.finished[:0]
 	for _, l := range es.lives {
@@ -222,7 +221,7 @@ func (es *evictions) report(now time.Time, r *Ready) {
 		switch {
 		case l.returningMemory(now):
 			r.Within = pollReturn
-		// other pods fill tmpfs meanwhile, which hides what was freed between two looks
+		// other pods fill tmpfs meanwhile, which hides the freed memory between two looks
 		case l.shmemPending(now) && !l.settled:
 			r.Within = min(r.Within, pollShort)
 		}

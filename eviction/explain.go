@@ -11,10 +11,9 @@ import (
 // This file finds out whether pods explain what a disk lost.
 //
 // Something other than a pod may fill a disk: images, the node's logs, an unknown file. Pods are
-// ranked by what they are known to hold, so an eviction would then hit a pod that has nothing to do
-// with it. The Manager therefore stores how much of a disk was used, and what each pod held, while
-// the disk was quiet. If the growth of pods since then explains less than half of the growth in
-// use:
+// ranked by their known usage, so an eviction would then hit a pod that has nothing to do with it.
+// The Manager therefore stores the use of a disk, and each pod's usage, while the disk is quiet. If
+// the growth of pods since then explains less than half of the growth in use:
 //
 //	1. No pod is evicted until pods were measured again, for longer (unfinished.go).
 //	2. If that does not explain it either, no pod is evicted for unexplainedLimit. The node has the
@@ -23,22 +22,22 @@ import (
 //	   hold too little to help.
 //
 // The first pod is evicted immediately if its growth alone ends the shortage and is no small part
-// of the growth in use. Any look shows how much of a quiet disk is used, but only a full one shows
-// what pods held. Before the first full look they count as having held nothing, so that what they
-// hold now is the most that they can explain. A disk that was never seen quiet has nothing to
-// compare with. If a minimum reclaim keeps a disk short whose use has hardly grown, pods have to
-// explain the amount that is missing.
+// of the growth in use. Any look shows the use of a quiet disk, but only a full one shows the pods'
+// usage. Before the first full look pods count as having held nothing, so that their current usage
+// is the most that they can explain. A disk that was never seen quiet has nothing to compare with.
+// If a minimum reclaim keeps a disk short whose use has hardly grown, pods have to explain the
+// amount that is missing.
 
 const (
-	// unexplainedLimit is how long no pod is evicted for a shortage that pods do not explain. A
-	// kubelet would evict immediately, one pod after the other.
+	// unexplainedLimit is the time in which no pod is evicted for a shortage that pods do not explain.
+	// A kubelet would evict immediately, one pod after the other.
 	unexplainedLimit = 10 * time.Minute
 	// quietEvery is the interval between looks at a quiet disk, and quietRetry the one after a failed
 	// look.
 	quietEvery = 15 * time.Minute
 	quietRetry = time.Minute
-	// doubtKept is how long a doubt outlives its shortage, so that a shortage with short breaks does
-	// not start the time again.
+	// doubtKept is the time by which a doubt outlives its shortage, so that a shortage with short
+	// breaks does not start the time again.
 	doubtKept = 10 * time.Minute
 	// One pod's growth is no small part if it is at least 1/partAlone of the growth in use.
 	partAlone = 4
@@ -93,21 +92,21 @@ type diskChange struct {
 	endedHeldMore uint64 // held in addition by pods that have ended: no eviction returns it
 	freed         uint64 // held then by pods that have ended, and gone now
 	usedMore      uint64 // growth in use of the disk
-	toExplain     uint64 // usedMore, or what is missing if that is more
+	toExplain     uint64 // usedMore, or the missing amount if that is more
 }
 
 // changeSinceQuiet computes the change of a disk. A pod that did not exist then held nothing. A pod
-// that was not measured then explains only what it cannot have held then. A pod that is not
-// measured now holds what it held then. What a pod held that is gone counts as free, as far as
-// known: a successor that holds the same has taken nothing.
+// that was not measured then explains only usage that it cannot have had then. A pod that is not
+// measured now counts with its usage of then. The usage of a pod that is gone counts as free, as
+// far as known: a successor that holds the same has taken nothing.
 func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
 	full time.Time) (g diskChange, known bool) {
 	q, known := e.quiet[w.Signal]
 	if !known {
 		return g, false
 	}
-	// Of a minimum reclaim, pods must explain no more than what was used or was missing when the disk
-	// became short.
+	// Of a minimum reclaim, pods must explain at most the amount that was used or missing when the
+	// disk became short.
 	g.usedMore = usedMore(&w.observed, &q)
 	g.toExplain = max(g.usedMore, min(w.missing(),
 		max(usedMore(&w.firstMet, &q), w.limit-min(w.firstMet.Value, w.limit))))
@@ -203,9 +202,9 @@ func (e *diskExplainer) unexplained(
 	return d.reason
 }
 
-// explainsAlone reports whether one pod's growth would end the shortage and is no small part of
-// what is to be explained, because a shortage is small when it begins. Space freed by pods that are
-// gone was available to pods that started since.
+// explainsAlone reports whether one pod's growth would end the shortage and is no small part of the
+// amount to explain, because a shortage is small when it begins. Space freed by pods that are gone
+// was available to pods that started since.
 func (e *diskExplainer) explainsAlone(w *watched, r *Ranked, g *diskChange, full time.Time) bool {
 	q, uid := e.quiet[w.Signal], r.Pod.PodRef.UID
 	if !r.Keys.Measured || q.growthUnknown(full, r.Pod) {

@@ -151,15 +151,15 @@ func TestRestartKeepsDoubts(t *testing.T) {
 	if d := shortAt(m, at, 5*gib, pods); len(d.Evictions) > 0 {
 		t.Fatalf("%s is evicted immediately, want a delay", d.Evictions[0].Pod.PodRef.UID)
 	}
-	again := explainer(t)
-	if dropped := again.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
+	restored := explainer(t)
+	if dropped := restored.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
 		t.Errorf("Resume dropped %v, Unsaved = %v, want nothing and false", dropped, m.Unsaved())
 	}
-	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
+	if diff := cmp.Diff(m.Save(), restored.Save()); diff != "" {
 		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	at = at.Add(10 * time.Second)
-	if uid, after := firstEviction(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+	if uid, after := firstEviction(restored, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
 		t.Errorf("victim after a restart = %q after %v, want a after %v", uid, after, unexplainedLimit)
 	}
 }

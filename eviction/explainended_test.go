@@ -9,7 +9,7 @@ import (
 )
 
 // A pod that has ended, such as one killed for memory, keeps its files until something removes
-// them. No eviction would return them: no pod is evicted for them, and the reason says so.
+// them. No eviction would return them: no pod is evicted for them, and the reason names them.
 func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"ended": gib, "b": 3 * gib})

@@ -135,14 +135,14 @@ func TestAPodThatWasNotMeasuredAtRestHasNotGrown(t *testing.T) {
 	now := map[string]uint64{"first": gib, "large": 30 * gib}
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"first": gib, "large": 0})
-	again := explainer(t)
-	if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+	restored := explainer(t)
+	if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 		t.Errorf("Resume dropped %v, want nothing", dropped)
 	}
-	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
+	if diff := cmp.Diff(m.Save(), restored.Save()); diff != "" {
 		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
-	for _, m := range []*Manager{m, again} {
+	for _, m := range []*Manager{m, restored} {
 		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 4*gib, now, ""); uid != "" {
 			t.Errorf("%s is evicted for files of the node, want no eviction", uid)
 		}

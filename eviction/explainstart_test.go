@@ -61,15 +61,15 @@ func TestRestartKeepsDiskWithoutPods(t *testing.T) {
 	m := explainer(t)
 	in := disks(epoch, 40*gib, nil)
 	m.Observe(epoch, &in.Summary.Node, Situation{})
-	again := explainer(t)
-	if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+	restored := explainer(t)
+	if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 		t.Errorf("Resume dropped %v, want nothing", dropped)
 	}
-	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.quietLookDue {
+	if restored.Observe(epoch, &in.Summary.Node, Situation{}); !restored.explain.quietLookDue {
 		t.Error("no look at a quiet disk is due after a restart")
 	}
 	pods := map[string]uint64{"a": 1 * gib}
-	if uid, _ := firstEviction(again, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
+	if uid, _ := firstEviction(restored, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
 		t.Errorf("victim = %q, want none", uid)
 	}
 }

@@ -45,7 +45,7 @@ func startedAt(uid string, at time.Time, sandboxes ...string) func(p *stats.PodS
 // nothing then: if it fills the disk it is evicted. A pod that ran for long and could not be
 // measured is unknown, whenever its sandbox was recreated.
 func TestAPodThatHadJustBegunHeldNothing(t *testing.T) {
-	untold := func(p *stats.PodStats) { p.Announced = p.PodRef.UID != "filler" }
+	unannounced := func(p *stats.PodStats) { p.Announced = p.PodRef.UID != "filler" }
 	two := []string{"s2", "s1"}
 	for _, c := range []struct {
 		name      string
@@ -53,14 +53,14 @@ func TestAPodThatHadJustBegunHeldNothing(t *testing.T) {
 		victim    string
 	}{
 		{"it had begun right before", startedAt("filler", epoch.Add(-2*time.Second)), nil, "filler"},
-		{"its first sandbox was being made", untold, startedAt("filler", epoch.Add(2*time.Second), "s1"), "filler"},
+		{"its first sandbox was being created", unannounced, startedAt("filler", epoch.Add(2*time.Second), "s1"), "filler"},
 		{"it had been there for long", startedAt("filler", epoch.Add(-time.Minute)), startedAt("filler", epoch.Add(-time.Minute)), ""},
-		{"and was told of later", untold, startedAt("filler", epoch.Add(-time.Hour), "s1"), ""},
+		{"and was announced later", unannounced, startedAt("filler", epoch.Add(-time.Hour), "s1"), ""},
 		{"its sandbox is made anew", startedAt("filler", epoch.Add(-time.Hour)), startedAt("filler", epoch.Add(time.Second), "s2"), ""},
-		{"its sandbox was being made anew", untold, startedAt("filler", epoch.Add(2*time.Second), two...), ""},
+		{"its sandbox was being recreated", unannounced, startedAt("filler", epoch.Add(2*time.Second), two...), ""},
 		{"its sandbox had just been made anew", startedAt("filler", epoch.Add(-time.Second), two...), nil, ""},
 		{"the runtime does not say", nil, nil, ""},
-		{"and was told of later, by a clock that was ahead", untold, startedAt("filler", epoch.Add(90*time.Minute), "s1"), ""},
+		{"and was announced later, by a clock that was ahead", unannounced, startedAt("filler", epoch.Add(90*time.Minute), "s1"), ""},
 		{"a clock that was ahead", startedAt("filler", epoch.Add(90*time.Minute)), startedAt("filler", epoch.Add(90*time.Minute)), ""},
 	} {
 		m := explainer(t)

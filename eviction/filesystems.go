@@ -114,7 +114,7 @@ func inUnit(u *stats.FsUsage, w *watched) uint64 {
 	return u.UsedBytes
 }
 
-// heldByPod returns each pod's known usage of a disk, protected pods included, at most what is used
+// heldByPod returns each pod's known usage of a disk, protected pods included, bounded by the use
 // of the disk.
 func (d *fileSystems) heldByPod(in Input, w *watched) map[string]uint64 {
 	pods := make(map[string]uint64, len(in.Summary.Pods))

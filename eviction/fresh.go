@@ -2,8 +2,8 @@ package eviction
 
 import "time"
 
-// freshLimit is how long a victim for a disk waits for a new measurement of pods' disk usage. After
-// it the victim is chosen by the latest one, because a walk may take long.
+// freshLimit bounds the time that a victim for a disk waits for a new measurement of pods' disk
+// usage. After it the victim is chosen by the latest one, because a walk may take long.
 const freshLimit = 20 * time.Second
 
 // diskFresh returns the time since which pods' disk usage must have been measured, or zero.

@@ -2,7 +2,7 @@ package eviction
 
 import "jettison/stats"
 
-// Input is one look, with what the caller knows in addition.
+// Input is one look, with the caller's other facts about it.
 type Input struct {
 	Summary *stats.Summary // must not be nil; only read during the step
 	// Pods holds the known objects by UID. For a pod without one, the Summary's data is used.
@@ -18,7 +18,7 @@ type Input struct {
 	// else ask for no victim in this step, and their state does not change.
 	MemoryOnly bool
 	// Measuring reports that pods' disk usage was measured before the disks were short. Thresholds for
-	// disks ask for no victim yet, but what can be reclaimed is.
+	// disks ask for no victim yet, but reclaim goes ahead.
 	Measuring bool
 	// ObserveDisks reports that a kubelet manages the disks. Their signals only set conditions:
 	// nothing is reclaimed and no pod evicted for them, nor for a pod's own limits on local storage.

@@ -14,7 +14,7 @@ type level struct {
 func plausible(v stats.Opt[uint64]) bool { return v.OK && v.V < implausible }
 
 // update adds a look. A pod that is new since the signal was calm held nothing then; one whose
-// amount was unknown then is assumed to have held what it holds now.
+// amount was unknown then is assumed to have held its current amount.
 func (l *level) update(v stats.Opt[uint64], calm, isNew bool) {
 	if l.known = plausible(v); !l.known {
 		l.hasCalm = l.hasCalm && !calm

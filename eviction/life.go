@@ -38,7 +38,7 @@ const (
 	RemoveLimit = 5 * time.Minute
 
 	// busyLimit bounds how long garbage collection and proactive reclaim make way for an eviction. An
-	// eviction that takes longer is blocked by something else, and these two may be what helps.
+	// eviction that takes longer is blocked by something else, and one of these two may help.
 	busyLimit = time.Minute
 
 	// A pod that survived its kill is ranked last for setAsideFirst. The time doubles with each
@@ -46,7 +46,7 @@ const (
 	setAsideFirst = 30 * time.Second
 	setAsideMax   = 5 * time.Minute
 
-	// rememberEvicted is how long a pod that was evicted is recognized when it returns.
+	// rememberEvicted bounds the time in which an evicted pod is recognized when it returns.
 	rememberEvicted = time.Hour
 )
 
@@ -98,7 +98,7 @@ type Life struct {
 	deadline time.Time // end of the grace period
 	killed   Stamp     // zero: stopped within its grace period
 	emptied  Stamp     // zero: processes may be left
-	// zero: not cleaned up, or the next reading of a disk counts whatever its time
+	// zero: not cleaned up, or the next reading of a disk counts, even an older one
 	cleaned      Stamp
 	cleanedUp    bool // the runtime has cleaned up
 	hasShmem     bool // a large part of its returns is shared memory
@@ -199,7 +199,7 @@ func (l *Life) Lapsed(now time.Time) bool {
 	return !l.terminated() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
 }
 
-// terminated reports whether the killed pod is gone, whatever has its UID now.
+// terminated reports whether the killed pod is gone. Another pod may have its UID now.
 func (l *Life) terminated() bool { return l.Dead() || l.recreated }
 
 // terminating reports whether the victim may have processes that will end soon.

@@ -56,7 +56,7 @@ func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != 
 
 // exceeds returns the first limit on local storage that a pod exceeds
 // (pkg/kubelet/eviction/eviction_manager.go localStorageEviction), or an empty signal. It uses only
-// what was counted now, so that a file that was moved does not count twice. While the layout is
+// the usage counted now, so that a file that was moved does not count twice. While the layout is
 // unknown, writable layers may be on imagefs and do not count against a container.
 func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal,
 	message string) {

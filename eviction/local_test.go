@@ -200,12 +200,12 @@ func (w *testNode) wantEvictionWithin(since time.Time, least, most time.Duration
 func TestOwnLimitReturnsSurviveRestart(t *testing.T) {
 	w, l := nodeWithOwnLimitVictim(t, 3200, "hard nodefs.available 1000Mi")
 	l.e.Pod.CgroupID.Ino = 1
-	again := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
-	again.config.Replay = false
-	if dropped := again.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].baselines != l.baselines {
-		t.Fatalf("Resume dropped %v, baselines = %+v, want %+v", dropped, again.evictions.lives[0].baselines, l.baselines)
+	restored := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
+	restored.config.Replay = false
+	if dropped := restored.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 || restored.evictions.lives[0].baselines != l.baselines {
+		t.Fatalf("Resume dropped %v, baselines = %+v, want %+v", dropped, restored.evictions.lives[0].baselines, l.baselines)
 	}
-	w.m = again
+	w.m = restored
 	w.reportDead(w.m.evictions.lives[0])
 	for range 20 {
 		w.wantVictim(w.look(2*time.Second), "")

@@ -62,7 +62,7 @@ func (ls *looks) due(now time.Time, memory, full, periodic bool) Look {
 	return LookNone
 }
 
-// periodic reports whether a full look is due whatever is met.
+// periodic reports whether a full look is due even if no threshold is met.
 //
 // It is needed to enforce pods' own limits, and to follow the counters that show which pod causes a
 // pressure and the files that show which pod fills a disk. Both need an earlier value to compare

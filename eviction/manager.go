@@ -16,13 +16,13 @@ type Config struct {
 	// MaxPodGracePeriodSeconds bounds the grace period of evictions for soft thresholds. A shorter
 	// grace period of the pod's own is used instead.
 	MaxPodGracePeriodSeconds int64
-	// PressureTransitionPeriod is how long a condition stays true after it was last observed.
+	// PressureTransitionPeriod is the time that a condition stays true after it was last observed.
 	PressureTransitionPeriod time.Duration
 	// LocalStorage enforces pods' own limits on local storage (localStorageCapacityIsolation).
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
-	// Explain delays evictions for a disk while pods do not explain what it lost (explain.go).
+	// Explain delays evictions for a disk while pods do not explain its loss (explain.go).
 	Explain bool
 	// Replay accepts readings of any age, because they were recorded (see stats.Summary.Observe).
 	Replay bool
@@ -52,7 +52,7 @@ const hardGrace = 1
 type Manager struct {
 	config *Config // shared with the parts
 
-	// The parts. None knows the Manager or another part: it gets what it needs as arguments.
+	// The parts. None knows the Manager or another part: it gets its input as arguments.
 	watch      watchlist
 	conditions conditions
 	evictions  evictions

@@ -53,8 +53,8 @@ func (ws *watchlist) need(now time.Time, signal stats.Signal, swap uint64) Need 
 	return n
 }
 
-// hardBytes returns the highest hard threshold of memory.available for a memory capacity; 0 if
-// there is none.
+// hardBytes returns the highest hard threshold of memory.available for a memory capacity; 0 without
+// one.
 func (c *Config) hardBytes(capacity uint64) (bytes uint64) {
 	for i := range c.Thresholds {
 		if t := &c.Thresholds[i]; t.Signal == stats.SignalMemoryAvailable && t.Hard() {

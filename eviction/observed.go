@@ -53,18 +53,18 @@ func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
 }
 
 // HardBytes returns the highest hard threshold of memory.available for a node with that much
-// memory; 0 if there is none.
+// memory; 0 without one.
 func (m *Manager) HardBytes(capacity uint64) uint64 { return m.config.hardBytes(capacity) }
 
 // LooksShort reports whether memory.available is below a threshold by a reading of the node. The
-// caller then reads what a cheap look does not count before it observes.
+// caller then reads the amounts that a cheap look omits before it observes.
 func (m *Manager) LooksShort(node *stats.NodeStats) bool { return m.watch.near(node) == Short }
 
 // Unexplained returns why no pod is evicted for the disks whose shortage pods do not explain; empty
 // if there is no such disk.
 func (m *Manager) Unexplained() string { return m.explain.reasons(&m.watch) }
 
-// Life returns the eviction of a pod that is not over; nil if there is none.
+// Life returns the eviction of a pod that is not over; nil without one.
 func (m *Manager) Life(uid string) *Life { return m.evictions.life(uid) }
 
 // Lives returns the evictions that are not over, or whose outcome the caller has not acknowledged,

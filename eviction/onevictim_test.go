@@ -106,15 +106,15 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 		if s.victims != 1 || d.Evictions[0].GracePeriodSeconds != 600 {
 			t.Fatalf("evictions = %+v, want one with a grace period of 600 s: %s", d.Evictions, d.Reason)
 		}
-		gentle := d.Evictions[0]
-		s.m.Begin(Stamp{Time: s.now}, gentle, d.Signal)
+		soft := d.Evictions[0]
+		s.m.Begin(Stamp{Time: s.now}, soft, d.Signal)
 		for range rapid.IntRange(0, 5).Draw(t, "looks in the grace period") {
 			if d = s.step(rapid.Uint64Range(1<<30+1<<29, 3<<30).Draw(t, "available")); victims(d) > 0 {
 				t.Fatalf("second victim %s, want none", d.Evictions[0].Pod.PodRef.UID)
 			}
 		}
-		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != gentle.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
-			t.Fatalf("evictions = %+v, want %s hastened: %s", d.Evictions, gentle.Pod.PodRef.UID, d.Reason)
+		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != soft.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
+			t.Fatalf("evictions = %+v, want %s hastened: %s", d.Evictions, soft.Pod.PodRef.UID, d.Reason)
 		}
 	})
 }
@@ -128,11 +128,11 @@ func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
 	for _, uid := range []string{"i0", "i1", "i2", "i3", "i4", "i5"} {
 		w.addPod(uid, 3, 0, 1)
 	}
-	var gone []string
+	var evicted []string
 	for range 200 {
 		w.setLeft(stats.SignalMemoryAvailable, 90)
 		if l := w.look(100 * time.Millisecond); l != nil {
-			gone = append(gone, l.e.Pod.PodRef.UID)
+			evicted = append(evicted, l.e.Pod.PodRef.UID)
 			if l.e.Pod.PodRef.UID == "hog" {
 				break
 			}
@@ -140,7 +140,7 @@ func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
 			w.m.Cleaned(Stamp{Time: w.now}, l)
 		}
 	}
-	if len(gone) != 1 || gone[0] != "hog" {
-		t.Errorf("victims in order = %v, want hog alone", gone)
+	if len(evicted) != 1 || evicted[0] != "hog" {
+		t.Errorf("victims in order = %v, want hog alone", evicted)
 	}
 }

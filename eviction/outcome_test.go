@@ -69,10 +69,10 @@ func TestUnacknowledgedOutcomeSurvivesRestart(t *testing.T) {
 	at := now.Add(2 * time.Millisecond)
 	m.Step(at, Input{Summary: &stats.Summary{Node: node(at, 500)}})
 	s := throughFile(t, m.Save()) // end of the same look
-	again := managerWith(m.config.Thresholds...)
-	again.Resume(at, s)
+	restored := managerWith(m.config.Thresholds...)
+	restored.Resume(at, s)
 	n = node(at, 500)
-	r := again.Observe(at.Add(time.Second), &n, Situation{})
+	r := restored.Observe(at.Add(time.Second), &n, Situation{})
 	if len(r.Outcomes) == 0 {
 		t.Error("outcome not reported after a restart: its record stays running")
 	}

@@ -18,9 +18,9 @@ type Outlook struct {
 	Withheld  string      // why no pod would be evicted; empty: the first would
 }
 
-// Outlook returns what each threshold would evict. It follows the order and the exceptions of Step,
-// but decides and stores nothing. It serves queries by people, and allocates. The results point
-// into the Summary.
+// Outlook returns the eviction that each threshold would cause. It follows the order and the
+// exceptions of Step, but decides and stores nothing. It serves queries by people, and allocates.
+// The results point into the Summary.
 func (m *Manager) Outlook(now time.Time, in Input) []Outlook {
 	out := make([]Outlook, 0, len(m.watch.all))
 	for i := range m.watch.all {

@@ -136,7 +136,8 @@ func TestAMessageAfterAReclaimIsOfOneLook(t *testing.T) {
 			t.Errorf("message = %q, want %q in it", got, part)
 		}
 	}
-	if got := d.Met[0].ObservedText(); got != "500Mi" { // what is met stays as before the reclaim
+	// the met threshold keeps its value from before the reclaim
+	if got := d.Met[0].ObservedText(); got != "500Mi" {
 		t.Errorf("observed value of the met threshold = %s, want 500Mi", got)
 	}
 }

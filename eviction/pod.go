@@ -14,13 +14,13 @@ import (
 type Pod struct {
 	Ref         stats.PodReference
 	annotations map[string]string
-	// absent: the object has none, which ranks as 0, as in the kubelet, and lifts no protection
+	// absent: not set, which ranks as 0, as in the kubelet, and lifts no protection
 	priority stats.Opt[int32]
 	class    string // its priority class, if that is a critical one
 	qos      stats.QOSClass
 	// Succeeded or Failed; the kernel's view of running processes takes precedence
 	finished bool
-	// terminationGrace in seconds; absent: the object has none.
+	// terminationGrace in seconds; absent: not set.
 	terminationGrace stats.Opt[int64]
 
 	memoryRequest, storageRequest uint64 // bytes

@@ -6,7 +6,7 @@ import (
 	"jettison/stats"
 )
 
-// podTotals is what all pods used of an amount at one moment, and what was left then.
+// podTotals holds all pods' use of an amount at one moment, and the amount left then.
 type podTotals struct {
 	at         time.Time // zero: not read
 	used, left uint64
@@ -20,7 +20,7 @@ type split struct {
 	eligible, protected uint64
 }
 
-// recordTotals stores a new reading of what all pods use, with what is left at the same moment.
+// recordTotals stores a new reading of all pods' use, with the amount left at the same moment.
 func (w *watched) recordTotals(p *stats.PodsTotal) {
 	used := stats.Opt[uint64]{}
 	switch w.info.kind {
@@ -85,9 +85,9 @@ func (t podTotals) without(p *stats.PodStats, k kind) podTotals {
 	return t
 }
 
-// causedOutside reports whether something other than eligible pods took what a victim returned, by
-// the pods' usage when the eviction began and now. That growth must be at least half of the total
-// growth and half of what the victim returned. Unknown growth counts as outside, as for disks and
+// causedOutside reports whether something other than eligible pods took a victim's returns, by the
+// pods' usage when the eviction began and now. That growth must be at least half of the total
+// growth and half of the victim's returns. Unknown growth counts as outside, as for disks and
 // pressure. known is false while no reading is newer than the victim's death.
 func (l *Life) causedOutside(now time.Time, w *watched) (outside, known bool) {
 	before, after := l.podTotals, w.podTotals
@@ -118,13 +118,13 @@ func (p *split) protectedGrowth(now *split, grew int64) int64 {
 	return max(0, min(protected, grew-max(eligible, 0)))
 }
 
-// SavedPodTotals is the saved form of what all pods used when an eviction began.
+// SavedPodTotals is the saved form of podTotals.
 type SavedPodTotals struct {
 	Time time.Time `json:"time"`
 	Used uint64    `json:"pods"` // of the signal's amount
 	Left uint64    `json:"left"` // of the signal, at the same moment
-	// SplitAt is when the usage was divided into that of eligible pods, without the victim, and of
-	// protected pods; zero: unknown.
+	// SplitAt is the time of the division into eligible pods, without the victim, and protected pods;
+	// zero: unknown.
 	SplitAt   time.Time `json:"parted,omitzero"`
 	Eligible  uint64    `json:"may,omitempty"`
 	Protected uint64    `json:"mayNot,omitempty"`

@@ -23,8 +23,8 @@ func (w *testNode) step(later time.Duration) Decision {
 	return w.m.Step(w.now, Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: true})
 }
 
-// A pod that should not run on the node is evicted likewise, and the eviction continues after a
-// restart of the agent.
+// A pod that should not run on the node is also evicted, and the eviction continues after a restart
+// of the agent.
 func TestDescheduledPodsArePlanned(t *testing.T) {
 	pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "default", Name: "p"}, SandboxIDs: []string{"s"}, Announced: true}
 	e := Descheduled(pod, nil, "m")
@@ -32,8 +32,8 @@ func TestDescheduledPodsArePlanned(t *testing.T) {
 		t.Errorf("descheduled eviction = %+v, want a planned one with a grace period of 30 s", e)
 	}
 	saved := saveEviction(&e)
-	if again, err := saved.Eviction(); err != nil || !again.Planned() || again.Signal != SignalDescheduled || again.GracePeriodSeconds != 30 {
-		t.Errorf("restored eviction = %+v, error %v, want the saved one", again, err)
+	if restored, err := saved.Eviction(); err != nil || !restored.Planned() || restored.Signal != SignalDescheduled || restored.GracePeriodSeconds != 30 {
+		t.Errorf("restored eviction = %+v, error %v, want the saved one", restored, err)
 	}
 }
 
@@ -196,8 +196,8 @@ func TestSoftThresholdKillsLingeringPreemptedPod(t *testing.T) {
 		hog := w.preempt(&w.pods[0])
 		for hog.Phase() == Stopping && w.now.Sub(hog.began.Time) < 2*time.Minute {
 			w.setLeft(stats.Signal(signal), 400)
-			if gone := w.look(time.Second); gone != nil && (gone != hog || w.now.Sub(hog.began.Time) < 40*time.Second) {
-				t.Fatalf("%s: %s is evicted after %v, want hog after at least 40s", signal, gone.e.Pod.PodRef.UID, w.now.Sub(hog.began.Time))
+			if evicted := w.look(time.Second); evicted != nil && (evicted != hog || w.now.Sub(hog.began.Time) < 40*time.Second) {
+				t.Fatalf("%s: %s is evicted after %v, want hog after at least 40s", signal, evicted.e.Pod.PodRef.UID, w.now.Sub(hog.began.Time))
 			}
 		}
 		for range 5 {
@@ -248,9 +248,9 @@ func TestPreemptedPodDelaysNoHardThreshold(t *testing.T) {
 			w.wantVictim(w.look(time.Second), "")
 			l := w.preempt(&w.pods[0])
 			w.setLeft(s, 900)
-			gone := w.look(time.Second)
-			w.wantVictim(gone, want)
-			if hastened := want == "going"; (gone == l) != hastened || l.gracious() == hastened || l.e.Planned() == hastened {
+			evicted := w.look(time.Second)
+			w.wantVictim(evicted, want)
+			if hastened := want == "going"; (evicted == l) != hastened || l.gracious() == hastened || l.e.Planned() == hastened {
 				t.Errorf("%s: preempted pod now for %s, in its grace period %v, want hastened %v", s, l.e.Signal, l.gracious(), hastened)
 			}
 		}
@@ -332,13 +332,13 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 	if dropped := next.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 {
 		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
-	again := next.Life("a")
-	if again == nil {
+	restored := next.Life("a")
+	if restored == nil {
 		t.Fatal("preempted pod has no eviction after a restart")
 	}
-	if e := again.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
-		e.Reason != "Preempting" || !again.gracious() || again.Record != "r" {
-		t.Errorf("restored eviction %+v until %v, want the saved one", e, again.Deadline())
+	if e := restored.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !restored.Deadline().Equal(l.Deadline()) ||
+		e.Reason != "Preempting" || !restored.gracious() || restored.Record != "r" {
+		t.Errorf("restored eviction %+v until %v, want the saved one", e, restored.Deadline())
 	}
 	saved := SavedEviction{Signal: SignalPreempted, Hard: true, GracePeriodSeconds: 7, Pod: SavedPod{UID: "u", SandboxIDs: []string{"s"}}}
 	if e, err := saved.Eviction(); err != nil || e.Hard() || e.GracePeriodSeconds != 7 {

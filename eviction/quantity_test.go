@@ -32,7 +32,7 @@ func TestQuantities(t *testing.T) {
 }
 
 // Weakness 28: a quantity above every int64 is more than anything, not 0. A threshold of it is
-// always met, as the kubelet's, and a warning at start says so; no pod exceeds such a request or
+// always met, as the kubelet's, and a warning is issued at start; no pod exceeds such a request or
 // limit.
 func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	for text, want := range map[string]uint64{

@@ -13,7 +13,7 @@ import (
 type quietDisk struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
-	pods map[string]uint64 // what each measured pod held, by UID; nil: no full look was made
+	pods map[string]uint64 // usage of each measured pod, by UID; nil: no full look was made
 	// unmeasured contains the UIDs of pods that existed then and were not measured, or whose walk was
 	// cut off, and whether the runtime had announced them. Their growth is unknown, because a longer
 	// walk finds more.
@@ -21,7 +21,7 @@ type quietDisk struct {
 	nextLook   time.Duration // time until the next look; zero: quietEvery
 }
 
-// growthUnknown reports whether it is unknown what a pod held then. A pod of which only a cgroup
+// growthUnknown reports whether a pod's usage at that time is unknown. A pod of which only a cgroup
 // existed held nothing, if its first sandbox is younger than the look, by a clock that was not
 // ahead.
 func (q *quietDisk) growthUnknown(now time.Time, p *stats.PodStats) bool {
@@ -39,7 +39,7 @@ func (e *diskExplainer) startedSinceAsked(now time.Time, p *stats.PodStats) bool
 		!p.StartTime.After(now)
 }
 
-// sum returns what all pods held.
+// sum returns the usage of all pods.
 func (q *quietDisk) sum() (all uint64) {
 	for _, held := range q.pods {
 		all = stats.SaturatingAdd(all, held)
@@ -112,9 +112,9 @@ func (e *diskExplainer) setQuiet(signal stats.Signal, q quietDisk) {
 	e.unsaved = true
 }
 
-// recordQuiet stores the state of the quiet disks. If less than half of the pods are measured, it
-// is unknown what they held. A disk that became short meanwhile gets its look as soon as it is
-// quiet again.
+// recordQuiet stores the state of the quiet disks. If less than half of the pods are measured, the
+// usage of all is unknown. A disk that became short meanwhile gets its look as soon as it is quiet
+// again.
 func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 	if !e.quietLookDue || in.MemoryOnly || in.Measuring || in.ObserveDisks {
 		return
@@ -135,8 +135,8 @@ func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
 }
 
 // measureQuiet returns the state of a quiet disk. If a pod was not measured completely since the
-// look was requested, the next look follows soon: until then the pod's growth is misjudged by what
-// it held. The delay grows while no further pod is missing.
+// look was requested, the next look follows soon: until then the pod's growth is misjudged by its
+// earlier usage. The delay grows while no further pod is missing.
 func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	held map[string]uint64) quietDisk {
 	before := e.quiet[w.Signal]
@@ -166,8 +166,8 @@ func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
 	return q
 }
 
-// unattributed returns how much was used beyond what pods are known to have held. All pods whose
-// usage is unknown held no more than that together.
+// unattributed returns the use of the disk beyond the known usage of pods. All pods with unknown
+// usage held no more than that together.
 func (q *quietDisk) unattributed() uint64 { return q.used - min(q.sum(), q.used) }
 
 // capToUsed forgets the pods that held most until the rest is no more than was used.

@@ -86,7 +86,7 @@ func (l *lists) rank() []Ranked {
 const (
 	openFactor = 8 // the request is open above: a part of the pod was certainly not seen
 	// All of the pod was seen, or nothing: most pods with containers of equal scores request the sum,
-	// and most unknown pods request what they use.
+	// and most unknown pods have requests equal to their usage.
 	closedFactor = 32
 )
 
@@ -170,7 +170,7 @@ func (k *Keys) standing() int {
 
 // excess returns usage minus request, which may be negative, or 0 for an unmeasured pod. It uses
 // the upper bound of the request. If the pod's standing is unknown it uses the lower bound, which
-// shows what the pod may be over by: all of its usage if the request is unknown.
+// gives the largest possible excess: all of its usage if the request is unknown.
 func (k *Keys) excess() int64 {
 	if !k.Measured {
 		return 0

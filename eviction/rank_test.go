@@ -152,7 +152,7 @@ func TestRankingByRelease(t *testing.T) {
 }
 
 // naiveKeys states the rule directly: the keys, most important first. The number of earlier
-// evictions is none of them.
+// evictions does not count.
 func naiveKeys(c *Candidate) []any {
 	k := c.Keys
 	over, excess, release := 1, 0.0, 0.0
@@ -222,8 +222,8 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 				t.Fatalf("%v is ranked before %v", naiveKeys(a), naiveKeys(b))
 			}
 		}
-		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(again))
+		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(shuffled))
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 			"over request, possible excess"},
 		{"it may be within its request", []Candidate{pod("leaker", 0, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
 		{"a clear one of higher priority, too", []Candidate{pod("leaker", 9, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
-		{"lower priority goes first, as it does before one that is over for sure", []Candidate{pod("low", -1, "0", "1Mi"), open("hog", 0, "0", "7Gi")}, "over request"},
+		{"lower priority first, also before a pod certainly over its request", []Candidate{pod("low", -1, "0", "1Mi"), open("hog", 0, "0", "7Gi")}, "over request"},
 		{"of two the one that may be over by more", []Candidate{open("more", 0, "49Mi", "7Gi"), open("less", 0, "49Mi", "5Gi"), pod("a", 0, "0", "3Mi")},
 			"usage - request, possible excess"},
 		{"within it for sure", []Candidate{pod("a", 0, "0", "3Mi"), open("within", 0, "1Gi", "900Mi")}, "over request"},
@@ -261,8 +261,8 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 		{"but with more doubt", []Candidate{pod("leaker", 0, "0", "2Gi"), closed}, "over request"},
 		{"nothing is known of it", []Candidate{pod("leaker", 0, "0", "2Gi"), pod("unknown", 0, "-", "40Gi"), pod("a", 0, "0", "3Mi")},
 			"over request, possible excess"},
-		{"who is not measured", []Candidate{pod("a", 0, "0", "3Mi"), pod("unmeasured", 0, "-", "-")}, "measured"},
-		{"who will not die is still last, who dies already first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
+		{"unmeasured pod", []Candidate{pod("a", 0, "0", "3Mi"), pod("unmeasured", 0, "-", "-")}, "measured"},
+		{"undying pod still last, terminating pod first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
 	} {
 		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
 			pods := slices.Clone(c.pods)
@@ -304,8 +304,8 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 			pods = append(pods, c)
 		}
 		got := rank(pods)
-		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(again))
+		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(shuffled))
 		}
 		unsure := func(c Candidate) bool {
 			r := c.Keys.Request

@@ -6,13 +6,13 @@ import (
 	"jettison/stats"
 )
 
-// Ready is what an observation asks of the caller, in the order in which to do it. Its slices are
-// valid until the next Observe, Step or Ready.
+// Ready lists the work that an observation asks of the caller, in order. Its slices are valid until
+// the next Observe, Step or Ready.
 type Ready struct {
 	// First, before anything is logged: from the observation to the kill every millisecond counts.
 
-	// Met lists the thresholds that are met, whatever their grace periods, most urgent first; nil if
-	// there are none.
+	// Met lists the thresholds that are met, in or after their grace periods, most urgent first; nil
+	// if no threshold is met.
 	Met []Met
 	// HardMet reports that a hard threshold is met for something that processes use up. Anything that
 	// delays a kill must stop now.
@@ -21,7 +21,7 @@ type Ready struct {
 	// then calls Ready again. It makes a full look after it has handled the evictions, unless one
 	// began meanwhile.
 	Look Look
-	// Periodic reports that the full look is due whatever is met.
+	// Periodic reports that the full look is due even if no threshold is met.
 	Periodic bool
 	// Stopped reports that the breaker of a threshold is open.
 	Stopped bool
@@ -54,18 +54,18 @@ type Ready struct {
 	// DisksShort reports that a disk is near a threshold that acts, so that pods' usage must be
 	// measured quickly.
 	DisksShort bool
-	// Near is how near memory.available is to a threshold.
+	// Near compares memory.available with its nearest threshold.
 	Near Nearness
 
 	// Last, when to look again.
 
 	// Headroom of each of Quick, in that order.
 	Headroom [len(Quick)]Headroom
-	// Within bounds the time until the next look, whatever the headroom.
+	// Within bounds the time until the next look, also with plenty of headroom.
 	Within time.Duration
 }
 
-// Nearness is how near a signal is to its nearest threshold.
+// Nearness compares a signal with its nearest threshold.
 type Nearness uint8
 
 // The values of Nearness. Each includes those after it.
@@ -87,8 +87,8 @@ const (
 // Headroom of a signal.
 type Headroom struct {
 	Observed stats.Observation
-	// above the nearest threshold that is not met; the maximum if there is none or the signal is not
-	// observed
+	// above the nearest threshold that is not met; the maximum without such a threshold or an
+	// observation
 	Left uint64
 }
 
@@ -110,7 +110,7 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 	return m.Ready(now)
 }
 
-// Ready returns the answer of the last Observe, updated with what was reported since.
+// Ready returns the answer of the last Observe, updated with the reports since.
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
 		Met: m.watch.met(&m.readyMet), Stopped: m.breakers.anyOpen(),

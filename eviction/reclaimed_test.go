@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// A soft threshold that asks for nothing yet does not delay a hard one by an observation from
-// before the reclaim: both are observed again.
+// A soft threshold in its grace period does not delay a hard one by an observation from before the
+// reclaim: both are observed again.
 func TestSoftDelaysNoHardAfterReclaim(t *testing.T) {
 	for name, lines := range map[string][]string{"hard": hardLines, "hard and soft": append(hardLines, softLines...)} {
 		m := managerOf(t, 0, lines...)

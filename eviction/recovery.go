@@ -3,7 +3,7 @@ package eviction
 import "time"
 
 // conclude sets the outcome of an eviction: the signal recovered, did not recover in time, or got
-// much worse because another pod uses what the victim returns.
+// much worse because another pod uses up the victim's returns.
 func (l *Life) conclude(now time.Time, ws *watchlist) {
 	if l.outcome != OutcomeUnknown || l.abandoned || !l.Dead() {
 		return

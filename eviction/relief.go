@@ -14,7 +14,7 @@ const (
 	reliefLimit    = 5 * time.Minute
 )
 
-// Relief is what the caller does about a decision that asks for something to be reclaimed first.
+// Relief tells the caller how to handle a decision that asks for a reclaim first.
 type Relief int
 
 const (
@@ -55,7 +55,7 @@ func (r *lastRelief) covers(wishes []Wish) bool {
 }
 
 // observedSince reports whether each signal of the wishes was observed since then. A look made
-// before the end of a pass does not show what the pass freed.
+// before the end of a pass does not show the freed space.
 func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
@@ -67,7 +67,7 @@ func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	return true
 }
 
-// reclaims returns what the kubelet reclaims for a disk signal, by the layout
+// reclaims returns the kinds that the kubelet reclaims for a disk signal, by the layout
 // (pkg/kubelet/eviction/helpers.go buildSignalToNodeReclaimFuncs):
 //
 //	layout            nodefs              imagefs             containerfs
@@ -86,8 +86,7 @@ func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
 	return []Reclaimable{ReclaimContainers, ReclaimImages}
 }
 
-// wishes returns what can be reclaimed for the thresholds that ask for a victim, whichever of them
-// comes first.
+// wishes returns the possible reclaims for all thresholds that ask for a victim.
 func (ws *watchlist) wishes() (out []Wish) {
 	if !ws.disks.layout.OK {
 		return nil

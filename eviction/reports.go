@@ -47,7 +47,7 @@ func (m *Manager) Unneeded() { m.looks.ledToEviction() }
 // Killed reports that the kill was written. If the kernel refused it, the runtime stops the pod.
 func (m *Manager) Killed(at Stamp, l *Life) { l.killed = at }
 
-// Emptied reports that no process is left. A pod that had been set aside starts afresh, and its
+// Emptied reports that no process is left. A pod that had been set aside starts again, and its
 // returns are no longer waited for.
 func (m *Manager) Emptied(at Stamp, l *Life) { m.evictions.emptied(at, l, &m.watch) }
 
@@ -55,7 +55,7 @@ func (m *Manager) Emptied(at Stamp, l *Life) { m.evictions.emptied(at, l, &m.wat
 func (m *Manager) Uncached(l *Life) { l.cacheDropped = true }
 
 // Cleaned reports that the runtime has cleaned up, or never will. With a zero time the next reading
-// of a disk counts, whatever its time.
+// of a disk counts, even an older one.
 func (m *Manager) Cleaned(at Stamp, l *Life) { m.evictions.cleaned(at, l) }
 
 // Refused reports that the victim survived its kill. It is set aside, longer each time, and other

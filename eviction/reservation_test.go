@@ -20,7 +20,7 @@ func TestHardReservation(t *testing.T) {
 		"the defaults":                    {[]string{"hard memory.available 100Mi", "hard nodefs.available 10%", "hard imagefs.available 15%"}, "100Mi", "10737418400"},
 		"a share of memory":               {[]string{"hard memory.available 10%"}, "104857601", ""},
 		"soft ones keep nothing back":     {[]string{"soft memory.available 1Gi", "grace memory.available 1m"}, "", ""},
-		"nor do others":                   {[]string{"hard nodefs.inodesFree 5%", "hard pid.available 100", "hard imagefs.available 1Gi"}, "", ""},
+		"other signals":                   {[]string{"hard nodefs.inodesFree 5%", "hard pid.available 100", "hard imagefs.available 1Gi"}, "", ""},
 		"nor the copies for the cgroup":   {[]string{"enforce pods", "hard memory.available 1Gi"}, "1Gi", ""},
 		"a quantity above what there is":  {[]string{"hard memory.available 1Ti"}, "1Ti", ""},
 		"soft and hard: the hard one has": {[]string{"hard memory.available 1Mi", "soft memory.available 9Mi", "grace memory.available 1m"}, "1Mi", ""},

@@ -18,9 +18,9 @@ func (m *Manager) Save() Saved {
 func (m *Manager) Unsaved() bool { return m.explain.unsaved }
 
 // Resume restores the state that an earlier manager saved. The manager must not have made a look
-// yet. Implausible values are dropped or corrected, each with one error that says why. Nothing
-// waits longer for a restored eviction than for one that begins now. Other thresholds wait for each
-// of Lives: the caller must carry out the rest of it or report Gone.
+// yet. Implausible values are dropped or corrected, each with one error that states the reason.
+// Nothing waits longer for a restored eviction than for one that begins now. Other thresholds wait
+// for each of Lives: the caller must carry out the rest of it or report Gone.
 func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
 	m.evictions.resume(now, &s, drop)

@@ -31,8 +31,8 @@ func throughFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 // restartedManager returns a manager after a restart that took no time: the saved state went
 // through a file, and the next look evaluates the thresholds immediately.
 func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
-	again := NewManager(*m.config)
-	if dropped := again.Resume(now, throughFile(t, m.Save())); len(dropped) > 0 {
+	restored := NewManager(*m.config)
+	if dropped := restored.Resume(now, throughFile(t, m.Save())); len(dropped) > 0 {
 		t.Fatalf("Resume dropped saved state: %v", dropped)
 	}
 	phases := func(m *Manager) (out []string) {
@@ -41,14 +41,14 @@ func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
 		}
 		return out
 	}
-	if diff := cmp.Diff(phases(m), phases(again)); diff != "" {
+	if diff := cmp.Diff(phases(m), phases(restored)); diff != "" {
 		t.Fatalf("phases of evictions after a restart differ (-want +got):\n%s", diff)
 	}
-	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
-	e := &again.explain // pending looks and reasons are computed again
+	restored.watch.disks.layout, restored.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
+	e := &restored.explain // pending looks and reasons are computed again
 	e.quietLookDue, e.quietLookSince, e.lastQuietLook, e.remeasureSince = m.explain.quietLookDue, m.explain.quietLookSince, m.explain.lastQuietLook, m.explain.remeasureSince
-	again.conditions = m.conditions
-	return again
+	restored.conditions = m.conditions
+	return restored
 }
 
 // Resume(Save()) decides the same as a manager without a restart, whatever happens before and
@@ -239,8 +239,8 @@ func FuzzResume(f *testing.F) {
 			}
 			m.Gone(epoch, l)
 		}
-		again := managerOf(t, time.Minute, hardLines...)
-		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+		restored := managerOf(t, time.Minute, hardLines...)
+		if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 			t.Errorf("Resume dropped its own saved state: %v", dropped)
 		}
 		m.config.Breaker = false

@@ -15,8 +15,8 @@ import (
 
 // Saved is the state of a Manager that must survive a restart: the evictions that are not over, the
 // pods that survived a kill or were evicted recently, the breakers, and the quiet disks. It does
-// not contain since when thresholds are met and conditions are true: the next look shows what is
-// met, but not that it was met without a break. Times are absolute.
+// not contain since when thresholds are met and conditions are true: the next look shows which
+// thresholds are met, but not that they were met without a break. Times are absolute.
 type Saved struct {
 	Lives   []SavedLife    `json:"lives,omitempty"`
 	Aside   []SavedAside   `json:"setAside,omitempty"`
@@ -37,13 +37,13 @@ type SavedBreaker struct {
 	// usage of each pod when it opened, by UID; nil: no look since
 	Known  map[string]uint64 `json:"known,omitzero"`
 	Unread bool              `json:"unread,omitempty"` // the usage of some pods is not known yet
-	// what futile victims returned, by namespace/name of their workload
+	// returns of futile victims, by namespace/name of their workload
 	FutileReturns map[string]uint64 `json:"vain,omitempty"`
 	// evictions that the open breaker allowed
 	Trials int       `json:"tries,omitempty"`
 	Until  time.Time `json:"until,omitzero"` // no trial before
-	// Stopped is what all pods used when the breaker opened, and what was left. It is absent in older
-	// agents' files: unknown.
+	// Stopped holds the usage of all pods when the breaker opened, and the amount left. It is absent
+	// in older agents' files: unknown.
 	Stopped *SavedPodTotals `json:"stopped,omitempty"`
 }
 
@@ -53,11 +53,11 @@ type SavedDisk struct {
 	// when it was last quiet; zero: never seen quiet
 	Quiet time.Time         `json:"quiet,omitzero"`
 	Used  uint64            `json:"used,omitempty"` // at that time, in the signal's unit
-	Pods  map[string]uint64 `json:"pods,omitempty"` // what each pod held at that time, by UID
+	Pods  map[string]uint64 `json:"pods,omitempty"` // usage of each pod at that time, by UID
 	// Unmeasured lists the UIDs of pods that existed then and were not measured. It is absent in older
 	// agents' files: none.
 	Unmeasured []string `json:"unmeasured,omitempty"`
-	// since when a shortage is unexplained; zero: there is none
+	// since when a shortage is unexplained; zero: no such shortage
 	Doubt time.Time `json:"doubt,omitzero"`
 	Ended time.Time `json:"ended,omitzero"` // end of that shortage; zero: it has not ended
 }
@@ -76,7 +76,7 @@ type SavedLife struct {
 	Due     map[string]uint64       `json:"due,omitempty"`
 	Holds   map[string]uint64       `json:"holds,omitempty"`
 	Shmem   *SavedShmem             `json:"shmem,omitempty"` // nil: none worth waiting for
-	// nil: what all pods used when it began is unknown
+	// nil: the usage of all pods when it began is unknown
 	PodTotals *SavedPodTotals `json:"together,omitempty"`
 	Began     Stamp           `json:"began"`
 	Deadline  time.Time       `json:"deadline,omitzero"` // end of its grace period

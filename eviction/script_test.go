@@ -123,7 +123,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 // act reports the progress of evictions to the manager.
 func (s *script) act(cmd string, now time.Time, args map[string]string) (string, error) {
 	if (cmd == "begin" || cmd == "kill") && len(s.last.Evictions) == 0 {
-		return "", fmt.Errorf("the last step evicted nobody")
+		return "", fmt.Errorf("the last step has no eviction")
 	}
 	if cmd == "begin" || cmd == "kill" {
 		s.lives = nil

@@ -6,7 +6,7 @@ import (
 	"jettison/stats"
 )
 
-// This file tracks what a victim leaves in shared memory: in /dev/shm and in volumes in memory. The
+// This file tracks the shared memory that a victim leaves in /dev/shm and in volumes in memory. The
 // death of its processes does not free it, but the unmount by the agent, the runtime, or the owner
 // of the volume, which on a node with a kubelet is the kubelet. Once the pod's cgroup is removed,
 // this memory is charged to the cgroup above it (mm/memcontrol.c memcg_reparent_objcgs, v6.12; in
@@ -28,8 +28,8 @@ type sharedPool struct {
 	fell    uint64            // its largest fall from any value since
 }
 
-// pending returns what is still expected. A small rest counts as none, because other pods come and
-// go.
+// pending returns the amount that is still expected. A small rest counts as none, because other
+// pods come and go.
 func (p *sharedPool) pending() uint64 {
 	if stats.SaturatingAdd(p.fell, leastShared) >= p.need {
 		return 0
@@ -52,27 +52,27 @@ func (es *evictions) expectShmem(l *Life, now stats.Opt[uint64]) {
 // followShmem updates the expected shared memory with the node's current value.
 //
 // Other pods fill tmpfs meanwhile, so that the freed amount shows in a sudden fall and not in the
-// difference from the value at the kill; what comes and goes adds up to nothing. A fall counts for
-// dead victims first, and never for victims in a grace period. Once everything of the dead ones is
-// freed, the rest is compared with the current value.
+// difference from the value at the kill; memory that comes and goes adds up to nothing. A fall
+// counts for dead victims first, and never for victims in a grace period. Once everything of the
+// dead ones is freed, the rest is compared with the current value.
 func (es *evictions) followShmem(now stats.Opt[uint64]) {
 	p := &es.pool
 	if p.need == 0 || !now.OK || now.V > implausible {
 		return
 	}
-	var alive, gentle uint64
+	var alive, inGrace uint64
 	for _, l := range es.lives {
 		if l.terminated() {
 			continue
 		}
 		if alive = stats.SaturatingAdd(alive, l.shmem.pending); l.killed.Time.IsZero() {
-			gentle = stats.SaturatingAdd(gentle, l.shmem.pending)
+			inGrace = stats.SaturatingAdd(inGrace, l.shmem.pending)
 		}
 	}
 	if !p.highest.OK {
 		p.highest = now
 	}
-	p.highest.V = min(max(p.highest.V, now.V), stats.SaturatingAdd(now.V, p.need-min(p.need, gentle)))
+	p.highest.V = min(max(p.highest.V, now.V), stats.SaturatingAdd(now.V, p.need-min(p.need, inGrace)))
 	fell := max(p.fell, p.highest.V-now.V)
 	for _, l := range es.lives {
 		if l.shmem.pending > 0 {
@@ -89,8 +89,8 @@ func (es *evictions) followShmem(now stats.Opt[uint64]) {
 	es.distributeShmem(done)
 }
 
-// distributeShmem lowers what is expected of each victim to what is expected in total. deadDone
-// reports that nothing more is expected of dead victims.
+// distributeShmem bounds the expected amount of each victim by the total. deadDone reports that
+// nothing more is expected of dead victims.
 func (es *evictions) distributeShmem(deadDone bool) {
 	left, any := es.pool.pending(), false
 	for _, l := range es.lives {
@@ -105,8 +105,8 @@ func (es *evictions) distributeShmem(deadDone bool) {
 }
 
 // releaseShmem ends the wait for a victim's shared memory: the node's value no longer has to fall
-// by it. It removes at most what is still expected in total, and never what others certainly hold,
-// which is what they had minus the fall since their evictions began.
+// by it. It removes at most the amount still expected in total, and never an amount that others
+// certainly hold: their memory at the start minus the fall since.
 func (es *evictions) releaseShmem(l *Life) {
 	p, certain := &es.pool, uint64(0)
 	rest := p.need - min(p.need, p.fell) - min(p.need-min(p.need, p.fell), l.shmem.pending)

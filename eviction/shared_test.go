@@ -127,26 +127,26 @@ func TestVolumeWaitSurvivesRestart(t *testing.T) {
 	w, l := nodeWithVolumeInMemory(t, 400)
 	w.setMemory(88, 400)
 	w.wantVictim(w.look(100*time.Millisecond), "")
-	saved, again := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
-	again.config.Replay = false
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].awaited != l.awaited || again.evictions.pool != w.m.evictions.pool {
-		t.Errorf("Resume dropped %v, expected returns %+v %+v, want %+v %+v", dropped, again.evictions.lives[0].awaited, again.evictions.pool, l.awaited, w.m.evictions.pool)
+	saved, restored := throughFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
+	restored.config.Replay = false
+	if dropped := restored.Resume(w.now, saved); len(dropped) > 0 || restored.evictions.lives[0].awaited != l.awaited || restored.evictions.pool != w.m.evictions.pool {
+		t.Errorf("Resume dropped %v, expected returns %+v %+v, want %+v %+v", dropped, restored.evictions.lives[0].awaited, restored.evictions.pool, l.awaited, w.m.evictions.pool)
 	}
-	w.m = again
+	w.m = restored
 	w.wantVictim(w.look(time.Second), "")
 	w.wantVictim(w.look(15*time.Second), "innocent1")
 	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63}
-	again = managerOf(t, 0, "hard memory.available 100Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.evictions.lives[0].shmem.bytes != 0 {
-		t.Errorf("Resume dropped %v, shared memory = %+v, want one error and none", dropped, again.evictions.lives[0].shmem)
+	restored = managerOf(t, 0, "hard memory.available 100Mi")
+	if dropped := restored.Resume(w.now, saved); len(dropped) != 1 || restored.evictions.lives[0].shmem.bytes != 0 {
+		t.Errorf("Resume dropped %v, shared memory = %+v, want one error and none", dropped, restored.evictions.lives[0].shmem)
 	}
 	saved = throughFile(t, w.m.Save())
 	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Highest: new(uint64(1 << 63))}} {
 		saved.Shmem = broken
-		again = managerOf(t, 0, "own x", "hard memory.available 100Mi")
-		dropped := again.Resume(w.now, saved)
-		if len(dropped) > 0 != (broken != nil) || again.evictions.pool != (sharedPool{}) {
-			t.Errorf("saved pool %+v: Resume dropped %v, pool = %+v, want it empty", broken, dropped, again.evictions.pool)
+		restored = managerOf(t, 0, "own x", "hard memory.available 100Mi")
+		dropped := restored.Resume(w.now, saved)
+		if len(dropped) > 0 != (broken != nil) || restored.evictions.pool != (sharedPool{}) {
+			t.Errorf("saved pool %+v: Resume dropped %v, pool = %+v, want it empty", broken, dropped, restored.evictions.pool)
 		}
 	}
 }
@@ -280,18 +280,18 @@ func TestVolumeThatCannotBeFreedIsAwaited(t *testing.T) {
 		p.Memory.ShmemBytes, p.Memory.AnonBytes = stats.Some(uint64(900-200*i)<<20), stats.Some(uint64(5<<20))
 	}
 	w.addPod("innocent", 3, 0, 1)
-	goes := func(later time.Duration, uid string, left, shmem uint64) {
+	wantVictimAfter := func(later time.Duration, uid string, left, shmem uint64) {
 		w.setMemory(left, shmem)
 		l := w.look(later)
 		w.wantVictim(l, uid)
 		w.reportDead(l)
 		w.m.Cleaned(Stamp{Time: w.now}, l)
 	}
-	goes(time.Second, "first", 90, 2100)
-	goes(2*time.Second, "second", 40, 2100) // the first one's volume stays
-	w.setMemory(300, 1400)                  // the second one's volume is freed
+	wantVictimAfter(time.Second, "first", 90, 2100)
+	wantVictimAfter(2*time.Second, "second", 40, 2100) // the first one's volume stays
+	w.setMemory(300, 1400)                             // the second one's volume is freed
 	w.wantVictim(w.look(2*time.Second), "")
-	goes(4*time.Second, "third", 10, 1400)
+	wantVictimAfter(4*time.Second, "third", 10, 1400)
 	w.setMemory(88, 1400)
 	w.wantVictim(w.look(time.Second), "")
 	w.wantVictim(w.look(10*time.Second), "") // neither of the others is awaited any more

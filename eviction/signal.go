@@ -26,7 +26,7 @@ const (
 	kindPID
 	kindBytes
 	kindInodes
-	kindRoom // what pods request, not what they use: it has no threshold
+	kindRoom // requests of pods, not their usage: it has no threshold
 	kindMemoryPressure
 	kindIOPressure
 	kindCPUPressure
@@ -87,7 +87,7 @@ func (k kind) pressure() bool { return k >= kindMemoryPressure }
 // memoryView reports whether a look at the memory and tasks of pods is enough to find a victim.
 func (k kind) memoryView() bool { return k == kindMemory || k == kindPID }
 
-// disk reports whether files use up what is short.
+// disk reports whether files use up the resource.
 func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 
 // implausible is more than any node has; a counter with such a value is broken, or was negative.

@@ -15,9 +15,10 @@ import (
 type Threshold struct {
 	Signal stats.Signal
 	Value  ThresholdValue
-	// Grace is how long it must be met before a pod is evicted; 0 for a hard threshold.
+	// Grace is the time that it must be met before a pod is evicted; 0 for a hard threshold.
 	Grace time.Duration
-	// MinReclaim is how much beyond Value must be available before an eviction is over; nil: nothing.
+	// MinReclaim is the amount beyond Value that must be available before an eviction is over; nil:
+	// nothing.
 	MinReclaim *ThresholdValue
 	// Window of a pressure signal's share; 0 for all others.
 	Window time.Duration
@@ -30,8 +31,8 @@ func (t *Threshold) Amount() bool { return t.Window == 0 }
 // Hard reports whether the threshold evicts without a grace period.
 func (t Threshold) Hard() bool { return t.Grace == 0 }
 
-// same reports whether other is the same threshold, whatever its configured values. Each signal has
-// one hard and one soft threshold.
+// same reports whether other is the same threshold, possibly with other values. Each signal has one
+// hard and one soft threshold.
 func (t *Threshold) same(other *Threshold) bool {
 	return t.Signal == other.Signal && t.Hard() == other.Hard()
 }
@@ -104,7 +105,7 @@ func amountText(k kind, v uint64) string {
 }
 
 // limitText formats a threshold's value like the kubelet's messages: a quantity as configured, and
-// a share of the capacity with binary suffixes, whatever it counts
+// a share of the capacity with binary suffixes, even for inodes or tasks
 // (pkg/kubelet/eviction/api/types.go GetThresholdQuantity).
 func limitText(t *Threshold, limit uint64) string {
 	switch {
@@ -122,7 +123,7 @@ func bytesQuantity(v uint64) string {
 }
 
 // withContainerFs adds the thresholds of containerfs that follow from a layout. They are copies of
-// imagefs' if images have a file system of their own that also holds the writable layers, else of
+// imagefs' if images have a separate file system that also holds the writable layers, else of
 // nodefs'. Configured ones are dropped (pkg/kubelet/eviction/helpers.go
 // UpdateContainerFsThresholds).
 func withContainerFs(thresholds []Threshold, l stats.Layout) []Threshold {

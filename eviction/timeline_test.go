@@ -33,10 +33,10 @@ var knownBroken = []string{}
 
 // checkTimeline runs a timeline twice, once with the pods in another order at each look, and
 // returns the first broken rule.
-func checkTimeline(tl *timeline) (rule, why string, s *shell) {
+func checkTimeline(tl *timeline) (rule, reason string, s *shell) {
 	s = run(tl, nil)
 	if s.rules.broken != "" {
-		return s.rules.broken, s.rules.why, s
+		return s.rules.broken, s.rules.reason, s
 	}
 	other := run(tl, rand.New(rand.NewPCG(1, 2)))
 	if slices.Equal(s.log, other.log) {
@@ -49,11 +49,11 @@ func checkTimeline(tl *timeline) (rule, why string, s *shell) {
 	}
 	for i := range s.log {
 		if i >= len(with.log) || s.log[i] != with.log[i] {
-			why = fmt.Sprintf("%q is now %q", s.log[i], slices.Concat(with.log, []string{"nothing"})[min(i, len(with.log))])
+			reason = fmt.Sprintf("%q is now %q", s.log[i], slices.Concat(with.log, []string{"nothing"})[min(i, len(with.log))])
 			break
 		}
 	}
-	return rule, why, s
+	return rule, reason, s
 }
 
 // enforced reports whether a broken rule is a failure.
@@ -88,8 +88,8 @@ func TestTimelines(t *testing.T) {
 	for rule, seeds := range broken {
 		seed := slices.Min(seeds)
 		small := shrink(generate(seed), func(tl *timeline) bool { r, _, _ := checkTimeline(tl); return r == rule })
-		_, why, s := checkTimeline(small)
-		t.Errorf("seed %d (of %d) breaks rule %q: %s\n%s\n%s", seed, len(seeds), rule, why, small.text(), strings.Join(s.log, "\n"))
+		_, reason, s := checkTimeline(small)
+		t.Errorf("seed %d (of %d) breaks rule %q: %s\n%s\n%s", seed, len(seeds), rule, reason, small.text(), strings.Join(s.log, "\n"))
 	}
 }
 
@@ -109,8 +109,8 @@ func TestSavedTimelines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rule, why, s := checkTimeline(&tl); enforced(rule) {
-				t.Errorf("timeline breaks rule %q: %s\n%s", rule, why, strings.Join(s.log, "\n"))
+			if rule, reason, s := checkTimeline(&tl); enforced(rule) {
+				t.Errorf("timeline breaks rule %q: %s\n%s", rule, reason, strings.Join(s.log, "\n"))
 			}
 		})
 	}
@@ -120,9 +120,9 @@ func TestSavedTimelines(t *testing.T) {
 func TestTimelineTextRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
 		tl := generate(seed)
-		again, err := parseTimeline("# seed\n\n" + tl.text())
-		if err != nil || again.text() != tl.text() || !slices.Equal(again.Pods, tl.Pods) || !slices.Equal(again.Events, tl.Events) || again.Node != tl.Node {
-			t.Fatalf("parsed timeline differs, error %v: want\n%s\ngot\n%s", err, tl.text(), again.text())
+		parsed, err := parseTimeline("# seed\n\n" + tl.text())
+		if err != nil || parsed.text() != tl.text() || !slices.Equal(parsed.Pods, tl.Pods) || !slices.Equal(parsed.Events, tl.Events) || parsed.Node != tl.Node {
+			t.Fatalf("parsed timeline differs, error %v: want\n%s\ngot\n%s", err, tl.text(), parsed.text())
 		}
 	}
 }

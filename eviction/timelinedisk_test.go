@@ -11,7 +11,7 @@ import (
 
 var diskTimelines = flag.Int("disktimelines", 300, "how many random timelines pass on which one pod fills the disk")
 
-// generateDisk draws a timeline on which one pod alone fills the disk, and goes on while it is
+// generateDisk draws a timeline on which one pod alone fills the disk, and continues while it is
 // being stopped. Its end and the removal of its files take long, and not all of them may be found.
 func generateDisk(seed uint64) *timeline {
 	tl, d := generate(seed), dice{rand.New(rand.NewPCG(seed, 17))}
@@ -79,14 +79,14 @@ func TestDiskTimelines(t *testing.T) {
 	evictions := 0
 	for i := range uint64(*diskTimelines) {
 		seed := *timelineSeed + i
-		rule, why, s := checkTimeline(generateDisk(seed))
+		rule, reason, s := checkTimeline(generateDisk(seed))
 		for _, v := range s.rules.victims {
 			if v.l.e.Disk() {
 				evictions++
 			}
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks rule %q: %s\n%s", seed, rule, why, generateDisk(seed).text())
+			t.Fatalf("seed %d breaks rule %q: %s\n%s", seed, rule, reason, generateDisk(seed).text())
 		}
 	}
 	if evictions < *diskTimelines/10 {
@@ -101,17 +101,17 @@ func TestUnexplainedTimelines(t *testing.T) {
 	short := 0
 	for i := range uint64(*diskTimelines) {
 		seed := *timelineSeed + i
-		rule, why, s := checkTimeline(generateUnexplained(seed))
+		rule, reason, s := checkTimeline(generateUnexplained(seed))
 		for _, v := range s.rules.victims {
 			if v.l.e.Disk() && s.atRest {
-				rule, why = "unexplained", fmt.Sprintf("%s goes at %v: %s", v.uid, v.at, v.l.e.Message)
+				rule, reason = "unexplained", fmt.Sprintf("%s is evicted at %v: %s", v.uid, v.at, v.l.e.Message)
 			}
 		}
 		if s.atRest && slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, ": growth of pods since ") }) {
 			short++
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks rule %q: %s\n%s\n%s", seed, rule, why, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
+			t.Fatalf("seed %d breaks rule %q: %s\n%s\n%s", seed, rule, reason, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
 		}
 	}
 	if short < *diskTimelines/3 {

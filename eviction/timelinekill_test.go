@@ -37,7 +37,7 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 		}
 		return false
 	}
-	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
 		return false
 	}
 	d.Words()
@@ -60,13 +60,13 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 	}
 	l.RemoveFiles = e.Disk() && !s.Kubelet
 	s.rules.begun(p, l)
-	s.carry(j, time.Duration(e.GracePeriodSeconds)*time.Second, e.Urgent())
+	s.carryOut(j, time.Duration(e.GracePeriodSeconds)*time.Second, e.Urgent())
 	return true
 }
 
 func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	e := &d.Evictions[i]
-	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
 		s.m.Unneeded()
 		return true
 	}
@@ -79,35 +79,35 @@ func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	s.m.Hasten(Stamp{Time: s.now(), Monotonic: s.t + time.Hour}, l, d.Evictions[i], d.Signal)
 	l.RemoveFiles = l.RemoveFiles || e.Disk() && !s.Kubelet
 	s.rules.begun(j.realPod, l)
-	s.strike(j)
+	s.killOnce(j)
 	s.awaits(j, s.t+DieLimit)
 	return true
 }
 
-// carry follows carrier.carryOut: it waits for the end of a pod, and lets the runtime clean up.
-func (s *shell) carry(j *job, grace time.Duration, urgent bool) {
+// carryOut follows carrier.carryOut: it waits for the end of a pod, and lets the runtime clean up.
+func (s *shell) carryOut(j *job, grace time.Duration, urgent bool) {
 	switch p := j.realPod; {
-	case j.gone:
+	case j.ended:
 		s.emptied(j)
 		return
 	case urgent && p.Refused:
-		s.later(p.Clean, func() { s.strike(j) })
+		s.later(p.Clean, func() { s.killOnce(j) })
 	case urgent:
-		s.strike(j)
+		s.killOnce(j)
 	default:
 		end := grace + stopBound
 		if p.StopAfter > 0 {
 			end = min(end, p.StopAfter)
 		}
-		s.later(end, func() { s.strike(j) })
+		s.later(end, func() { s.killOnce(j) })
 		s.awaits(j, s.t+end+DieLimit)
 		return
 	}
 	s.awaits(j, s.t+DieLimit)
 }
 
-// strike kills the pod that the job is for, and no later one.
-func (s *shell) strike(j *job) {
+// killOnce kills the pod that the job is for, and no later one.
+func (s *shell) killOnce(j *job) {
 	switch {
 	case j.over || j.life != j.its:
 	case !j.alive:
@@ -141,10 +141,10 @@ func (s *shell) current(j *job) bool { return !j.over && s.m.Life(j.uid) == j.of
 
 // emptied handles the end of the pod's last process.
 func (s *shell) emptied(j *job) {
-	if j.over || j.told || j.life != j.its && !j.gone {
+	if j.over || j.endReported || j.life != j.its && !j.ended {
 		return
 	}
-	j.told = true
+	j.endReported = true
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
@@ -221,20 +221,20 @@ func (s *shell) resume() {
 			s.m.Gone(s.now(), l)
 			continue
 		}
-		j := &job{realPod: p, of: l, its: p.life, gone: l.Dead() || !here, deadline: s.t + DieLimit}
+		j := &job{realPod: p, of: l, its: p.life, ended: l.Dead() || !here, deadline: s.t + DieLimit}
 		s.jobs[l] = j
 		s.say("going on with %s", p.uid)
 		switch killed := !l.Killed().Time.IsZero(); {
-		case j.gone || !p.alive:
+		case j.ended || !p.alive:
 			s.emptied(j)
 		case killed && p.killed:
 			s.later(p.at+max(p.Die, p.Stuck)-s.t, func() { s.emptied(j) })
 			s.awaits(j, s.t+DieLimit)
 		case killed: // what lives in its cgroup started later, or the runtime kills it
-			s.later(p.Clean, func() { s.strike(j) })
+			s.later(p.Clean, func() { s.killOnce(j) })
 			s.awaits(j, s.t+DieLimit)
 		default:
-			s.carry(j, max(l.Deadline().Sub(s.now()), 0), false)
+			s.carryOut(j, max(l.Deadline().Sub(s.now()), 0), false)
 		}
 	}
 }

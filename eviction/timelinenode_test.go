@@ -31,16 +31,16 @@ func instant(wall time.Time, monotonic time.Duration) (t time.Time) {
 // realPod is one of the node's pods, as it really is.
 type realPod struct {
 	*podPlan
-	uid     string
-	there   bool // its cgroup exists
-	alive   bool // it has a process
-	killed  bool
-	asked   bool          // it was asked to end
-	at      time.Duration // time of its kill
-	ended   time.Duration // time of the end of its last process
-	life    int           // number of its lives
-	sandbox string
-	backs   int // restarts that are left
+	uid          string
+	there        bool // its cgroup exists
+	alive        bool // it has a process
+	killed       bool
+	asked        bool          // the runtime is stopping it
+	at           time.Duration // time of its kill
+	ended        time.Duration // time of the end of its last process
+	life         int           // number of its lives
+	sandbox      string
+	restartsLeft int // restarts that are left
 
 	anon, vol, swap, tasks, disk float64
 	shm                          float64
@@ -82,7 +82,7 @@ func newWorld(tl *timeline) *world {
 		"outside": {used: float64(tl.Node.Outside)}, "tasks": {used: float64(tl.Node.OutsideTasks)}, "disk": {used: float64(tl.Node.OutsideD)},
 	}}
 	for i := range tl.Pods {
-		p := &realPod{podPlan: &tl.Pods[i], backs: tl.Pods[i].Backs}
+		p := &realPod{podPlan: &tl.Pods[i], restartsLeft: tl.Pods[i].Backs}
 		p.uid = "uid-" + p.Name
 		w.pods = append(w.pods, p)
 		w.later(p.From, func() { w.start(p) })
@@ -237,8 +237,8 @@ func (w *world) cleaned(p *realPod) {
 		return
 	}
 	p.there = p.Keeps && p.vol > 0
-	if p.backs > 0 {
-		p.backs--
+	if p.restartsLeft > 0 {
+		p.restartsLeft--
 		life := p.life
 		w.later(p.BackAfter, func() {
 			if p.life == life && !p.alive {
@@ -248,8 +248,8 @@ func (w *world) cleaned(p *realPod) {
 	}
 }
 
-// plenty makes the node so large that nothing is short.
-func (w *world) plenty() {
+// makePlenty makes the node so large that nothing is short.
+func (w *world) makePlenty() {
 	w.calm, w.Memory, w.Allocatable, w.Swap, w.Tasks, w.Disk = true, 10*w.Memory, 10*w.Allocatable, 10*w.Swap, 10*w.Tasks, 10*w.Disk
 }
 
@@ -279,13 +279,13 @@ func (w *world) free(what string) float64 {
 		return w.memory()
 	}
 	for _, p := range w.pods {
-		left -= p.holds(what)
+		left -= p.usage(what)
 	}
 	return max(left, 0)
 }
 
-// holds returns how much a pod has of a resource.
-func (p *realPod) holds(what string) float64 {
+// usage returns a pod's usage of a resource.
+func (p *realPod) usage(what string) float64 {
 	switch what {
 	case "tasks":
 		return p.tasks
@@ -303,13 +303,13 @@ func (p *realPod) known() *Pod {
 		return nil
 	}
 	if p.object == nil {
-		p.object = NewPod(p.made())
+		p.object = NewPod(p.clientObject())
 	}
 	return p.object
 }
 
-// made returns the object that a client has put for the pod, lies included.
-func (p *realPod) made() *v1.Pod {
+// clientObject returns the object that a client has put for the pod, with its wrong values.
+func (p *realPod) clientObject() *v1.Pod {
 	o := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 	o.Name, o.Namespace, o.UID = p.Name, p.namespace(), types.UID(p.uid)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOS)

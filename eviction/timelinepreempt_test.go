@@ -61,7 +61,7 @@ func (s *shell) preempt(mask int) {
 		going, evictions = append(going, p), append(evictions, Preempted(&sum.Pods[at], object, "Preempting", "m"))
 	}
 	for i, p := range going {
-		s.say("%s goes for a critical pod", p.uid)
+		s.say("%s is preempted", p.uid)
 		if j := s.jobs[s.m.Life(p.uid)]; j != nil {
 			j.over = true
 		}
@@ -69,7 +69,7 @@ func (s *shell) preempt(mask int) {
 		j := &job{realPod: p, of: l, its: p.life, deadline: s.t + DieLimit}
 		s.jobs[l] = j
 		s.rules.preempted(p, l)
-		s.carry(j, time.Duration(evictions[i].GracePeriodSeconds)*time.Second, false)
+		s.carryOut(j, time.Duration(evictions[i].GracePeriodSeconds)*time.Second, false)
 	}
 }
 

@@ -40,7 +40,7 @@ const (
 const (
 	// servedLimit bounds the time in which a hard threshold is met, by more than earlier victims hold,
 	// without an eviction. A dead victim is waited for two seconds, and a calm signal is looked at
-	// once a second.
+	// every second.
 	servedLimit = 4 * time.Second
 	// diskServed is the same for a disk, where garbage is collected and pods are measured first.
 	diskServed = time.Minute
@@ -55,19 +55,19 @@ const (
 
 // rules watches a timeline.
 type rules struct {
-	s           *shell
-	broken, why string
-	grows       bool // something grows outside of the eligible pods
-	victims     []*victim
-	made        []*roomOf
-	begin       time.Duration                           // of the last eviction
-	since       map[bool]map[stats.Signal]time.Duration // by whether the threshold is hard
-	hard        map[kind]int                            // evictions for hard thresholds
-	told        map[*Life]int
-	count       int                  // number of evictions
-	tmpfs       float64              // the node's at the last look
-	stopped     map[*realPod]float64 // what pods had when the breaker opened
-	shaken      time.Duration        // time at which the clock was set or the agent restarted
+	s                *shell
+	broken, reason   string
+	grows            bool // something grows outside of the eligible pods
+	victims          []*victim
+	made             []*roomOf
+	begin            time.Duration                           // of the last eviction
+	since            map[bool]map[stats.Signal]time.Duration // by whether the threshold is hard
+	hard             map[kind]int                            // evictions for hard thresholds
+	outcomesReported map[*Life]int
+	count            int                  // number of evictions
+	tmpfs            float64              // the node's at the last look
+	stopped          map[*realPod]float64 // what pods had when the breaker opened
+	shaken           time.Duration        // time at which the clock was set or the agent restarted
 }
 
 // victim is an eviction.
@@ -85,7 +85,7 @@ type victim struct {
 }
 
 func newRules(s *shell, tl *timeline) *rules {
-	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, told: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
+	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, outcomesReported: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
 	for _, e := range tl.Events {
 		r.grows = r.grows || (e.What == "outside" || e.What == "tasks" || e.What == "disk") && e.By > 0
 	}
@@ -101,7 +101,7 @@ func noSince() map[bool]map[stats.Signal]time.Duration {
 
 func (r *rules) fail(rule, format string, args ...any) {
 	if r.broken == "" {
-		r.broken, r.why = rule, fmt.Sprintf("at %v: ", r.s.t)+fmt.Sprintf(format, args...)
+		r.broken, r.reason = rule, fmt.Sprintf("at %v: ", r.s.t)+fmt.Sprintf(format, args...)
 	}
 }
 
@@ -173,7 +173,7 @@ func (r *rules) look(ready *Ready) {
 		case !w.info.kind.memoryView():
 			limit += 2 * fullRetry // the interval between full looks
 		}
-		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
+		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.breakerJustified(ready) {
 			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, without an eviction: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
 		}
 	}
@@ -193,8 +193,8 @@ func (r *rules) lateness(w *watched) string {
 	return rule
 }
 
-// fair reports whether the breaker has reason to be open.
-func (r *rules) fair(ready *Ready) bool { return ready.Stopped && r.grows }
+// breakerJustified reports whether the breaker has reason to be open.
+func (r *rules) breakerJustified(ready *Ready) bool { return ready.Stopped && r.grows }
 
 // unexplained reports whether the threshold is met, by more than earlier victims hold, and a pod is
 // eligible.
@@ -202,7 +202,7 @@ func (r *rules) unexplained(w *watched) bool {
 	what := whatOf[w.Signal]
 	left, slack := r.s.free(what), r.slack(what)
 	limit, _ := r.needs(&w.Threshold)
-	if left >= limit || left+r.owed(what, w.Hard(), -time.Hour, false)+slack >= limit || what == "disk" && r.s.Kubelet {
+	if left >= limit || left+r.expectedFrom(what, w.Hard(), -time.Hour, false)+slack >= limit || what == "disk" && r.s.Kubelet {
 		return false
 	}
 	for _, v := range r.victims {
@@ -210,7 +210,7 @@ func (r *rules) unexplained(w *watched) bool {
 		case v.life != v.its || !v.alive:
 		case !w.Hard() && !v.hard && !v.killed:
 			return false // it has its grace period
-		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.holds(what) > v.held[what]/2):
+		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.usage(what) > v.held[what]/2):
 			return false // nothing shows that it will not die
 		}
 	}
@@ -229,8 +229,8 @@ func (r *rules) unexplained(w *watched) bool {
 	return may
 }
 
-// mayGo reports whether only its eviction keeps a pod from another one.
-func (r *rules) mayGo(l *Life) bool {
+// onlyEvicting reports whether only its eviction keeps a pod from another one.
+func (r *rules) onlyEvicting(l *Life) bool {
 	p := r.s.podOf(l.e.Pod.PodRef.UID)
 	return p != nil && p.there && p.alive && !p.Unmeasured && !r.s.now().Before(r.s.m.evictions.history.aside[p.uid].until)
 }
@@ -242,16 +242,16 @@ func (r *rules) slack(what string) float64 {
 	return tolerance
 }
 
-// owed returns what victims since then hold of a resource, as long as its return may be expected.
+// expectedFrom returns the usage of victims since then, as long as its return may be expected.
 // known restricts it to what the agent can know.
-func (r *rules) owed(what string, hard bool, since time.Duration, known bool) (owed float64) {
+func (r *rules) expectedFrom(what string, hard bool, since time.Duration, known bool) (owed float64) {
 	for _, v := range r.victims {
 		switch {
 		case v.at < since || !r.awaited(v, what, hard) && (known || what != "memory" && what != "allocatable" || r.doubt(v) == 0):
 		case known:
 			owed += v.expected(what)
 		default:
-			owed += max(v.holds(what), r.doubt(v))
+			owed += max(v.usage(what), r.doubt(v))
 		}
 	}
 	return owed
@@ -287,7 +287,7 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 // shared memory was freed: if that has fallen by as much as the victim had, it counts as the
 // victim's. A look at tasks does not read a pod's.
 func (v *victim) expected(what string) float64 {
-	left, had := v.holds(what), v.held["shared"]
+	left, had := v.usage(what), v.held["shared"]
 	if what == "disk" { // as measured, though it wrote on
 		return min(left, float64(v.l.e.Returns)/mib)
 	}
@@ -450,7 +450,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	if left > enough+slack && what != "disk" {
 		r.fail(ruleNeedless, "%s is evicted for %s with %.0f available, which is enough", p.uid, e.Signal, left)
 	}
-	owed := r.owed(what, e.hard, r.shaken, true) // after a restart less is known
+	owed := r.expectedFrom(what, e.hard, r.shaken, true) // after a restart less is known
 	if limit, _ := r.needs(&met.Threshold); owed > 0 && left <= enough+slack && left+owed > enough+slack && !r.emergency(what, left, limit, e.hard) {
 		rule := ruleExplained
 		if slices.ContainsFunc(r.victims, func(v *victim) bool { return v.life == v.its && !v.alive && v.vol > 0 }) {
@@ -460,7 +460,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 	for _, w := range r.s.m.watch.all {
 		for _, l := range r.s.m.evictions.lives {
-			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.mayGo(l) {
+			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.onlyEvicting(l) {
 				r.fail(ruleExplained, "%s is evicted for %s, but %s, which is being stopped, ends the shortage", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}
@@ -502,7 +502,7 @@ func (r *rules) innocent(p *realPod, e *Eviction) {
 func (r *rules) begun(p *realPod, l *Life) {
 	v := &victim{realPod: p, l: l, its: p.life, at: r.s.t, hard: l.e.hard, signal: l.e.Signal, level: map[string]float64{}, held: map[string]float64{}}
 	for _, what := range whatOf {
-		v.level[what], v.held[what] = r.s.free(what), p.holds(what)
+		v.level[what], v.held[what] = r.s.free(what), p.usage(what)
 	}
 	v.held["shared"] = p.shm + p.vol
 	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
@@ -518,8 +518,8 @@ func (r *rules) outcome(l *Life) {
 	for _, v := range r.victims {
 		v.late = v.late || v.l == l && l.Outcome() == OutcomeUndying
 	}
-	if r.told[l]++; r.told[l] > 2 || r.told[l] == 2 && l.Outcome() == OutcomeUndying {
-		r.fail(ruleOutcome, "outcome of %s is reported %d times", l.e.Pod.PodRef.UID, r.told[l])
+	if r.outcomesReported[l]++; r.outcomesReported[l] > 2 || r.outcomesReported[l] == 2 && l.Outcome() == OutcomeUndying {
+		r.fail(ruleOutcome, "outcome of %s is reported %d times", l.e.Pod.PodRef.UID, r.outcomesReported[l])
 	}
 }
 

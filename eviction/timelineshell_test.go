@@ -42,13 +42,13 @@ type shell struct {
 // job is an eviction as its goroutine knows it.
 type job struct {
 	*realPod
-	of       *Life
-	its      int // which of the pod's lives
-	gone     bool
-	late     bool // it was reported as undying
-	over     bool
-	told     bool // its end was reported
-	deadline time.Duration
+	of          *Life
+	its         int // which of the pod's lives
+	ended       bool
+	late        bool // it was reported as undying
+	over        bool
+	endReported bool // its end was reported
+	deadline    time.Duration
 }
 
 // Limits of a timeline: a longer one shows nothing more.
@@ -89,7 +89,7 @@ func runReloading(tl *timeline, shuffle, reload *rand.Rand) *shell {
 	s.advance(0)
 	s.pass(s.Until)
 	if s.rules.broken == "" {
-		s.plenty()
+		s.makePlenty()
 		s.Grain = 5 * time.Second
 		s.pass(s.t + afterwards)
 		s.rules.end()
@@ -233,7 +233,7 @@ func (s *shell) shared() (used float64) {
 // ofPods returns what all pods use of a resource.
 func (s *shell) ofPods(what string) (used float64) {
 	for _, p := range s.pods {
-		used += p.holds(what)
+		used += p.usage(what)
 	}
 	return used
 }
@@ -285,7 +285,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	}
 	d := s.m.Step(now, input)
 	s.rules.decision(&d, input)
-	if s.shuffle == nil { // of two timelines that must be equal, one is asked
+	if s.shuffle == nil { // of two timelines that must be equal, one queries
 		s.rules.outlook(&d, s.m.Outlook(now, input))
 	}
 	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
@@ -299,7 +299,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	}
 	if len(d.Evictions) == 0 && d.Reason != s.last {
 		s.last = d.Reason
-		s.say("nobody for %s: %s", d.Signal.Threshold.Signal, d.Reason)
+		s.say("no eviction for %s: %s", d.Signal.Threshold.Signal, d.Reason)
 	}
 	return d, input
 }

@@ -24,23 +24,23 @@ func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
 		best = smaller
 		return true
 	}
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for i := len(best.Events) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Events = slices.Delete(t.Events, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Events = slices.Delete(t.Events, i, i+1) }) || changed
 		}
 		for i := len(best.Pods) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Pods = slices.Delete(t.Pods, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Pods = slices.Delete(t.Pods, i, i+1) }) || changed
 		}
 		for i := len(best.Settings) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Settings = slices.Delete(t.Settings, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Settings = slices.Delete(t.Settings, i, i+1) }) || changed
 		}
-		again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Node).Elem() }, best.Node, try) || again
+		changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Node).Elem() }, best.Node, try) || changed
 		for i := range best.Pods {
-			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Pods[i]).Elem() }, best.Pods[i], try) || again
+			changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Pods[i]).Elem() }, best.Pods[i], try) || changed
 		}
 		for i := range best.Events {
-			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Events[i]).Elem() }, best.Events[i], try) || again
+			changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Events[i]).Elem() }, best.Events[i], try) || changed
 		}
 	}
 	return best

@@ -88,11 +88,11 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 			for look := range 4 {
 				r, d := inodesAt(m, at, 50_000, now, c.change)
 				open := strings.Contains(d.Reason, "or 1 of 2 pods that are not completely measured")
-				again := strings.Contains(d.Reason, remeasureFirst)
+				remeasures := strings.Contains(d.Reason, remeasureFirst)
 				switch {
 				case len(d.Evictions) > 0:
 					t.Errorf("%s: %s is evicted, want no eviction", c.name, d.Evictions[0].Pod.PodRef.UID)
-				case again != (restart && look == 0), !again && open != c.open:
+				case remeasures != (restart && look == 0), !remeasures && open != c.open:
 					t.Errorf("%s, restart %v, look %d: wrong reason %q", c.name, restart, look, d.Reason)
 				case r.DiskWhole.IsZero() != (restart && look == 0):
 					t.Errorf("%s: DiskWhole = %v, want the time of the doubt", c.name, r.DiskWhole)
@@ -136,12 +136,12 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 		m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
 		m.config.Replay, m.config.Explain = false, true
 		inodesAt(m, epoch, 150_000, map[string]uint64{"giant": 20_000, "b": 3000}, c.change)
-		again := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
-		again.config.Replay, again.config.Explain = false, true
-		if dropped := again.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+		restored := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
+		restored.config.Replay, restored.config.Explain = false, true
+		if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
 			t.Errorf("Resume dropped %v, want nothing", dropped)
 		}
-		for _, m := range []*Manager{m, again} {
+		for _, m := range []*Manager{m, restored} {
 			uid := ""
 			for after := time.Duration(0); after < 9*time.Minute && uid == ""; after += 30 * time.Second {
 				_, d := inodesAt(m, epoch.Add(time.Minute+after), 50_000, map[string]uint64{"giant": 80_000, "b": 3000}, nil)

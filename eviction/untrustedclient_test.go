@@ -36,11 +36,11 @@ func (l *lie) input() Input {
 		o.Status.Phase, o.Status.QOSClass = v1.PodRunning, v1.PodQOSBurstable
 		return o
 	}
-	leaker, said := pod("leaker", "1Gi"), object("leaker")
-	l.change(&leaker, said)
-	of := NewPod(said)
+	leaker, claimed := pod("leaker", "1Gi"), object("leaker")
+	l.change(&leaker, claimed)
+	of := NewPod(claimed)
 	if l.static {
-		of = NewManifestPod(said)
+		of = NewManifestPod(claimed)
 	}
 	honest := object("innocent")
 	honest.UID = "innocent"
@@ -55,7 +55,7 @@ func (l *lie) input() Input {
 // runtime report otherwise.
 func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 	critical := func(o *v1.Pod) { o.Spec.Priority = new(int32(systemCriticalPriority)) }
-	said := func(key, value string) func(*stats.PodStats, *v1.Pod) {
+	annotate := func(key, value string) func(*stats.PodStats, *v1.Pod) {
 		return func(_ *stats.PodStats, o *v1.Pod) { o.Annotations = map[string]string{key: value} }
 	}
 	for _, c := range []lie{
@@ -66,9 +66,9 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 			p.Populated, o.Status.Phase = stats.Opt[bool]{}, v1.PodFailed
 		}, "innocent", false},
 		{"it runs, and is empty", func(p *stats.PodStats, _ *v1.Pod) { p.Populated.V = false }, "innocent", false},
-		{"a client calls it static", said(annotationConfigSource, "file"), "leaker", false},
-		{"a client calls it a mirror", said(annotationConfigMirror, "hash"), "leaker", false},
-		{"a manifest calls it static", said(annotationConfigSource, "file"), "innocent", true},
+		{"a client calls it static", annotate(annotationConfigSource, "file"), "leaker", false},
+		{"a client calls it a mirror", annotate(annotationConfigMirror, "hash"), "leaker", false},
+		{"a manifest calls it static", annotate(annotationConfigSource, "file"), "innocent", true},
 		{"critical, by its own name", func(_ *stats.PodStats, o *v1.Pod) { critical(o) }, "innocent", false},
 		{"critical, by another name", func(_ *stats.PodStats, o *v1.Pod) { critical(o); o.Name = "other" }, "leaker", false},
 		{"critical, in another namespace", func(_ *stats.PodStats, o *v1.Pod) { critical(o); o.Namespace = "kube-system" }, "leaker", false},
@@ -168,11 +168,11 @@ func TestALimitOfAnothersPod(t *testing.T) {
 		change func(*stats.PodStats, *v1.Pod)
 		goes   bool
 	}{
-		"its own":                  {func(*stats.PodStats, *v1.Pod) {}, true},
-		"another name":             {func(_ *stats.PodStats, o *v1.Pod) { o.Name = "other" }, false},
-		"another namespace":        {func(_ *stats.PodStats, o *v1.Pod) { o.Namespace = "other" }, false},
-		"it failed, and it lives":  {func(_ *stats.PodStats, o *v1.Pod) { o.Status.Phase = v1.PodFailed }, true},
-		"the runtime has not told": {func(p *stats.PodStats, _ *v1.Pod) { p.Announced, p.PodRef = false, stats.PodReference{UID: "leaker"} }, false},
+		"its own":                      {func(*stats.PodStats, *v1.Pod) {}, true},
+		"another name":                 {func(_ *stats.PodStats, o *v1.Pod) { o.Name = "other" }, false},
+		"another namespace":            {func(_ *stats.PodStats, o *v1.Pod) { o.Namespace = "other" }, false},
+		"it failed, and it lives":      {func(_ *stats.PodStats, o *v1.Pod) { o.Status.Phase = v1.PodFailed }, true},
+		"not announced by the runtime": {func(p *stats.PodStats, _ *v1.Pod) { p.Announced, p.PodRef = false, stats.PodReference{UID: "leaker"} }, false},
 	} {
 		l := lie{change: func(p *stats.PodStats, o *v1.Pod) {
 			o.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}}

@@ -45,7 +45,7 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 	}
 }
 
-// release returns what killing a pod certainly returns, in the threshold's unit.
+// release returns the certain return of killing a pod, in the threshold's unit.
 func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	if w.info.kind != kindMemory && w.info.kind != kindMemoryPressure {
 		return stats.Opt[uint64]{V: k.Usage, OK: k.Measured}
@@ -64,8 +64,8 @@ func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
-// expected returns what the end of a pod is expected to return; in bytes for memory pressure. What
-// a pod reads, writes or computes per second is not returned.
+// expected returns the expected return of a pod's end; in bytes for memory pressure. I/O and CPU
+// time are not returned.
 func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	if w.info.kind == kindIOPressure || w.info.kind == kindCPUPressure {
 		return stats.Opt[uint64]{}
@@ -73,7 +73,7 @@ func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	return release(c, w, c.Keys)
 }
 
-// returnsKind reports whether an eviction returns what is short. All disks count as one, because
+// returnsKind reports whether an eviction returns the resource k. All disks count as one, because
 // they usually are.
 func (e *Eviction) returnsKind(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()

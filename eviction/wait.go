@@ -7,8 +7,8 @@ import (
 	"jettison/stats"
 )
 
-// This file holds a threshold back while earlier evictions still return what is short. Another
-// victim would die for nothing.
+// This file holds a threshold back while earlier evictions still return its resource. Another
+// victim would die without need.
 
 // dip is the largest share of the available amount that a runtime takes while it tears a pod down:
 // an eighth.
@@ -35,15 +35,15 @@ func (es *evictions) returned(now time.Time, l *Life, all []watched) bool {
 	return es.diskReturned(now, l, all)
 }
 
-// pendingReturns is what earlier evictions still return of one threshold's signal.
+// pendingReturns holds the returns that one threshold still expects of earlier evictions.
 type pendingReturns struct {
 	// the eviction that began last among those that the threshold waits for; nil: none
 	last      *Life
 	remaining uint64 // still expected of all of them
 	unknown   bool   // the amount of at least one is unknown
 
-	// For a disk:
-	// what all of them held, and what the disk gained since, which any of them may have returned
+	// For a disk: the usage of all of them, and the disk's gain since, which any of them may have
+	// returned
 	diskExpected, diskReturned uint64
 	terminating                bool // at least one victim will die soon
 	// the files of one are being removed, or the disk was not measured since
@@ -75,7 +75,7 @@ func (es *evictions) pendingReturns(now time.Time, w *watched, ws *watchlist) (h
 // hard threshold, not even when they are dead: soft never delays hard. A threshold waits for a
 // victim that was chosen for its resource. For any other victim the known returns, together with
 // those expected of others, must end the shortage: they are available once its processes end. Files
-// stay, whatever the victim was chosen for.
+// stay, for any victim.
 func (es *evictions) worthWaiting(now time.Time, l *Life, w *watched, expected uint64,
 	d *fileSystems) bool {
 	chosen, short := l.e.kind, w.info.kind
@@ -131,16 +131,16 @@ func (l *Life) endsShortage(w *watched) bool {
 		left.V) >= w.limit
 }
 
-// shmemEndsShortage reports whether a dead victim's shared memory, together with what is expected
-// of others, ends a shortage of memory. It does not matter what the victim was evicted for.
+// shmemEndsShortage reports whether a dead victim's shared memory, together with the expected
+// returns of others, ends a shortage of memory. The victim may have been evicted for any signal.
 func (l *Life) shmemEndsShortage(now time.Time, w *watched, expected uint64) bool {
 	return w.info.kind == kindMemory && l.shmemPending(now) && (!w.observed.Short(w.limit) ||
 		stats.SaturatingAdd(w.observed.Value, expected) >= w.limit)
 }
 
-// expectedTotal returns what all victims together are expected to return of an amount other than a
-// disk's: victims that are terminating, whatever each was chosen for, and the shared memory of dead
-// ones. Several may end a shortage that none ends alone.
+// expectedTotal returns the expected returns of all victims together, of an amount other than a
+// disk's: those of terminating victims, chosen for any signal, and the shared memory of dead ones.
+// Several may end a shortage that none ends alone.
 func (es *evictions) expectedTotal(now time.Time, w *watched, all []watched) (amount uint64) {
 	if !w.Amount() || w.info.kind.disk() {
 		return 0
@@ -174,10 +174,10 @@ func (es *evictions) blocked(now time.Time, w *watched, ws *watchlist) string {
 // outgrown reports whether the shortage grew by more than the amount that is still expected, and by
 // more than a dip, which is the runtime's own work.
 //
-// The base is the value of the threshold's own signal when the victim was killed, whatever it was
-// killed for, or the limit if the signal was not short then. If the expected amount is unknown,
-// less than half of the base must be left. The same applies once the victim is dead, because a part
-// has returned by then, and when its death is late.
+// The base is the value of the threshold's own signal when the victim was killed, for any signal,
+// or the limit if the signal was not short then. If the expected amount is unknown, less than half
+// of the base must be left. The same applies once the victim is dead, because a part has returned
+// by then, and when its death is late.
 func (h *pendingReturns) outgrown(now time.Time, w *watched) bool {
 	if w.info.kind.disk() {
 		return h.outgrownDisk(w)
@@ -222,7 +222,7 @@ func (h *pendingReturns) floor(w *watched) uint64 {
 }
 
 // baseline returns the value that a shortage is compared with: the value at the kill, or the
-// highest since, because another pod may use what was returned. For a disk it is the value at the
+// highest since, because another pod may use the returned amount. For a disk it is the value at the
 // kill: a disk gains late, and from other pods' files too.
 func (h *pendingReturns) baseline(w *watched) uint64 {
 	at := h.last.levelOf(w)
@@ -236,9 +236,9 @@ func (h *pendingReturns) baseline(w *watched) uint64 {
 }
 
 // worthRemeasuring reports whether a threshold waits for a killed victim that has not died while
-// half of the amount is gone, or for too long. A measurement shows what that victim still holds. If
-// the threshold waits too long for a dead victim's shared memory, a look shows whether the pod was
-// recreated with its volumes.
+// half of the amount is gone, or for too long. A measurement shows the rest that the victim still
+// holds. If the threshold waits too long for a dead victim's shared memory, a look shows whether
+// the pod was recreated with its volumes.
 func (es *evictions) worthRemeasuring(now time.Time, w *watched, ws *watchlist) bool {
 	h := es.pendingReturns(now, w, ws)
 	switch {

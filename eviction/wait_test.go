@@ -267,26 +267,26 @@ func TestExpectedReturnsSurviveRestart(t *testing.T) {
 	w.setLeft(stats.SignalMemoryAvailable, 950)
 	w.wantVictim(w.look(time.Millisecond), "")
 	saved := throughFile(t, w.m.Save())
-	again := managerOf(t, 0, "own x", "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
+	restored := managerOf(t, 0, "own x", "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
+	if dropped := restored.Resume(w.now, saved); len(dropped) > 0 {
 		t.Fatalf("Resume dropped %v, want nothing", dropped)
 	}
-	if was, is := w.m.evictions.lives[0].awaited, again.evictions.lives[0].awaited; was != is {
+	if was, is := w.m.evictions.lives[0].awaited, restored.evictions.lives[0].awaited; was != is {
 		t.Errorf("expected returns after a restart = %+v\nwant %+v", is, was)
 	}
 	saved.Lives[0].Awaited = nil // an older agent's file
-	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].expected[kindMemory] != stats.Some(uint64(800<<20)) {
-		t.Errorf("Resume dropped %v, expected returns %+v, want 800 MiB of memory", dropped, again.evictions.lives[0].expected)
+	restored = managerOf(t, 0, "hard memory.available 1000Mi")
+	if dropped := restored.Resume(w.now, saved); len(dropped) > 0 || restored.evictions.lives[0].expected[kindMemory] != stats.Some(uint64(800<<20)) {
+		t.Errorf("Resume dropped %v, expected returns %+v, want 800 MiB of memory", dropped, restored.evictions.lives[0].expected)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
-	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 2 || strings.Contains(fmt.Sprint(dropped), "\n") {
+	restored = managerOf(t, 0, "hard memory.available 1000Mi")
+	if dropped := restored.Resume(w.now, saved); len(dropped) != 2 || strings.Contains(fmt.Sprint(dropped), "\n") {
 		t.Errorf("Resume dropped %v, want two errors of one line", dropped)
 	}
 }
 
-// Each signal has a baseline of its own in an eviction.
+// Each signal has a separate baseline in an eviction.
 func TestEachSignalHasItsBaseline(t *testing.T) {
 	var seen [signalCount]stats.Signal
 	for signal, info := range signals {

@@ -39,8 +39,8 @@ type watchlist struct {
 	order  []int // scratch: indices of the thresholds that ask for a victim, most urgent first
 }
 
-// setThresholds replaces the thresholds. A threshold for the same signal keeps its state, whatever
-// its value and grace period.
+// setThresholds replaces the thresholds. A threshold for the same signal keeps its state, even with
+// another value and grace period.
 func (ws *watchlist) setThresholds(thresholds []Threshold) {
 	old := ws.all
 	ws.all = nil
@@ -111,8 +111,8 @@ func (ws *watchlist) evaluate(now time.Time, s *stats.Summary) {
 	}
 }
 
-// recoveryTarget returns what must be available for an eviction to be over: the threshold plus the
-// minimum reclaim, which pressure signals do not have.
+// recoveryTarget returns the amount that must be available for an eviction to be over: the
+// threshold plus the minimum reclaim, which pressure signals do not have.
 func (w *watched) recoveryTarget(capacity uint64) uint64 {
 	limit := w.Value.Of(capacity)
 	if w.MinReclaim != nil {
@@ -141,9 +141,9 @@ func (ws *watchlist) observe(now time.Time, s *stats.Summary, w *watched) stats.
 	return o
 }
 
-// reobserve updates the observations in the middle of a step, also of thresholds that ask for
-// nothing. A victim's returns are compared with all observations of its signal, and an old one of a
-// soft threshold must not delay a hard one.
+// reobserve updates the observations in the middle of a step, also of thresholds that are not met.
+// A victim's returns are compared with all observations of its signal, and an old one of a soft
+// threshold must not delay a hard one.
 func (ws *watchlist) reobserve(now time.Time, s *stats.Summary) {
 	for i := range ws.all {
 		w := &ws.all[i]
@@ -202,8 +202,8 @@ func urgency(a, b *Threshold) int {
 		signals[b.Signal].order))
 }
 
-// met returns the thresholds that are met, most urgent first, in a reused buffer; nil if there are
-// none.
+// met returns the thresholds that are met, most urgent first, in a reused buffer; nil if no
+// threshold is met.
 func (ws *watchlist) met(buffer *[]Met) []Met {
 	met := (*buffer)[:0]
 	for i := range ws.all {

@@ -8,8 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// watchedBy returns the threshold that an eviction is for; nil if there is none, as for a pod's own
-// limit.
+// watchedBy returns the threshold that an eviction is for; nil for a pod's own limit.
 func (ws *watchlist) watchedBy(e *Eviction, t *Threshold) *watched {
 	for i := range ws.all {
 		if w := &ws.all[i]; w.Signal == e.Signal && w.Hard() == t.Hard() {
@@ -70,8 +69,8 @@ func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	return n
 }
 
-// headroom returns what is left of a signal by the last observation. short reports that a threshold
-// of it is met.
+// headroom returns the rest of a signal by the last observation. short reports that a threshold of
+// it is met.
 func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 	h.Left = math.MaxUint64
 	for i := range ws.all {

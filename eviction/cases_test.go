@@ -17,7 +17,7 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		for _, glob := range globs {
 			paths, err := filepath.Glob(glob)
 			if err != nil || len(paths) == 0 {
-				t.Fatalf("no files match %s: %v", glob, err)
+				t.Fatalf("no files of this package match %s: %v", glob, err)
 			}
 			for _, path := range paths {
 				if path == "cases_test.go" {

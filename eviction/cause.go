@@ -19,7 +19,7 @@ import (
 //	        2. Pods grew by at least as much as everything else: the pod with at least half of the
 //	           growth of all pods.
 //	        3. Neither pods nor anything else grew noticeably, or pods grew by next to nothing
-//	           compared with what the node has left: the pod with at least half of the refaults, if
+//	           compared with the rest of the node: the pod with at least half of the refaults, if
 //	           others did not gain more of the node's memory than this pod.
 //	        4. There are next to no refaults either: a pod that hit its own limit since the
 //	           previous step (memory.events high or max rose).

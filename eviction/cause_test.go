@@ -156,7 +156,7 @@ func TestIOAndCPUAreCalmByAllThresholds(t *testing.T) {
 	} {
 		w := newTestNode(t, c.lines...)
 		w.addPod("hog", 500, 0, 1)
-		w.addPod("busy", 500, 0, 1) // as before
+		w.addPod("busy", 500, 0, 1) // unchanged
 		w.addPod("idle", 500, 0, 1)
 		hog, busy := uint64(0), uint64(0)
 		look := func(share float64) string {

@@ -21,7 +21,7 @@
 //	parse.go             the kubelet's grammar and its error texts
 //	settingswarnings.go  warnings about settings that the kubelet accepts and should not
 //	quantity.go          quantities from any origin
-//	reservation.go       what hard thresholds reserve on a node
+//	reservation.go       the reservation of hard thresholds on a node
 //	pod.go               Pod: the parts of a pod object that the Manager uses
 //	request.go           a pod's requests and limits
 //	candidate.go         Candidate: which pods are protected, and the keys of the ranking
@@ -38,9 +38,9 @@
 //	candidates.go  the candidates for a threshold, and the choice of the victim
 //	local.go       pods over their own limits on local storage
 //	terse.go       a step that allocates nothing
-//	ready.go       Ready: what an observation asks of the caller, and when to look again
-//	reports.go     what the caller reports about evictions
-//	observed.go    what the caller may ask
+//	ready.go       Ready: the work that an observation asks for, and the next look
+//	reports.go     the caller's reports about evictions
+//	observed.go    queries for the caller
 //	resume.go      saving and restoring the state
 //	outlook.go     Outlook: the victim that each threshold would choose
 //
@@ -49,14 +49,14 @@
 //
 //	watch.go           thresholds and the observations of their signals
 //	watchread.go       queries on them
-//	podtotals.go       what all pods used at one moment
+//	podtotals.go       the usage of all pods at one moment
 //	need.go            Need: memory to reclaim before an eviction
 //	filesystems.go     the layout of the file systems, and a pod's usage of each
 //	condition.go       conditions of the node, with their reasons and events
 //	looks.go           when looks were made, and whether a look is worth its cost
 //	evictions.go       the evictions in progress
 //	life.go            Life: the phases and limits of an eviction
-//	awaited.go         what an eviction is expected to return, of every signal
+//	awaited.go         the expected returns of an eviction, of every signal
 //	shared.go          shared memory that a victim leaves
 //	diskwait.go        files that a victim leaves
 //	wait.go            which evictions a threshold waits for
@@ -65,13 +65,13 @@
 //	breakers.go        the circuit breakers of all thresholds
 //	circuitbreaker.go  the circuit breaker of one threshold
 //	cause.go           which pods cause a pressure
-//	explain.go         whether pods explain what a disk lost
+//	explain.go         whether the growth of pods explains a disk's loss
 //	quiet.go           the state of a quiet disk, which later shortages are compared with
 //	unfinished.go      measurements that are cut off or too old
 //	fresh.go           how long a victim for a disk waits for fresh measurements
 //	relief.go          garbage collection before an eviction for a disk
 //
-// What survives a restart, and what is published:
+// Saved state and published values:
 //
 //	saved.go         the saved form
 //	lifesaved.go     evictions

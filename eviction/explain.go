@@ -8,7 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// This file finds out whether pods explain what a disk lost.
+// This file checks whether the growth of pods explains a disk's loss.
 //
 // Something other than a pod may fill a disk: images, the node's logs, an unknown file. Pods are
 // ranked by their known usage, so an eviction would then hit a pod that has nothing to do with it.
@@ -17,7 +17,7 @@ import (
 //
 //	1. No pod is evicted until pods were measured again, for longer (unfinished.go).
 //	2. If that does not explain it either, no pod is evicted for unexplainedLimit. The node has the
-//	   condition, and what can be reclaimed is reclaimed.
+//	   condition, and reclaim goes ahead.
 //	3. Then the first pod of the ranking is evicted as usual, unless all ranked pods are known to
 //	   hold too little to help.
 //

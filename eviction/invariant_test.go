@@ -22,7 +22,7 @@ var (
 func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...string) *Manager {
 	thresholds, _, errs := in(lines...).Parse()
 	if errs != nil {
-		t.Fatal("parse settings:", errs[0])
+		t.Fatal("Parse of the settings failed:", errs[0])
 	}
 	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600, Replay: true,
 		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
@@ -124,7 +124,7 @@ func checkEviction(t *rapid.T, d Decision, e Eviction) {
 	met := slices.ContainsFunc(d.Met, func(m Met) bool { return m.Threshold.Signal == e.Signal && m.Due })
 	switch {
 	case e.Pod.PodRef.Name == "critical":
-		t.Fatalf("critical pod evicted: %+v", e)
+		t.Fatalf("critical pod is evicted, want never: %+v", e)
 	case e.Disruption && !met:
 		t.Fatalf("eviction for %s, which is not met: %+v", e.Signal, d)
 	case e.Pod.Populated.OK && !e.Pod.Populated.V:

@@ -81,8 +81,8 @@ func nodeWithOwnLimitVictim(t *testing.T, filled uint64, lines ...string) (*test
 	return w, l
 }
 
-// While the files of a victim of its own limit are removed, and until the disk was measured after
-// that, no other pod is evicted for the disk.
+// While the files of an own-limit victim are removed, and until the disk was measured after that,
+// no other pod is evicted for the disk.
 func TestOwnLimitVictimDelaysDisk(t *testing.T) {
 	for _, lines := range [][]string{
 		{"hard nodefs.available 1000Mi"}, {"soft nodefs.available 1000Mi", "grace nodefs.available 1s"},
@@ -113,8 +113,7 @@ func TestOwnLimitVictimDelaysDisk(t *testing.T) {
 	}
 }
 
-// A small victim of its own limit does not end a disk's shortage: the pod that fills the disk is
-// evicted.
+// A small own-limit victim does not end a disk's shortage: the pod that fills the disk is evicted.
 func TestOwnLimitVictimDelaysOnlyIfEnough(t *testing.T) {
 	w := newTestNode(t, "hard nodefs.available 3000Mi")
 	w.addLimitedPod("filler", stats.FsUsage{})
@@ -129,7 +128,7 @@ func TestOwnLimitVictimDelaysOnlyIfEnough(t *testing.T) {
 	w.wantVictim(w.look(2*time.Second), "clerk")
 }
 
-// Two victims of their own limits end it together.
+// Two own-limit victims end it together.
 func TestOwnLimitVictimsDelayDiskTogether(t *testing.T) {
 	w := newTestNode(t, "hard nodefs.available 3000Mi")
 	w.addLimitedPod("filler", stats.FsUsage{})
@@ -196,7 +195,7 @@ func (w *testNode) wantEvictionWithin(since time.Time, least, most time.Duration
 	}
 }
 
-// What a victim of its own limit holds of a disk survives a restart.
+// The disk usage of an own-limit victim survives a restart.
 func TestOwnLimitReturnsSurviveRestart(t *testing.T) {
 	w, l := nodeWithOwnLimitVictim(t, 3200, "hard nodefs.available 1000Mi")
 	l.e.Pod.CgroupID.Ino = 1

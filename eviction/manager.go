@@ -81,7 +81,7 @@ func NewManager(c Config) *Manager {
 }
 
 // Reconfigure applies another configuration from the next step on. The state stays: since when
-// thresholds are met (a threshold keeps its identity whatever its value and grace period become),
+// thresholds are met (a threshold keeps its identity with another value and grace period),
 // conditions, evictions in progress, pods set aside, and the breakers. Applying the current
 // configuration changes nothing. c.Replay must not differ from the current value.
 func (m *Manager) Reconfigure(c Config) {

@@ -23,8 +23,8 @@ func amount(t *rapid.T, label string) (q resource.Quantity, given bool) {
 	return resource.MustParse(text), true
 }
 
-// anyPod draws an object with every kind of container, overhead and, with podLevel, resources of
-// its own.
+// anyPod draws an object with every kind of container, overhead and, with podLevel, pod-level
+// resources.
 func anyPod(t *rapid.T, podLevel bool) *v1.Pod {
 	p := &v1.Pod{}
 	resources := func(label string) (r v1.ResourceRequirements) {

@@ -219,7 +219,7 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 		got := rank(pods)
 		for i := 1; i < len(got); i++ {
 			if a, b := &got[i-1].Candidate, &got[i].Candidate; !naiveLess(naiveKeys(a), naiveKeys(b)) {
-				t.Fatalf("%v is ranked before %v", naiveKeys(a), naiveKeys(b))
+				t.Fatalf("ranking has %v before %v, want the naive order", naiveKeys(a), naiveKeys(b))
 			}
 		}
 		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {

@@ -41,7 +41,7 @@ func softConfig(t *testing.T, value, grace string) Config {
 	}
 	thresholds, _, errs := s.Parse()
 	if errs != nil {
-		t.Fatalf("parse settings: %v", errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	return Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: time.Minute}
 }

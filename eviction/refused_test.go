@@ -17,7 +17,7 @@ import (
 func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 	thresholds, _, errs := Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}.Parse()
 	if len(errs) > 0 {
-		t.Fatalf("parse settings: %v", errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	m := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower})
 	pod := func(name string, usage uint64, request stats.Opt[stats.Range], refused bool) stats.PodStats {

@@ -14,7 +14,7 @@ const (
 	reliefLimit    = 5 * time.Minute
 )
 
-// Relief tells the caller how to handle a decision that asks for a reclaim first.
+// Relief is the caller's next action for a decision that asks for a reclaim first.
 type Relief int
 
 const (

@@ -27,7 +27,7 @@ func TestHardReservation(t *testing.T) {
 	} {
 		thresholds, _, errs := in(c.settings...).Parse()
 		if len(errs) > 0 {
-			t.Fatalf("%s: parse settings: %v", name, errs)
+			t.Fatalf("%s: Parse of the settings failed: %v", name, errs)
 		}
 		got := HardReservation(thresholds, capacity)
 		for resourceName, want := range map[v1.ResourceName]string{v1.ResourceMemory: c.memory, v1.ResourceEphemeralStorage: c.storage} {

@@ -219,7 +219,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 		"grace nodefs.available 1m", "grace nodefs.inodesFree 1m", "grace imagefs.available 1m", "grace imagefs.inodesFree 1m",
 		"hard containerfs.available 500Mi", "soft containerfs.inodesFree 500Mi", "grace containerfs.inodesFree 1m").Parse()
 	if errs != nil {
-		t.Fatalf("parse settings: %v", errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	nodefs := []string{"containerfs.available<100Mi and 1Gi", "containerfs.inodesFree<100Mi", "containerfs.available<200Mi for 1m0s and 1Gi", "containerfs.inodesFree<200Mi for 1m0s"}
 	for layout, want := range map[stats.Layout][]string{
@@ -296,7 +296,7 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 	} {
 		thresholds, _, errs := c.settings.Parse()
 		if errs != nil {
-			t.Fatalf("parse settings: %v", errs)
+			t.Fatalf("Parse of the settings failed: %v", errs)
 		}
 		m, look := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 60}), Input{Summary: &stats.Summary{}}
 		look.Summary.Pods = []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}

@@ -110,7 +110,7 @@ func TestSavedTimelines(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rule, reason, s := checkTimeline(&tl); enforced(rule) {
-				t.Errorf("timeline breaks rule %q: %s\n%s", rule, reason, strings.Join(s.log, "\n"))
+				t.Errorf("saved timeline breaks rule %q: %s\n%s", rule, reason, strings.Join(s.log, "\n"))
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func TestDiskTimelines(t *testing.T) {
 			}
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks rule %q: %s\n%s", seed, rule, reason, generateDisk(seed).text())
+			t.Fatalf("timeline of seed %d breaks rule %q: %s\n%s", seed, rule, reason, generateDisk(seed).text())
 		}
 	}
 	if evictions < *diskTimelines/10 {
@@ -111,7 +111,7 @@ func TestUnexplainedTimelines(t *testing.T) {
 			short++
 		}
 		if enforced(rule) {
-			t.Fatalf("seed %d breaks rule %q: %s\n%s\n%s", seed, rule, reason, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
+			t.Fatalf("timeline of seed %d breaks rule %q: %s\n%s\n%s", seed, rule, reason, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
 		}
 	}
 	if short < *diskTimelines/3 {

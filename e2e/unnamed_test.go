@@ -60,7 +60,7 @@ func TestNoPodDiesForAFileOfTheNode(t *testing.T) {
 		}
 	}
 	if !slices.ContainsFunc(n.agentLog(), func(l vm.LogLine) bool {
-		return strings.Contains(fmt.Sprint(l.Fields["reason"]), "something else takes it")
+		return strings.Contains(fmt.Sprint(l.Fields["reason"]), "something else uses the rest")
 	}) {
 		t.Error("the agent does not say why no pod goes")
 	}

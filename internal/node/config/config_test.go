@@ -62,7 +62,7 @@ func TestErrors(t *testing.T) {
 		{"a negative grace period", own + "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: -30s}\n", `4: evictionSoftGracePeriod: memory.available: invalid eviction grace period specified: -30s, must be a positive value`},
 		{"a negative minimum reclaim", own + "evictionMinimumReclaim: {memory.available: -1Mi}\n", `3: evictionMinimumReclaim: memory.available: negative eviction minimum reclaim specified for memory.available`},
 		{"an odd threshold", own + "evictionHard: {memory.available: 100.0%}\n", `3: evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off`},
-		{"a minimum reclaim of nothing", own + "evictionMinimumReclaim: {pid.available: 1}\n", `3: evictionMinimumReclaim: pid.available: there is no eviction threshold pid.available that this minimum reclaim is for`},
+		{"a minimum reclaim of nothing", own + "evictionMinimumReclaim: {pid.available: 1}\n", `3: evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold`},
 		{"a negative maximum", own + "evictionMaxPodGracePeriod: -1\n", `3: evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then`},
 		{"a negative transition period", own + "evictionPressureTransitionPeriod: -1s\n", `3: evictionPressureTransitionPeriod: -1s is negative: conditions end at once then`},
 		{"an allocatable that is none", own + "enforceNodeAllocatable: [pod]\n", `3: enforceNodeAllocatable: "pod": want one of [none pods system-reserved system-reserved-compressible kube-reserved kube-reserved-compressible]`},
@@ -212,7 +212,7 @@ evictionMaxPodGracePeriod: -1
 	if want := []string{"memory.available<200Mi 0s 50Mi", "memory.available<100Mi 1m0s 50Mi", "allocatableMemory.available<200Mi 0s 50Mi"}; !slices.Equal(got, want) {
 		t.Errorf("thresholds %q, want %q", got, want)
 	}
-	soft := "evictionSoft: memory.available: the soft eviction threshold memory.available<100Mi is reached no sooner than the hard one memory.available<200Mi"
+	soft := "evictionSoft: memory.available: soft eviction threshold memory.available<100Mi is never met before the hard one memory.available<200Mi"
 	want := []string{
 		soft, "evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then",
 	}

@@ -97,7 +97,7 @@ func agentOf(s *stats.Summary) *Agent {
 // which no frame may hold: one of the node's memory blinds both of its signals (eviction/signal.go
 // observe).
 func (a *Agent) doubt(n *stats.NodeStats) {
-	const why = "a number that cannot be true"
+	const why = "implausible number"
 	broken := func(v stats.Opt[uint64]) bool { return v.OK && v.V > most }
 	m := &n.Memory
 	memory := broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||

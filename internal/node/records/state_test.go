@@ -115,9 +115,9 @@ func TestAStateThatCannotBe(t *testing.T) {
 DIR/state.json: the hold-off of pod a ends at 2026-02-11T16:00:00Z, which is too far: 5m0s from now
 DIR/state.json: a hold-off of "", which is no UID or comes twice
 DIR/state.json: a hold-off of "a", which is no UID or comes twice
-the grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far: 30 s from now
-an eviction: pod foreign: "kubepods" is not its cgroup
-an eviction: pod odd comes twice
+grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far ahead: shortened to 30 s from now
+eviction: pod foreign: "kubepods" is not the pod's cgroup
+eviction: pod odd occurs twice
 `
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Error(diff)

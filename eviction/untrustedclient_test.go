@@ -11,14 +11,15 @@ import (
 	"jettison/stats"
 )
 
-// lie is a look at a node that is short of memory: a leaker, and an innocent pod that uses a tenth of it. change makes of the leaker's
-// honest object what a client puts, and of the leaker what the kernel and the runtime say.
+// lie is a look at a node that is short of memory: a leaker, and an innocent pod that uses a tenth
+// of it. change turns the leaker's honest object into that of a client, and the leaker into what
+// the kernel and the runtime report.
 type lie struct {
 	name   string
 	change func(leaker *stats.PodStats, object *v1.Pod)
-	// victim is who goes: leaker, innocent, or nobody.
+	// victim is the name of the evicted pod: leaker, innocent, or "nobody".
 	victim string
-	static bool // the object is made of a manifest, not a client's
+	static bool // the object is from a manifest, not from a client
 }
 
 func (l *lie) input() Input {
@@ -35,11 +36,11 @@ func (l *lie) input() Input {
 		o.Status.Phase, o.Status.QOSClass = v1.PodRunning, v1.PodQOSBurstable
 		return o
 	}
-	leaker, said := pod("leaker", "1Gi"), object("leaker")
-	l.change(&leaker, said)
-	of := NewPod(said)
+	leaker, claimed := pod("leaker", "1Gi"), object("leaker")
+	l.change(&leaker, claimed)
+	of := NewPod(claimed)
 	if l.static {
-		of = NewManifestPod(said)
+		of = NewManifestPod(claimed)
 	}
 	honest := object("innocent")
 	honest.UID = "innocent"
@@ -50,10 +51,11 @@ func (l *lie) input() Input {
 	return Input{Summary: s, Pods: map[string]*Pod{leaker.PodRef.UID: of, "innocent": NewPod(honest)}}
 }
 
-// What a client says of a pod neither saves one that leaks nor costs another its life, where the kernel or the runtime know better.
+// A client's object neither saves a leaking pod nor costs another its life, if the kernel or the
+// runtime report otherwise.
 func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 	critical := func(o *v1.Pod) { o.Spec.Priority = new(int32(systemCriticalPriority)) }
-	said := func(key, value string) func(*stats.PodStats, *v1.Pod) {
+	annotate := func(key, value string) func(*stats.PodStats, *v1.Pod) {
 		return func(_ *stats.PodStats, o *v1.Pod) { o.Annotations = map[string]string{key: value} }
 	}
 	for _, c := range []lie{
@@ -64,9 +66,9 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 			p.Populated, o.Status.Phase = stats.Opt[bool]{}, v1.PodFailed
 		}, "innocent", false},
 		{"it runs, and is empty", func(p *stats.PodStats, _ *v1.Pod) { p.Populated.V = false }, "innocent", false},
-		{"a client calls it static", said(annotationConfigSource, "file"), "leaker", false},
-		{"a client calls it a mirror", said(annotationConfigMirror, "hash"), "leaker", false},
-		{"a manifest calls it static", said(annotationConfigSource, "file"), "innocent", true},
+		{"a client calls it static", annotate(annotationConfigSource, "file"), "leaker", false},
+		{"a client calls it a mirror", annotate(annotationConfigMirror, "hash"), "leaker", false},
+		{"a manifest calls it static", annotate(annotationConfigSource, "file"), "innocent", true},
 		{"critical, by its own name", func(_ *stats.PodStats, o *v1.Pod) { critical(o) }, "innocent", false},
 		{"critical, by another name", func(_ *stats.PodStats, o *v1.Pod) { critical(o); o.Name = "other" }, "leaker", false},
 		{"critical, in another namespace", func(_ *stats.PodStats, o *v1.Pod) { critical(o); o.Namespace = "kube-system" }, "leaker", false},
@@ -112,14 +114,14 @@ func TestWhatAClientSaysIsNoBetterThanWhatIsSeen(t *testing.T) {
 			got = d.Evictions[0].Pod.PodRef.Name
 		}
 		if got != c.victim {
-			t.Errorf("%s: %s goes, want %s", c.name, got, c.victim)
+			t.Errorf("%s: victim = %s, want %s", c.name, got, c.victim)
 		}
 	}
 }
 
-// A pod that only a client tells of is none: neither the kernel nor the runtime has it, so nothing of it can be evicted. In a frame that
-// was written by hand it is one, as the kubelet has it.
-func TestAPodThatOnlyAClientTellsOf(t *testing.T) {
+// A pod known only from a client does not exist: neither the kernel nor the runtime has it, so
+// nothing of it can be evicted. In a frame that was written by hand it exists, as for the kubelet.
+func TestPodKnownOnlyFromClient(t *testing.T) {
 	l := lie{change: func(*stats.PodStats, *v1.Pod) {}}
 	for _, foreign := range []bool{false, true} {
 		m := NewManager(Config{
@@ -129,14 +131,14 @@ func TestAPodThatOnlyAClientTellsOf(t *testing.T) {
 		in := l.input()
 		in.Summary.Pods, in.Foreign = nil, foreign
 		if d := m.Step(epoch, in); (len(d.Evictions) == 1) != foreign {
-			t.Errorf("a foreign Summary: %v, %d evictions", foreign, len(d.Evictions))
+			t.Errorf("foreign Summary %v: %d evictions, want one only if foreign", foreign, len(d.Evictions))
 		}
 	}
 }
 
-// What the agent has measured on the disk counts, whether or not the object names the volume. In a foreign Summary, which has volumes that lie
-// elsewhere too, the object says which are local.
-func TestAVolumeThatTheObjectLeavesOut(t *testing.T) {
+// What the agent measured on the disk counts, whether or not the object names the volume. In a
+// foreign Summary, which also has volumes elsewhere, the object decides which are local.
+func TestVolumeMissingInObject(t *testing.T) {
 	for foreign, victim := range map[bool]string{false: "leaker", true: "innocent"} {
 		l := lie{change: func(p *stats.PodStats, o *v1.Pod) {
 			p.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 30}}}
@@ -154,23 +156,23 @@ func TestAVolumeThatTheObjectLeavesOut(t *testing.T) {
 		})
 		m.Step(epoch, in)
 		if d := m.Reclaimed(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.Name != victim {
-			t.Errorf("a foreign Summary: %v: %d evictions, want %s's: %s", foreign, len(d.Evictions), victim, d.Reason)
+			t.Errorf("foreign Summary %v: %d evictions, want one of %s: %s", foreign, len(d.Evictions), victim, d.Reason)
 		}
 	}
 }
 
-// A limit on local storage acts only where the runtime's pod is the one that the object is of.
+// A limit on local storage applies only if the object belongs to the runtime's pod.
 func TestALimitOfAnothersPod(t *testing.T) {
 	size := resource.MustParse("1Mi")
 	for name, c := range map[string]struct {
 		change func(*stats.PodStats, *v1.Pod)
 		goes   bool
 	}{
-		"its own":                  {func(*stats.PodStats, *v1.Pod) {}, true},
-		"another name":             {func(_ *stats.PodStats, o *v1.Pod) { o.Name = "other" }, false},
-		"another namespace":        {func(_ *stats.PodStats, o *v1.Pod) { o.Namespace = "other" }, false},
-		"it failed, and it lives":  {func(_ *stats.PodStats, o *v1.Pod) { o.Status.Phase = v1.PodFailed }, true},
-		"the runtime has not told": {func(p *stats.PodStats, _ *v1.Pod) { p.Announced, p.PodRef = false, stats.PodReference{UID: "leaker"} }, false},
+		"its own":                      {func(*stats.PodStats, *v1.Pod) {}, true},
+		"another name":                 {func(_ *stats.PodStats, o *v1.Pod) { o.Name = "other" }, false},
+		"another namespace":            {func(_ *stats.PodStats, o *v1.Pod) { o.Namespace = "other" }, false},
+		"it failed, and it lives":      {func(_ *stats.PodStats, o *v1.Pod) { o.Status.Phase = v1.PodFailed }, true},
+		"not announced by the runtime": {func(p *stats.PodStats, _ *v1.Pod) { p.Announced, p.PodRef = false, stats.PodReference{UID: "leaker"} }, false},
 	} {
 		l := lie{change: func(p *stats.PodStats, o *v1.Pod) {
 			o.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}}

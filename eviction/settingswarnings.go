@@ -7,10 +7,12 @@ import (
 	"jettison/stats"
 )
 
-// plainPercentage is the usual way to write one. ParseFloat takes more: NaN%, 10%%, 1e1%, 0x1p3%.
+// plainPercentage matches the usual form of a percentage. ParseFloat accepts more: NaN%, 10%%,
+// 1e1%, 0x1p3%.
 var plainPercentage = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%$`)
 
-// percentage warns of a share that the kubelet takes and that does not do what it says.
+// percentage warns about a share that the kubelet accepts and that has another effect than
+// intended.
 func (p *settingsParser) percentage(field string, signal stats.Signal, text string, share float32) {
 	switch {
 	case share != share:
@@ -21,20 +23,21 @@ func (p *settingsParser) percentage(field string, signal stats.Signal, text stri
 		p.warn(field, signal, "%s is always met: write 100%% to switch the threshold %v off", text,
 			signal)
 	case field == fieldMin && share > 1:
-		p.warn(field, signal, "minimum reclaim %s of %v is more than there is: its evictions would never end", text, signal)
+		p.warn(field, signal,
+			"minimum reclaim %s of %v exceeds the capacity: its evictions would never end", text, signal)
 	case !plainPercentage.MatchString(text):
-		p.warn(field, signal, "%q is an odd way to write a percentage", text)
+		p.warn(field, signal, "%q is an unusual form of a percentage", text)
 	}
 }
 
-// doubtful warns of soft thresholds that the hard one forestalls, and of those that are
-// overwritten.
-func (p *settingsParser) doubtful(hard, soft []Threshold) {
+// warnIneffective warns about soft thresholds that are never met before the hard one, and about
+// thresholds that are overwritten.
+func (p *settingsParser) warnIneffective(hard, soft []Threshold) {
 	for _, s := range soft {
 		for _, h := range hard {
 			if h.Signal == s.Signal && forestalled(s, h) {
 				p.warn(fieldSoft, s.Signal,
-					"the soft eviction threshold %v is reached no sooner than the hard one %v", s, h)
+					"soft eviction threshold %v is never met before the hard one %v", s, h)
 			}
 		}
 	}
@@ -52,8 +55,8 @@ func (p *settingsParser) doubtful(hard, soft []Threshold) {
 	}
 }
 
-// forestalled reports whether the soft threshold is surely not met before the hard one. A quantity
-// and a share are compared once the capacity is known, by CheckCapacity.
+// forestalled reports whether the soft threshold is certainly not met before the hard one.
+// CheckCapacity compares a quantity with a share, once the capacity is known.
 func forestalled(soft, hard Threshold) bool {
 	switch s, h := soft.Value, hard.Value; {
 	case soft.Window > 0:
@@ -66,9 +69,9 @@ func forestalled(soft, hard Threshold) bool {
 	return false
 }
 
-// orphans warns of grace periods and minimum reclaims that belong to no threshold.
-func (p *settingsParser) orphans(all, soft []Threshold) {
-	has := func(in []Threshold, signal stats.Signal) bool {
+// warnUnused warns about grace periods and minimum reclaims without a threshold.
+func (p *settingsParser) warnUnused(all, soft []Threshold) {
+	hasSignal := func(in []Threshold, signal stats.Signal) bool {
 		for _, t := range in {
 			if t.Signal == signal {
 				return true
@@ -77,14 +80,14 @@ func (p *settingsParser) orphans(all, soft []Threshold) {
 		return false
 	}
 	p.eachKnown(p.EvictionSoftGracePeriod, func(signal stats.Signal) {
-		if !has(soft, signal) {
+		if !hasSignal(soft, signal) {
 			p.warn(fieldGrace, signal,
-				"there is no soft eviction threshold %v that this grace period is for", signal)
+				"grace period for %v has no soft eviction threshold", signal)
 		}
 	})
 	p.eachKnown(p.EvictionMinimumReclaim, func(signal stats.Signal) {
-		if !has(all, signal) {
-			p.warn(fieldMin, signal, "there is no eviction threshold %v that this minimum reclaim is for",
+		if !hasSignal(all, signal) {
+			p.warn(fieldMin, signal, "minimum reclaim for %v has no eviction threshold",
 				signal)
 		}
 	})
@@ -98,7 +101,7 @@ func (p *settingsParser) eachKnown(statements map[string]string, visit func(stat
 	}
 }
 
-// failed reports whether a field of the signal is wrong already: its further trouble follows from
+// failed reports whether a field of the signal has an error already. Further warnings follow from
 // that.
 func (p *settingsParser) failed(signal stats.Signal) bool {
 	for _, e := range p.errs {
@@ -109,14 +112,14 @@ func (p *settingsParser) failed(signal stats.Signal) bool {
 	return false
 }
 
-// allSignals that a threshold can be set for, in order.
+// allSignals lists the signals that may have a threshold, in order.
 var allSignals = append(append([]stats.Signal{}, stats.Signals...),
 	stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull,
 	stats.SignalCPUPressureSome)
 
-// CheckCapacity is the second check, at start, once the signals were observed: of thresholds that
-// the node cannot satisfy, which the kubelet never looks at (weakness 28). observed may answer with
-// a zero Observation for what is not known; that is not judged.
+// CheckCapacity returns warnings about thresholds that the node cannot satisfy, which the kubelet
+// never checks (weakness 28). It is called at start, once the signals were observed. observed may
+// return a zero Observation for an unknown signal, which is not checked.
 func CheckCapacity(thresholds []Threshold,
 	observed func(stats.Signal) stats.Observation) (warnings []*FieldError) {
 	warn := func(t *Threshold, field, format string, args ...any) {
@@ -139,7 +142,7 @@ func CheckCapacity(thresholds []Threshold,
 		case limit > o.Capacity:
 			warn(t, field, "%v can never be satisfied: the capacity is %s", t, capacity)
 		case limit == o.Capacity:
-			warn(t, field, "%v is met by everything that is in use at all: the capacity is %s", t, capacity)
+			warn(t, field, "%v is met as soon as anything is in use: the capacity is %s", t, capacity)
 		case t.MinReclaim != nil && stats.SaturatingAdd(limit, t.MinReclaim.Of(o.Capacity)) >= o.Capacity:
 			warn(t, fieldMin, "%v and a minimum reclaim of %v leave nothing of the capacity of %s: evictions would never end",
 				t, t.MinReclaim, capacity)
@@ -148,7 +151,7 @@ func CheckCapacity(thresholds []Threshold,
 			h := &thresholds[j]
 			mixed := (h.Value.Quantity == nil) != (t.Value.Quantity == nil)
 			if h.Signal == t.Signal && h.Hard() && !t.Hard() && mixed && limit <= h.Value.Of(o.Capacity) {
-				warn(t, field, "the soft eviction threshold %v is reached no sooner than the hard one %v: "+
+				warn(t, field, "soft eviction threshold %v is never met before the hard one %v: "+
 					"the capacity is %s", t, h, capacity)
 			}
 		}

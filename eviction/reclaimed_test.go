@@ -7,8 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// A soft threshold that asks for nothing yet does not have a hard one wait by what was seen before the reclaim: both look again.
-func TestSoftHasNoHardWaitAfterAReclaim(t *testing.T) {
+// A soft threshold in its grace period does not delay a hard one by an observation from before the
+// reclaim: both are observed again.
+func TestSoftDelaysNoHardAfterReclaim(t *testing.T) {
 	for name, lines := range map[string][]string{"hard": hardLines, "hard and soft": append(hardLines, softLines...)} {
 		m := managerOf(t, 0, lines...)
 		look := func(at time.Time, left uint64) Input {
@@ -26,14 +27,15 @@ func TestSoftHasNoHardWaitAfterAReclaim(t *testing.T) {
 		}
 		first := evict(epoch, 0)
 		if len(first.Evictions) != 1 {
-			t.Fatalf("%s: %s", name, first.Reason)
+			t.Fatalf("%s: %d evictions in the first step, want one: %s", name, len(first.Evictions), first.Reason)
 		}
 		e := first.Evictions[0]
 		l := m.Begin(Stamp{Time: epoch}, e, metBy(first, &e))
 		m.Emptied(Stamp{Time: epoch}, l)
 		m.Cleaned(Stamp{Time: epoch}, l)
-		if second := evict(epoch.Add(time.Millisecond), 512<<20); len(second.Evictions) != 1 { // what it returned is back: it was not enough
-			t.Errorf("%s: after the first is gone: %s", name, second.Reason)
+		// what it returned is available: it was not enough
+		if second := evict(epoch.Add(time.Millisecond), 512<<20); len(second.Evictions) != 1 {
+			t.Errorf("%s: %d evictions after the first victim's end, want one: %s", name, len(second.Evictions), second.Reason)
 		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"jettison/stats"
 )
 
-// What no limit of a pod's own knows of counts for the disk that has it, by the layout, and as a lower bound if it is one.
-func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
+// Usage that no own limit includes counts for the disk that holds it, by the layout, and as a lower
+// bound if it is one.
+func TestUsageOutsideLimitsCountsForDisk(t *testing.T) {
 	c := &Candidate{Pod: &stats.PodStats{}}
 	c.Pod.EphemeralStorage.Files = stats.Some(stats.FsUsage{UsedBytes: 10, InodesUsed: 1})
 	c.Pod.EphemeralStorage.ExitedLayers = stats.Some(stats.FsUsage{UsedBytes: 300, InodesUsed: 20, Partial: true})
@@ -22,11 +23,11 @@ func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
 	} {
 		d := &fileSystems{layout: stats.Some(w.layout)}
 		watched := &watched{info: signalInfo{kind: kindBytes, fs: w.fs}}
-		if got := d.usage(c, watched); got != stats.Some(w.want) {
-			t.Errorf("%+v, of file system %v: %+v, want %d", w.layout, w.fs, got, w.want)
+		if got := d.namedUsage(c, watched); got != stats.Some(w.want) {
+			t.Errorf("namedUsage, layout %+v, file system %v = %+v, want %d", w.layout, w.fs, got, w.want)
 		}
 		if !atLeast(c, watched) {
-			t.Errorf("%+v: a lower bound is taken for the whole", w.layout)
+			t.Errorf("atLeast, layout %+v = false, want true for a lower bound", w.layout)
 		}
 	}
 }

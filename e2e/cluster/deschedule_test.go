@@ -202,7 +202,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	}
 	why := map[string]int{}
 	for _, s := range p.Skipped {
-		if strings.Contains(s.Reason, "budget") {
+		if strings.Contains(s.Reason, "PodDisruptionBudget") {
 			app, _, _ := strings.Cut(s.Name, "-")
 			why[app]++
 		}

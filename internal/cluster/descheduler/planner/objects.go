@@ -278,7 +278,7 @@ func (o *objects) complete() error {
 
 // PastEvictions are those of pods that are still being deleted: the API has noted them in their
 // status.
-func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
+func PastEvictions(pods []*v1.Pod) (out []deschedule.PastEviction) {
 	for _, p := range pods {
 		for i := range p.Status.Conditions {
 			c := &p.Status.Conditions[i]
@@ -286,7 +286,7 @@ func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 				continue
 			}
 			for _, owner := range p.OwnerReferences {
-				out = append(out, deschedule.Past{Namespace: p.Namespace, Owner: owner.UID,
+				out = append(out, deschedule.PastEviction{Namespace: p.Namespace, Owner: owner.UID,
 					At: c.LastTransitionTime.Time})
 			}
 		}

@@ -80,7 +80,7 @@ func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) 
 	for _, err := range d.figures.fill(ctx, now, s) {
 		d.o.Log.Warn("figures of real use are missing", "error", err)
 	}
-	plan, err := deschedule.Watched(d.o.Policy, s, now, spent.watch(d.now))
+	plan, err := deschedule.PlanTimed(d.o.Policy, s, now, spent.watch(d.now))
 	if err != nil {
 		return nil, fmt.Errorf("deschedule: plan: %w", err)
 	}

@@ -51,8 +51,8 @@ func newFigures(client kubernetes.Interface, p *deschedule.Policy, namespace str
 			f.source = m.Prometheus
 		}
 	}
-	used := p.Figures()
-	f.api, f.agents, f.queries = used.API, used.Agents, used.Queries
+	used := p.RequiredMetrics()
+	f.api, f.agents, f.queries = used.MetricsAPI, used.Agents, used.Queries
 	return f
 }
 

@@ -96,7 +96,7 @@ func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
 	forget(m.owners, func(_ owner, at time.Time) bool { return now.Sub(at) >= pastFor })
 	forget(m.nodes, func(_ string, at time.Time) bool { return now.Sub(at) >= pastFor })
 	for of, at := range m.owners {
-		s.Evicted = append(s.Evicted, deschedule.Past{Namespace: of.namespace, Owner: of.uid, At: at})
+		s.Evicted = append(s.Evicted, deschedule.PastEviction{Namespace: of.namespace, Owner: of.uid, At: at})
 	}
 	for node, at := range m.nodes {
 		s.EvictedFrom[node] = at

@@ -56,7 +56,7 @@ type part struct{ strategy, profile string }
 // later: all of that is one duration.
 type durations map[part]time.Duration
 
-func (d durations) watch(now func() time.Time) deschedule.Watch {
+func (d durations) watch(now func() time.Time) deschedule.StrategyTimer {
 	return func(profile, strategy string) func() {
 		began := now()
 		return func() { d[part{strategy, profile}] += now().Sub(began) }

@@ -48,7 +48,7 @@ func TestAPodThatShouldNotBeHereIsStopped(t *testing.T) {
 		!strings.HasPrefix(e.Message, "PodLifeTime: age ") {
 		t.Errorf("%+v", e)
 	}
-	if text := l.Text(); !strings.Contains(text, "msg=descheduling") || !strings.Contains(text, "strategy=PodLifeTime") {
+	if text := l.Text(); !strings.Contains(text, `msg="descheduling pod"`) || !strings.Contains(text, "strategy=PodLifeTime") {
 		t.Errorf("%s", text)
 	}
 }

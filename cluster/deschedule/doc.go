@@ -1,8 +1,8 @@
 // Package deschedule plans evictions of pods that would be better placed on other nodes. Plan is a
 // pure function of a policy, a snapshot of the cluster and the time; it does no I/O. It returns the
 // evictions in order, each with its reason. Policy format, strategies and limits are those of
-// descheduler/v1alpha2 (sigs.k8s.io/descheduler 0.36.0). docs/descheduling.md lists the intended
-// differences.
+// descheduler/v1alpha2 (sigs.k8s.io/descheduler 0.36.0). docs/operate/descheduling.md lists the
+// intended differences.
 //
 // Plan works on a model of the cluster (package model). It removes each evicted pod from the model
 // and puts its replacement on the node that a scheduler would likely choose. So each disruption

@@ -23,7 +23,7 @@ old, and pods that use memory above a target. It reads the container runtime and
 the API server. A pod with missing data is kept.
 
 The command evicts nothing. The agent evicts the pods if its configuration has deschedule: act and
-no kubelet runs on the node. docs/descheduling.md describes each strategy.`,
+no kubelet runs on the node. docs/operate/descheduling.md describes each strategy.`,
 		Example: "  jettison deschedule\n  jettison deschedule -o wide\n  jettison deschedule -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

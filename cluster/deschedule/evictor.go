@@ -144,8 +144,8 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 }
 
 var filterRules = []func(*evictor, *model.Pod) string{
-	(*evictor).checkPriority, (*evictor).checkBare, (*evictor).checkLocalStorage, (*evictor).checkDaemonSet, (*evictor).checkClaims,
-	(*evictor).checkBudget,
+	(*evictor).checkPriority, (*evictor).checkBare, (*evictor).checkLocalStorage,
+	(*evictor).checkDaemonSet, (*evictor).checkClaims, (*evictor).checkBudget,
 	(*evictor).checkResourceClaims, (*evictor).checkArguments,
 }
 

@@ -38,11 +38,10 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		return err
 	}
 	//log: A cycle made a plan and requested its evictions. The keys count the outcomes.
-	d.o.Log.Info("descheduling cycle finished", "evictions", len(plan.Evictions), "evicted", count[outcomeEvicted],
-		"background", count[outcomeBackground],
-		"rejected", count[outcomeRejected]+count[outcomeForbidden], "gone", count[outcomeGone], "failed", count[outcomeFailed], "skipped",
-		len(plan.Skipped),
-		"took", d.now().Sub(began))
+	d.o.Log.Info("descheduling cycle finished", "evictions", len(plan.Evictions),
+		"evicted", count[outcomeEvicted], "background", count[outcomeBackground],
+		"rejected", count[outcomeRejected]+count[outcomeForbidden], "gone", count[outcomeGone],
+		"failed", count[outcomeFailed], "skipped", len(plan.Skipped), "took", d.now().Sub(began))
 	if count[outcomeForbidden] > 0 && count[outcomeForbidden] == len(plan.Evictions) {
 		return fmt.Errorf("deschedule: all %d evictions are forbidden: grant the permission to create "+
 			"pods/eviction", count[outcomeForbidden])

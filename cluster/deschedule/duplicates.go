@@ -130,7 +130,7 @@ func (r *run) trimGroup(g *group) outcome {
 		return podKept
 	}
 	share := (g.count + targets - 1) / targets
-	here := func(n *model.Node) (count int) {
+	podsOn := func(n *model.Node) (count int) {
 		if r.selected[n] && !n.ChangedSince(g.version) {
 			return g.allByNode[n]
 		}
@@ -152,7 +152,7 @@ func (r *run) trimGroup(g *group) outcome {
 				pod: p,
 				reason: fmt.Sprintf("%s has %d duplicates, its share of %d on %d nodes is %d", n.Name,
 					len(pods), g.count, targets, share),
-				improves: func(to *model.Node) bool { return to != n && here(to) < share },
+				improves: func(to *model.Node) bool { return to != n && podsOn(to) < share },
 				noGain:   "other nodes have their share of duplicates, too",
 			}
 			switch r.evict(w) {
@@ -168,36 +168,36 @@ func (r *run) trimGroup(g *group) outcome {
 	return podKept
 }
 
-// countTargets returns how many nodes accept pods of the group that share a node with another
-// one. A pod that fits only one node does not count.
+// countTargets returns how many nodes accept the pods of the group that share their node with
+// another pod of the group. Pods that only one node accepts do not count.
 func (r *run) countTargets(g *group) int {
-	found, fit := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
-	asked := map[string]bool{}
+	isTarget, accepting := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
+	checked := map[string]bool{}
 	for _, n := range r.nodes {
 		if len(g.byNode[n]) < 2 {
 			continue
 		}
 		for _, p := range g.byNode[n] {
 			terms := placementTerms(p.Pod)
-			if asked[terms] {
+			if checked[terms] {
 				continue
 			}
-			asked[terms] = true
-			fit = fit[:0]
+			checked[terms] = true
+			accepting = accepting[:0]
 			for i, to := range r.nodes {
 				if p.MatchesNodeAffinity(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.HardTaint) == nil {
-					fit = append(fit, i)
+					accepting = append(accepting, i)
 				}
 			}
-			if len(fit) > 1 {
-				for _, i := range fit {
-					found[i] = true
+			if len(accepting) > 1 {
+				for _, i := range accepting {
+					isTarget[i] = true
 				}
 			}
 		}
 	}
 	count := 0
-	for _, is := range found {
+	for _, is := range isTarget {
 		if is {
 			count++
 		}

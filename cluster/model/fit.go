@@ -15,8 +15,8 @@ import (
 type FitCheck struct {
 	c   *Cluster
 	pod *Pod
-	// pods with which anti-affinity of either side forbids to share a topology; the first by name
-	// for each
+	// topologies that anti-affinity of this pod or another one excludes, with the first such pod
+	// by name
 	repellers      map[topologyValue]*Pod
 	repellerKeys   []string               // topology keys of repellers, sorted
 	affinityKeys   []string               // topology key of each required affinity term

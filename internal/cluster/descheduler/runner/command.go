@@ -67,11 +67,11 @@ metrics.k8s.io. The same files and --now give the same plan.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Policy, "policy", "", "file of the policy; - is standard input")
-	f.StringVar(&o.Diff, "diff", "", "file of another policy: print the difference between the two plans")
+	f.StringVar(&o.Diff, "diff", "", "second policy: print the difference")
 	f.StringArrayVar(&o.From, "from", nil,
-		"file with objects of the cluster; - is standard input; repeatable")
+		"file of objects; - is stdin; repeatable")
 	f.StringVar(&now, "now", "",
-		"time of the plan, which ages refer to, as 2006-01-02T15:04:05Z (default: the current time)")
+		"time of the plan, RFC 3339 (default: now)")
 	format.Add(f, "")
 	l.add(f)
 	cmd.AddCommand(planner.MigrateCommand(stdin, stdout, stderr))

@@ -49,24 +49,25 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 	own.Float32Var(&l.qps, "client-connection-qps", 50, "maximum requests per second to the API server")
 	own.IntVar(&l.burst, "client-connection-burst", 100, "maximum burst of requests to the API server")
 	own.DurationVar(&l.interval, "descheduling-interval", 0,
-		"time from one cycle to the next; 0: run one cycle and exit")
+		"time between cycle starts; 0: one cycle")
 	own.BoolVar(&l.dryRun, "dry-run", false, "print the plan without evicting pods")
 	own.BoolVar(&l.elect, "leader-elect", false,
-		"elect a leader among several replicas; requires --descheduling-interval")
+		"elect a leader; needs an interval")
 	own.DurationVar(&l.election.LeaseDuration, "leader-elect-lease-duration", 137*time.Second,
-		"time after which another replica takes over a lease that is not renewed")
+		"validity of an unrenewed lease")
 	own.DurationVar(&l.election.RenewDeadline, "leader-elect-renew-deadline", 107*time.Second,
-		"time after which the leader stops if it cannot renew the lease")
+		"time to renew, else stop")
 	own.DurationVar(&l.election.RetryPeriod, "leader-elect-retry-period", 26*time.Second,
-		"time between attempts to acquire or renew the lease")
+		"time between attempts")
 	own.StringVar(&l.election.Namespace, "leader-elect-resource-namespace", "kube-system",
-		"namespace of the leader election Lease")
+		"namespace of the election Lease")
+	// The default is the Lease of the descheduler, so that only one of the two programs acts.
 	own.StringVar(&l.election.Name, "leader-elect-resource-name", "descheduler",
-		"name of the leader election Lease; the default prevents running together with the descheduler")
+		"name of the election Lease")
 	own.StringVar(&l.leases, "load-namespace", "jettison-system",
-		"namespace of the Leases in which agents report the load of their nodes")
+		"namespace of node load Leases")
 	own.StringVar(&l.address, "address", "127.0.0.1:10258",
-		"address of the server for metrics and health, with an interval; empty: no server")
+		"serve metrics and health; empty: off")
 	own.BoolVar(&l.json, "log-json", false, "write the log as JSON")
 	own.VisitAll(func(flag *pflag.Flag) { l.flags = append(l.flags, flag.Name) })
 	f.AddFlagSet(own)

@@ -45,9 +45,9 @@ const gcPercent = 40
 func (l *liveFlags) add(f *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.StringVar(&l.kubeconfig, "kubeconfig", "",
-		"kubeconfig file (default: the in-cluster configuration)")
-	own.Float32Var(&l.qps, "client-connection-qps", 50, "maximum requests per second to the API server")
-	own.IntVar(&l.burst, "client-connection-burst", 100, "maximum burst of requests to the API server")
+		"kubeconfig file (default: in-cluster)")
+	own.Float32Var(&l.qps, "client-connection-qps", 50, "API requests per second")
+	own.IntVar(&l.burst, "client-connection-burst", 100, "burst of API requests")
 	own.DurationVar(&l.interval, "descheduling-interval", 0,
 		"time between cycle starts; 0: one cycle")
 	own.BoolVar(&l.dryRun, "dry-run", false, "print the plan without evicting pods")
@@ -65,7 +65,7 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 	own.StringVar(&l.election.Name, "leader-elect-resource-name", "descheduler",
 		"name of the election Lease")
 	own.StringVar(&l.leases, "load-namespace", "jettison-system",
-		"namespace of node load Leases")
+		"namespace of load Leases")
 	own.StringVar(&l.address, "address", "127.0.0.1:10258",
 		"serve metrics and health; empty: off")
 	own.BoolVar(&l.json, "log-json", false, "write the log as JSON")

@@ -59,12 +59,12 @@ func TestDeschedule(t *testing.T) {
 	}{
 		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "objects.yaml", "--now", "2026-11-23T12:00:00Z", "-o", "json"}, "", exitOK,
 			`{"evictions":[{"namespace":"shop","name":"web-7","uid":"u-7","node":"n1","profile":"default","strategy":"LowNodeUtilization",`, ""},
-		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is missing"},
-		{[]string{"--policy", "x", "--now", "2026-11-23T12:00:00Z"}, "", exitUsage, "", "--from is missing"},
+		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is required"},
+		{[]string{"--policy", "x", "--now", "2026-11-23T12:00:00Z"}, "", exitUsage, "", "require --from"},
 		{[]string{"--policy", "x"}, "", exitUsage, "", "policy: open x: no such file"},
 		{[]string{"--policy", dir + "policy.yaml", "--kubeconfig", "/nowhere"}, "", exitFailed, "", "configure the API client from /nowhere"},
-		{[]string{"--policy", "x", "--from", "y", "--dry-run"}, "", exitUsage, "", "--dry-run is for a cluster, and --from for files"},
-		{[]string{"--policy", dir + "policy.yaml", "--leader-elect"}, "", exitUsage, "", "--leader-elect wants --descheduling-interval"},
+		{[]string{"--policy", "x", "--from", "y", "--dry-run"}, "", exitUsage, "", "--dry-run applies to a cluster and cannot be combined with --from"},
+		{[]string{"--policy", dir + "policy.yaml", "--leader-elect"}, "", exitUsage, "", "--leader-elect requires --descheduling-interval"},
 		{[]string{"--policy", dir + "policy.yaml", "--descheduling-interval", "-1s"}, "", exitUsage, "", "--descheduling-interval -1s"},
 		{[]string{"--policy", dir + "policy.yaml", "--descheduling-interval", "1m", "--leader-elect", "--leader-elect-renew-deadline", "3m"}, "", exitUsage,
 			"", "renew deadline 3m0s: want more than 0 and less than the lease duration"},
@@ -76,7 +76,7 @@ func TestDeschedule(t *testing.T) {
 		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "none.json"}, "", exitFailed, "", "none.json: no such file"},
 		{[]string{"migrate", "--policy", "-"}, "apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\nstrategies:\n  RemoveDuplicates: {enabled: true}\n",
 			exitOK, "balance:\n      enabled:\n      - RemoveDuplicates\n", ""},
-		{[]string{"migrate"}, "", exitUsage, "", "--policy is missing"},
+		{[]string{"migrate"}, "", exitUsage, "", "--policy is required"},
 		{[]string{"migrat", "--policy", "x"}, "", exitUsage, "", `unknown command "deschedule migrat": did you mean "migrate"?`},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -95,7 +95,7 @@ func TestPlanIsCancelled(t *testing.T) {
 	t.Cleanup(func() { _ = end.Close() })
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, []string{"deschedule", "--policy", "-", "--from", "objects.yaml"}, hangs, &stdout, &stderr)
-	if code != exitFailed || !strings.Contains(stderr.String(), "it was ended before it was done") {
+	if code != exitFailed || !strings.Contains(stderr.String(), "deschedule: interrupted") {
 		t.Errorf("exit code of a cancelled plan = %d, want %d: %s", code, exitFailed, stderr.String())
 	}
 }

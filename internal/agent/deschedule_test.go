@@ -48,7 +48,7 @@ func TestAPodThatShouldNotBeHereIsStopped(t *testing.T) {
 		!strings.HasPrefix(e.Message, "PodLifeTime: age ") {
 		t.Errorf("%+v", e)
 	}
-	if text := l.Text(); !strings.Contains(text, "msg=descheduling") || !strings.Contains(text, "strategy=PodLifeTime") {
+	if text := l.Text(); !strings.Contains(text, `msg="descheduling pod"`) || !strings.Contains(text, "strategy=PodLifeTime") {
 		t.Errorf("%s", text)
 	}
 }
@@ -67,7 +67,7 @@ func TestWhoShouldNotBeHereIsReported(t *testing.T) {
 	} {
 		l := build()
 		l.deschedule(t.Context(), time.Now().Add(2*time.Minute), nil)
-		if text := l.Text(); l.manager.Life(nodetest.UID) != nil || !strings.Contains(text, `msg="would deschedule" victim=default/pod`) {
+		if text := l.Text(); l.manager.Life(nodetest.UID) != nil || !strings.Contains(text, `msg="pod would be descheduled" victim=default/pod`) {
 			t.Errorf("%s: %s", what, text)
 		}
 	}

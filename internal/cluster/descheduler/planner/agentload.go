@@ -11,11 +11,11 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// leaseNamespace is where bridges tell the load of their nodes, each in the Lease of its node's
-// name.
+// leaseNamespace is the namespace in which bridges report node load, in Leases named after the
+// nodes.
 const leaseNamespace = "jettison-system"
 
-// pressures are what a load calls the shares of time in which tasks waited.
+// pressures maps the names of pressures in a load to resources of thresholds.
 var pressures = map[string]v1.ResourceName{
 	"memorySome": deschedule.AgentMemorySome, "memoryFull": deschedule.AgentMemoryFull,
 	"cpuSome": deschedule.AgentCPUSome,
@@ -23,8 +23,9 @@ var pressures = map[string]v1.ResourceName{
 	"ioFull": deschedule.AgentIOFull,
 }
 
-// AgentLoad reads a load as a bridge writes it. Figures that cannot be are absent.
-func AgentLoad(text string) (out deschedule.AgentLoad, err error) {
+// ParseAgentLoad parses the annotation in which a bridge reports node load. Values out of range
+// are absent from the result.
+func ParseAgentLoad(text string) (out deschedule.AgentLoad, err error) {
 	var l api.NodeLoad
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
 		return out, fmt.Errorf("annotation %s: %w", api.LoadAnnotation, err)
@@ -42,7 +43,7 @@ func AgentLoad(text string) (out deschedule.AgentLoad, err error) {
 		set(deschedule.AgentWorkingSet, *l.WorkingSetPercent)
 	}
 	if l.HeadroomPercent != nil {
-		// below zero: the node evicts already
+		// negative headroom: the node is already evicting
 		set(deschedule.AgentHeadroomUsed, math.Min(100-*l.HeadroomPercent, 100))
 	}
 	for name, percent := range l.Pressure {

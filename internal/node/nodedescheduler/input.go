@@ -13,22 +13,22 @@ import (
 	"jettison/stats/read"
 )
 
-// seenAnnotation is when a kubelet first saw a pod (pkg/kubelet/types/pod_update.go
-// ConfigFirstSeenAnnotationKey).
+// seenAnnotation holds the time at which a kubelet first saw a pod
+// (pkg/kubelet/types/pod_update.go ConfigFirstSeenAnnotationKey).
 const seenAnnotation = "kubernetes.io/config.seen"
 
-// Seen is what is known of the node's pods.
+// Seen is the input of a plan: the available data about the node's pods.
 type Seen struct {
-	Pods    read.Index
-	Objects map[string]*eviction.Pod // by UID; nil: none is known
-	Whole   []*v1.Pod                // the same, whole
-	Summary *stats.Summary
-	Policy  *eviction.Policy
-	Self    string          // the cgroup of this process; empty: unknown
-	Before  map[string]bool // UIDs of pods that went and may have come back
+	Pods            read.Index
+	Objects         map[string]*eviction.Pod // by UID; nil: none available
+	Whole           []*v1.Pod                // the complete objects
+	Summary         *stats.Summary
+	Policy          *eviction.Policy
+	Self            string          // cgroup of this process; empty: unknown
+	RecentlyEvicted map[string]bool // UIDs of evicted pods that may have come back
 }
 
-// Look returns that as a plan takes it.
+// Look converts the data to the input type of nodedeschedule.
 func (s *Seen) Look() nodedeschedule.Look {
 	memory := &s.Summary.Node.Memory
 	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes,
@@ -42,8 +42,8 @@ func (s *Seen) Look() nodedeschedule.Look {
 		whole[string(p.UID)] = p
 	}
 	for uid, p := range s.Pods {
-		pod := s.pod(p)
-		pod.Before = s.Before[uid]
+		pod := s.runtimePod(p)
+		pod.Before = s.RecentlyEvicted[uid]
 		if u := used[uid]; u != nil {
 			pod.Memory = u.Memory.WorkingSetBytes
 			if u.Self {
@@ -52,15 +52,15 @@ func (s *Seen) Look() nodedeschedule.Look {
 		}
 		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace &&
 			object.Name == p.PodRef.Name {
-			told(&pod, object)
+			addObjectData(&pod, object)
 		}
 		out.Pods = append(out.Pods, pod)
 	}
 	return out
 }
 
-// of is a pod as evictions take it, and its object; nil: none is known.
-func (s *Seen) of(uid string) (stats.PodStats, *eviction.Pod) {
+// podStats returns a pod in the format of evictions, and its object; nil: none available.
+func (s *Seen) podStats(uid string) (stats.PodStats, *eviction.Pod) {
 	for i := range s.Summary.Pods {
 		if p := &s.Summary.Pods[i]; p.PodRef.UID == uid {
 			return *p, s.Objects[uid]
@@ -69,13 +69,13 @@ func (s *Seen) of(uid string) (stats.PodStats, *eviction.Pod) {
 	return s.Pods[uid].Told(s.Self), s.Objects[uid]
 }
 
-// pod is what the runtime tells of one. What it has mounted is not taken of a status: a tenant may
-// have any number of mounts.
-func (s *Seen) pod(p *read.Pod) nodedeschedule.Pod {
+// runtimePod returns the data that the container runtime provides about a pod. Mounts in
+// container statuses are not read: a tenant may have any number of them.
+func (s *Seen) runtimePod(p *read.Pod) nodedeschedule.Pod {
 	alone := p.Told(s.Self)
 	_, protected := s.Policy.Judge(&alone, s.Objects[p.PodRef.UID])
 	out := nodedeschedule.Pod{
-		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: since(p),
+		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: startTime(p),
 		Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
 	}
 	for i := range p.Sandboxes {
@@ -105,9 +105,9 @@ func (s *Seen) pod(p *read.Pod) nodedeschedule.Pod {
 	return out
 }
 
-// since is when a kubelet first saw the pod, else when its first sandbox was made that is still
-// there.
-func since(p *read.Pod) (at time.Time) {
+// startTime returns the time at which a kubelet first saw the pod, or else the creation time of
+// its oldest sandbox.
+func startTime(p *read.Pod) (at time.Time) {
 	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[seenAnnotation]); err == nil {
 		return seen
 	}
@@ -119,8 +119,8 @@ func since(p *read.Pod) (at time.Time) {
 	return at
 }
 
-// told takes what a pod's object tells beyond the runtime.
-func told(pod *nodedeschedule.Pod, object *v1.Pod) {
+// addObjectData adds data from a pod object that the runtime does not provide.
+func addObjectData(pod *nodedeschedule.Pod, object *v1.Pod) {
 	if owner := metav1.GetControllerOf(object); owner != nil {
 		pod.Owner = owner.Kind
 	} else if len(object.OwnerReferences) > 0 {

@@ -19,10 +19,10 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// live are the flags of deschedule in a cluster. Names and defaults that the descheduler has are
-// its own (0.36.0).
-type live struct {
-	version    string // of the program
+// liveFlags are the flags of deschedule in a cluster. Flags that the descheduler has, too, have
+// its names and defaults (0.36.0).
+type liveFlags struct {
+	version    string // version of this program
 	kubeconfig string
 	qps        float32
 	burst      int
@@ -37,43 +37,44 @@ type live struct {
 	flags []string
 }
 
-// gcPercent is how much garbage may lie beside the cluster's objects, in percent of them. They are
-// most of the memory, and little more comes once they are read: with Go's 100 there would be room
-// for as much again, for nothing.
+// gcPercent is GOGC unless the environment sets it. Objects of the cluster make up most of the
+// heap, and little is allocated after the initial list: the default of 100 would waste as much
+// memory again.
 const gcPercent = 40
 
-func (l *live) add(f *pflag.FlagSet) {
+func (l *liveFlags) add(f *pflag.FlagSet) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.StringVar(&l.kubeconfig, "kubeconfig", "",
-		"file that says where the cluster's API is (default: as a pod of the cluster is told)")
-	own.Float32Var(&l.qps, "client-connection-qps", 50, "requests a second to the API")
-	own.IntVar(&l.burst, "client-connection-burst", 100, "requests at once to the API")
+		"kubeconfig file (default: in-cluster)")
+	own.Float32Var(&l.qps, "client-connection-qps", 50, "API requests per second")
+	own.IntVar(&l.burst, "client-connection-burst", 100, "burst of API requests")
 	own.DurationVar(&l.interval, "descheduling-interval", 0,
-		"from one cycle to the next; 0: one cycle")
-	own.BoolVar(&l.dryRun, "dry-run", false, "print the plan, and evict nobody")
+		"time between cycle starts; 0: one cycle")
+	own.BoolVar(&l.dryRun, "dry-run", false, "print the plan without evicting pods")
 	own.BoolVar(&l.elect, "leader-elect", false,
-		"only one of several replicas acts; wants --descheduling-interval")
+		"elect a leader; needs an interval")
 	own.DurationVar(&l.election.LeaseDuration, "leader-elect-lease-duration", 137*time.Second,
-		"without a renewal for so long another replica acts")
+		"validity of an unrenewed lease")
 	own.DurationVar(&l.election.RenewDeadline, "leader-elect-renew-deadline", 107*time.Second,
-		"without a renewal for so long this one has stopped")
+		"time to renew, else stop")
 	own.DurationVar(&l.election.RetryPeriod, "leader-elect-retry-period", 26*time.Second,
-		"between two tries")
+		"time between attempts")
 	own.StringVar(&l.election.Namespace, "leader-elect-resource-namespace", "kube-system",
-		"namespace of the Lease")
+		"namespace of the election Lease")
+	// The default is the Lease of the descheduler, so that only one of the two programs acts.
 	own.StringVar(&l.election.Name, "leader-elect-resource-name", "descheduler",
-		"name of the Lease: by default the descheduler's, so that the two never act at the same time")
+		"name of the election Lease")
 	own.StringVar(&l.leases, "load-namespace", "jettison-system",
-		"namespace of the Leases in which the nodes' agents tell their load")
+		"namespace of load Leases")
 	own.StringVar(&l.address, "address", "127.0.0.1:10258",
-		"where metrics and health are told, with an interval; empty: nowhere")
+		"serve metrics and health; empty: off")
 	own.BoolVar(&l.json, "log-json", false, "write the log as JSON")
 	own.VisitAll(func(flag *pflag.Flag) { l.flags = append(l.flags, flag.Name) })
 	f.AddFlagSet(own)
 }
 
-// changed names the first of the flags that is given; empty: none.
-func (l *live) changed(f *pflag.FlagSet) string {
+// changed returns the first of these flags that was given; empty: none.
+func (l *liveFlags) changed(f *pflag.FlagSet) string {
 	for _, name := range l.flags {
 		if f.Changed(name) {
 			return name
@@ -82,21 +83,21 @@ func (l *live) changed(f *pflag.FlagSet) string {
 	return ""
 }
 
-func (l *live) check() error {
+func (l *liveFlags) check() error {
 	switch {
 	case l.interval < 0:
 		return fmt.Errorf("--descheduling-interval %v: want 0 or more", l.interval)
 	case l.elect && l.interval == 0:
-		return errors.New("--leader-elect wants --descheduling-interval: one cycle is made by whoever is asked")
+		return errors.New("--leader-elect requires --descheduling-interval")
 	case l.elect && l.dryRun:
-		return errors.New("--leader-elect and --dry-run: a dry run does nothing that two could do")
+		return errors.New("--leader-elect cannot be combined with --dry-run")
 	case l.elect:
 		return l.election.Check()
 	}
 	return nil
 }
 
-func (l *live) run(ctx context.Context, o *planner.Offline, stdout *terminal.Screen,
+func (l *liveFlags) run(ctx context.Context, o *planner.Offline, stdout *terminal.Screen,
 	stderr io.Writer) error {
 	policy, err := o.ReadPolicy()
 	if err != nil {
@@ -119,7 +120,7 @@ func (l *live) run(ctx context.Context, o *planner.Offline, stdout *terminal.Scr
 	if l.json {
 		run.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	klog.SetSlogLogger(run.Log) // what client-go has to say
+	klog.SetSlogLogger(run.Log) // log of client-go
 	if l.elect {
 		run.Election = &l.election
 	}

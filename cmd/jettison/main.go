@@ -78,7 +78,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, admit.ErrRefused):
+	case errors.Is(err, admit.ErrRejected):
 		return exitRefused
 	case errors.Is(err, status.ErrUnhealthy): // it was said
 		return exitFailed

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,14 +36,14 @@ func runCommand(stderr io.Writer) *cobra.Command {
 		Short: "Run the agent: watch this node and evict pods when a threshold is met",
 		Long: `run watches this node until SIGTERM or SIGINT. It reads its configuration again at SIGHUP and when a
 configuration file changes; it keeps the previous configuration if the new one is invalid, and logs
-the error. run needs root, the node's cgroup v2 hierarchy, its /proc, and the socket of the container
-runtime. docs/operate/privileges.md describes the privileges of a DaemonSet.
+the error. run needs root, the node's cgroup v2 hierarchy, its /proc, and the container runtime's
+socket. docs/operate/privileges.md describes the privileges of a DaemonSet.
 
 Configuration is merged in this order; later layers override earlier ones:
 
   1. defaults: ` + defaultThresholds() + `
-  2. the node's kubelet, if it has one: its file, drop-ins and flags. If an earlier run saw a kubelet
-     that is down now, and the agent has no configuration file, run waits up to 15 s for it
+  2. the node's kubelet, if it has one: its file, drop-ins and flags. If an earlier run saw a
+     kubelet that is down now, and the agent has no configuration file, run waits up to 15 s for it
   3. one file of kind AgentConfiguration: --config, or ` + config.DefaultPath + ` if it exists
   4. CONTAINER_RUNTIME_ENDPOINT and IMAGE_SERVICE_ENDPOINT
   5. flags
@@ -100,7 +101,7 @@ configuration sets disk: act.`,
 	f := cmd.Flags()
 	flags.AddConfig(f, &places)
 	f.StringVar(&places.Record, "record", "",
-		"record frames to this file, for jettison replay (default: record)")
+		"file for recorded frames, see jettison replay (default: field record)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, but kill nothing")
 	log.Add(f)
 	flags.AddMounts(f, &o.CgroupMount, &o.ProcMount, &o.HostRoot)
@@ -110,13 +111,16 @@ configuration sets disk: act.`,
 	return cmd
 }
 
-// defaultThresholds lists the default thresholds for the help text.
+// defaultThresholds lists the default thresholds for the help text, three on a line.
 func defaultThresholds() string {
-	var all []string
+	var all, lines []string
 	for _, t := range config.Default().Thresholds {
 		all = append(all, t.String())
 	}
-	return strings.Join(all, ", ")
+	for line := range slices.Chunk(all, 3) {
+		lines = append(lines, strings.Join(line, ", "))
+	}
+	return strings.Join(lines, ",\n     ")
 }
 
 // pipeLine returns a function that formats a message of the log pipe itself, such as dropped lines.

@@ -28,6 +28,8 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 its log of level info and higher. With -f it continues with new events; after a restart of the
 agent it reconnects and continues after the last event that it printed.
 
+Kinds: ` + strings.Join(kinds, ", ") + `
+
 -o json prints one JSON object a line in the format of the socket: docs/reference/socket.md.
 docs/reference/logs.md lists messages and keys.`,
 		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison " +
@@ -57,7 +59,7 @@ docs/reference/logs.md lists messages and keys.`,
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "continue with new events")
 	f.StringVar(&since, "since", "", "only events since a time with a zone, or an age such as 10m")
-	f.StringArrayVar(&o.kinds, "kind", nil, "only this kind (repeatable): "+strings.Join(kinds, ", "))
+	f.StringArrayVar(&o.kinds, "kind", nil, "only events of this kind (repeatable)")
 	socket.Add(f)
 	output.Add(f, "")
 	return cmd

@@ -19,8 +19,9 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [SIGNAL]",
 		Short: "Show which pod would be evicted next and why, and which pods are protected",
-		Long: `explain prints, for each threshold, the pod that the agent would evict if the threshold were met now.
-The agent reads its pods and ranks them with the code that it evicts with. explain evicts nothing.
+		Long: `explain prints, for each threshold, the pod that the agent would evict if the threshold were met
+now. The agent reads its pods and ranks them with the code that it evicts with. explain evicts
+nothing.
 
 With a SIGNAL, explain prints the whole ranking for it: each pod, the sort key that places it behind
 the previous pod (DECIDED BY), and its usage.

@@ -40,9 +40,9 @@ type Look struct {
 func (l *Look) Add(f *pflag.FlagSet) {
 	l.AddPlaces(f)
 	f.DurationVar(&l.Options.Watch, "watch", time.Second,
-		"how long to measure rates")
+		"time over which rates are measured")
 	f.DurationVar(&l.Options.Wait, "wait", 5*time.Second,
-		"timeout for the container runtime, file systems and directories")
+		"timeout for the runtime, file systems and directories")
 }
 
 // AddPlaces adds the flags for the configuration files and the node's mounts.

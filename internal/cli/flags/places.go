@@ -12,21 +12,21 @@ import (
 // kubelet's configuration.
 func AddConfig(f *pflag.FlagSet, p *config.Places) {
 	f.StringVarP(&p.Path, "config", "f", "",
-		"agent configuration (default "+config.DefaultPath+" if it exists)")
+		"configuration file (default "+config.DefaultPath+" if it exists)")
 	f.StringVar(&p.Dir, "config-dir", "",
 		"drop-in directory of the kubelet configuration, as in the kubelet")
 }
 
 // AddConfigFile adds the flag that names the agent's configuration file.
 func AddConfigFile(f *pflag.FlagSet, path *string) {
-	f.StringVar(path, "config", "", "agent configuration (default "+config.DefaultPath+
+	f.StringVar(path, "config", "", "configuration file (default "+config.DefaultPath+
 		" if it exists)")
 }
 
 // AddMounts adds the flags for the mount points of the node's file systems.
 func AddMounts(f *pflag.FlagSet, cgroupMount, procMount, hostRoot *string) {
 	f.StringVar(cgroupMount, "cgroup-mount", "/sys/fs/cgroup",
-		"mount point of the node's cgroup v2 hierarchy")
+		"mount point of the node's cgroup v2 tree")
 	AddProcMount(f, procMount)
 	f.StringVar(hostRoot, "host-root", defaultHostRoot(), "path of the node's root directory")
 }

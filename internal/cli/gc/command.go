@@ -30,7 +30,7 @@ func Command(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 	var o options
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove dead containers, sandboxes, logs and unused images of this node, or print the plan",
+		Short: "Remove dead containers, sandboxes, logs and unused images, or print the plan",
 		Long: `gc runs one pass of garbage collection on this node. By the rules of the configuration it removes
 dead containers, sandboxes, logs, links, cgroups and images, and prints the outcome of each step. It
 checks each step again immediately before the removal.
@@ -91,7 +91,7 @@ The other steps are still run.`,
 	f.BoolVarP(&yes, "yes", "y", false, "remove without confirmation")
 	output.Add(f, "")
 	f.StringVar(&trigger, "trigger", "periodic",
-		"periodic, or diskPressure (removes more than a periodic pass)")
+		"periodic, or diskPressure (removes more)")
 	f.StringVar(&o.stateDir, "state-dir", "",
 		"directory of the state of passes; \"\": keep none (default stateDir)")
 	places.AddPlaces(f)

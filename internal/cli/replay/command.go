@@ -16,16 +16,17 @@ func Command(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FRAMES.jsonl",
 		Short: "Recompute decisions from recorded frames",
-		Long: `replay reads frames, one JSON object a line, and prints the decisions of the configuration in --config
-for each: conditions, met thresholds, reclaims, evictions with reasons, and admissions. It acts on
-nothing; a kill counts as complete before the next frame, unless the frame marks it as failed.
+		Long: `replay reads frames, one JSON object a line, and prints the decisions of the configuration in
+--config for each: conditions, met thresholds, reclaims, evictions with reasons, and admissions. It
+acts on nothing; a kill counts as complete before the next frame, unless the frame marks it as
+failed.
 
 Frames come from "jettison run --record FILE", compressed or not, or are written by hand;
 docs/reference/formats.md describes the format. "-" reads standard input.
 
---diff prints only the differences to a second configuration, one JSON object a line. Frames hold the
-recorded observations: after the first difference each configuration keeps its own decisions, but
-pods and values stay as recorded.
+--diff prints only the differences to a second configuration, one JSON object a line. Frames hold
+the recorded observations: after the first difference each configuration keeps its own decisions,
+but pods and values stay as recorded.
 
 Exit code 1: a frame is malformed or its time goes backwards; the error names line and field.`,
 		Example: "  jettison replay --config config.yaml frames.jsonl.gz\n" +

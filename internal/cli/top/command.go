@@ -28,8 +28,8 @@ memory that killing it frees at least, its working set and the growth per second
 last 10 s in which its tasks stalled for memory (-o wide: also for IO and CPU), CPU and threads.
 "-" means unknown.
 
-On a terminal, top refreshes until q is pressed; s or the arrow keys change the sort column, which is
-marked with a star. Without a terminal, and with -n 1, it prints once. Growth needs two looks, so
+On a terminal, top refreshes until q is pressed; s or the arrow keys change the sort column, which
+is marked with a star. Without a terminal, and with -n 1, it prints once. Growth needs two looks, so
 that the first output appears after --every.`,
 		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
 		Args:    commandline.NoArguments,

@@ -42,7 +42,7 @@ page from another machine, forward the port under the same number (see the last 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", DefaultListen,
-		"address of the page: loopback and a port (0: any free port)")
+		"loopback address and port (0: any free port)")
 	socket.Add(f)
 	return cmd
 }

@@ -1,5 +1,5 @@
-// Command jettison keeps a node alive under pressure. See README.md. This package has the root command
-// and run; all other commands are in packages of internal/cli.
+// Command jettison keeps a node alive under pressure. See README.md. This package has the root
+// command and run; all other commands are in packages of internal/cli.
 //
 //	main.go            the root command, exit codes
 //	runcommand.go      run: internal/agent
@@ -68,9 +68,9 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs one command line and returns its exit code. It prints an error as one line on stderr.
-// All output passes through printable, here or in terminal.Screen, so that commands need not escape
-// control characters.
+// execute runs one command line and returns its exit code. It prints an error as one line on
+// stderr. All output passes through printable, here or in terminal.Screen, so that commands need
+// not escape control characters.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	screen := terminal.New(stdout, os.Getenv("NO_COLOR") != "")
 	stderr = printable.Writer(stderr)
@@ -94,8 +94,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // logsJSON reports whether a command line sets --log-format json. It does not rely on parsed flags,
-// because an error of another flag may prevent parsing, and readers of the log need its last line in
-// the same format.
+// because an error of another flag may prevent parsing, and readers of the log need its last line
+// in the same format.
 func logsJSON(args []string) bool {
 	for i, arg := range args {
 		if arg == "--log-format=json" || arg == "--log-format" && i+1 < len(args) && args[i+1] == "json" {

@@ -66,7 +66,7 @@ configuration sets disk: act.`,
 			places.Waiting = func(why string) {
 				//log: An earlier run saw a kubelet that is down now. The agent waits up to 15 s for its
 				//  configuration and watches nothing until then.
-				//do: Start the kubelet, or give the agent a configuration file of its own.
+				//do: Start the kubelet, or give the agent its own configuration file.
 				o.Log.Warn("waiting for the kubelet and its configuration", "evidence", why)
 			}
 			if o.Log, err = log.Open(pipe); err != nil {

@@ -27,7 +27,7 @@ requests, and the pod's node selection. The query changes nothing.
 The file holds one pod with apiVersion and kind, as for kubectl. A pod without metadata.uid counts
 as a new pod; without metadata.namespace it belongs to the namespace default.
 
---preempt makes room: if the pod is critical and does not fit, the agent stops the fewest pods that
+--preempt preempts: if the pod is critical and does not fit, the agent stops the fewest pods that
 free enough resources, as a kubelet does, each with its own grace period. It answers when the
 resources are free, and reserves them for the pod's UID for 30 s. --preempt needs root and a pod
 that the runtime or a static manifest knows by its UID. If the resources are not free after 50 s,

@@ -61,8 +61,8 @@ func queryAgent(ctx context.Context, socket string) (n *api.UnknownPriority, fro
 	return s.Pods.UnknownPriority, priorities.Origins(&s.Pods), nil
 }
 
-// staticPods returns the pods of static manifests by UID. Manifests that cannot be read are left out,
-// so that the count of pods of unknown priority may be too high.
+// staticPods returns the pods of static manifests by UID. Manifests that cannot be read are left
+// out, so that the count of pods of unknown priority may be too high.
 func staticPods(ctx context.Context, look *observe.Look,
 	o observe.Options) map[string]*eviction.Pod {
 	if o.Config.StaticPodPath == "" {

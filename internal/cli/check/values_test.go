@@ -41,7 +41,7 @@ func TestSignals(t *testing.T) {
 		{"pid.available", "75", "100", "75.0%", "", "0s", ""},
 	} {
 		if !slices.Contains(r.Signals, want) {
-			t.Errorf("signals lack %+v:\n%+v", want, r.Signals)
+			t.Errorf("signals of the check lack %+v:\n%+v", want, r.Signals)
 		}
 	}
 	if n := len(r.Signals); n != len(stats.Signals) || r.Signals[4].Available != "absent" || r.Signals[4].Threshold != "<10%" {
@@ -62,7 +62,7 @@ func TestPressure(t *testing.T) {
 		{Name: "cpu.pressure.full", Available: "absent", Reason: "the kernel reports no pressure: boot with psi=1"},
 	} {
 		if !slices.Contains(r.Signals, want) {
-			t.Errorf("signals lack %+v:\n%+v", want, r.Signals)
+			t.Errorf("signals of the check lack %+v:\n%+v", want, r.Signals)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestPriorityUnknown(t *testing.T) {
 		r.countUnknown(t.Context(), look, "", o)
 		for _, w := range want {
 			if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, w) {
-				t.Errorf("notes lack %q:\n%s", w, got)
+				t.Errorf("notes of the check lack %q:\n%s", w, got)
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package events implements jettison events: it prints the events that the agent on this node serves
-// on its socket.
+// Package events implements jettison events: it prints the events that the agent on this node
+// serves on its socket.
 package events
 
 import (
@@ -39,8 +39,8 @@ var kinds = []string{
 // it may be restarting.
 const reconnectDelay = time.Second
 
-// run prints events, oldest first. With follow it reconnects after a lost connection or a restart of
-// the agent, and continues after the last event.
+// run prints events, oldest first. With follow it reconnects after a lost connection or a restart
+// of the agent, and continues after the last event.
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	client := api.New(api.Options{Socket: o.socket})
 	var last uint64

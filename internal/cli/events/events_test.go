@@ -68,7 +68,7 @@ func TestFollow(t *testing.T) {
 	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch q := r.URL.Query(); {
 		case q.Get("follow") != "true":
-			t.Errorf("unexpected request: %s", r.URL)
+			t.Errorf("unexpected request to the agent: %s", r.URL)
 		case q.Get("since") == "":
 			fmt.Fprintln(w, one)
 		case q.Get("since") == "1":
@@ -77,7 +77,7 @@ func TestFollow(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		default:
-			t.Errorf("unexpected request: %s", r.URL)
+			t.Errorf("unexpected request to the agent: %s", r.URL)
 		}
 	})
 	var out, errs bytes.Buffer

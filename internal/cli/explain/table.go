@@ -36,7 +36,7 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	return excluded(o, out, wide)
 }
 
-// victim returns the pod that would be evicted for a threshold and why, or why there is none.
+// victim returns the pod that would be evicted for a threshold and why, or "none" and why.
 func victim(o *api.Outlook, x *api.ThresholdOutlook) (first, why string) {
 	switch {
 	case x.Withheld != "":

@@ -107,8 +107,8 @@ func findConfig(cmd *cobra.Command, stderr io.Writer, places *flags.Look, dryRun
 	return places.Find(cmd.Context())
 }
 
-// confirm asks on the terminal whether to remove garbage. Without a terminal it returns a usage error
-// that asks for --yes.
+// confirm asks on the terminal whether to remove garbage. Without a terminal it returns a usage
+// error that asks for --yes.
 func confirm(stdin *os.File, stderr io.Writer) error {
 	if !terminal.Is(stdin) {
 		return commandline.Usage(

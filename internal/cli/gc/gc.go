@@ -48,7 +48,7 @@ type options struct {
 // pass is one pass on this node.
 type pass struct {
 	o     options
-	notes []string // what the pass left out, and why
+	notes []string // parts left out, with reasons
 }
 
 func (p *pass) note(format string, args ...any) {

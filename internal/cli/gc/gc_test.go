@@ -91,7 +91,7 @@ func (n *gcNode) contains(text string, want ...string) {
 	n.t.Helper()
 	for _, w := range want {
 		if !strings.Contains(text, w) {
-			n.t.Errorf("output lacks %q:\n%s", w, text)
+			n.t.Errorf("output of gc lacks %q:\n%s", w, text)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestGCOnNode(t *testing.T) {
 	n := newGCNode(t, "")
 	stdout, stderr, code := n.gc(dryRun)
 	if code != 0 || stderr != "" || len(n.r.Removed) > 0 {
-		t.Fatalf("exit %d, %s, removed %v", code, stderr, n.r.Removed)
+		t.Fatalf("dry run ended with exit code %d, stderr %s, removed %v; want 0 and none", code, stderr, n.r.Removed)
 	}
 	n.contains(stdout, "STEP", "remove container  c0", "3 dead containers", "s-gone", "default_gone_"+gcUID, "its pod is gone", "4 steps", "note: cgroups not collected: open ")
 	stdout, stderr, code = n.gc()
@@ -151,7 +151,7 @@ func TestGCWithoutImages(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, want 1 and the error of the image service", code, stderr)
 	}
 	if got := strings.Join(n.r.Removed, " "); got != "container c0 container c1 sandbox s-gone" {
-		t.Errorf("removed %s\n%s", got, stdout)
+		t.Errorf("pass without images removed %s, want containers and the sandbox\n%s", got, stdout)
 	}
 }
 
@@ -160,11 +160,11 @@ func TestGCPreconditions(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	if _, stderr, code := n.gc(func(o *options) { o.hostRoot = n.dir + "/none" }); code != 1 || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("no host root: exit %d, %q", code, stderr)
+		t.Errorf("without a host root: exit code %d with %q, want 1 with the action", code, stderr)
 	}
 	n.r.Stop()
 	if _, stderr, code := n.gc(); code != 1 || !strings.HasPrefix(stderr, "jettison: gc: container runtime "+n.r.Endpoint()+": no such socket: start the runtime") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("no runtime: exit %d, %q", code, stderr)
+		t.Errorf("without a runtime: exit code %d with %q, want 1 with the action", code, stderr)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestGCKnowsStaticManifests(t *testing.T) {
 			n.write("root/manifests/pod.yaml", c.manifest)
 			stdout, stderr, code := n.gc()
 			if got := strings.Join(n.r.Removed, " "); code != 0 || got != c.want {
-				t.Errorf("exit %d, %s, removed %s\n%s", code, stderr, got, stdout)
+				t.Errorf("exit code %d, stderr %s, removed %q, want %q\n%s", code, stderr, got, c.want, stdout)
 			}
 			if (name == "malformed") != strings.Contains(stdout, "note: no pod counts as gone: some static manifests cannot be read") {
 				t.Errorf("note on unreadable manifests missing or unexpected: %s", stdout)
@@ -215,7 +215,7 @@ func TestGCAlongsideAgent(t *testing.T) {
 		go func() { defer close(done); _ = server.Serve(l) }()
 		stdout, stderr, code := n.gc()
 		if got := strings.Join(n.r.Removed, " "); code != 0 || got != c.want || !strings.Contains(stdout, c.note) || (c.note == "") != !strings.Contains(stdout, "no pod counts as gone") {
-			t.Errorf("%s: exit %d, %s, removed %s\n%s", answer, code, stderr, got, stdout)
+			t.Errorf("agent answers %s: exit code %d, stderr %s, removed %q, want %q\n%s", answer, code, stderr, got, c.want, stdout)
 		}
 		_ = server.Close()
 		<-done

@@ -84,7 +84,7 @@ func TestFollow(t *testing.T) {
 		case line := <-lines:
 			for _, w := range want {
 				if !strings.Contains(line, w) {
-					t.Errorf("line %q lacks %q", line, w)
+					t.Errorf("line %q of the list lacks %q", line, w)
 				}
 			}
 		case <-time.After(20 * time.Second):
@@ -172,7 +172,7 @@ func TestPrint(t *testing.T) {
 	}
 	stdout.Reset()
 	if err := (&query{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms     100.0 ms  back") {
-		t.Errorf("list: error %v, output\n%s", err, stdout.String())
+		t.Errorf("list has error %v, want the killed pod in\n%s", err, stdout.String())
 	}
 	if want := "jettison: records: " + path + ": 1 lines are no records and were skipped\n"; stderr.String() != want {
 		t.Errorf("stderr %q, want %q", stderr.String(), want)

@@ -1,5 +1,5 @@
-// Package replay implements jettison replay: it recomputes the decisions on frames with one policy, or
-// compares those of two.
+// Package replay implements jettison replay: it recomputes the decisions on frames with one policy,
+// or compares those of two.
 package replay
 
 import (
@@ -60,7 +60,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	return err
 }
 
-// open opens a file of frames, or a pipe. Reading a pipe or stdin waits for the writer until ctx ends.
+// open opens a file of frames, or a pipe. Reading a pipe or stdin waits for the writer until ctx
+// ends.
 func open(ctx context.Context, o options) (r *frames.Reader, done func(), err error) {
 	if o.path == "-" {
 		in := o.stdin

@@ -1,7 +1,7 @@
-// Package restore implements jettison restore: it restores the cgroup settings that an agent changed
-// (limits and protection of pods, memory.min, CPU limits of a victim, frozen processes) and removes
-// their notes. An agent restores most of them when it stops, and the rest at its next start; this
-// package is for a node that jettison is removed from.
+// Package restore implements jettison restore: it restores the cgroup settings that an agent
+// changed (limits and protection of pods, memory.min, CPU limits of a victim, frozen processes) and
+// removes their notes. An agent restores most of them when it stops, and the rest at its next
+// start; this package is for a node that jettison is removed from.
 package restore
 
 import (
@@ -43,8 +43,8 @@ const (
 // errAgentRuns reports that an agent runs on this node.
 var errAgentRuns = errors.New("an agent is running and would write the settings again: stop it first")
 
-// run restores all settings and prints a line for each changed cgroup. It returns an error that names
-// the settings left, and why. It may be run again.
+// run restores all settings and prints a line for each changed cgroup. It returns an error that
+// names the settings left, and why. It may be run again.
 func run(ctx context.Context, o options, w io.Writer) error {
 	unlock, err := lock(o.stateDir)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *sweep) group(name string) {
 			actions = append(actions, "note "+note+" removed: written by an older agent or the owner")
 			continue
 		}
-		// A running kubelet owns the limits above pods, whatever they were before (limits.Mend).
+		// A running kubelet owns the limits above pods; their former values are void (limits.Mend).
 		if s.kubelet && strings.HasPrefix(note, limitNotes) {
 			s.failed(name, g.RemoveNote(note))
 			actions = append(actions, "note "+note+" removed: the running kubelet owns the value")
@@ -206,9 +206,10 @@ func (s *sweep) unprotect(g *cgroup.Group, name string) (actions []string) {
 	return actions
 }
 
-// untrusted reports whether a user other than root owns a cgroup's directory or may write to it, such
-// as that of a user's services or of a container in a user namespace. That user may have written
-// any note there that is not cgroup.Trusted, with a value of the user's choice to be restored.
+// untrusted reports whether a user other than root owns a cgroup's directory or may write to it,
+// such as that of a user's services or of a container in a user namespace. That user may have
+// written any note there that is not cgroup.Trusted, with a value of the user's choice to be
+// restored.
 func (s *sweep) untrusted(name string) bool {
 	info, err := os.Stat(filepath.Join(s.Mount(), name))
 	if err != nil {

@@ -110,7 +110,7 @@ func TestRestore(t *testing.T) {
 	for range 2 { // it may be run again
 		out, err := restoreAll(t, fs, false)
 		if err != nil {
-			t.Fatalf("restore failed: %v\n%s", err, out)
+			t.Fatalf("restore returned an error: %v\n%s", err, out)
 		}
 		if notes := notesIn(t, dir); len(notes) > 0 {
 			t.Errorf("notes left after restore: %q\n%s", notes, out)
@@ -190,7 +190,7 @@ func TestNotesOfUntrustedOwner(t *testing.T) {
 	}
 	out, err := restoreAll(t, fs, false)
 	if err != nil {
-		t.Errorf("restore failed: %v\n%s", err, out)
+		t.Errorf("restore returned an error: %v\n%s", err, out)
 	}
 	checkFile(t, filepath.Join(dir, own, "memory.min"), "0")
 	if notes := notesIn(t, dir); len(notes) > 0 {

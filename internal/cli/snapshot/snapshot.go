@@ -1,6 +1,6 @@
-// Package snapshot implements jettison snapshot: it writes one archive for remote diagnosis of a node.
-// The archive contains pod names, like records and state, and no secrets: no environment variables,
-// no files of pods, and no configuration values that may be secrets.
+// Package snapshot implements jettison snapshot: it writes one archive for remote diagnosis of a
+// node. The archive contains pod names, like records and state, and no secrets: no environment
+// variables, no files of pods, and no configuration values that may be secrets.
 //
 //	command.go   Command: jettison snapshot
 //	snapshot.go  write: the archive
@@ -46,8 +46,8 @@ type part struct {
 	make func(context.Context) ([]byte, error)
 }
 
-// write writes the archive, a compressed tar. Parts that are unavailable are left out; missing has a
-// line for each, which is also in errors.txt.
+// write writes the archive, a compressed tar. Parts that are unavailable are left out; missing has
+// a line for each, which is also in errors.txt.
 func write(ctx context.Context, o options, to io.Writer) (missing []string, err error) {
 	zip := gzip.NewWriter(to)
 	a := archive{Writer: tar.NewWriter(zip), now: time.Now()}

@@ -42,7 +42,7 @@ func TestWrite(t *testing.T) {
 		"errors.txt": "state.json: ask the agent",
 	} {
 		if !strings.Contains(files["jettison/"+name], want) {
-			t.Errorf("%s lacks %q:\n%s", name, want, files["jettison/"+name])
+			t.Errorf("file %s of the archive lacks %q:\n%s", name, want, files["jettison/"+name])
 		}
 	}
 	if !strings.Contains(files["jettison/config.yaml"], "zone: a") || !strings.HasPrefix(files["jettison/config.yaml"], "# from a test\n") {
@@ -76,7 +76,7 @@ func TestTreeIsWrittenFileByFile(t *testing.T) {
 	files := unpack(t, &out)
 	for _, name := range []string{"cgroup/cgroup.controllers", "proc/meminfo"} {
 		if files["jettison/tree/"+name] == "" {
-			t.Errorf("archive lacks tree/%s", name)
+			t.Errorf("archive lacks the file tree/%s", name)
 		}
 	}
 	for _, most := range []int{0, whole / 2} {

@@ -18,8 +18,8 @@ import (
 	"jettison/stats"
 )
 
-// printLook prints a look as tables, or as a Summary of the kubelet (stats/v1alpha1). by selects how
-// memory.available is computed in the table. Errors of sources are reported on stderr.
+// printLook prints a look as tables, or as a Summary of the kubelet (stats/v1alpha1). by selects
+// how memory.available is computed in the table. Errors of sources are reported on stderr.
 func printLook(look *observe.Look, by stats.MemoryAvailable, as output.Format,
 	stdout *terminal.Screen, stderr io.Writer) error {
 	for _, err := range []error{look.Runtime.Err, look.HostErr, look.Err, look.Summary.Err()} {

@@ -18,7 +18,8 @@ const (
 	nodeWait  = 2 * time.Second
 )
 
-// readNode reads the node without an agent. It fills in only the fields of State that need no agent.
+// readNode reads the node without an agent. It fills in only the fields of State that need no
+// agent.
 func (o options) readNode(ctx context.Context) (*api.State, error) {
 	o.look.Watch, o.look.Wait = nodeWatch, nodeWait
 	s, err := sources.Open(o.look.Options)

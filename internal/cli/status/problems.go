@@ -18,7 +18,7 @@ import (
 // Problem is a fault of the node or its agent, or a note for the operator.
 type Problem struct {
 	What string `json:"what"`
-	Do   string `json:"do,omitempty"` // what the operator does; empty: nothing
+	Do   string `json:"do,omitempty"` // action for the operator; empty: none
 	// Advice marks a note: the node is healthy.
 	Advice bool `json:"advice,omitempty"`
 }

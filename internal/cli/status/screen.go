@@ -151,8 +151,8 @@ func configuredLimit(s *api.SignalState) string {
 	return strings.TrimLeft(strings.TrimPrefix(s.Threshold[0], string(s.Signal)), "<>")
 }
 
-// bar draws the available share of the capacity with a mark at the nearest threshold. For a pressure
-// signal it draws the share of time stalled.
+// bar draws the available share of the capacity with a mark at the nearest threshold. For a
+// pressure signal it draws the share of time stalled.
 func bar(s *api.SignalState) string {
 	if s.Capacity == 0 {
 		return "-"

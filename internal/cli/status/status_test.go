@@ -137,7 +137,7 @@ func TestConfigurationProblems(t *testing.T) {
 	all := fmt.Sprint(r.Problems)
 	for _, want := range []string{"config c.yaml:3: unknown field", "listen, socket", "no threshold for memory.available"} {
 		if !strings.Contains(all, want) {
-			t.Errorf("problems lack %q: %s", want, all)
+			t.Errorf("problems of the report lack %q: %s", want, all)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestWithoutAnAgent(t *testing.T) {
 	}
 	for _, want := range []string{"NOT HEALTHY", "agent not answering", "the agent does not answer"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("screen lacks %q:\n%s", want, out.String())
+			t.Errorf("screen without an agent lacks %q:\n%s", want, out.String())
 		}
 	}
 	if s, err := sources.Open(o.look.Options); err == nil {

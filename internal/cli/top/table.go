@@ -22,8 +22,8 @@ type row struct {
 	WorkingSet     *uint64  `json:"workingSetBytes"`
 	GrowsPerSecond *float64 `json:"growsBytesPerSecond"`  // of the working set
 	MemoryStalled  *float64 `json:"memoryStalledPercent"` // share of 10 s in which some task stalled
-	IOStalled      *float64 `json:"ioStalledPercent"`     // likewise
-	CPUStalled     *float64 `json:"cpuStalledPercent"`    // likewise
+	IOStalled      *float64 `json:"ioStalledPercent"`     // same for IO
+	CPUStalled     *float64 `json:"cpuStalledPercent"`    // same for CPU
 	NanoCores      *uint64  `json:"nanoCores"`            // billionths of a core
 	Threads        *uint64  `json:"threads"`
 }

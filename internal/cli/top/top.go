@@ -1,5 +1,5 @@
-// Package top implements jettison top: a live table of a node's pods by the memory that killing each
-// would free, read from the kernel.
+// Package top implements jettison top: a live table of a node's pods by the memory that killing
+// each would free, read from the kernel.
 //
 //	command.go Command: jettison top
 //	top.go     run: reads the node periodically and handles keys
@@ -55,8 +55,8 @@ type reading struct {
 	workingSet uint64
 }
 
-// run prints looks until the context ends or q is pressed. Growth needs two looks, so that run takes
-// one before the first output.
+// run prints looks until the context ends or q is pressed. Growth needs two looks, so that run
+// takes one before the first output.
 func run(ctx context.Context, o options, out *terminal.Screen) error {
 	s, err := sources.Open(o.sources)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	partEvents    = "events"    // last events of the gate, of garbage collection, and of all kinds
 )
 
-// board holds the data about the agent as JSON. It is safe for concurrent use. Browsers do not block
-// writers.
+// board holds the data about the agent as JSON. It is safe for concurrent use. Browsers do not
+// block writers.
 type board struct {
 	mu      sync.Mutex
 	parts   map[string]piece
@@ -84,7 +84,8 @@ func newBoard(o Options) *board {
 	return b
 }
 
-// set replaces a part, which is then sent to browsers. The caller holds mu, or owns the board alone.
+// set replaces a part, which is then sent to browsers. The caller holds mu, or owns the board
+// alone.
 func (b *board) set(part string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {

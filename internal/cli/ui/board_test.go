@@ -56,7 +56,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// The history is bounded, even if the agent reports new signals again and again.
+// The history is bounded, even if the agent reports new signals repeatedly.
 func TestHistoryIsBounded(t *testing.T) {
 	var h history
 	for i := range 10 {

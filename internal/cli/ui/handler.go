@@ -68,8 +68,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// validHost reports whether a request names this server. It rejects names that another site resolves
-// to loopback (DNS rebinding).
+// validHost reports whether a request names this server. It rejects names that another site
+// resolves to loopback (DNS rebinding).
 func (h *handler) validHost(host string) bool {
 	name, number, err := net.SplitHostPort(host)
 	if err != nil { // a browser leaves out port 80

@@ -84,7 +84,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 	policy := headers["Content-Security-Policy"]
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, want) {
-			t.Errorf("policy lacks %s: %s", want, policy)
+			t.Errorf("content security policy lacks %s: %s", want, policy)
 		}
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
@@ -116,7 +116,7 @@ func TestPageIsSelfContained(t *testing.T) {
 		text := strings.ReplaceAll(string(raw), "http://www.w3.org/2000/svg", "") // an XML namespace, never fetched
 		for _, wrong := range []*regexp.Regexp{foreignURL, asMarkup} {
 			if found := wrong.FindString(text); found != "" {
-				t.Errorf("%s contains forbidden %s", path, found)
+				t.Errorf("page file %s contains forbidden %s", path, found)
 			}
 		}
 		if found := inline.FindString(text); found != "" && strings.HasSuffix(path, ".html") {

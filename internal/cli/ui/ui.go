@@ -1,5 +1,5 @@
-// Package ui implements jettison ui: it serves a web page about the agent on this node to browsers on
-// this machine. It runs as a process of the user and reads the agent's socket. The agent itself
+// Package ui implements jettison ui: it serves a web page about the agent on this node to browsers
+// on this machine. It runs as a process of the user and reads the agent's socket. The agent itself
 // serves no page.
 //
 //	command.go  Command: jettison ui
@@ -49,8 +49,8 @@ type Options struct {
 	Node    string // node name; empty: the host name
 }
 
-// Run serves the page until ctx ends. It prints the page's address on stdout, and on stderr how to open
-// it from another machine.
+// Run serves the page until ctx ends. It prints the page's address on stdout, and on stderr how to
+// open it from another machine.
 func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	address, err := ParseListen(o.Listen)
 	if err != nil {

@@ -132,7 +132,7 @@ func until[T any](b *browser, part string, condition func(*T) bool) *T {
 		}
 		v := new(T)
 		if err := json.Unmarshal([]byte(data), v); err != nil {
-			b.t.Fatalf("decode part %s: %v: %s", part, err, data)
+			b.t.Fatalf("decode part %s of the stream: %v: %s", part, err, data)
 		}
 		if condition(v) {
 			return v

@@ -14,8 +14,8 @@ const (
 	pollInterval = time.Second // between two queries for the state
 	// queryTimeout bounds a query to the agent. A busy agent rejects the query within 2 s.
 	queryTimeout = 3 * time.Second
-	// outlookInterval is the time between two queries for the ranking while a browser is connected. The
-	// agent reads every pod for it.
+	// outlookInterval is the time between two queries for the ranking while a browser is connected.
+	// The agent reads every pod for it.
 	outlookInterval = 5 * time.Second
 	// recordsInterval is the time between two queries for records without an event about an eviction.
 	recordsInterval = 10 * time.Second

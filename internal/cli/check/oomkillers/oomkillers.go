@@ -20,7 +20,7 @@ type Rival struct {
 	PID  int    `json:"pid"`
 	Pod  string `json:"pod,omitempty"` // UID of its pod; empty: not in a pod
 	Why  string `json:"why"`           // why it matters
-	Do   string `json:"do"`            // what the operator does
+	Do   string `json:"do"`            // action for the operator
 }
 
 // known maps the name of a process, or of the script that an interpreter runs, to the killer.

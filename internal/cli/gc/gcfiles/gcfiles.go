@@ -1,7 +1,7 @@
-// Package gcfiles reads the input of jettison gc --from: the JSON output of crictl, and gc.json with
-// the policy and the facts that crictl does not print. docs/reference/formats.md describes the
-// format. Reading is strict, because the content decides about removals: an unknown state, or a file
-// with another content than its name says, is an error and never an empty list.
+// Package gcfiles reads the input of jettison gc --from: the JSON output of crictl, and gc.json
+// with the policy and the facts that crictl does not print. docs/reference/formats.md describes the
+// format. Reading is strict, because the content decides about removals: an unknown state, or
+// content that does not match the file name, is an error and never an empty list.
 //
 //	gcfiles.go  Read: the four files of a directory
 //	crictl.go   output of crictl

@@ -1,6 +1,6 @@
-// Package nodefiles visits the files that the agent reads on a node, to archive them for bug reports
-// and tests. The files hold numbers, pod and container IDs, and process IDs, but no names, labels,
-// annotations or content of pods.
+// Package nodefiles visits the files that the agent reads on a node, to archive them for bug
+// reports and tests. The files hold numbers, pod and container IDs, and process IDs, but no names,
+// labels, annotations or content of pods.
 package nodefiles
 
 import (
@@ -23,7 +23,8 @@ type Options struct {
 	SysMount   string
 }
 
-// recordedProc lists the recorded files of /proc. Of mountinfo only the lines of cgroup v2 are kept.
+// recordedProc lists the recorded files of /proc. Of mountinfo only the lines of cgroup v2 are
+// kept.
 var recordedProc = []string{
 	"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo", "loadavg",
 	"stat",
@@ -34,9 +35,9 @@ var recordedProc = []string{
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
 // Walk visits the cgroup files of the root, its children and all pods, and some files of /proc and
-// /sys. It holds one file at a time, because all together may exceed the available memory. content is
-// valid only during the call of visit; an error of visit ends the walk. Otherwise Walk visits all it
-// can, and returns an error for the rest.
+// /sys. It holds one file at a time, because all together may exceed the available memory. content
+// is valid only during the call of visit; an error of visit ends the walk. Otherwise Walk visits
+// all it can, and returns an error for the rest.
 func Walk(o Options, visit func(name string, content []byte) error) error {
 	w := walk{Options: o, visit: visit}
 	err := w.cgroups()

@@ -158,6 +158,6 @@ export function gateCounts(list, sentence, gate) {
   const latency = gate.answers && gate.answers.count ? ` Latency of answers: ${milliseconds(gate.answers.p50Nanoseconds)} (p50), ${milliseconds(gate.answers.p99Nanoseconds)} (p99).` : '';
   setText(sentence, mode + latency);
   const counts = [['Admitted', gate.admitted], ['Rejected', gate.refused], ['Would be rejected', gate.observed], ['Held off', gate.heldOff],
-    ['Admitted unknown', gate.unknown], ['Preemptions', gate.roomMade], ...Object.entries(gate.reasons || {})];
+    ['Admitted, node unknown', gate.unknown], ['Successful preemptions', gate.roomMade], ...Object.entries(gate.reasons || {})];
   list.replaceChildren(...counts.map(([name, v]) => make('div', {}, make('dt', {}, name), make('dd', {}, number(v)))));
 }

@@ -130,7 +130,7 @@ func TestTheDebLives(t *testing.T) {
 		t.Errorf("removed, and not purged: %s", kept)
 	}
 	// The program that lies on the test node beside the package says what there still is to put back.
-	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods put back, 0 of ") {
+	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods restored, 0 of ") {
 		t.Errorf("the removal has left %s", left)
 	}
 

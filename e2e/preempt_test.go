@@ -123,7 +123,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"", 3, "kube-system/static is refused: OutOfmemory: Node didn't have enough resource: memory"},
+		{"", 3, "kube-system/static is rejected: OutOfmemory: Node didn't have enough resource: memory"},
 		{"--preempt", 0, "kube-system/static is admitted"},
 		{"", 0, "kube-system/static is admitted"}, // the room is kept
 	} {

@@ -41,7 +41,7 @@ func (n *node) reloads(newest bool, taken, failed int) {
 		}
 	}
 	out := n.shell("/usr/local/bin/jettison status; true")
-	if says := strings.Contains(out, "the configuration was not taken, and what it was before holds"); says == newest {
+	if says := strings.Contains(out, "the new configuration is invalid, the agent keeps the previous one"); says == newest {
 		n.t.Errorf("the newest one holds: %v, and status says\n%s", newest, out)
 	}
 	if _, err := n.agent.Exec(n.ctx, "/jettison", "health"); err != nil {

@@ -15,8 +15,8 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// No text in a record begins a line of its own, nor a cell: an error may hold a name that a tenant has chosen, or what a runtime says.
-func TestNoTextOfARecordForgesALine(t *testing.T) {
+// No text in a record can add a line or a cell: an error may contain a name that a tenant chose, or text of the runtime.
+func TestTextCannotForgeLines(t *testing.T) {
 	const forged = "x\noutcome\treleased\x1b[2J"
 	r := api.Record{ID: forged, Outcome: forged, Error: forged, Reason: forged, Message: forged,
 		Pod: api.Victim{UID: forged, Cgroup: forged, SandboxIDs: []string{forged}}}
@@ -36,11 +36,11 @@ func TestNoTextOfARecordForgesALine(t *testing.T) {
 		}
 	}
 	if outcomes != 1 || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("%d lines of an outcome in\n%q", outcomes, out.String())
+		t.Errorf("output has %d outcome lines, want 1 and no escape sequence:\n%q", outcomes, out.String())
 	}
 }
 
-// Who follows the file sees an eviction when it begins, and again when its outcome is known; one that was there before only once.
+// With follow, an eviction is printed when it starts and again when its outcome is known; an older record only once.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records.jsonl")
 	write := func(id, outcome string) {
@@ -59,7 +59,7 @@ func TestFollow(t *testing.T) {
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&past{file: path, follow: true}).print(ctx, terminal.Fixed(w, 0), io.Discard)
+		ended <- (&query{file: path, follow: true}).print(ctx, terminal.Fixed(w, 0), io.Discard)
 		_ = w.Close()
 	}()
 	lines := make(chan string)
@@ -84,11 +84,11 @@ func TestFollow(t *testing.T) {
 		case line := <-lines:
 			for _, w := range want {
 				if !strings.Contains(line, w) {
-					t.Errorf("no %q in %q", w, line)
+					t.Errorf("line %q of the list lacks %q", line, w)
 				}
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("nothing comes")
+			t.Fatal("no line printed within 20 s")
 		}
 	}
 	next("ID", "OUTCOME")
@@ -103,65 +103,65 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// No match is not an empty file, and a file of something else is no file of records.
-func TestWhatIsSaidWhereNothingIsListed(t *testing.T) {
+// The text for no match differs from that for an empty file; a file without any record is an error.
+func TestEmptyLists(t *testing.T) {
 	const record = `{"version":1,"id":"a","pod":{"uid":"u","namespace":"shop","name":"web"},"began":{"time":"2026-11-21T08:00:00Z"},` +
 		`"ranking":{},"outcome":"back"}` + "\n"
 	const lost = `{"version":1,"id":"b","pod":{},"began":{},"ranking":{},"outcome":"lost"}` + "\n"
 	for name, c := range map[string]struct {
 		text       string
-		past       past
-		says, fail string
+		query      query
+		want, fail string
 	}{
-		"another pod":        {record, past{pod: "shop/db"}, "none of 1 records matches --pod shop/db in FILE\n", ""},
-		"long ago":           {record, past{since: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)}, "none of 1 records matches --since in FILE\n", ""},
-		"both":               {record, past{pod: "x\x1b", since: time.Now()}, "none of 1 records matches --pod x\\u001b and --since in FILE\n", ""},
-		"as data":            {record, past{pod: "shop/db", format: output.AsJSON}, "", ""},
-		"empty":              {"", past{pod: "shop/db"}, "nothing was recorded in FILE\n", ""},
-		"another file":       {"a\nb\nc\n", past{}, "", "none of 3 lines in FILE is a record"},
-		"another, as data":   {"a\n", past{format: output.AsJSON}, "", "none of 1 lines in FILE is a record"},
-		"another, by pod":    {"a\n", past{pod: "x"}, "", "none of 1 lines in FILE is a record"},
-		"the first, half":    {`{"version":1`, past{}, "nothing was recorded in FILE\n", ""},
-		"lost, and no other": {"a\n" + lost, past{}, "nothing was recorded in FILE\n", ""},
+		"another pod":        {record, query{pod: "shop/db"}, "none of 1 records in FILE matches --pod shop/db\n", ""},
+		"long ago":           {record, query{since: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)}, "none of 1 records in FILE matches --since\n", ""},
+		"both":               {record, query{pod: "x\x1b", since: time.Now()}, "none of 1 records in FILE matches --pod x\\u001b and --since\n", ""},
+		"as data":            {record, query{pod: "shop/db", format: output.AsJSON}, "", ""},
+		"empty":              {"", query{pod: "shop/db"}, "no records in FILE\n", ""},
+		"another file":       {"a\nb\nc\n", query{}, "", "none of 3 lines in FILE is a record"},
+		"another, as data":   {"a\n", query{format: output.AsJSON}, "", "none of 1 lines in FILE is a record"},
+		"another, by pod":    {"a\n", query{pod: "x"}, "", "none of 1 lines in FILE is a record"},
+		"the first, half":    {`{"version":1`, query{}, "no records in FILE\n", ""},
+		"lost, and no other": {"a\n" + lost, query{}, "no records in FILE\n", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "records.jsonl")
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c.past.file = file
+		c.query.file = file
 		var out strings.Builder
-		err := c.past.print(t.Context(), terminal.Fixed(&out, 0), io.Discard)
-		if want := strings.ReplaceAll(c.says, "FILE", file); out.String() != want {
-			t.Errorf("%s: %q, want %q", name, out.String(), want)
+		err := c.query.print(t.Context(), terminal.Fixed(&out, 0), io.Discard)
+		if want := strings.ReplaceAll(c.want, "FILE", file); out.String() != want {
+			t.Errorf("%s: output %q, want %q", name, out.String(), want)
 		}
 		if c.fail == "" && err != nil || c.fail != "" && (err == nil || err.Error() != "records: "+strings.ReplaceAll(c.fail, "FILE", file)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want %q", name, err, c.fail)
 		}
 	}
 }
 
-// The beginning of an ID is enough where only one begins so; an ID that is whole counts before those that begin with it.
+// A unique prefix selects a record; a whole ID wins over longer IDs with that prefix.
 func TestPick(t *testing.T) {
 	all := []api.Record{{ID: "20260101T1"}, {ID: "20260101T10"}, {ID: "20260102T1"}}
 	for id, want := range map[string]string{"20260102": "20260102T1", "20260101T1": "20260101T1", "20260101T10": "20260101T10"} {
 		if r, err := pick(all, id); err != nil || r.ID != want {
-			t.Errorf("%s: %v, %v", id, r, err)
+			t.Errorf("pick(%s) = %v, %v, want %s", id, r, err, want)
 		}
 	}
-	for id, want := range map[string]string{"2025": "no record's ID begins with", "202601": "the IDs of 3 records begin with"} {
+	for id, want := range map[string]string{"2025": "no record's ID begins with", "202601": `"202601" is the beginning of 3 IDs`} {
 		if _, err := pick(all, id); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("pick(%s): error %v, want %q", id, err, want)
 		}
 	}
 }
 
-// A file that is not there holds nothing, which is no error; what of one is no record is said on stderr.
-func TestPast(t *testing.T) {
+// A missing file has no records and is no error; lines that are not records are reported on stderr.
+func TestPrint(t *testing.T) {
 	dir := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	none := past{file: filepath.Join(dir, "none")}
-	if err := none.print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || stdout.String() != "nothing was recorded in "+none.file+"\n" {
-		t.Errorf("%v, %q", err, stdout.String())
+	none := query{file: filepath.Join(dir, "none")}
+	if err := none.print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || stdout.String() != "no records in "+none.file+"\n" {
+		t.Errorf("missing file: error %v, output %q", err, stdout.String())
 	}
 	path := filepath.Join(dir, "records.jsonl")
 	text := `{"version":1,"id":"20260101T000000.000000Z-0001","pod":{"uid":"u","namespace":"shop","name":"web"},"signal":"memory.available",` +
@@ -171,19 +171,19 @@ func TestPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout.Reset()
-	if err := (&past{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms  100.0 ms  back") {
-		t.Errorf("%v\n%s", err, stdout.String())
+	if err := (&query{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms     100.0 ms  back") {
+		t.Errorf("list has error %v, want the killed pod in\n%s", err, stdout.String())
 	}
 	if want := "jettison: records: " + path + ": 1 lines are no records and were skipped\n"; stderr.String() != want {
 		t.Errorf("stderr %q, want %q", stderr.String(), want)
 	}
 	stdout.Reset()
-	if err := (&past{file: path, id: "2026"}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil {
+	if err := (&query{file: path, id: "2026"}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pod      shop/web", "crossed  -10.0 ms   1 available of not known", "killed   -, 2.000000 monotonic", "after    +100.0 ms  not observed"} {
+	for _, want := range []string{"pod      shop/web", "crossed  -10.0 ms   1 available of unknown", "killed   -, 2.000000 monotonic", "after    +100.0 ms  not observed"} {
 		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("no %q in\n%s", want, stdout.String())
+			t.Errorf("record in full lacks %q:\n%s", want, stdout.String())
 		}
 	}
 }

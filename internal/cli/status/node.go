@@ -11,15 +11,17 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// ownWatch and ownWait are for a look of the command's own. What does not answer in time is absent.
+// nodeWatch and nodeWait bound a look by the command. A source that does not answer in time is
+// absent from the result.
 const (
-	ownWatch = 100 * time.Millisecond
-	ownWait  = 2 * time.Second
+	nodeWatch = 100 * time.Millisecond
+	nodeWait  = 2 * time.Second
 )
 
-// own is what the command sees itself: no more than a State has that no agent has filled in.
-func (o options) own(ctx context.Context) (*api.State, error) {
-	o.look.Watch, o.look.Wait = ownWatch, ownWait
+// readNode reads the node without an agent. It fills in only the fields of State that need no
+// agent.
+func (o options) readNode(ctx context.Context) (*api.State, error) {
+	o.look.Watch, o.look.Wait = nodeWatch, nodeWait
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
 		return nil, err

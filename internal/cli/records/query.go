@@ -1,8 +1,9 @@
-// Package records is jettison records: the evictions of a node, as a list, or one in full.
+// Package records implements jettison records: it lists the recorded evictions of a node, or prints
+// one in full.
 //
 //	command.go  Command: jettison records
-//	past.go     past: which records are printed, and the list of them
-//	full.go     one record in full
+//	query.go    query: selects and lists records
+//	full.go     prints one record in full
 package records
 
 import (
@@ -22,20 +23,20 @@ import (
 	"jettison/internal/node/records"
 )
 
-// past is which evictions of which file of records are to be printed.
-type past struct {
-	file   string
-	named  bool          // by who asks: it has to be there
-	id     string        // of one, or the beginning of it; empty: all
-	last   int           // only so many, the newest; 0: all
-	since  time.Time     // only those that began then or later; zero: all
-	pod    string        // only those of this pod: its UID, its name, or namespace/name; empty: of all
-	follow bool          // go on with those that are written from now on, until the context ends
-	format output.Format // JSON: as they lie in the file, a JSON object a line
+// query selects records of a file.
+type query struct {
+	file      string
+	mustExist bool          // a missing file is an error
+	id        string        // ID of one record, or a prefix of it; empty: all
+	last      int           // only the newest so many; 0: all
+	since     time.Time     // oldest start; zero: all
+	pod       string        // UID, name or namespace/name of a pod; empty: all pods
+	follow    bool          // continue with new records until the context ends
+	format    output.Format // JSON: as stored, one object a line
 }
 
-// print prints them. What cannot be read of the file is named on stderr.
-func (q *past) print(ctx context.Context, stdout *terminal.Screen, stderr io.Writer) error {
+// print prints the selected records. Lines that cannot be read are reported on stderr.
+func (q *query) print(ctx context.Context, stdout *terminal.Screen, stderr io.Writer) error {
 	list, err := q.read()
 	if err != nil {
 		return err
@@ -57,13 +58,13 @@ func (q *past) print(ctx context.Context, stdout *terminal.Screen, stderr io.Wri
 		}
 		return q.format.Encode(stdout, r, false)
 	}
-	all = slices.DeleteFunc(all, func(r api.Record) bool { return !q.wants(&r) })
+	all = slices.DeleteFunc(all, func(r api.Record) bool { return !q.matches(&r) })
 	if q.last > 0 {
 		all = all[max(0, len(all)-q.last):]
 	}
 	switch {
 	case len(all) == 0 && !q.format.Data() && !q.follow:
-		_, err := fmt.Fprintln(stdout, q.nothing(total))
+		_, err := fmt.Fprintln(stdout, q.emptyText(total))
 		return err
 	case len(all) > 0 || !q.format.Data():
 		if err := q.list(stdout, all, true); err != nil {
@@ -76,11 +77,12 @@ func (q *past) print(ctx context.Context, stdout *terminal.Screen, stderr io.Wri
 	return q.printNew(ctx, stdout, list.Records)
 }
 
-// read reads the file; one that is not there has none, but where it is named, and not waited for.
-func (q *past) read() (*records.List, error) {
+// read reads the file. A missing file has no records; it is an error if mustExist is set without
+// follow.
+func (q *query) read() (*records.List, error) {
 	list, err := records.Read(q.file)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && (!q.named || q.follow):
+	case errors.Is(err, os.ErrNotExist) && (!q.mustExist || q.follow):
 		return &records.List{}, nil
 	case err != nil:
 		return nil, fmt.Errorf("records: %w", err)
@@ -88,17 +90,17 @@ func (q *past) read() (*records.List, error) {
 	return list, nil
 }
 
-// wants reports whether a record is one of those that were asked for.
-func (q *past) wants(r *api.Record) bool {
+// matches reports whether a record matches since and pod.
+func (q *query) matches(r *api.Record) bool {
 	pod := &r.Pod
 	return !r.Began.Time.Before(q.since) && (q.pod == "" || q.pod == pod.UID || q.pod == pod.Name ||
 		q.pod == pod.Title())
 }
 
-// nothing says why none of so many records is listed.
-func (q *past) nothing(total int) string {
+// emptyText returns the text for an empty list; total is the number of records in the file.
+func (q *query) emptyText(total int) string {
 	if total == 0 {
-		return "nothing was recorded in " + q.file
+		return "no records in " + q.file
 	}
 	var by []string
 	if q.pod != "" {
@@ -107,11 +109,11 @@ func (q *past) nothing(total int) string {
 	if !q.since.IsZero() {
 		by = append(by, "--since")
 	}
-	return fmt.Sprintf("none of %d records matches %s in %s", total, strings.Join(by, " and "), q.file)
+	return fmt.Sprintf("none of %d records in %s matches %s", total, q.file, strings.Join(by, " and "))
 }
 
-// list prints some, with the names of the columns or without.
-func (q *past) list(stdout *terminal.Screen, all []api.Record, head bool) error {
+// list prints records; head adds the column names.
+func (q *query) list(stdout *terminal.Screen, all []api.Record, head bool) error {
 	if q.format.Data() {
 		for i := range all {
 			if err := q.format.Encode(stdout, &all[i], true); err != nil {
@@ -131,16 +133,16 @@ func (q *past) list(stdout *terminal.Screen, all []api.Record, head bool) error 
 	return stdout.Print(lines...)
 }
 
-// followEvery is how often the file is looked at.
-const followEvery = 500 * time.Millisecond
+// pollInterval is the time between two reads of the file with follow.
+const pollInterval = 500 * time.Millisecond
 
-// printNew prints each eviction when it begins, and once more when its outcome is known.
-func (q *past) printNew(ctx context.Context, stdout *terminal.Screen, known []api.Record) error {
+// printNew prints each new record when its eviction starts, and again when its outcome is known.
+func (q *query) printNew(ctx context.Context, stdout *terminal.Screen, known []api.Record) error {
 	outcomes := map[string]api.Outcome{}
 	for i := range known {
 		outcomes[known[i].ID] = known[i].Outcome
 	}
-	tick := time.NewTicker(followEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -155,7 +157,7 @@ func (q *past) printNew(ctx context.Context, stdout *terminal.Screen, known []ap
 		now := make(map[string]api.Outcome, len(list.Records))
 		var news []api.Record
 		for _, r := range list.Records {
-			if was, is := outcomes[r.ID]; (!is || was != r.Outcome) && q.wants(&r) {
+			if before, known := outcomes[r.ID]; (!known || before != r.Outcome) && q.matches(&r) {
 				news = append(news, r)
 			}
 			now[r.ID] = r.Outcome
@@ -169,7 +171,7 @@ func (q *past) printNew(ctx context.Context, stdout *terminal.Screen, known []ap
 	}
 }
 
-// pick is the record with an ID, or the only one whose ID begins so.
+// pick returns the record with an ID, or the only record with that ID prefix.
 func pick(all []api.Record, id string) (*api.Record, error) {
 	var found *api.Record
 	n := 0
@@ -188,35 +190,35 @@ func pick(all []api.Record, id string) (*api.Record, error) {
 	case 1:
 		return found, nil
 	}
-	return nil, fmt.Errorf("the IDs of %d records begin with %.64q: give more of it,", n, id)
+	return nil, fmt.Errorf("%.64q is the beginning of %d IDs: use a longer prefix,", id, n)
 }
 
-// rows are a line for each.
+// rows returns a table with a line for each record.
 func rows(all []api.Record) *table.Table {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "ID", Cut: true}, {Name: "TIME", Drop: 1}, {Name: "POD", Cut: true}, {Name: "SIGNAL"},
 		{Name: "TO KILL", Right: true, Drop: 3},
-		{Name: "TO BACK", Right: true, Drop: 2}, {Name: "OUTCOME", Cut: true},
-		{Name: "RETURNED", Wide: true, Right: true},
+		{Name: "TO RECOVERY", Right: true, Drop: 2}, {Name: "OUTCOME", Cut: true},
+		{Name: "FREED", Wide: true, Right: true},
 		{Name: "UID", Wide: true}, {Name: "WHY", Wide: true},
 	}}
 	for i := range all {
 		r := &all[i]
-		crossed, back := "-", "-"
+		toKill, toRecovery := "-", "-"
 		if r.Crossed != nil && r.WasKilled() {
-			crossed = took(r.Crossed.Stamp, r.Killed)
+			toKill = took(r.Crossed.Stamp, r.Killed)
 		}
 		if r.After != nil && r.Outcome == api.OutcomeBack {
-			back = took(r.EndBegan(), r.After.Stamp)
+			toRecovery = took(r.EndBegan(), r.After.Stamp)
 		}
-		t.Add(r.ID, output.Time(r.Began.Time), r.Pod.Title(), string(r.Signal), crossed, back,
+		t.Add(r.ID, output.Time(r.Began.Time), r.Pod.Title(), string(r.Signal), toKill, toRecovery,
 			r.Outcome.String(), amountOf(r.Signal, r.Released),
 			r.Pod.UID, r.Reason)
 	}
 	return t
 }
 
-// took is the time from one stamp to another in milliseconds.
+// took formats the time between two stamps in milliseconds.
 func took(from, to api.Stamp) string {
 	d, ok := to.Since(from)
 	if !ok {

@@ -14,11 +14,11 @@ import (
 	"jettison/internal/cli/show"
 )
 
-// summary is a line for each threshold, and who is protected.
+// summary prints a line for each threshold, then the protected and held-off pods.
 func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "THRESHOLD"}, {Name: "AVAILABLE", Right: true}, {Name: "MET"},
-		{Name: "FIRST TO GO", Cut: true}, {Name: "WHY", Fold: true},
+		{Name: "VICTIM", Cut: true}, {Name: "WHY", Fold: true},
 	}}
 	for i := range o.Thresholds {
 		x := &o.Thresholds[i]
@@ -33,18 +33,18 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	if err := t.Print(out, wide); err != nil || len(o.Thresholds) == 0 {
 		return err
 	}
-	return besides(o, out, wide)
+	return excluded(o, out, wide)
 }
 
-// victim is who would go for a threshold, and why, or why nobody.
+// victim returns the pod that would be evicted for a threshold and why, or "none" and why.
 func victim(o *api.Outlook, x *api.ThresholdOutlook) (first, why string) {
 	switch {
 	case x.Withheld != "":
-		return "nobody", x.Withheld
+		return "none", x.Withheld
 	case len(x.Ranking) == 0:
-		return "nobody", "no pod may be evicted"
+		return "none", "no pod is eligible"
 	case o.DryRun:
-		return x.Ranking[0].Pod, x.Ranking[0].Keys + " (a dry run: it would not really)"
+		return x.Ranking[0].Pod, x.Ranking[0].Keys + " (dry run: it is not evicted)"
 	}
 	return x.Ranking[0].Pod, x.Ranking[0].Keys
 }
@@ -56,8 +56,8 @@ func observed(x *api.ThresholdOutlook) string {
 	return show.Amount(x.Signal, *x.Observed)
 }
 
-// inFull is the ranking of each threshold of one signal.
-func inFull(o *api.Outlook, out *terminal.Screen, wide bool) error {
+// rankings prints the ranking for each threshold, then the protected and held-off pods.
+func rankings(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	for i := range o.Thresholds {
 		x := &o.Thresholds[i]
 		if i > 0 {
@@ -65,18 +65,18 @@ func inFull(o *api.Outlook, out *terminal.Screen, wide bool) error {
 				return err
 			}
 		}
-		if err := one(o, x, out, wide); err != nil {
+		if err := ranking(o, x, out, wide); err != nil {
 			return err
 		}
 	}
 	if len(o.Thresholds) == 0 {
 		return nil
 	}
-	return besides(o, out, wide)
+	return excluded(o, out, wide)
 }
 
-// besides are pods that are no candidates.
-func besides(o *api.Outlook, out *terminal.Screen, wide bool) error {
+// excluded prints the pods that are not candidates: protected and held-off ones.
+func excluded(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	if err := protected(&o.Thresholds[0], out, wide); err != nil || len(o.HeldOff) == 0 {
 		return err
 	}
@@ -84,29 +84,30 @@ func besides(o *api.Outlook, out *terminal.Screen, wide bool) error {
 		return err
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "KEPT OUT", Cut: true}, {Name: "UNTIL", Drop: 1}, {Name: "TIMES", Right: true, Drop: 2},
+		{Name: "HELD OFF", Cut: true}, {Name: "UNTIL", Drop: 1}, {Name: "TIMES", Right: true, Drop: 2},
 		{Name: "WHY", Fold: true},
 	}}
 	for i := range o.HeldOff {
 		h := &o.HeldOff[i]
-		t.Add(keptOut(h), h.Until.Local().Format(time.TimeOnly), strconv.Itoa(h.Times), h.Reason)
+		t.Add(heldOffName(h), h.Until.Local().Format(time.TimeOnly), strconv.Itoa(h.Times), h.Reason)
 	}
 	return t.Print(out, wide)
 }
 
-// keptOut is whom a hold-off keeps out.
-func keptOut(h *api.HoldState) string {
+// heldOffName names the pod that a hold-off is for.
+func heldOffName(h *api.HoldState) string {
 	switch {
 	case h.Owner == nil:
 		return h.UID
 	case h.UID == "":
-		return fmt.Sprintf("what %s makes in place of %s/%s", h.Owner.Kind, h.Owner.Namespace,
-			h.Owner.Pod)
+		return fmt.Sprintf("replacement of %s/%s by its %s", h.Owner.Namespace, h.Owner.Pod,
+			h.Owner.Kind)
 	}
 	return h.Owner.Namespace + "/" + h.Owner.Pod
 }
 
-func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
+// ranking prints the victim and the ranked pods for one threshold.
+func ranking(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
 	state := "not met"
 	if x.Met {
 		state = "MET"
@@ -114,7 +115,7 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 	first, why := victim(o, x)
 	head := []terminal.Line{
 		terminal.Text(terminal.Bold, "%s: %s, %s", x.Threshold, observed(x), state),
-		{{Text: "goes first: "}, {Text: first, Style: terminal.Bold}, {Text: ": " + why}},
+		{{Text: "victim: "}, {Text: first, Style: terminal.Bold}, {Text: ": " + why}},
 		nil,
 	}
 	if err := out.Print(head...); err != nil || len(x.Ranking) == 0 {
@@ -123,19 +124,19 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 	t := &table.Table{Columns: []table.Column{
 		{Name: "RANK", Right: true}, {Name: "POD", Cut: true}, {Name: "QOS", Drop: 1},
 		{Name: "PRIORITY", Right: true, Drop: 2},
-		{Name: "RETURNS", Right: true}, {Name: "BEHIND BY", Fold: true}, {Name: "WHY", Fold: true},
+		{Name: "FREES", Right: true}, {Name: "DECIDED BY", Fold: true}, {Name: "WHY", Fold: true},
 		{Name: "UID", Wide: true},
 	}}
 	for i := range x.Ranking {
 		r := &x.Ranking[i]
-		priority, returns := "unknown", "-"
+		priority, frees := "unknown", "-"
 		if r.Priority != nil {
 			priority = strconv.Itoa(int(*r.Priority))
 		}
 		if r.Releases != nil {
-			returns = output.Bytes(*r.Releases)
+			frees = output.Bytes(*r.Releases)
 		}
-		t.Add(strconv.Itoa(i+1), r.Pod, cmp.Or(string(r.QOSClass), "-"), priority, returns, r.DecidedBy,
+		t.Add(strconv.Itoa(i+1), r.Pod, cmp.Or(string(r.QOSClass), "-"), priority, frees, r.DecidedBy,
 			r.Keys, r.UID)
 	}
 	if err := t.Print(out, wide); err != nil || x.More == 0 {
@@ -144,7 +145,7 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 	return out.Print(terminal.Text(terminal.Dim, "and %d more", x.More))
 }
 
-// protected are those that are never victims.
+// protected prints the pods that are never evicted, by reason.
 func protected(x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {
 	if len(x.Protected) == 0 {
 		return out.Print(nil, terminal.Text(terminal.Plain, "no pod is protected"))

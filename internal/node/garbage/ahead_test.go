@@ -11,7 +11,7 @@ import (
 // Lists of a moment ago have all of the pods whose turn is next, and are made anew for those that come later: each sandbox goes for which
 // there is a newer one.
 func TestWhatIsListedIsOfThePodsWhoseTurnIsNext(t *testing.T) {
-	n, pods, known := newNode(t), 2*aheadMost+20, Known{Pods: map[string]reclaim.Phase{}, Synced: true}
+	n, pods, known := newNode(t), 2*maxScope+20, Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	for i := range pods {
 		uid := fmt.Sprintf("pod-%04d", i)
 		known.Pods[uid] = reclaim.Active

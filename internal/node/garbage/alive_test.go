@@ -63,8 +63,8 @@ func TestAnImageThatIsPulledAgain(t *testing.T) {
 	}
 }
 
-// An evicted pod that is back, before the agent's list says so: what the init container of its new sandbox has left stays, also where it comes
-// after the look.
+// An evicted pod that is back, before the agent's list says so: what the init container of its new sandbox has left stays, also where it
+// comes after the look.
 func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	comes := func(n *node) {
 		n.sandbox("s-new", uidA, true, 5*time.Second)
@@ -72,7 +72,7 @@ func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	}
 	for _, late := range []bool{false, true} {
 		n := newNode(t)
-		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Had: map[string][]string{uidA: {"s-old"}}, Synced: true})
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, EvictedSandboxes: map[string][]string{uidA: {"s-old"}}, Synced: true})
 		n.sandbox("s-old", uidA, false, time.Hour)
 		n.container("old", "s-old", uidA, exited, time.Hour, "")
 		if !late {

@@ -12,8 +12,8 @@ import (
 	"jettison/reclaim"
 )
 
-// Volumes that an eviction has put aside and not removed go with the next pass, whatever the pod is by now; what it has else stays. Beside a
-// kubelet, too: it would not know them, and they are no garbage of its.
+// Volumes that an eviction has put aside and not removed go with the next pass, whatever the pod is by now; what it has else stays. Beside
+// a kubelet, too: it would not know them, and they are no garbage of its.
 func TestVolumesThatWerePutAside(t *testing.T) {
 	for _, kubelet := range []bool{true, false} {
 		for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
@@ -25,7 +25,7 @@ func TestVolumesThatWerePutAside(t *testing.T) {
 			n.file("/kubelet/pods/" + uidA + "/volumes/kubernetes.io~empty-dir/cache/its")
 			n.sandbox("s", uidB, true, time.Hour)
 			if kubelet {
-				n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
+				n.o.Mode, n.findKubelet = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
 			}
 			n.container("c", "s", uidB, exited, time.Hour, "") // garbage, which is the kubelet's
 			n.container("new", "s", uidB, exited, time.Minute, "")
@@ -55,7 +55,7 @@ func TestAKubeletComesBeforeVolumesGo(t *testing.T) {
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	n.container("new", "s", uidA, exited, time.Minute, "")
 	looks := 0
-	n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { looks++; return looks > 1, "a kubelet" }
+	n.o.Mode, n.findKubelet = config.ModeUnset, func() (bool, string) { looks++; return looks > 1, "a kubelet" }
 	r := n.pass(Containers, reclaim.Periodic)
 	if exists(aside) || !exists(note) || len(n.removed()) > 0 || looks < 2 {
 		t.Errorf("put aside: %v, note: %v, removed %v, %d looks: %+v", exists(aside), exists(note), n.removed(), looks, r.Done)

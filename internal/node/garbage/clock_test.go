@@ -36,8 +36,8 @@ func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 	}
 }
 
-// Containers that ended before the clock was set back are of the future. They go as soon as they are known for their least age, not when the
-// clock has come so far again; by a pass by hand, which knows none before, at once.
+// Containers that ended before the clock was set back are of the future. They go as soon as they are known for their least age, not when
+// the clock has come so far again; by a pass by hand, which knows none before, at once.
 func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		n := newNode(t)
@@ -75,8 +75,8 @@ func TestTheClockComesSoFarAgain(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c")
 }
 
-// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these are
-// of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
+// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these
+// are of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
 func TestTheLastAttemptStays(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	steps := []time.Duration{0, 5 * time.Hour, -5 * time.Hour, 3 * year, -3 * year}
@@ -162,8 +162,8 @@ func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 	}
 }
 
-// Whatever the clock is set to while a sandbox has no container yet, images wait for that until it has been known for a minute, be it that the
-// plan has seen it, or that it was made since.
+// Whatever the clock is set to while a sandbox has no container yet, images wait for that until it has been known for a minute, be it that
+// the plan has seen it, or that it was made since.
 func TestTheClockIsSetWhileASandboxIsYoung(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as it was": time.Second, "set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
 		for _, meanwhile := range []bool{false, true} {

@@ -62,23 +62,23 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 		name, id, why string
 		change        func(n *node)
 	}{
-		{"a container runs", "c-a", "it runs", func(n *node) {
+		{"a container runs", "c-a", "container is running", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: running}
 		}},
-		{"a container was created", "c-a", "it was created a moment ago", func(n *node) {
+		{"a container was created", "c-a", "container was created recently", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: n.clock.UnixNano()}
 		}},
-		{"a container was created at no known time", "c-a", "does not say when", func(n *node) {
+		{"a container was created at no known time", "c-a", "container has no creation time", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: -1}
 		}},
-		{"a sandbox is ready", "s-b", "it is ready", func(n *node) {
+		{"a sandbox is ready", "s-b", "sandbox is ready", func(n *node) {
 			n.r.SandboxStatuses["s-b"] = &runtimev1.PodSandboxStatus{Id: "s-b", State: runtimev1.PodSandboxState_SANDBOX_READY}
 		}},
-		{"its container could not be removed", "s-a", "it has 1 containers", func(n *node) { n.r.Fail["RemoveContainer"] = errors.New("no") }},
-		{"an image is pinned", "sha256:x", "it is pinned", func(n *node) {
+		{"its container could not be removed", "s-a", "sandbox has 1 containers", func(n *node) { n.r.Fail["RemoveContainer"] = errors.New("no") }},
+		{"an image is pinned", "sha256:x", "image is pinned", func(n *node) {
 			n.r.Answer["ImageStatus"] = func(m any) any { m.(*runtimev1.ImageStatusResponse).Image.Pinned = true; return m }
 		}},
-		{"an image is used", "sha256:x", "a container uses it", func(n *node) {
+		{"an image is used", "sha256:x", "image is in use by a container", func(n *node) {
 			first := true
 			n.r.Answer["ListContainers"] = func(m any) any {
 				if out := m.(*runtimev1.ListContainersResponse); !first {
@@ -88,7 +88,7 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 				return m
 			}
 		}},
-		{"an image is a volume", "sha256:x", "a container uses it", func(n *node) {
+		{"an image is a volume", "sha256:x", "image is in use by a container", func(n *node) {
 			n.r.Answer["ImageFsInfo"] = func(m any) any { // the last call of the look
 				n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "new", State: running})
 				n.r.ContainerStatuses["new"] = &runtimev1.ContainerStatus{Id: "new", State: running, Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:x:1"}}}}
@@ -105,11 +105,11 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 				return m
 			}
 		}},
-		{"the pod is named", "default_a_" + uidA, "its pod is named by now", func(n *node) { n.becomes(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true}) }},
-		{"the clients are unknown", "default_a_" + uidA, "which pods there are", func(n *node) { n.becomes(Known{}) }},
-		{"the pod is back", "default_a_" + uidA, "its pod is back", (*node).comesBack},
-		{"the pod of a container is back", "c-a", "its pod is back", (*node).comesBack},
-		{"the pod of a sandbox is back", "s-a", "its pod is back", (*node).comesBack},
+		{"the pod is named", "default_a_" + uidA, "pod is now named", func(n *node) { n.becomes(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true}) }},
+		{"the clients are unknown", "default_a_" + uidA, "list of named pods is incomplete", func(n *node) { n.becomes(Known{}) }},
+		{"the pod is back", "default_a_" + uidA, "pod was restarted", (*node).comesBack},
+		{"the pod of a container is back", "c-a", "pod was restarted", (*node).comesBack},
+		{"the pod of a sandbox is back", "s-a", "pod was restarted", (*node).comesBack},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
@@ -333,7 +333,7 @@ func TestCallsThatAreNotAnswered(t *testing.T) {
 	}
 	n.limit, n.r.Hang["RemoveContainer"] = 20*time.Millisecond, true
 	r := n.pass(Containers, reclaim.Periodic)
-	if r.Err == nil || r.Count(Failed) != lateMost || r.Count(Skipped) != 2 || len(n.backoff) != lateMost {
+	if r.Err == nil || r.Count(Failed) != maxTimeouts || r.Count(Skipped) != 2 || len(n.backoff) != maxTimeouts {
 		t.Errorf("%v, %+v", r.Err, r.Done)
 	}
 	n.r.Change(func() { clear(n.r.Hang) })
@@ -389,7 +389,8 @@ func TestASlowRuntime(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
 }
 
-// That somebody else's list is waited for says nothing of the runtime: nothing is put off for it, and lists are not taken for fresh any longer.
+// That somebody else's list is waited for says nothing of the runtime: nothing is put off for it, and lists are not taken for fresh any
+// longer.
 func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 	const held, slow = time.Second, 400 * time.Millisecond
 	for name, look := range map[string]func(n *node){
@@ -398,13 +399,13 @@ func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 		},
 		"a step": func(n *node) {
 			x := &run{c: n.Collector, ctx: t.Context(), r: &Result{}}
-			if v, err := x.list(nil); err != nil || v.slow != "" || x.listsFor >= freshMost {
+			if v, err := x.list(nil); err != nil || v.slow != "" || x.listsFor >= freshMax {
 				t.Errorf("%v: %+v, fresh for %v", err, v, x.listsFor)
 			}
 		},
 		"images": func(n *node) {
 			v := &view{look: &reclaim.Look{}}
-			if err := n.lookAtImages(t.Context(), v); err != nil || v.slow != "" {
+			if err := n.readImages(t.Context(), v); err != nil || v.slow != "" {
 				t.Errorf("%v: %q", err, v.slow)
 			}
 		},
@@ -432,9 +433,9 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.slow = -1 // whatever a list takes
-	for i := range 4 * (putOffMost + 1) {
+	for i := range 4 * (maxPostponed + 1) {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
-		what, off := Containers, i%(putOffMost+1) < putOffMost
+		what, off := Containers, i%(maxPostponed+1) < maxPostponed
 		if r := n.pass(Images, reclaim.Periodic); (r.PutOff != "") != off { // they count for themselves
 			t.Errorf("images, pass %d: put off %q, want %v", i, r.PutOff, off)
 		}
@@ -442,7 +443,7 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.PutOff, off, r.Count(Removed))
 		}
 	}
-	if left := n.removed(); len(left) != 4*(putOffMost+1) {
+	if left := n.removed(); len(left) != 4*(maxPostponed+1) {
 		t.Errorf("removed %v", left)
 	}
 }
@@ -485,8 +486,8 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 		log := n.file("/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log")
 		r := n.pass(Containers, reclaim.DiskPressure)
 		n.want(r, "container c-a", "sandbox s-a")
-		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "more containers") {
-			t.Errorf("%s: said %q", name, r.Odd)
+		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "too many containers") {
+			t.Errorf("%s: problems = %q, want one about too many containers", name, r.Odd)
 		}
 	}
 }
@@ -518,10 +519,10 @@ func TestBesideAKubelet(t *testing.T) {
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	beside := true
-	n.Collector.beside = func() (bool, string) { return beside, "process 7 is a kubelet" }
+	n.Collector.findKubelet = func() (bool, string) { return beside, "process 7 is a kubelet" }
 	for mode, acts := range map[config.Mode]bool{"": false, "observe": false, "act": true} {
 		n.o.Mode = mode
-		if got := n.observes() == ""; got != acts {
+		if got := n.planOnlyReason() == ""; got != acts {
 			t.Errorf("gc: %q: acts %v", mode, got)
 		}
 	}

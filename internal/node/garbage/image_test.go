@@ -99,8 +99,8 @@ func TestImagesInUse(t *testing.T) {
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
 }
 
-// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive is
-// listed anew before each, and what has begun to use one since the plan keeps it.
+// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive
+// is listed anew before each, and what has begun to use one since the plan keeps it.
 func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 	n := newNode(t)
 	n.now, n.clock = time.Now, time.Now()
@@ -169,8 +169,8 @@ func TestAContainerThatDoesNotTell(t *testing.T) {
 	}
 }
 
-// A container that never tells its volumes keeps all images for a while only, be it that its status fails, that it does not come in time, or
-// that a tenant has made it larger than is taken: else one switches the collection of images off, and pods are evicted instead.
+// A container that never tells its volumes keeps all images for a while only, be it that its status fails, that it does not come in time,
+// or that a tenant has made it larger than is taken: else one switches the collection of images off, and pods are evicted instead.
 func TestAContainerThatNeverTells(t *testing.T) {
 	for _, how := range []string{"fails", "hangs", "is too large", "is one of too many"} {
 		n := full(t)
@@ -197,8 +197,8 @@ func TestAContainerThatNeverTells(t *testing.T) {
 		}
 		n.sleep(time.Minute)
 		r := n.pass(Images, reclaim.DiskPressure)
-		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "not told for 15m0s") }) {
-			t.Errorf("%s: removed %v, said %q", how, n.removed(), r.Odd)
+		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "unknown for 15m0s") }) {
+			t.Errorf("%s: removed %v, problems %q, want the images removed and a problem", how, n.removed(), r.Odd)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	}
 	n.container("dead", "s", uidA, exited, time.Hour, "sha256:1")
 	n.r.Fail["ContainerStatus"] = status.Error(codes.DeadlineExceeded, "no answer")
-	for i, want := range []int{lateMost, 2 * lateMost, 8, 8} {
+	for i, want := range []int{maxTimeouts, 2 * maxTimeouts, 8, 8} {
 		if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil || n.r.Calls("ContainerStatus") != want {
 			t.Errorf("round %d: %d questions so far, want %d: %v", i, n.r.Calls("ContainerStatus"), want, r.Err)
 		}
@@ -232,7 +232,7 @@ func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	}
 	delete(n.r.Fail, "ContainerStatus")
 	n.r.ContainerStatuses["c6"] = &runtimev1.ContainerStatus{Id: "c6", Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:2"}}}}
-	n.sleep(silentMost)
+	n.sleep(maxUnanswered)
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
 }
 
@@ -259,7 +259,7 @@ func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
 		n.r.Change(func() { n.r.Removed = nil })
 		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)})
 		n.want(r, "container c", "sandbox s")
-		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image goes, they cannot be seen: ") {
+		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image is removed, reading the images failed: ") {
 			t.Errorf("%s: %v, %v, %q", name, r.Err, r.Unseen, r.Odd)
 		}
 		if len(n.records) != len(before) || len(before) == 0 {

@@ -258,8 +258,8 @@ func TestRunningContainersThatAreNotTold(t *testing.T) {
 	}
 }
 
-// Where neither all sandboxes nor the containers that have exited are told, a pod between two starts may need any image: they stay as long as
-// those of a container that does not tell its volumes.
+// Where neither all sandboxes nor the containers that have exited are told, a pod between two starts may need any image: they stay as long
+// as those of a container that does not tell its volumes.
 func TestExitedContainersThatAreNotTold(t *testing.T) {
 	n := full(t)
 	named := map[string]reclaim.Phase{uidB: reclaim.Active}
@@ -277,7 +277,7 @@ func TestExitedContainersThatAreNotTold(t *testing.T) {
 	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen == nil || len(n.removed()) > 0 {
 		t.Errorf("removed %v, %v; %v", n.removed(), r.Unseen, r.Problems())
 	}
-	n.sleep(silentMost + time.Second)
+	n.sleep(maxUnanswered + time.Second)
 	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen != nil || len(n.removed()) == 0 {
 		t.Errorf("nothing ever goes: %v; %v", r.Unseen, r.Problems())
 	}

@@ -31,9 +31,9 @@ const childVariable = "JETTISON_DEAD"
 // stepsVariable is how many steps it takes.
 const stepsVariable = "JETTISON_STEPS"
 
-// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md), its
-// program among them. Of the other 36 the kernel takes some for it, and under a limit that is reached by what is read from disk it kills
-// what it cannot make room for: so much more a process may have than at its start.
+// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md),
+// its program among them. Of the other 36 the kernel takes some for it, and under a limit that is reached by what is read from disk it
+// kills what it cannot make room for: so much more a process may have than at its start.
 const memoryMore = 24 << 20
 
 const dead = 10_000

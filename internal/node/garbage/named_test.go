@@ -55,8 +55,8 @@ func TestNamedPods(t *testing.T) {
 	want("once the runtime knows nothing of one", evicted)
 }
 
-// A pod that was back before its clean-up ended is back: what it writes from now on is no garbage. Its sandbox is another one than those that
-// were evicted, whatever the clock says; where these are not known, it is younger than the eviction.
+// A pod that was back before its clean-up ended is back: what it writes from now on is no garbage. Its sandbox is another one than those
+// that were evicted, whatever the clock says; where these are not known, it is younger than the eviction.
 func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 	began := time.Now()
 	pod := func(c *cri.Container, sandboxes ...cri.PodSandbox) read.Index {
@@ -108,7 +108,7 @@ func TestManifestsAreWaitedFor(t *testing.T) {
 		t.Error("all were read")
 	}
 	n.OnManifestDoubt()
-	if up += doubtFor; n.synced() {
+	if up += manifestErrorMax; n.synced() {
 		t.Error("a doubt is over before its hour")
 	}
 	if up++; !n.synced() { // whatever the wall clock was set to

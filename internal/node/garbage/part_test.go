@@ -44,13 +44,13 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(log.String(), w) {
-				t.Errorf("no %q in\n%s", w, log)
+				t.Errorf("%q missing in the log:\n%s", w, log)
 			}
 		}
 	}
 	say(Result{})
-	odd := Result{Observed: DryRun, Odd: []string{"images.json: starting anew"}}
-	say(odd, "starting anew")
+	odd := Result{Observed: DryRun, Odd: []string{"images.json: empty"}}
+	say(odd, "images.json: empty")
 	say(odd)
 	say(Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
 	say(Result{})
@@ -65,7 +65,7 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	unseen := errors.New("no image goes")
 	say(Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
 	putOff := Result{PutOff: "the runtime took 3s for its list of images"}
-	say(putOff, "is put off")
+	say(putOff, "garbage collection postponed")
 	say(putOff)
 	say(Result{Done: []Done{{Step: &step}}}, "garbage collected")
 	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
@@ -94,7 +94,7 @@ func TestWhereGarbageIsCollected(t *testing.T) {
 		if p.Acts() {
 			t.Errorf("%+v: it acts before it was started", c)
 		}
-		p.ask = func([]eviction.Wish) {}
+		p.relieve = func([]eviction.Wish) {}
 		if p.Acts() != c.want {
 			t.Errorf("%+v: acts %v", c, p.Acts())
 		}
@@ -125,8 +125,8 @@ func TestAPartCollects(t *testing.T) {
 	o.Known, o.Mode = func() Known { t.Error("not the Part's"); return Known{} }, config.ModeObserve
 	n.Close() // another process's lock would keep it from writing
 	stop := p.Start(o, Schedule{})
-	if !strings.Contains(log.String(), "starts anew") {
-		t.Errorf("what is missing is not said: %q", log)
+	if !strings.Contains(log.String(), "garbage collection state missing") {
+		t.Errorf("log of Start with missing state files = %q, want a line about them", log)
 	}
 	wishes := []eviction.Wish{{What: eviction.ReclaimContainers}}
 	p.Relieve(wishes)
@@ -135,14 +135,14 @@ func TestAPartCollects(t *testing.T) {
 	n.want(r, "container c")
 	p.Relieve(wishes) // its result is taken by nothing
 	stop()
-	if strings.Contains(log.String(), "stopping") {
-		t.Errorf("it does not end: %s", log)
+	if strings.Contains(log.String(), "did not stop in time") {
+		t.Errorf("log after stop = %s, want no line about a pass that did not end", log)
 	}
 	o.Runtime = nil
 	log.Reset()
 	p, log = newTestPart(nil)
 	p.Start(o, Schedule{})()
-	if !strings.Contains(log.String(), "no garbage is collected") || p.ask != nil {
+	if !strings.Contains(log.String(), "garbage collection disabled") || p.relieve != nil {
 		t.Errorf("without a runtime: %q", log)
 	}
 }

@@ -102,7 +102,7 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	n.r.Change(func() { delete(n.r.Fail, "ListContainers") })
 	for i, want := range []bool{true, false} {
 		r.Relieve([]eviction.Wish{{What: eviction.ReclaimImages}})
-		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "starting anew") }) != want {
+		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "(starting with empty state)") }) != want {
 			t.Errorf("result %d: %q", i, next.Odd)
 		}
 	}
@@ -115,7 +115,7 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.open(nil)
 	r = Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
-	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "starting anew") {
+	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "(starting with empty state)") {
 		t.Errorf("the first look: %q", first.Odd)
 	}
 	if err := r.Close(time.Minute); err != nil {
@@ -128,9 +128,9 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
 	why := "process 7 is a kubelet"
-	n.beside = func() (bool, string) { return why != "", why }
+	n.findKubelet = func() (bool, string) { return why != "", why }
 	passes := 0
-	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
 	for i, c := range []struct {
 		after time.Duration
 		what  What
@@ -152,9 +152,9 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
-	n.beside = func() (bool, string) { return true, "process 7 is a kubelet" }
+	n.findKubelet = func() (bool, string) { return true, "process 7 is a kubelet" }
 	passes := 0
-	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
 	due := n.clock
 	for i, want := range []int{1, 1, 1, 1, 1, 2} {
 		n.clock = due.Add(time.Duration(i)*time.Minute + time.Duration(10-i)*time.Millisecond)

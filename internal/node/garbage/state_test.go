@@ -66,7 +66,8 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 	}
 }
 
-// Between two processes the node's clock may be set, by years where it has no battery: how long a pod is quiet goes by one that nothing sets.
+// Between two processes the node's clock may be set, by years where it has no battery: how long a pod is quiet goes by one that nothing
+// sets.
 func TestTheClockIsSetBetweenTwoProcesses(t *testing.T) {
 	for what, c := range map[string]struct {
 		set, passes time.Duration
@@ -146,15 +147,15 @@ func TestAStateFileThatIsNone(t *testing.T) {
 			n.open(nil)
 			n.image("sha256:1", 100)
 			r := n.pass(Images, reclaim.Periodic)
-			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "starting anew") || strings.Contains(r.Odd[0], "\n") {
-				t.Errorf("%q", r.Odd)
+			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "(starting with empty state)") || strings.Contains(r.Odd[0], "\n") {
+				t.Errorf("problems = %q, want one line with the path and the cause", r.Odd)
 			}
 			if r := n.pass(Images, reclaim.Periodic); len(r.Odd) > 0 {
-				t.Errorf("said twice: %q", r.Odd)
+				t.Errorf("problems of the second pass = %q, want none", r.Odd)
 			}
 			n.open(nil)
-			if len(n.records) != 1 || len(n.odd) > 0 {
-				t.Errorf("not rebuilt: %v, %q", n.records, n.odd)
+			if len(n.records) != 1 || len(n.warnings) > 0 {
+				t.Errorf("not rebuilt: %v, %q", n.records, n.warnings)
 			}
 		})
 	}
@@ -170,8 +171,8 @@ func TestAStateFileThatIsALink(t *testing.T) {
 		}
 	}
 	n.open(nil)
-	if len(n.odd) != 2 {
-		t.Errorf("%q", n.odd)
+	if len(n.warnings) != 2 {
+		t.Errorf("%q", n.warnings)
 	}
 	n.image("sha256:1", 100)
 	n.pass(Everything, reclaim.Periodic)
@@ -258,7 +259,7 @@ func FuzzState(f *testing.F) {
 		if err != nil && len(records) > 0 {
 			t.Fatal("records beside an error")
 		}
-		again, err := json.Marshal(imagesOf(records))
+		again, err := json.Marshal(encodeImages(records))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ func TestTornLines(t *testing.T) {
 				j.close()
 				j = journalIn(t, dir, maxBytes, maxRecords)
 				list, err := Read(j.path)
-				if err != nil || !strings.Contains(fmt.Sprint(list.Warnings), "the last line is not whole") {
+				if err != nil || !strings.Contains(fmt.Sprint(list.Warnings), "skipped the last line, which is incomplete") {
 					rt.Fatalf("half a line is not said: %v %v", list, err)
 				}
 			}
@@ -235,7 +235,7 @@ func TestAHugeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, warnings := ids(t, path)
-	if len(got) != 1 || strings.Join(warnings, "; ") != "only the end of the file was read, it is larger than it should be" {
+	if len(got) != 1 || strings.Join(warnings, "; ") != "the file is larger than the limit, only its end was read" {
 		t.Errorf("%v, %v", got, warnings)
 	}
 	j := journalIn(t, filepath.Dir(path), maxBytes, maxRecords)
@@ -261,7 +261,7 @@ func TestCorruptLines(t *testing.T) {
 	if err != nil || len(list.Records) != 2 || list.Records[1].Pod.Name != "a?[31m?b" {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if got := strings.Join(list.Warnings, "; "); got != "5 lines are no records and were skipped; 1 records are of a later version of jettison: what it does not know is not shown" {
+	if got := strings.Join(list.Warnings, "; "); got != "skipped 5 corrupt lines; 1 records were written by a later version of jettison: unknown fields are not shown" {
 		t.Error(got)
 	}
 	var b strings.Builder

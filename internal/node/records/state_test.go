@@ -37,7 +37,7 @@ func load(t *testing.T, dir string, now time.Time, boot string) (s State, runnin
 		}
 		warnings += strings.ReplaceAll(err.Error(), dir, "DIR") + "\n"
 	}
-	return s, stillRunning(kept), warnings
+	return s, runningRecords(kept), warnings
 }
 
 // A restart takes back what was saved; the same after a boot only who is held off.
@@ -111,10 +111,10 @@ func TestAStateThatCannotBe(t *testing.T) {
 	for _, err := range manager.Resume(epoch, s.Manager) {
 		warnings += err.Error() + "\n"
 	}
-	want := `DIR/state.json: an eviction: "a b" is no ID of a record
-DIR/state.json: the hold-off of pod a ends at 2026-02-11T16:00:00Z, which is too far: 5m0s from now
-DIR/state.json: a hold-off of "", which is no UID or comes twice
-DIR/state.json: a hold-off of "a", which is no UID or comes twice
+	want := `DIR/state.json: eviction with invalid record ID "a b" ignored
+DIR/state.json: hold-off of pod a ends too late, at 2026-02-11T16:00:00Z: reduced to 5m0s from now
+DIR/state.json: hold-off of UID "" ignored: invalid or duplicate
+DIR/state.json: hold-off of UID "a" ignored: invalid or duplicate
 the grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far: 30 s from now
 an eviction: pod foreign: "kubepods" is not its cgroup
 an eviction: pod odd comes twice
@@ -129,13 +129,13 @@ an eviction: pod odd comes twice
 		t.Errorf("%+v", s.HoldOffs)
 	}
 	for text, want := range map[string]string{
-		"":                              "is no state, starting afresh: unexpected end of JSON input",
-		"{\"version\":1":                "is no state, starting afresh: unexpected end of JSON input",
-		"{}":                            "is no state, starting afresh: version 0, want 2",
-		"{\"version\":3}":               "is no state, starting afresh: version 3, want 2",
-		"{\"version\":\"\x1b\"}":        "is no state, starting afresh: invalid character",
-		"{\"version\":1,\"time\":1}":    "is no state, starting afresh: ",
-		strings.Repeat(" ", maxState+1): "cannot be read, starting afresh: larger than 2097152 bytes",
+		"":                              "state.json: unexpected end of JSON input (starting with empty state)",
+		"{\"version\":1":                "state.json: unexpected end of JSON input (starting with empty state)",
+		"{}":                            "state.json: unsupported version 0, want 2 (starting with empty state)",
+		"{\"version\":3}":               "state.json: unsupported version 3, want 2 (starting with empty state)",
+		"{\"version\":\"\x1b\"}":        "state.json: invalid character",
+		"{\"version\":1,\"time\":1}":    "(starting with empty state)",
+		strings.Repeat(" ", maxState+1): "state.json: larger than 2097152 bytes (starting with empty state)",
 	} {
 		put(text)
 		if s, _, warnings := load(t, dir, epoch, "boot"); !strings.Contains(warnings, want) || strings.Count(warnings, "\n") != 1 || !cmp.Equal(s, State{}) {

@@ -340,7 +340,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// Of two agents the first keeps the directory. The second goes by nothing that lies there, says why, and takes over when the first has ended.
+// Of two agents the first keeps the directory. The second goes by nothing that lies there, says why, and takes over when the first has
+// ended.
 func TestTwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
@@ -361,7 +362,7 @@ func TestTwoAgents(t *testing.T) {
 		}
 		second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
 		second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
-		want := fmt.Sprintf("%s: another agent (pid %d) keeps its records and state there: stop it, or give this one another stateDir",
+		want := fmt.Sprintf("stateDir %s is locked by another agent (pid %d): stop that agent, or configure another stateDir",
 			dir, os.Getpid())
 		if got := said.wait(t, 1); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)

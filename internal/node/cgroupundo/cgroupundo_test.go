@@ -116,7 +116,7 @@ func TestWhatWasBeforeIsPutBack(t *testing.T) {
 		if changed, err := restore(g, cgroup.FilePIDsMax, file); err != nil || len(changed) != 1 || says(t, dir, file) != before {
 			t.Errorf("%s: put back %v, %v: %s", before, changed, err, says(t, dir, file))
 		}
-		if _, noted, err := g.Note(name(file)); noted || err != nil {
+		if _, noted, err := g.Note(noteName(file)); noted || err != nil {
 			t.Errorf("a note is left: %v, %v", noted, err)
 		}
 		if changed, err := restore(g, file); err != nil || len(changed) > 0 {
@@ -165,10 +165,10 @@ func TestANoteOfAContainersIsNone(t *testing.T) {
 
 // A note may be another version's.
 func TestNotesThatAreNotTheAgents(t *testing.T) {
-	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576" + strings.Repeat(" 0", mostFields-1),
+	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576" + strings.Repeat(" 0", maxFields-1),
 		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {
 		g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
-		if err := g.SetNote(name(file), text); err != nil {
+		if err := g.SetNote(noteName(file), text); err != nil {
 			t.Fatal(err)
 		}
 		if c, err := Read(g, file); err != nil || c.Ours || c.Before != limit(1<<20) {
@@ -198,14 +198,14 @@ func TestWhatCannotBeNotedIsNotWritten(t *testing.T) {
 	}
 	defer p.Close()
 	c := Control{group: p, File: "oom_score_adj", Now: limit(1)}
-	if changed, err := c.Set(limit(2), false); err == nil || changed || !strings.Contains(err.Error(), "without that it is not written") {
+	if changed, err := c.Set(limit(2), false); err == nil || changed || !strings.Contains(err.Error(), "required before writing the file") {
 		t.Errorf("%v, %v", changed, err)
 	}
 }
 
-// Whatever the agent writes, wherever it crashes, whatever others write, and whatever somebody who was told of a value once writes again: what
-// is put back at last is what somebody else left there last. (One who writes the very value that the agent has written before is not told from
-// it, so others write other values here.)
+// Whatever the agent writes, wherever it crashes, whatever others write, and whatever somebody who was told of a value once writes again:
+// what is put back at last is what somebody else left there last. (One who writes the very value that the agent has written before is not
+// told from it, so others write other values here.)
 func TestNothingOfTheAgentsStays(t *testing.T) {
 	g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -233,7 +233,7 @@ func TestNothingOfTheAgentsStays(t *testing.T) {
 					untold, noted = true, c.Before.String()
 				}
 			case "crash between":
-				err = g.SetNote(name(file), c.note(value, untold))
+				err = g.SetNote(noteName(file), c.note(value, untold))
 				untold, noted = true, c.Before.String()
 			case "restore":
 				var changed bool
@@ -337,7 +337,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		before, written, ok := parse(text)
 		parts := strings.Split(text, " ")
-		want := len(parts) >= 3 && len(parts) <= mostFields
+		want := len(parts) >= 3 && len(parts) <= maxFields
 		for _, part := range parts {
 			n, _ := new(big.Int).SetString(strings.TrimSuffix(part, "\n"), 10)
 			want = want && limitText.MatchString(part) && (n == nil || n.IsUint64())

@@ -338,7 +338,7 @@ func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.isGone(s.PodUID) })
 	d.Freed = stats.Some(gone.Bytes)
 	switch {
-	case errors.Is(err, podfiles.ErrTaken):
+	case errors.Is(err, podfiles.ErrInProgress):
 		return skip("another removal is in progress")
 	case err != nil:
 		return Failed, "", err

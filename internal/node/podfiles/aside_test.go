@@ -139,7 +139,7 @@ func TestOneRemoverAtATime(t *testing.T) {
 	put := filepath.Dir(put(b.volume))
 	other, err := os.Open(put)
 	must(t, err, unix.Flock(int(other.Fd()), unix.LOCK_EX))
-	if _, err := b.Aside(t.Context(), ref.UID, there); !errors.Is(err, ErrTaken) {
+	if _, err := b.Aside(t.Context(), ref.UID, there); !errors.Is(err, ErrInProgress) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(put + "/data/file"); err != nil {

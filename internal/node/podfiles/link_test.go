@@ -81,7 +81,7 @@ func TestContainerLog(t *testing.T) {
 	write(t, other)
 	must(t, os.Symlink(b.outside+"/precious", app+"/0.log.link"), unix.Mkfifo(app+"/0.log.fifo", 0o600), os.Mkdir(app+"/0.log.dir", 0o755), os.Symlink(b.outside, b.log+"/evil"))
 	r, err := b.ContainerLog(t.Context(), name+"/app/0.log")
-	if err == nil || !strings.Contains(err.Error(), "not a file") || r.Entries != 2 || r.Bytes < 10000 {
+	if err == nil || !strings.Contains(err.Error(), "not a regular file") || r.Entries != 2 || r.Bytes < 10000 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	gone(t, app+"/0.log", app+"/0.log.20260101-000000.gz")

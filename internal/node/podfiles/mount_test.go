@@ -164,15 +164,15 @@ func mountAttacks() []attack {
 		{name: "memory inside", attack: func(b *box) { b.memory(b.volume + "/sub") },
 			says: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub/d/file"}},
 		{name: "a bind of a disk", attack: func(b *box) { b.bind(b.outside, b.volume) },
-			says: "which no emptyDir is", stays: []string{empty + "data/precious"}},
+			says: "is not an emptyDir", stays: []string{empty + "data/precious"}},
 		{name: "a part of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere/d", b.volume)
-		}, says: "which no emptyDir is", stays: []string{empty + "data/file"}},
+		}, says: "is not an emptyDir", stays: []string{empty + "data/file"}},
 		{name: "all of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere", b.volume)
-		}, says: "/elsewhere\", too", stays: []string{empty + "data/d/file"}},
+		}, says: "/elsewhere\" is a mount of the same file system", stays: []string{empty + "data/d/file"}},
 		{name: "the volumes", attack: func(b *box) { b.bind(b.outside, filepath.Dir(b.volume)) },
 			says: "empty-dir\": " + errMounted.Error(), stays: []string{empty + "precious"}},
 		{name: "the pod", attack: func(b *box) { b.bind(b.outside, b.pod) },
@@ -316,8 +316,8 @@ func FuzzDirent(f *testing.F) {
 	})
 }
 
-// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where it
-// is another mount's, and the volume's own mounts are all known still.
+// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where
+// it is another mount's, and the volume's own mounts are all known still.
 func TestALongLineOfMountsKeepsNothing(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	point := "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/" + id + "/shm"

@@ -272,7 +272,7 @@ func attacks() []attack {
 		{name: "etc-hosts is a directory", attack: func(b *box) {
 			must(b.t, os.Remove(b.pod+"/etc-hosts"))
 			write(b.t, b.pod+"/etc-hosts/x")
-		}, says: "/etc-hosts\": not a file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
+		}, says: "/etc-hosts\": not a regular file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
 		{name: "hard links", attack: func(b *box) { must(b.t, os.Link(b.outside+"/precious", b.volume+"/mine")) }},
 		{name: "other plugins", attack: func(b *box) {
 			write(b.t, b.pod+"/volumes/kubernetes.io~csi/pvc-1/mount/precious")
@@ -481,7 +481,7 @@ func TestATreeThatChanges(t *testing.T) {
 				must(t, unix.Mkdirat(dir, name, 0o700))
 			}
 		case strings.HasPrefix(name, "d") && name != "data":
-			if st, _, err := look(dir, name); err == nil && isDir(&st) && n%2 == 0 {
+			if st, _, err := stat(dir, name); err == nil && isDir(&st) && n%2 == 0 {
 				must(t, unix.Renameat(dir, name, unix.AT_FDCWD, away), unix.Symlinkat(b.outside, dir, name))
 			}
 		}
@@ -504,7 +504,7 @@ func TestADirectoryThatFillsUp(t *testing.T) {
 			must(t, os.WriteFile(fmt.Sprintf("%s/new%d", filepath.Dir(b.volume), n), nil, 0o600))
 		}
 	})
-	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) || got.Entries < maxPasses {
+	if err == nil || !strings.Contains(err.Error(), errStillWritten.Error()) || got.Entries < maxPasses {
 		t.Errorf("%+v, %v", got, err)
 	}
 	b.check("full")

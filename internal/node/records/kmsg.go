@@ -24,7 +24,7 @@ const maxKmsg = 900
 // may write 10 lines in 5 s; the kernel drops further lines and reports success (devkmsg_write).
 //
 // The file is not registered with Go's poller, which every line of the kernel would wake. The open
-// never blocks, whatever the type of the file.
+// never blocks, for any type of file.
 func openKmsg(path string) (*os.File, error) {
 	fd, err := unix.Open(path,
 		unix.O_WRONLY|unix.O_APPEND|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

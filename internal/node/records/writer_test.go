@@ -214,7 +214,7 @@ func TestADiskThatHangs(t *testing.T) {
 		w.Begin(begun(1 + i))
 		w.Save(State{})
 	}
-	if err := w.Close(time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not take") {
+	if err := w.Close(time.Millisecond); err == nil || !strings.Contains(err.Error(), "not finished within") {
 		t.Error(err)
 	}
 	close(goOn)

@@ -28,7 +28,7 @@ func TestAKubeletThatStartsInThePass(t *testing.T) {
 		n.r.Answer["RemoveContainer"] = func(m any) any { n.clock = n.clock.Add(kubeletFreshMax); return m }
 		r := n.pass(Containers, reclaim.Periodic)
 		if len(n.removed()) != removed || r.Err != nil || r.Count(Skipped) != 4-removed || !strings.Contains(r.Done[3].Why, "process 7 is a kubelet") {
-			t.Errorf("after %d: removed %v, %v, %+v", removed, n.removed(), r.Err, r.Done)
+			t.Errorf("kubelet after %d removals: removed %v, %v, steps %+v, want the rest skipped", removed, n.removed(), r.Err, r.Done)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestAKubeletThatStartsInAStep(t *testing.T) {
 	n.r.Answer["ContainerStatus"] = func(m any) any { here, n.clock = true, n.clock.Add(kubeletFreshMin); return m }
 	r := n.pass(Containers, reclaim.Periodic)
 	if len(n.removed()) != 0 || r.Err != nil || r.Count(Removed) != 0 || r.Count(Skipped) != len(r.Done) || len(r.Done) == 0 {
-		t.Errorf("removed %v, %v, %+v", n.removed(), r.Err, r.Done)
+		t.Errorf("removed %v, %v, steps %+v, want all steps skipped", n.removed(), r.Err, r.Done)
 	}
 	if !exists(file) {
 		t.Error("its log is gone")

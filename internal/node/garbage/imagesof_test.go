@@ -26,7 +26,7 @@ func (n *node) hanging(many int) {
 	}
 }
 
-// However many containers hang, images go once they have not told their volumes for a while, also where the turn of some has not come.
+// With any number of hanging containers, images are removed once volumes are unknown for maxUnanswered, even if some were not queried yet.
 func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	for _, many := range []int{1, 9, 12, 100} {
 		n := full(t)
@@ -35,7 +35,7 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 			before, late := n.r.Calls("ContainerStatus"), n.clock.Sub(began)
 			r := n.pass(Images, reclaim.DiskPressure)
 			if early := late < maxUnanswered; early != (len(n.removed()) == 0) || early != (r.Err != nil) {
-				t.Errorf("%d hang: after %v removed %v: %v", many, late, n.removed(), r.Err)
+				t.Errorf("%d hanging containers after %v: removed %v, %v, want removals only after %v", many, late, n.removed(), r.Err, maxUnanswered)
 			} else if asked := n.r.Calls("ContainerStatus") - before; early && asked > maxTimeouts {
 				t.Errorf("%d hang: %d were asked in a round", many, asked)
 			}
@@ -46,7 +46,7 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	}
 }
 
-// A container or sandbox that answers has its turn, however many hang before it: these are asked again only after all others.
+// A container or sandbox that answers is queried, regardless of the number of hanging ones: these are queried again after all others.
 func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	const hang = 20
 	n := full(t)
@@ -62,7 +62,7 @@ func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	n.sandbox("s", uidA, true, time.Hour)
 	n.r.Info["s"] = `{"image": "sha256:3:1"}`
 	n.other = 0                         // it is not for the images that go in the meantime
-	const rounds = hang/maxTimeouts + 1 // and at first no sandbox is asked, for no image goes
+	const rounds = hang/maxTimeouts + 1 // the first ones query no sandbox, because no image may be removed
 	for range rounds + int(maxUnanswered/(5*time.Minute)) {
 		before := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus")
 		n.pass(Images, reclaim.Periodic)

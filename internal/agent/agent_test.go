@@ -295,7 +295,7 @@ func TestTheLoopMakesTheSelfTest(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.Available(90)
 	l.tryOut(t.Context())
-	if !strings.Contains(l.Text(), "self-test put off") {
+	if !strings.Contains(l.Text(), "self-test postponed") {
 		t.Fatalf("not put off:\n%s", l.Text())
 	}
 	l.Available(500)

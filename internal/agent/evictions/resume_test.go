@@ -207,7 +207,7 @@ func TestAStateThatCannotBeTrueIsAFreshStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, records.StateFile), []byte("{\"version\": 1, \"evictions\": 7"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.resume(t.Context(), time.Now(), dir); n != 0 || strings.Count(f.Text(), "what was kept is not whole") != 1 {
+	if n := f.resume(t.Context(), time.Now(), dir); n != 0 || strings.Count(f.Text(), "saved state incomplete") != 1 {
 		t.Errorf("%d go on\n%s", n, f.Text())
 	}
 }

@@ -147,7 +147,7 @@ func TestGCWithoutImages(t *testing.T) {
 	n := newGCNode(t, "")
 	n.r.Fail["ListImages"] = errors.New("no")
 	stdout, stderr, code := n.gc()
-	if code != 1 || !strings.HasPrefix(stderr, "jettison: gc: no image goes, they cannot be seen: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
+	if code != 1 || !strings.HasPrefix(stderr, "jettison: gc: no image is removed, reading the images failed: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit code %d, stderr %q, want 1 and the error of the image service", code, stderr)
 	}
 	if got := strings.Join(n.r.Removed, " "); got != "container c0 container c1 sandbox s-gone" {

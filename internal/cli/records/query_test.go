@@ -174,7 +174,7 @@ func TestPrint(t *testing.T) {
 	if err := (&query{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms     100.0 ms  back") {
 		t.Errorf("list has error %v, want the killed pod in\n%s", err, stdout.String())
 	}
-	if want := "jettison: records: " + path + ": 1 lines are no records and were skipped\n"; stderr.String() != want {
+	if want := "jettison: records: " + path + ": skipped 1 corrupt lines\n"; stderr.String() != want {
 		t.Errorf("stderr %q, want %q", stderr.String(), want)
 	}
 	stdout.Reset()

@@ -78,7 +78,7 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	if _, err := n.Run(n.ctx, vm.NewPod("besteffort", "", "", "sleep")); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("BestEffort: %v, want %q", err, want)
 	}
-	n.agentSays("a pod is refused", 1)
+	n.agentSays("pod rejected", 1)
 	n.run(vm.NewPod("burstable", "16Mi", "", "sleep"))
 	n.run(n.withPriority("critical", 2_000_000_000))
 	if _, err := n.Run(n.ctx, n.withPriority("high", 1_999_999_999)); err == nil || !strings.Contains(err.Error(), want) {

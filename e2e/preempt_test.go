@@ -77,10 +77,10 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 		t.Fatalf("one that is not critical: %v", err)
 	}
 	_, err := n.Run(n.ctx, critical)
-	if err == nil || !strings.Contains(err.Error(), "room is made for it") {
+	if err == nil || !strings.Contains(err.Error(), "preemption may free resources for it") {
 		t.Fatalf("%v", err)
 	}
-	line := n.agentSays("making room for a critical pod", 1)
+	line := n.agentSays("preemption started", 1)
 	if want := "[default/big]"; fmt.Sprint(line.Fields["victims"]) != want {
 		t.Errorf("victims %v, want %v", line.Fields["victims"], want)
 	}
@@ -88,7 +88,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
 		t.Errorf("the victim comes back at once: %v", err)
 	}
-	n.agentSays("there is room for a critical pod", 1)
+	n.agentSays("preemption succeeded", 1)
 	if s := n.state(); s.Gate.RoomMade != 1 || len(s.Gate.Kept) != 1 || s.Gate.Kept[0].Pod.Name != "critical" {
 		t.Errorf("state %+v", s.Gate)
 	}

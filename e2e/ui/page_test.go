@@ -79,7 +79,7 @@ func TestMarkupIsText(t *testing.T) {
 	a.set(func() { a.first = "shop/" + hostile })
 	b := open(t, serve(t, a.path))
 	a.evict("20260720T120000.000000Z-abcd", hostile)
-	a.log.Warn("a pod is refused", "pod", hostile, "reason", hostile, "message", hostile)
+	a.log.Warn("pod rejected", "pod", hostile, "reason", hostile, "message", hostile)
 	a.log.Warn("garbage collected", "what", hostile)
 	for _, selector := range []string{"#eviction-list", "#pod-table", "#gate-table", "#garbage-table", "#event-list", "#pods-say"} {
 		b.until(contains(selector, hostile))
@@ -109,7 +109,7 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
 	a.evict("20260720T120000.000000Z-abcd", "leaker")
-	a.log.Info("a pod is refused", "pod", "shop/web")
+	a.log.Info("pod rejected", "pod", "shop/web")
 	b.until(contains("#eviction-list", "shop/leaker"))
 	b.until(contains("#pod-table", "shop/leaker"))
 	b.until("document.querySelectorAll('svg .curve').length > 0")
@@ -165,7 +165,7 @@ func TestItFitsAPhone(t *testing.T) {
 		}
 	}
 	a.log.Info("garbage collected", "what", "images", "trigger", "periodic", "planned", 3, "removed", 3, "failed", 0, "skipped", 0, "predicted", 734003200, "freed", 731906048, "took", 2310*time.Millisecond)
-	a.log.Info("a pod is refused", "pod", "shop/web-2", "uid", "u", "reason", "OutOfmemory", "message", "Node didn't have enough resource: memory, requested: 536870912, used: 900000000, capacity: 1073741824")
+	a.log.Info("pod rejected", "pod", "shop/web-2", "uid", "u", "reason", "OutOfmemory", "message", "Node didn't have enough resource: memory, requested: 536870912, used: 900000000, capacity: 1073741824")
 	b.until(contains("#gate-table", "OutOfmemory"))
 	for _, screen := range []struct {
 		name          string

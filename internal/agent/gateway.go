@@ -134,6 +134,6 @@ func (l *loop) publishAdmission(now time.Time) {
 }
 
 func (l *loop) onRefused(r admission.Refusal) {
-	l.gate.admission.OnTold(r)
+	l.gate.admission.OnRefusal(r)
 	l.shown.changed()
 }

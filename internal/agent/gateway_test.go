@@ -49,8 +49,8 @@ func TestTheRuntimeIsAnsweredByTheNodesConditions(t *testing.T) {
 	if why := l.asks("bu", "burstable/"); why != "" {
 		t.Error(why)
 	}
-	l.onRefused(<-l.gate.admission.Told())
-	if !strings.Contains(l.Text(), "a pod is refused") {
+	l.onRefused(<-l.gate.admission.Refusals())
+	if !strings.Contains(l.Text(), "pod rejected") {
 		t.Errorf("not logged:\n%s", l.Text())
 	}
 	l.Available(900)

@@ -110,10 +110,10 @@ func (l *loop) run(ctx context.Context) {
 			l.onListed(u)
 		case u := <-l.gate.Updates():
 			l.onTold(u)
-		case r := <-l.gate.admission.Told():
+		case r := <-l.gate.admission.Refusals():
 			l.onRefused(r)
-		case a := <-l.gate.preempting.Asks():
-			l.gate.preempting.OnAsk(ctx, time.Now(), a)
+		case a := <-l.gate.preempting.Requests():
+			l.gate.preempting.OnRequest(ctx, time.Now(), a)
 			look = true
 		case <-l.wakes.C():
 			if rest, woken := l.onWake(time.Now()); woken && rest > 0 {

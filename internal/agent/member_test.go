@@ -42,8 +42,8 @@ func TestAMembersObjectPreemptsNobody(t *testing.T) {
 		why := l.b.admission.Refuse(time.Now(), &cri.PodSandbox{
 			ID: "s", UID: "mine", Namespace: "tenant", Name: "mine", CgroupParent: "/kubepods/besteffort/podmine",
 		}, "")
-		if !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Asks()) != wants {
-			t.Errorf("by %v: %q, %d ask for room, want %d", by, why, len(l.gate.preempting.Asks()), wants)
+		if !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) != wants {
+			t.Errorf("by %v: %q, %d ask for room, want %d", by, why, len(l.gate.preempting.Requests()), wants)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func TestAMembersObjectMakesNoPodLarger(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.puts(t, podstore.ByMember, `[{"metadata": {"uid": "critical", "namespace": "kube-system", "name": "critical"},
 		"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
-	if why := l.refuses("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Asks()) != 1 {
-		t.Fatalf("%q, %d asks", why, len(l.gate.preempting.Asks()))
+	if why := l.refuses("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Requests()) != 1 {
+		t.Fatalf("%q, %d asks", why, len(l.gate.preempting.Requests()))
 	}
 	l.asked(t.Context())
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) != 1 || kept[0].Requests["memory"] != 0 || !kept[0].Critical() {

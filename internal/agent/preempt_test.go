@@ -49,7 +49,7 @@ func (l *testLoop) refuses(uid string) string {
 
 // asked takes what was asked of the loop.
 func (l *testLoop) asked(ctx context.Context) {
-	l.gate.preempting.OnAsk(ctx, time.Now(), <-l.gate.preempting.Asks())
+	l.gate.preempting.OnRequest(ctx, time.Now(), <-l.gate.preempting.Requests())
 }
 
 // dies has the pod that is there end, and the loop hear of it.
@@ -72,11 +72,11 @@ func (l *testLoop) dies(t *testing.T) {
 func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Asks()) > 0 {
+	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("%q", why)
 	}
 	why := l.refuses("critical")
-	if !strings.Contains(why, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") || !strings.Contains(why, "room is made for it") {
+	if !strings.Contains(why, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") || !strings.Contains(why, "preemption may free resources for it") {
 		t.Fatalf("%q", why)
 	}
 	l.asked(ctx)
@@ -113,7 +113,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) > 0 {
 		t.Errorf("it runs, and room is kept for it: %+v", kept)
 	}
-	for _, line := range []string{"making room for a critical pod", "there is room for a critical pod", "room for pod kube-system/critical: Node didn't"} {
+	for _, line := range []string{"preemption started", "preemption succeeded", "preempted for pod kube-system/critical: Node didn't"} {
 		if !strings.Contains(l.Text(), line) {
 			t.Errorf("no %q in the log:\n%s", line, l.Text())
 		}
@@ -125,7 +125,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 // What the runtime has told before a question is taken counts: nobody goes for room that is there.
 func TestWhatTheRuntimeHasToldCountsBeforeAnyPodGoes(t *testing.T) {
 	l := fullLoop(t, "", nil)
-	if why := l.refuses("critical"); !strings.Contains(why, "room is made for it") {
+	if why := l.refuses("critical"); !strings.Contains(why, "preemption may free resources for it") {
 		t.Fatalf("%q", why)
 	}
 	l.Runtime.Change(func() { l.Runtime.Sandboxes, l.Runtime.Containers = nil, nil })
@@ -148,7 +148,7 @@ func TestWhatTheRuntimeHasToldCountsBeforeAnyPodGoes(t *testing.T) {
 // A client that preempts waits until the room is there.
 func TestAClientPreempts(t *testing.T) {
 	l := fullLoop(t, "preemption: false\n", nil)
-	if why := l.refuses("critical"); why == "" || strings.Contains(why, "room is made") || len(l.gate.preempting.Asks()) > 0 {
+	if why := l.refuses("critical"); why == "" || strings.Contains(why, "room is made") || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("switched off in the runtime: %q", why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -42,9 +42,9 @@ func TestAPodThatEndedHoldsNoRoom(t *testing.T) {
 	if why := l.refuses("new"); why == "" {
 		t.Error("there is room for two")
 	}
-	<-l.gate.preempting.Asks()
+	<-l.gate.preempting.Requests()
 	l.tells(nri.Pods{nodetest.UID: first})
-	if why := l.refuses("new"); why != "" || len(l.gate.preempting.Asks()) > 0 {
+	if why := l.refuses("new"); why != "" || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("%q", why)
 	}
 }

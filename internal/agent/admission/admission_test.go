@@ -173,7 +173,7 @@ func TestCapacityIsReadNowAndThen(t *testing.T) {
 		t.Errorf("read %d times", read)
 	}
 	part.Changed()
-	part.Publish(now.Add(capacityFor), nil, false)
+	part.Publish(now.Add(capacityInterval), nil, false)
 	if q := a.snapshot.Load().Node.Allocatable[v1.ResourcePods]; q.Value() != 2 {
 		t.Errorf("%v pods", q.Value())
 	}
@@ -229,12 +229,12 @@ func TestWhoIsDeadHoldsNothing(t *testing.T) {
 
 // Of more pods than are kept the latest count, in one slice that does not grow.
 func TestLetInIsBounded(t *testing.T) {
-	var l letIn
+	var l admittedPods
 	now := time.Now()
-	for i := range 3 * maxLetIn {
+	for i := range 3 * maxAdmitted {
 		l.keep(now, admit.Held{UID: types.UID(fmt.Sprint(i))})
 	}
-	if last := l[len(l)-1]; len(l) != maxLetIn || last.pod.UID != types.UID(fmt.Sprint(3*maxLetIn-1)) {
+	if last := l[len(l)-1]; len(l) != maxAdmitted || last.pod.UID != types.UID(fmt.Sprint(3*maxAdmitted-1)) {
 		t.Errorf("%d are kept, the last is %s", len(l), last.pod.UID)
 	}
 }

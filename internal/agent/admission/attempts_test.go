@@ -58,14 +58,14 @@ func TestOneRoomForOnePod(t *testing.T) {
 // Too many at once are told so.
 func TestTooManyPodsAtOnce(t *testing.T) {
 	var uids []string
-	for i := range maxMaking + 1 {
+	for i := range maxPreemptions + 1 {
 		uids = append(uids, fmt.Sprintf("p%02d", i))
 	}
 	w := newWard(int64(len(uids)), uids...)
-	for i := range maxMaking {
+	for i := range maxPreemptions {
 		w.ask(t.Context(), critical(fmt.Sprint("x", i)))
 	}
-	if got := <-w.ask(t.Context(), critical("y")); !errors.Is(got.err, ErrBusy) || len(w.stopped) != maxMaking {
+	if got := <-w.ask(t.Context(), critical("y")); !errors.Is(got.err, ErrBusy) || len(w.stopped) != maxPreemptions {
 		t.Errorf("%+v, stopped %d", got, len(w.stopped))
 	}
 	w.Close()
@@ -81,7 +81,7 @@ func TestWhoDoesNotWaitAnyMore(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.dead("b")
-	if w.Advance(w.now); !slices.Equal(w.kept(), []string{"x"}) || len(w.making) > 0 {
+	if w.Advance(w.now); !slices.Equal(w.kept(), []string{"x"}) || len(w.inProgress) > 0 {
 		t.Errorf("kept for %v", w.kept())
 	}
 	ended := w.ask(t.Context(), critical("y"))
@@ -89,7 +89,7 @@ func TestWhoDoesNotWaitAnyMore(t *testing.T) {
 	if got := <-ended; !errors.Is(got.err, ErrClosed) {
 		t.Errorf("%+v", got)
 	}
-	for range maxAsks {
+	for range maxQueued {
 		w.Want(critical("z")) // and nobody takes it
 	}
 	if _, err := w.Preempt(t.Context(), critical("z")); !errors.Is(err, ErrClosed) {
@@ -107,7 +107,7 @@ func TestANewUIDForEachAttempt(t *testing.T) {
 		return pod
 	}
 	for i := range 6 {
-		w.OnAsk(t.Context(), w.now, ask{pod: attempt(i)})
+		w.OnRequest(t.Context(), w.now, preemptRequest{pod: attempt(i)})
 		for _, uid := range w.dying() {
 			w.dead(uid)
 		}
@@ -137,7 +137,7 @@ func TestANewUIDWhileRoomIsMade(t *testing.T) {
 	again := critical("x1")
 	again.Pod.Name = "x0"
 	after := w.ask(t.Context(), again)
-	if got := <-before; !errors.Is(got.err, errAnother) {
+	if got := <-before; !errors.Is(got.err, errSuperseded) {
 		t.Errorf("%+v", got)
 	}
 	w.still(t, after)
@@ -151,17 +151,17 @@ func TestANewUIDWhileRoomIsMade(t *testing.T) {
 // A loop that was held up stops nobody for pods that the runtime was refused long ago, nor for clients that have gone.
 func TestAStaleAskStopsNobody(t *testing.T) {
 	for what, c := range map[string]struct {
-		a    ask
+		a    preemptRequest
 		want int
 	}{
-		"long ago": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor - 1)}, 0},
-		"just now": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor)}, 1},
-		"has gone": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: closed()}, 0},
-		"is there": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: make(chan struct{})}, 1},
-		"for ever": {ask{pod: critical("x"), reply: make(chan answer, 1)}, 1},
+		"long ago": {preemptRequest{pod: critical("x"), at: time.Unix(1000, 0).Add(-requestLifetime - 1)}, 0},
+		"just now": {preemptRequest{pod: critical("x"), at: time.Unix(1000, 0).Add(-requestLifetime)}, 1},
+		"has gone": {preemptRequest{pod: critical("x"), reply: make(chan answer, 1), gone: closed()}, 0},
+		"is there": {preemptRequest{pod: critical("x"), reply: make(chan answer, 1), gone: make(chan struct{})}, 1},
+		"for ever": {preemptRequest{pod: critical("x"), reply: make(chan answer, 1)}, 1},
 	} {
 		w := newWard(1, "a")
-		if w.OnAsk(t.Context(), w.now, c.a); len(w.stopped) != c.want {
+		if w.OnRequest(t.Context(), w.now, c.a); len(w.stopped) != c.want {
 			t.Errorf("%s: stopped %v", what, w.stopped)
 		}
 	}

@@ -127,7 +127,7 @@ func TestAClientsObjectIsNoMirror(t *testing.T) {
 // What no number holds is the greatest one: a sum that wraps would be no request at all.
 func TestARequestDoesNotWrap(t *testing.T) {
 	most, two := uint64(math.MaxUint64), uint64(2)
-	got := requested(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
+	got := minRequests(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
 	if m := got[v1.ResourceMemory]; m.Value() != math.MaxInt64 {
 		t.Errorf("%v", m.String())
 	}

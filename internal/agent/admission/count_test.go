@@ -18,11 +18,11 @@ func TestMoreRefusalsThanAreLogged(t *testing.T) {
 	a, part := gate(t, list("1", "1Gi", "10"), Options{Log: logthrottle.New(nil)})
 	now := time.Now()
 	part.Publish(now, nil, false)
-	for i := range 3 * maxTold {
+	for i := range 3 * maxQueuedRefusals {
 		a.Refuse(now, sandbox(t, "default/p%d bu cpu=2", i), "")
 	}
-	if s := part.State(true); s.Refused != 3*maxTold || len(part.Told()) != maxTold {
-		t.Errorf("%d refused, %d told", s.Refused, len(part.Told()))
+	if s := part.State(true); s.Refused != 3*maxQueuedRefusals || len(part.Refusals()) != maxQueuedRefusals {
+		t.Errorf("%d refused, %d told", s.Refused, len(part.Refusals()))
 	}
 }
 

@@ -152,7 +152,7 @@ func (l *lot) end(uid string) {
 func (l *lot) asks(uid string) {
 	l.asked[uid] = priority(uid, systemCriticalPriority+rapid.Int32Range(-1, 5).Draw(l.t, "rank"))
 	l.waiting[uid] = make(chan answer, 1)
-	l.OnAsk(context.Background(), l.now, ask{pod: l.asked[uid], reply: l.waiting[uid]})
+	l.OnRequest(context.Background(), l.now, preemptRequest{pod: l.asked[uid], reply: l.waiting[uid]})
 	l.answered()
 }
 
@@ -164,8 +164,8 @@ func (l *lot) comes(uid string) {
 		return
 	}
 	l.pods = append(l.pods, admit.HeldBy(pod))
-	if l.LetIn(pod); len(l.Asks()) > 0 {
-		l.OnAsk(context.Background(), l.now, <-l.Asks())
+	if l.LetIn(pod); len(l.Requests()) > 0 {
+		l.OnRequest(context.Background(), l.now, <-l.Requests())
 	}
 	l.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: uid, UID: uid, Namespace: "kube-system", Name: uid, Ready: true}}}))
 	l.gives(uid)
@@ -202,7 +202,7 @@ func TestNoRoomIsGivenTwice(t *testing.T) {
 		}
 		l.Advance(l.now)
 		l.answered()
-		if len(l.waiting)+len(l.making) > 0 {
+		if len(l.waiting)+len(l.inProgress) > 0 {
 			rt.Fatalf("not answered: %v", l.waiting)
 		}
 		slices.Sort(l.stopped)

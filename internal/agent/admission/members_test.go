@@ -116,7 +116,7 @@ func TestNobodyGoesInVain(t *testing.T) {
 		sandbox.Annotations["jettison/priority"] = "2000000000"
 		asked := &wanting{}
 		var by Preemptor = asked
-		s.a.preempts.Store(&by)
+		s.a.preemptor.Store(&by)
 		s.a.Refuse(s.now, sandbox, "")
 		if asked.asked != want {
 			t.Errorf("%s: room is made: %v", memory, asked.asked)

@@ -78,7 +78,7 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 	}
 }
 
-// asks whether the node takes the more critical pod, by a client's word.
+// requests whether the node takes the more critical pod, by a client's word.
 func asks(t *testing.T, a *Admission, by podstore.By, name string, want bool) {
 	t.Helper()
 	p := priority("next", systemCriticalPriority+1).Pod
@@ -173,13 +173,13 @@ func TestOnlyWhatIsOutrankedGoes(t *testing.T) {
 	w.pods = append(w.pods, admit.HeldBy(running))
 	w.LetIn(running)
 	w.LetIn(ordinary("o"))
-	if len(w.asks) != 1 {
-		t.Fatalf("%d are told of", len(w.asks))
+	if len(w.requests) != 1 {
+		t.Fatalf("%d are told of", len(w.requests))
 	}
-	if w.OnAsk(t.Context(), w.now, <-w.Asks()); !slices.Equal(w.kept(), []string{"b", "x"}) || !slices.Equal(w.published, w.kept()) {
+	if w.OnRequest(t.Context(), w.now, <-w.Requests()); !slices.Equal(w.kept(), []string{"b", "x"}) || !slices.Equal(w.published, w.kept()) {
 		t.Errorf("kept for %v", w.kept())
 	}
-	for range 2 * maxAsks { // and the runtime does not wait for the loop
+	for range 2 * maxQueued { // and the runtime does not wait for the loop
 		w.LetIn(running)
 	}
 }

@@ -24,7 +24,7 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 	if !slices.Equal(w.stopped, []string{"d", "c"}) || !slices.Equal(w.kept(), []string{"x"}) {
 		t.Fatalf("stopped %v, kept for %v", w.stopped, w.kept())
 	}
-	if !strings.Contains(w.reason, "room for pod kube-system/x: Node didn't have enough resource: pods") {
+	if !strings.Contains(w.reason, "preempted for pod kube-system/x: Node didn't have enough resource: pods") {
 		t.Errorf("reason %q", w.reason)
 	}
 	x, began := stats.PodReference{UID: "x", Namespace: "kube-system", Name: "x"}, w.now
@@ -78,7 +78,7 @@ func TestAFailedKillIsARejection(t *testing.T) {
 	}
 	w.says(t, api.GateState{RoomFailed: 1})
 	w.notes.set(w.now, "other", "y")
-	if text := w.notes.of(w.now.Add(noteFor-1), "x"); !strings.Contains(text, "the kernel holds it") || w.notes.of(w.now.Add(noteFor), "x") != "" {
+	if text := w.notes.get(w.now.Add(noteLifetime-1), "x"); !strings.Contains(text, "the kernel holds it") || w.notes.get(w.now.Add(noteLifetime), "x") != "" {
 		t.Errorf("note %q", text)
 	}
 }
@@ -86,25 +86,25 @@ func TestAFailedKillIsARejection(t *testing.T) {
 // The runtime is not kept waiting: neither by kills nor by a loop that does not answer. Only critical pods are told of.
 func TestTheRuntimeDoesNotWait(t *testing.T) {
 	w := newWard(1, "a")
-	if note := w.Want(ordinary("o")); note != "" || len(w.asks) > 0 {
-		t.Errorf("ordinary: %q, %d", note, len(w.asks))
+	if note := w.Want(ordinary("o")); note != "" || len(w.requests) > 0 {
+		t.Errorf("ordinary: %q, %d", note, len(w.requests))
 	}
-	if note := w.Want(critical("")); note != "" || len(w.asks) > 0 {
-		t.Errorf("without a UID: %q, %d", note, len(w.asks))
+	if note := w.Want(critical("")); note != "" || len(w.requests) > 0 {
+		t.Errorf("without a UID: %q, %d", note, len(w.requests))
 	}
-	for i := range 2 * maxAsks {
-		if note := w.Want(critical("x")); note != "; room is made for it, if others may go: ask again" || len(w.asks) != min(i+1, maxAsks) {
-			t.Fatalf("%q, %d", note, len(w.asks))
+	for i := range 2 * maxQueued {
+		if note := w.Want(critical("x")); note != "; preemption may free resources for it: retry" || len(w.requests) != min(i+1, maxQueued) {
+			t.Fatalf("%q, %d", note, len(w.requests))
 		}
 	}
-	for range maxAsks {
-		w.OnAsk(t.Context(), w.now, <-w.Asks())
+	for range maxQueued {
+		w.OnRequest(t.Context(), w.now, <-w.Requests())
 	}
-	if len(w.stopped) != 1 || len(w.making) != 1 || len(w.making[0].waiting) > 0 {
-		t.Errorf("stopped %v for one pod, %d waiting", w.stopped, len(w.making[0].waiting))
+	if len(w.stopped) != 1 || len(w.inProgress) != 1 || len(w.inProgress[0].waiting) > 0 {
+		t.Errorf("stopped %v for one pod, %d waiting", w.stopped, len(w.inProgress[0].waiting))
 	}
 	w.most = 3
-	w.OnAsk(t.Context(), w.now, ask{pod: critical("late")}) // there is room by now
+	w.OnRequest(t.Context(), w.now, preemptRequest{pod: critical("late")}) // there is room by now
 	if !slices.Contains(w.kept(), "late") {
 		t.Errorf("kept for %v", w.kept())
 	}
@@ -113,11 +113,11 @@ func TestTheRuntimeDoesNotWait(t *testing.T) {
 	w.m.Refused(w.now, w.lives["a"])
 	w.Advance(w.now)
 	w.notes.set(time.Now(), "x", "because") // the runtime's clock
-	if note := w.Want(critical("x")); note != "; no room could be made: because" {
+	if note := w.Want(critical("x")); note != "; preemption failed: because" {
 		t.Errorf("%q", note)
 	}
 	w.o.Wanted = false
-	if note := w.Want(critical("y")); note != "" || len(w.asks) != 1 {
+	if note := w.Want(critical("y")); note != "" || len(w.requests) != 1 {
 		t.Errorf("switched off: %q", note)
 	}
 }
@@ -128,7 +128,7 @@ func TestNotesAreBounded(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * maxNotes {
 		uid := types.UID(fmt.Sprint("x", i))
-		if n.set(now, uid, "because"); len(n.by) > maxNotes || n.of(now, uid) != "because" {
+		if n.set(now, uid, "because"); len(n.by) > maxNotes || n.get(now, uid) != "because" {
 			t.Fatalf("%d notes after %d", len(n.by), i)
 		}
 	}
@@ -143,7 +143,7 @@ func TestADeadVictimIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Advance(w.now)
-	if got := <-a; got.result.Admit || got.result.Reason != "OutOfpods" || len(w.making) > 0 {
+	if got := <-a; got.result.Admit || got.result.Reason != "OutOfpods" || len(w.inProgress) > 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -176,9 +176,9 @@ func TestAnswersAtOnce(t *testing.T) {
 	}{
 		"there is room":    {pod: ordinary("x"), change: func(w *ward) { w.most = 3 }, admit: true},
 		"not critical":     {pod: ordinary("x"), text: "Node didn't have enough resource: pods"},
-		"a kubelet":        {pod: critical("x"), change: func(w *ward) { w.kubelet = true }, text: "preemption: a kubelet is on this node"},
+		"a kubelet":        {pod: critical("x"), change: func(w *ward) { w.kubelet = true }, text: "preemption: the kubelet on this node"},
 		"nobody is pinned": {pod: critical("x"), change: func(w *ward) { w.refuse = errors.New("gone") }, text: "preemption: gone"},
-		"unknown":          {pod: critical("x"), change: func(w *ward) { w.unknown = ErrUnknown }, text: "not known", err: true},
+		"unknown":          {pod: critical("x"), change: func(w *ward) { w.unknown = ErrUnknown }, text: "node state unknown", err: true},
 		"malformed":        {text: "must not be negative", pod: negative()},
 	} {
 		w := newWard(1, "a")
@@ -191,7 +191,7 @@ func TestAnswersAtOnce(t *testing.T) {
 			text = got.err.Error()
 		}
 		if got.result.Admit != test.admit || (got.err != nil) != test.err || !strings.Contains(text, test.text) || len(w.stopped) > 0 ||
-			(len(w.kept()) == 1) != test.admit || len(w.making) > 0 || (w.failed > 0) != (w.refuse != nil) {
+			(len(w.kept()) == 1) != test.admit || len(w.inProgress) > 0 || (w.failed > 0) != (w.refuse != nil) {
 			t.Errorf("%s: %+v, stopped %v, kept for %v", name, got, w.stopped, w.kept())
 		}
 	}

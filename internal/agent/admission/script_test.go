@@ -85,8 +85,8 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 	case "counts":
 		return s.counts(), nil
 	case "log":
-		for len(s.part.Told()) > 0 {
-			s.part.OnTold(<-s.part.Told())
+		for len(s.part.Refusals()) > 0 {
+			s.part.OnRefusal(<-s.part.Refusals())
 		}
 		text := s.log.String()
 		s.log.Reset()

@@ -96,14 +96,14 @@ func priority(uid string, priority int32) admit.PodAttributes {
 // asked is what a client gets.
 type asked chan answer
 
-// ask has a client ask, and the loop take it.
+// preemptRequest has a client ask, and the loop take it.
 func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) asked {
 	out := make(asked, 1)
 	go func() {
 		result, err := w.Preempt(ctx, pod)
 		out <- answer{result, err}
 	}()
-	w.OnAsk(ctx, w.now, <-w.Asks())
+	w.OnRequest(ctx, w.now, <-w.Requests())
 	return out
 }
 
@@ -144,7 +144,7 @@ func (w *ward) taken(but string) (n int64) {
 		lives[string(h.UID)] = !back
 	}
 	for _, uid := range w.kept() {
-		if !slices.ContainsFunc(w.making, func(m *making) bool { return string(m.held.UID) == uid }) {
+		if !slices.ContainsFunc(w.inProgress, func(m *preemption) bool { return string(m.held.UID) == uid }) {
 			lives[uid] = true
 		}
 	}

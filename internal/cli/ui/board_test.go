@@ -109,7 +109,7 @@ func TestBrowsersAreSentWhatHasChanged(t *testing.T) {
 	if !strings.Contains(string(frames), `[1784548800000,1,7],[1784548801000,2,7],[1784548802000,3,7]`) {
 		t.Errorf("no sample is missed: %s", frames)
 	}
-	b.happened(api.Event{Seq: 1, Kind: api.EventGate, Message: "a pod is refused"})
+	b.happened(api.Event{Seq: 1, Kind: api.EventGate, Message: "pod rejected"})
 	b.happened(api.Event{Seq: 2, Kind: api.EventGarbage, Message: "garbage collected"})
 	expect("events", "events")
 	b.recorded([]*api.Record{{ID: "b", Outcome: api.OutcomeRunning}})

@@ -27,11 +27,11 @@ func TestANewUIDThatIsLetInHasTheRoom(t *testing.T) {
 	}
 	w.pods = append(w.pods, admit.HeldBy(again)) // it runs
 	w.LetIn(again)
-	if len(w.Asks()) > 0 {
-		w.OnAsk(t.Context(), w.now, <-w.Asks())
+	if len(w.Requests()) > 0 {
+		w.OnRequest(t.Context(), w.now, <-w.Requests())
 	}
 	w.most++ // there is room for one more
-	w.OnAsk(t.Context(), w.now, ask{pod: critical("y")})
+	w.OnRequest(t.Context(), w.now, preemptRequest{pod: critical("y")})
 	if got := w.stopped; len(got) != 1 {
 		t.Errorf("for another pod, which has room, is stopped: %v", got)
 	}

@@ -53,11 +53,11 @@ func TestManySysctlsAreOneLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := <-s.part.Told()
+	r := <-s.part.Refusals()
 	if len(r.Failures) != 10 {
 		t.Errorf("%d failures", len(r.Failures))
 	}
-	s.part.OnTold(r)
+	s.part.OnRefusal(r)
 	if text := s.log.String(); len(text) > 1000 || !strings.Contains(text, "reasons=[SysctlForbidden]") {
 		t.Errorf("%d bytes: %.1000s", len(text), text)
 	}

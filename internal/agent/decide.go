@@ -73,7 +73,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
 		Measuring:  measuring, Terse: look == eviction.LookMemory,
 	}
 	if ready.Growth { // nothing is to be lost by looking what grows
-		in.Growing = l.looks.Growing()
+		in.Growing = l.looks.Growth()
 	}
 	d := l.manager.Step(now, in)
 	// a threshold that was not met before the step

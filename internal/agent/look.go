@@ -52,7 +52,7 @@ func (l *loop) measure(now time.Time) eviction.Ready {
 		ObserveDisks: l.observeDisks(), Limited: l.objects.Limited() &&
 			l.o.Config.LocalStorageCapacityIsolation, Recording: l.recording.On(),
 	})
-	l.pace.See(&ready)
+	l.pace.Observe(&ready)
 	return ready
 }
 
@@ -85,7 +85,7 @@ func (l *loop) reported(now time.Time, ready *eviction.Ready) {
 func (l *loop) onTick(ctx context.Context, now time.Time) {
 	ready := l.manager.Ready(now)
 	l.looks.Slow(now, ready.DisksShort)
-	l.looks.Lost(l.manager.Lost(now))
+	l.looks.UpdateLost(l.manager.Lost(now))
 	l.kubelet.Tick(now)
 	l.upkeep.unknown.Tick(now)
 	l.holdOn(now, ready.Met)
@@ -96,7 +96,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
 	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)
 	if !heldUp { // these look up names in cgroups, too: a tick later will do
-		l.looks.Grew(now, near)
+		l.looks.RecordUsage(now, near)
 		l.wakes.Tick(now, l.looks.Reader().EachPod)
 	}
 	calm := len(l.manager.Lives()) == 0
@@ -192,7 +192,7 @@ func (l *loop) hardBytes() uint64 {
 func (l *loop) tryOut(ctx context.Context) {
 	start := time.Now()
 	l.warmUp(start)
-	l.evictions.Rehearsed(pace.Soonest + time.Since(start))
+	l.evictions.Rehearsed(pace.MinInterval + time.Since(start))
 	if l.o.DryRun {
 		return
 	}

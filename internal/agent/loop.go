@@ -152,7 +152,7 @@ func (l *loop) run(ctx context.Context) {
 			l.onTick(ctx, time.Now())
 			look = true
 		case <-timer.C:
-			l.looks.Late(time.Now())
+			l.looks.RecordDelay(time.Now())
 			look = true
 		}
 		if look {
@@ -169,7 +169,7 @@ func (l *loop) due() time.Duration {
 	now := time.Now()
 	ready := l.manager.Ready(now)
 	due := l.pace.Due(now, &ready)
-	l.looks.Due(now.Add(due))
+	l.looks.SetDue(now.Add(due))
 	return due
 }
 
@@ -224,12 +224,12 @@ func (l *loop) onPods(pods read.Index) {
 func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
 	w := l.wakes.OnWake(now)
 	if w.Pressed {
-		l.pace.Pressed(now)
+		l.pace.OnPressure(now)
 	}
 	if w.List {
 		l.pods.Ask()
 	}
-	return pace.Rest(now, l.looks.Last()), w.Look
+	return pace.WaitAfter(now, l.looks.Last()), w.Look
 }
 
 func (l *loop) onObjects() {

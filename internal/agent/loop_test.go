@@ -110,7 +110,7 @@ func TestABurstOfEventsCostsABoundedNumberOfLooks(t *testing.T) {
 	cancel()
 	<-ended
 	looks, took := l.looks.Count(), time.Since(began)
-	if most := uint64(took/pace.Soonest) + 4; looks > most { // one at the start, for the first event, for the last, and for the one after
+	if most := uint64(took/pace.MinInterval) + 4; looks > most { // one at the start, for the first event, for the last, and for the one after
 		t.Errorf("%d looks for %d events in %v, want at most %d", looks, events, took, most)
 	}
 	t.Logf("%d looks in %v", looks, took)
@@ -181,7 +181,7 @@ func TestALostSignalIsLoggedOnce(t *testing.T) {
 	for i := range 20 {
 		at := now.Add(time.Duration(i) * time.Second)
 		l.measure(at)
-		l.looks.Lost(l.manager.Lost(at))
+		l.looks.UpdateLost(l.manager.Lost(at))
 	}
 	if strings.Count(l.Text(), "signal is not observed") != 1 || len(l.looks.Errors()) != 1 {
 		t.Errorf("errors %v, log: %s", l.looks.Errors(), l.Text())
@@ -192,7 +192,7 @@ func TestALostSignalIsLoggedOnce(t *testing.T) {
 	})
 	for range 2 {
 		l.measure(now)
-		l.looks.Lost(l.manager.Lost(now))
+		l.looks.UpdateLost(l.manager.Lost(now))
 	}
 	if strings.Count(l.Text(), "observed again") != 1 || len(l.looks.Errors()) != 0 {
 		t.Errorf("log: %s", l.Text())

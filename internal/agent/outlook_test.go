@@ -77,7 +77,7 @@ func TestTheOutlookHoldsUpNoLook(t *testing.T) {
 	if read == 0 {
 		t.Fatal("at rest no pod was read")
 	}
-	l.pace.Pressed(now.Add(2 * time.Second)) // tasks stall
+	l.pace.OnPressure(now.Add(2 * time.Second)) // tasks stall
 	l.shown.outlook.took = time.Second
 	ask()
 	if got := l.looks.Counts().Full.Value(); got != read {

@@ -145,7 +145,7 @@ func TestTheDebLives(t *testing.T) {
 // all while systemd reads its units anew again and again.
 func TestASystemdNode(t *testing.T) {
 	s := installed(t, "0.0.1", config(""))
-	rungs(t, s.says("self-test", 1))
+	rungs(t, s.says("self-test finished", 1))
 	for _, l := range must(s.ServiceLog(s.ctx)) {
 		if level := l.Fields["level"]; level == "WARN" || level == "ERROR" {
 			if !strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller") {
@@ -202,7 +202,7 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Run("rungs", func(t *testing.T) {
 		n := startNode(t)
 		n.startAgent("")
-		rungs(t, n.agentSays("self-test", 1))
+		rungs(t, n.agentSays("self-test finished", 1))
 		for _, l := range n.agentLog() {
 			level := l.Fields["level"]
 			advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller")

@@ -81,7 +81,7 @@ func TestATmpfsHogIsEvicted(t *testing.T) {
 	n.dies(victim)
 	n.memoryIsBack()
 	// What lay in /dev/shm comes back, too, though nobody removes the sandbox: containerd keeps it mounted until then.
-	line := n.agentSays("unmounted a pod's shared memory", 1)
+	line := n.agentSays("unmounted pod shared memory", 1)
 	if bytes, _ := line.Fields["bytes"].(float64); line.Fields["uid"] != string(victim.Object.UID) || bytes < 32*mib {
 		t.Errorf("the agent says %v", line.Fields)
 	}

@@ -131,7 +131,7 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	l.Available(90)
 	l.look(ctx, now.Add(2*time.Second))
 	if l.manager.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().GracePeriodSeconds != 1 ||
-		!strings.Contains(l.Text(), "the grace period is cut short") {
+		!strings.Contains(l.Text(), "grace period cut short") {
 		t.Fatalf("under way %+v\n%s", life, l.Text())
 	}
 	l.Runtime.Change(func() { clear(l.Runtime.Hang) })
@@ -302,7 +302,7 @@ func TestTheLoopMakesTheSelfTest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { l.run(ctx); close(ended) }()
-	for !strings.Contains(l.Text(), `msg="self-test: no way`) && !strings.Contains(l.Text(), "msg=self-test ") {
+	for !strings.Contains(l.Text(), `msg="self-test found no working`) && !strings.Contains(l.Text(), `msg="self-test finished"`) {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("no self-test")

@@ -192,7 +192,7 @@ func (l *loop) hardBytes() uint64 {
 func (l *loop) tryOut(ctx context.Context) {
 	start := time.Now()
 	l.warmUp(start)
-	l.evictions.Rehearsed(pace.MinInterval + time.Since(start))
+	l.evictions.RecordReaction(pace.MinInterval + time.Since(start))
 	if l.o.DryRun {
 		return
 	}

@@ -266,7 +266,7 @@ func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
 	if !e.Final {
 		l.measure(now)
 	}
-	l.evictions.OnSqueezed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.SqueezeFields))
+	l.evictions.OnReclaimed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.ReclaimFields))
 }
 
 // onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed

@@ -62,7 +62,7 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	wait()
 	all.Wait()
 	// The call of StopPodSandbox that hangs would take its whole minute, again and again.
-	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(l.Text(), "stopped during an eviction") {
+	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(l.Text(), "agent stopped during eviction") {
 		t.Errorf("ended after %v\n%s", took, l.Text())
 	}
 }

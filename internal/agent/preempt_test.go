@@ -186,7 +186,7 @@ func TestWhoPreemptsNobody(t *testing.T) {
 	priority := int32(2_000_000_000)
 	pod.UID, pod.Spec.Priority = "critical", &priority
 	for want, change := range map[string]func(*testLoop){
-		"a dry run stops no pod": nil,
+		"dry run: no pod is stopped": nil,
 		"a kubelet is on this node, and ma": func(l *testLoop) {
 			l.Write("proc/812/comm", "kubelet\n")
 			l.Write("proc/812/cgroup", "0::/system.slice/kubelet.service\n")

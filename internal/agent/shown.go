@@ -161,7 +161,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
 		Load:     apiconvert.Load(l.looks.Node()),
-		Underway: l.evictions.Underway(), SetAside: []api.AsideState{},
+		Underway: l.evictions.InProgress(), SetAside: []api.AsideState{},
 		Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(),
 		Headroom:   l.evictions.Headroom(l.hardBytes()),

@@ -70,7 +70,7 @@ func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	})
 	for _, l := range n.agentLog() {
 		// What it advises depends on how fast the machine is at the moment.
-		if l.Fields["level"] != "INFO" && !strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller") {
+		if l.Fields["level"] != "INFO" && !strings.HasPrefix(l.Msg, "memory.available hard threshold smaller") {
 			t.Errorf("as its DaemonSet runs it, the agent has something to complain about: %v", l.Fields)
 		}
 	}

@@ -18,7 +18,7 @@ func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 48Mi"), 48*mib) // it would be the first to go for memory.available
 	thrasher := n.run(vm.NewPod("thrasher", "1Mi", "48Mi", "thrash -size 150Mi /file"))
 	thrasher.Fate = vm.Dies
-	n.agentSays("a pod is at a memory limit of its own: that is no reason to evict another one", 1)
+	n.agentSays("pod at its own memory limit", 1)
 	n.dies(thrasher)
 	line := n.agentSays("evicted", 1)
 	if line.Fields["victim"] != "default/thrasher" || line.Fields["signal"] != "memory.pressure.some" {

@@ -106,7 +106,7 @@ func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 	}
 	for _, l := range n.agentLog() {
 		// What the threshold should be is measured, and true of a machine that is as slow as it was at that moment.
-		advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller than what this node needs")
+		advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller than needed")
 		if l.Fields["level"] != "INFO" && !advice {
 			t.Errorf("the agent complains: %v", l.Fields)
 		}

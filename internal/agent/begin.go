@@ -89,7 +89,7 @@ func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	}
 	lives := b.manager.Lives()
 	for _, life := range lives { // the state of an older agent has no signal in its hold-offs
-		l.gate.For(life.Eviction().Pod.PodRef.UID, life.Eviction().Signal)
+		l.gate.SetSignal(life.Eviction().Pod.PodRef.UID, life.Eviction().Signal)
 	}
 	n := len(lives)
 	going := l.evictions.Resume(ctx, now, b.before.running)

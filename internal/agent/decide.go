@@ -62,7 +62,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
 	// asked first: what is looked at then is no older than that
 	measuring := look == eviction.LookFull && l.measuring(ready)
 	err := l.lookAtPods(now, look)
-	if l.pods.Strangers(l.looks.Summary()) {
+	if l.pods.HasUnlisted(l.looks.Summary()) {
 		l.askRuntime(ctx)
 		now = time.Now()
 		err = l.lookAtPods(now, look)

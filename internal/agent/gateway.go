@@ -116,7 +116,7 @@ func marked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvi
 
 // followOwners keeps out what DaemonSets make in place of pods that are kept out.
 func (l *loop) followOwners(now time.Time) {
-	changed := l.gate.Follow(now, func(yield func(gate.Owner) bool) {
+	changed := l.gate.HoldReplacements(now, func(yield func(gate.Owner) bool) {
 		for _, p := range l.objects.All() {
 			if !yield(ownerOf(p)) {
 				return

@@ -94,7 +94,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	}
 	near := ready.Near >= eviction.NearShort
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
-	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)
+	l.pods.RequestIfNeeded(now, near, l.looks.Reader().Strangers)
 	if !heldUp { // these look up names in cgroups, too: a tick later will do
 		l.looks.RecordUsage(now, near)
 		l.wakes.Tick(now, l.looks.Reader().EachPod)
@@ -139,10 +139,10 @@ func (l *loop) holdOn(now time.Time, met []eviction.Met) {
 	changed := false
 	for _, life := range l.manager.Lives() {
 		if e := life.Eviction(); life.Leaving() {
-			changed = l.gate.Dying(now, e.Pod.PodRef.UID, e.Message) || changed
+			changed = l.gate.ExtendDying(now, e.Pod.PodRef.UID, e.Message) || changed
 		}
 	}
-	if l.gate.Lasting(now, met) || changed {
+	if l.gate.ExtendLasting(now, met) || changed {
 		l.evictions.Changed()
 	}
 }

@@ -195,14 +195,14 @@ func (l *loop) end() {
 
 func (l *loop) onListed(u podlister.Update) {
 	if u.Err == nil {
-		l.upkeep.trim.Taken()
+		l.upkeep.trim.MemoryUsed()
 	}
 	l.pods.OnListed(u)
 }
 
 func (l *loop) onTold(u nri.Update) {
-	l.pods.OnTold(u.Pods, l.gate.OnTold(u))
-	l.wakes.Anew()
+	l.pods.OnEvents(u.Pods, l.gate.OnUpdate(u))
+	l.wakes.WatchSoon()
 }
 
 // onPods tells the parts that want to know what the runtime's pods are now.
@@ -255,7 +255,7 @@ func (l *loop) onTested(r *kill.Report) {
 }
 
 func (l *loop) onGarbage(now time.Time, r *garbage.Result) {
-	l.upkeep.trim.Taken()
+	l.upkeep.trim.MemoryUsed()
 	l.relief.disk.OnResult(r)
 	if r.Trigger == reclaim.DiskPressure {
 		l.manager.Relieved(now)
@@ -274,7 +274,7 @@ func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
 func (l *loop) onCleaned(life *eviction.Life) {
 	e := life.Eviction()
 	if life.Dead() { // its life may be over before the runtime is listed again
-		l.pods.Cleaned(e.Pod.SandboxIDs)
+		l.pods.OnCleaned(e.Pod.SandboxIDs)
 	}
 	l.relief.disk.OnEvicted(life.Began().Time, e.Pod.PodRef.UID, e.Pod.SandboxIDs)
 	if e.Disk() {

@@ -130,8 +130,8 @@ func TestWhatTheRuntimeTellsIsHandedOn(t *testing.T) {
 	l.onTold(nri.Update{Pods: nri.Pods{nodetest.UID: {Sandboxes: []cri.PodSandbox{
 		{ID: "s", UID: nodetest.UID, Name: "pod", Namespace: "default", Ready: true},
 	}}}, State: nri.State{Synced: true}})
-	if len(l.pods.All()) != 1 || !l.gate.Keeps() {
-		t.Errorf("known: %v, kept out: %v", l.pods.All(), l.gate.Keeps())
+	if len(l.pods.All()) != 1 || !l.gate.Enforces() {
+		t.Errorf("known: %v, kept out: %v", l.pods.All(), l.gate.Enforces())
 	}
 	if name := l.pods.Name(stats.PodReference{UID: nodetest.UID}); name != "default/pod" {
 		t.Error(name)

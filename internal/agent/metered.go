@@ -74,7 +74,7 @@ func (b *builder) metered(l *loop) {
 func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
 		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{},
-		Pods: "off", HeldOff: l.gate.Held(now),
+		Pods: "off", HeldOff: l.gate.Count(now),
 		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
 	}
 	for _, m := range ready.Met {

@@ -30,8 +30,8 @@ func TestAnotherConfigurationWhileItRuns(t *testing.T) {
 	l.Available(150)
 	at := time.Now()
 	l.look(t.Context(), at)
-	l.gate.For("held", stats.SignalMemoryAvailable)
-	l.gate.Dying(at, "held", "it was evicted")
+	l.gate.SetSignal("held", stats.SignalMemoryAvailable)
+	l.gate.ExtendDying(at, "held", "it was evicted")
 	met := l.manager.Ready(at).Met
 	if len(met) != 1 {
 		t.Fatalf("%+v", met)

@@ -152,12 +152,12 @@ func (s *shown) publish(l *loop) {
 func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 	out := &api.State{
 		Time: now, Version: s.version, Runtime: api.RuntimeState{Endpoint: s.endpoint,
-			Lost: l.pods.Lost()}, Kubelet: l.kubelet.Found(),
+			Lost: l.pods.Unreachable()}, Kubelet: l.kubelet.Found(),
 		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{},
 		Signals: []api.SignalState{}, Met: []api.MetState{},
 		Pods: api.PodCount{
 			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(),
-			Refused:        l.pods.Refused(),
+			Refused:        l.pods.Oversized(),
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
 		Load:     apiconvert.Load(l.looks.Node()),

@@ -148,7 +148,7 @@ func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, 
 		v.cancelUnneeded(d, e)
 		return b, false
 	}
-	v.o.Gate.AtOnce(b.pinned.Time, e.Pod.PodRef.UID)
+	v.o.Gate.StartHoldOff(b.pinned.Time, e.Pod.PodRef.UID)
 	if e.Urgent() {
 		if b.err = b.victim.Kill(); b.err == nil {
 			b.killed = kill.Now()
@@ -235,7 +235,7 @@ func (v *Evictions) assignReclaim(u *progress) {
 	if e.Disk() || e.Planned() {
 		return
 	}
-	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: evictionID(u),
+	effect, follows := v.o.Squeeze.AssignFollower(u.began, squeeze.Follower{ID: evictionID(u),
 		Signal: e.Signal})
 	if follows {
 		v.afterReclaim = u

@@ -52,8 +52,8 @@ type Pods interface {
 
 // Gate refuses evicted pods during their hold-off (*gate.Gate).
 type Gate interface {
-	Keeps() bool // the runtime asks the gate
-	AtOnce(now time.Time, uid string)
+	Enforces() bool // the runtime asks the gate
+	StartHoldOff(now time.Time, uid string)
 	Evicted(now time.Time, uid string, signal stats.Signal, message string)
 	Until(uid string) time.Time
 }

@@ -56,8 +56,8 @@ func (f *fixture) Name(p stats.PodReference) string {
 	}
 	return p.Namespace + "/" + p.Name
 }
-func (f *fixture) Keeps() bool                                               { return true }
-func (f *fixture) AtOnce(_ time.Time, uid string)                            { f.atOnce = append(f.atOnce, uid) }
+func (f *fixture) Enforces() bool                                            { return true }
+func (f *fixture) StartHoldOff(_ time.Time, uid string)                      { f.atOnce = append(f.atOnce, uid) }
 func (f *fixture) Until(string) time.Time                                    { return time.Time{} }
 func (f *fixture) Evicted(_ time.Time, uid string, _ stats.Signal, _ string) { f.held[uid]++ }
 

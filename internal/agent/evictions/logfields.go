@@ -190,25 +190,25 @@ func (v *Evictions) advise(now time.Time, u *progress, back bool) {
 		// Otherwise it had to wait for its grace period or another victim.
 		if own := !l.Resumed() && l.Eviction().Signal == stats.SignalMemoryAvailable &&
 			met.Threshold.Hard(); own && met.Since.After(v.lastKill) {
-			v.o.Advice.React(killed.Sub(met.Since))
+			v.o.Advice.RecordReaction(killed.Sub(met.Since))
 		}
 		v.lastKill = killed
 	}
 	// Shared memory returned when it was unmounted: that does not measure a kill.
 	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() &&
 		!l.Resumed() && !l.Shared() {
-		v.o.Advice.Release(now.Sub(killed))
+		v.o.Advice.RecordRelease(now.Sub(killed))
 	}
 }
 
 // RecordReaction records the duration of a look and a kill without an eviction.
-func (v *Evictions) RecordReaction(took time.Duration) { v.o.Advice.React(took) }
+func (v *Evictions) RecordReaction(took time.Duration) { v.o.Advice.RecordReaction(took) }
 
 // OnTested logs the result of a self-test of the kill ladder, and records the duration of a kill.
 func (v *Evictions) OnTested(r *kill.Report) {
 	for _, rung := range r.Rungs {
 		if rung.Outcome == kill.Works && rung.Rung == kill.CgroupKill.String() {
-			v.o.Advice.Release(rung.Took)
+			v.o.Advice.RecordRelease(rung.Took)
 		}
 	}
 	if !r.Kills() {

@@ -55,7 +55,7 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 			continue
 		}
 		uid := victims[i].Pod.PodRef.UID
-		v.o.Gate.AtOnce(blows[i].pinned.Time, uid)
+		v.o.Gate.StartHoldOff(blows[i].pinned.Time, uid)
 		v.register(ctx, &d, i, v.o.Manager.Life(uid), &blows[i])
 		lives[i] = v.o.Manager.Life(uid)
 	}

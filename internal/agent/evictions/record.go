@@ -26,7 +26,7 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *progress) {
 		r.Error = u.killErr.Error()
 	}
 	r.Reclaimed, r.Squeeze = v.o.Squeeze.Reclaimed(u.began, r.Signal), u.reclaim
-	if v.o.Gate.Keeps() {
+	if v.o.Gate.Enforces() {
 		r.HoldOffUntil = v.o.Gate.Until(r.Pod.UID)
 	}
 	u.record, l.Record = &r, r.ID

@@ -33,7 +33,7 @@ func (n *node) condition(condition string, status bool) vm.LogLine {
 	n.until(fmt.Sprintf("the agent says that %s is %v", condition, status), func() error {
 		lines := n.agentLog()
 		for _, l := range lines {
-			if l.Msg == "condition" && l.Fields["condition"] == condition && l.Fields["status"] == status {
+			if l.Msg == "condition changed" && l.Fields["condition"] == condition && l.Fields["status"] == status {
 				found = l
 				return nil
 			}

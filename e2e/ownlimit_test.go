@@ -25,7 +25,7 @@ func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 		n.t.Errorf("evicted %v for %v", line.Fields["victim"], line.Fields["signal"])
 	}
 	for _, l := range n.agentLog() {
-		if text := fmt.Sprint(l.Fields["pod"]); strings.HasPrefix(l.Msg, "a pod is at a memory limit") && text != "default/thrasher" {
+		if text := fmt.Sprint(l.Fields["pod"]); strings.HasPrefix(l.Msg, "pod at its own memory limit") && text != "default/thrasher" {
 			n.t.Errorf("named as being at its limit: %s", text)
 		}
 	}

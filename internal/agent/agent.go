@@ -4,7 +4,7 @@
 //
 //	agent.go      Options, Run: start, in order, and end
 //	builder.go    creates the parts and their resources, and closes them
-//	begin.go      before the loop: logs the start, mends after a crash, resumes evictions
+//	begin.go      before the loop: logs the start, restores after a crash, resumes evictions
 //	loop.go       the loop: it selects, and passes each event to its part
 //	look.go       the cheap look and its consequences; the work of each second
 //	decide.go     the full looks and the decision, when a threshold needs a victim

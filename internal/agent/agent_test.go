@@ -261,7 +261,7 @@ func TestAKubeletIsLookedForBeforeADiskVictimDies(t *testing.T) {
 			l.o.Config.Disk = config.ModeAct
 		}
 		if l.dropDiskVictims(&d); (len(d.Evictions) == 1) != act || !l.kubelet.Found() {
-			t.Errorf("act %v: victims %+v\n%s", act, d.Evictions, l.Text())
+			t.Errorf("disk: act %v: victims with a kubelet = %+v\n%s", act, d.Evictions, l.Text())
 		}
 	}
 }
@@ -286,7 +286,7 @@ func killNames(t *testing.T) (named bool) {
 	l.look(ctx, time.Now())
 	life := l.manager.Life(nodetest.UID)
 	if life == nil {
-		t.Fatalf("no eviction began\n%s", l.Text())
+		t.Fatalf("no eviction began for the pod\n%s", l.Text())
 	}
 	named = life.Eviction().Pod.PodRef.Name == "pod"
 	cancel()

@@ -70,7 +70,7 @@ func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
 	least := uint64(math.MaxUint64)
 	for range 5 { // other goroutines of this process may allocate meanwhile
 		if failed != nil {
-			t.Fatalf("%v\n%s", failed, l.Text())
+			t.Fatalf("the look or the choice failed: %v\n%s", failed, l.Text())
 		}
 		before := mallocs()
 		run()

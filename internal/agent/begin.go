@@ -66,8 +66,8 @@ func (b *builder) announce(l *loop, refused []error) {
 	}
 }
 
-// protect protects the agent's memory from reclaim, and restores at the end what would outlive the
-// agent.
+// protect protects the agent's memory from reclaim, and restores at the end all settings that would
+// outlive the agent.
 func (b *builder) protect(l *loop) {
 	own := l.looks.Reader().Self()
 	if own == "" || b.o.DryRun {

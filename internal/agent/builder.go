@@ -184,8 +184,8 @@ func (b *builder) runtimeSelector(ctx context.Context) func() (*cri.Client, *cri
 func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	o, c := b.o, b.o.Config
 	l := &loop{
-		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording, publisher: b.publisher,
-		pace: pacer,
+		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording,
+		publisher: b.publisher, pace: pacer,
 	}
 	b.openPresence(l)
 	l.upkeep.stats = b.taker
@@ -219,7 +219,8 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		Pods: l.pods, Gate: l.gate.Gate,
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log),
 		Log: b.log, DryRun: o.DryRun,
-		Kubelet: l.kubelet.Found, Look: b.kubeletNow, StillMet: l.stillMet, NotKilled: b.recording.NotKilled,
+		Kubelet: l.kubelet.Found, KubeletNow: b.kubeletNow, StillMet: l.stillMet,
+		NotKilled: b.recording.NotKilled,
 		OnCleaned: l.onCleaned,
 		Blame:     func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
@@ -258,7 +259,7 @@ func (b *builder) startBackground() *read.Background {
 	}
 	// it stays open: a goroutine may block on a file system that hangs
 	b.host = host
-	cgroups, err := cgroup.Open(b.s.FS.Mount()) // likewise
+	cgroups, err := cgroup.Open(b.s.FS.Mount()) // it stays open, too
 	if err != nil {
 		//log: The cgroups could not be opened to search for deleted files that pods keep open. Their disk
 		//  usage is not assigned to pods.
@@ -290,8 +291,8 @@ func (b *builder) startKiller() (pin func(*stats.PodStats) (*kill.Victim, error)
 	return killer.Pin
 }
 
-// startKeeper starts to write records and state. A dry run writes only records of what it would
-// have done.
+// startKeeper starts to write records and state. A dry run writes only records of evictions that it
+// would have begun.
 func (b *builder) startKeeper(now time.Time) {
 	b.keeper, b.before.state, b.before.running = records.StartKeeper(now, records.KeeperOptions{
 		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log,

@@ -32,7 +32,7 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look,
 	ready *eviction.Ready) bool {
 	d, now, err := l.choose(ctx, now, look, ready)
 	begun := l.evictions.OnDecided(ctx, &d)
-	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // try the next victim immediately
+	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // try the next one now
 		d, now, err = l.choose(ctx, time.Now(), look, ready)
 		begun = l.evictions.OnDecided(ctx, &d)
 	}
@@ -195,8 +195,8 @@ func (l *loop) logNoEviction(d *eviction.Decision) {
 		//log: A threshold is met, but the agent evicts no pod. The key reason gives the cause.
 		//do: See the key reason. If all pods are protected, the threshold needs other measures, such as
 		//  fewer pods.
-		l.log.Warn("threshold met without eviction", append(evictions.SignalFields(d.Signal), api.EventCondition.Attr(),
-			"reason", d.Reason,
+		l.log.Warn("threshold met without eviction", append(evictions.SignalFields(d.Signal),
+			api.EventCondition.Attr(), "reason", d.Reason,
 			"protected", len(d.Protected))...)
 	})
 }

@@ -20,7 +20,7 @@ deschedule: `
 func misplaced(t *testing.T, mode string, change func(*Options)) *testLoop {
 	t.Helper()
 	l := newLoop(t, tooOld+mode+"\n", change)
-	l.settled()
+	l.findNoKubelet()
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	return l
 }

@@ -113,7 +113,9 @@ func ownerOf(p *v1.Pod) (owner gate.Owner) {
 
 // evictionMarked reports whether a pod's object, which may be nil, has the annotation of its
 // eviction. The phase is ignored, because a kubelet may overwrite it.
-func evictionMarked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvicted] != "" }
+func evictionMarked(p *v1.Pod) bool {
+	return p != nil && p.Annotations[api.AnnotationEvicted] != ""
+}
 
 // holdReplacements starts hold-offs of the pods that DaemonSets create in place of evicted pods.
 func (l *loop) holdReplacements(now time.Time) {

@@ -18,8 +18,8 @@ import (
 // memoryOnly excludes the disks of the machine that runs the tests.
 const memoryOnly = "evictionHard: {memory.available: 100Mi}\n"
 
-// asks returns the gate's answer for a pod of a class ("besteffort/", or empty for Guaranteed).
-func (l *testLoop) asks(name, class string) string {
+// refusal returns the gate's answer for a pod of a class ("besteffort/", or empty for Guaranteed).
+func (l *testLoop) refusal(name, class string) string {
 	now := time.Now()
 	l.admission(now)
 	return l.b.admission.Refuse(now, &cri.PodSandbox{
@@ -27,9 +27,9 @@ func (l *testLoop) asks(name, class string) string {
 	}, "")
 }
 
-// settled makes the loop look for a kubelet, and find none.
-func (l *testLoop) settled() {
-	l.control()
+// findNoKubelet makes the loop look for a kubelet, and find none.
+func (l *testLoop) findNoKubelet() {
+	l.writeControlFiles()
 	l.kubelet.LookNow()
 }
 
@@ -37,17 +37,17 @@ func (l *testLoop) settled() {
 // pod; afterwards none.
 func TestGateRefusesUnderPressure(t *testing.T) {
 	l := newLoop(t, memoryOnly+"evictionPressureTransitionPeriod: 1ms\n", nil)
-	l.settled()
-	if why := l.asks("calm", "besteffort/"); why != "" {
+	l.findNoKubelet()
+	if why := l.refusal("calm", "besteffort/"); why != "" {
 		t.Errorf("refusal while nothing is short: %s", why)
 	}
 	l.Available(90)
 	l.measure(time.Now())
 	const want = "jettison refuses pod default/be: Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
-	if why := l.asks("be", "besteffort/"); why != want {
+	if why := l.refusal("be", "besteffort/"); why != want {
 		t.Errorf("refusal = %q, want %q", why, want)
 	}
-	if why := l.asks("bu", "burstable/"); why != "" {
+	if why := l.refusal("bu", "burstable/"); why != "" {
 		t.Errorf("refusal of a Burstable pod: %s", why)
 	}
 	l.onRefusal(<-l.gate.admission.Refusals())
@@ -58,7 +58,7 @@ func TestGateRefusesUnderPressure(t *testing.T) {
 	now := time.Now().Add(time.Minute) // beyond the transition period
 	l.measure(now)
 	l.measure(now.Add(time.Minute))
-	if why := l.asks("be", "besteffort/"); why != "" {
+	if why := l.refusal("be", "besteffort/"); why != "" {
 		t.Errorf("refusal after the pressure: %s", why)
 	}
 	g := l.state().Gate
@@ -70,16 +70,16 @@ func TestGateRefusesUnderPressure(t *testing.T) {
 // Allocatable is the capacity minus the reservations, and the maximum number of pods.
 func TestAllocatable(t *testing.T) {
 	l := newLoop(t, "maxPods: 1\nsystemReserved: {memory: 100Mi}\nevictionHard: {memory.available: 100Mi}\n", nil)
-	l.settled()
+	l.findNoKubelet()
 	got := l.allocatable(l.capacity())
 	memory, pods := got[v1.ResourceMemory], got[v1.ResourcePods]
 	if memory.Value() != 824<<20 || pods.Value() != 1 {
 		t.Errorf("allocatable = %v of memory, %v pods, want 824Mi and 1", memory.String(), pods.String())
 	}
-	if why := l.asks("first", "burstable/"); why != "" {
+	if why := l.refusal("first", "burstable/"); why != "" {
 		t.Errorf("refusal of the first pod: %s", why)
 	}
-	if why := l.asks("second", "burstable/"); !strings.Contains(why, "OutOfpods") {
+	if why := l.refusal("second", "burstable/"); !strings.Contains(why, "OutOfpods") {
 		t.Errorf("refusal of the second pod = %q, want OutOfpods", why)
 	}
 	l.o.Config.LocalStorageCapacityIsolation = false
@@ -93,7 +93,7 @@ func TestAllocatable(t *testing.T) {
 // not preempted.
 func TestGateUsesObjects(t *testing.T) {
 	l := newLoop(t, memoryOnly, nil)
-	l.settled()
+	l.findNoKubelet()
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [
 		{"name": "c", "resources": {"requests": {"memory": "700Mi"}}}]}},
@@ -105,7 +105,7 @@ func TestGateUsesObjects(t *testing.T) {
 	<-l.objects.Changed()
 	l.onObjects()
 	const want = "OutOfmemory: Pod was rejected: Node didn't have enough resource: memory, requested: 419430400, used: 734003200, capacity: 968884224"
-	if why := l.asks("big", "burstable/"); !strings.Contains(why, want) {
+	if why := l.refusal("big", "burstable/"); !strings.Contains(why, want) {
 		t.Errorf("refusal = %q, want %q", why, want)
 	}
 	l.manager.Aside(time.Now(), nodetest.UID)
@@ -120,10 +120,10 @@ func TestGateUsesObjects(t *testing.T) {
 // A dry run refuses no pod, and counts the pods that it would have refused.
 func TestGateInADryRun(t *testing.T) {
 	l := newLoop(t, memoryOnly, func(o *Options) { o.DryRun = true })
-	l.settled()
+	l.findNoKubelet()
 	l.Available(90)
 	l.measure(time.Now())
-	if why := l.asks("be", "besteffort/"); why != "" {
+	if why := l.refusal("be", "besteffort/"); why != "" {
 		t.Errorf("refusal in a dry run: %s", why)
 	}
 	if g := l.gate.admission.State(true); g.Enforced || g.Observed != 1 {

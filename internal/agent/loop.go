@@ -186,8 +186,8 @@ func (l *loop) end() {
 		{"memory trim", l.upkeep.trim.Wait},
 	} {
 		if !retry.AwaitFunc(part.wait, max(time.Until(deadline), minPartLimit)) {
-			l.log.Warn("agent stop incomplete", "error", fmt.Errorf("%s did not end within %v: a file system may hang",
-				part.what, stopLimit))
+			l.log.Warn("agent stop incomplete", "error", fmt.Errorf("%s did not end within %v: "+
+				"a file system may hang", part.what, stopLimit))
 		}
 	}
 	l.save(time.Now())

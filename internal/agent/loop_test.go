@@ -52,7 +52,7 @@ func TestTheLoopEndsDuringAnEviction(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { l.run(ctx); close(ended) }()
 	l.Available(90)
-	for !under(l.publisher) {
+	for !evictionPublished(l.publisher) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -68,8 +68,8 @@ func TestTheLoopEndsDuringAnEviction(t *testing.T) {
 	}
 }
 
-// under reports whether the published State has an eviction in progress.
-func under(s *publisher) bool {
+// evictionPublished reports whether the published State has an eviction in progress.
+func evictionPublished(s *publisher) bool {
 	state, ok := s.currentState().(*api.State)
 	return ok && len(state.Underway) > 0
 }
@@ -102,11 +102,11 @@ func TestBurstOfEventsCausesFewLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := l.looked()
+	before := l.lookCount()
 	if _, err := unix.Write(fd, one); err != nil {
 		t.Fatal(err)
 	}
-	for l.looked() == before { // until the event after the burst is seen
+	for l.lookCount() == before { // until the event after the burst is seen
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -118,8 +118,8 @@ func TestBurstOfEventsCausesFewLooks(t *testing.T) {
 	t.Logf("%d looks in %v", looks, took)
 }
 
-// looked returns the number of looks in the published State.
-func (l *testLoop) looked() uint64 {
+// lookCount returns the number of looks in the published State.
+func (l *testLoop) lookCount() uint64 {
 	if state, ok := l.publisher.currentState().(*api.State); ok {
 		return state.Looks
 	}

@@ -15,8 +15,8 @@ import (
 	"jettison/internal/node/nodetest"
 )
 
-// puts lets a client provide pods, and the loop process them.
-func (l *testLoop) puts(t *testing.T, by podstore.By, pods string) {
+// provide lets a client provide pods, and the loop process them.
+func (l *testLoop) provide(t *testing.T, by podstore.By, pods string) {
 	t.Helper()
 	if _, _, err := l.objects.Store().Put(strings.NewReader(pods), false, by); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func critical(uid string) admit.PodAttributes {
 func TestAMembersObjectPreemptsNobody(t *testing.T) {
 	for by, wants := range map[podstore.By]int{podstore.ByMember: 0, podstore.ByRoot: 1} {
 		l := fullLoop(t, "", nil)
-		l.puts(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
+		l.provide(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
 			"spec": {"priority": 2000000000, "containers": [{"name": "c"}]}}]`)
 		why := l.b.admission.Refuse(time.Now(), &cri.PodSandbox{
 			ID: "s", UID: "mine", Namespace: "tenant", Name: "mine", CgroupParent: "/kubepods/besteffort/podmine",
@@ -53,12 +53,12 @@ func TestAMembersObjectPreemptsNobody(t *testing.T) {
 // than the runtime reports.
 func TestAMembersObjectMakesNoPodLarger(t *testing.T) {
 	l := fullLoop(t, "", nil)
-	l.puts(t, podstore.ByMember, `[{"metadata": {"uid": "critical", "namespace": "kube-system", "name": "critical"},
+	l.provide(t, podstore.ByMember, `[{"metadata": {"uid": "critical", "namespace": "kube-system", "name": "critical"},
 		"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
-	if why := l.refuses("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Requests()) != 1 {
+	if why := l.criticalRefusal("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Requests()) != 1 {
 		t.Fatalf("refusal %q, %d requests for preemption, want one", why, len(l.gate.preempting.Requests()))
 	}
-	l.asked(t.Context())
+	l.handleRequest(t.Context())
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) != 1 || kept[0].Requests["memory"] != 0 || !kept[0].Critical() {
 		t.Errorf("reservations = %+v, want one without a memory request", kept)
 	}
@@ -73,7 +73,7 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 		if err := l.objects.Store().Delete(nodetest.UID, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
-		l.puts(t, by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
+		l.provide(t, by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
 		n, err := l.b.admission.State(time.Now())
 		if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 {
@@ -90,8 +90,8 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 	}
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 10
-	l.beside(t, "guard")
-	l.puts(t, podstore.ByMember, `[{"metadata": {"uid": "guard", "namespace": "kube-system", "name": "guard"},
+	l.addCritical(t, "guard")
+	l.provide(t, podstore.ByMember, `[{"metadata": {"uid": "guard", "namespace": "kube-system", "name": "guard"},
 		"spec": {"priority": 0, "containers": [{"name": "c"}]}}]`)
 	n, err := l.b.admission.State(time.Now())
 	if err != nil || len(n.Pods) != 2 {
@@ -113,7 +113,7 @@ func TestAMembersObjectReplacesNoneOfRoot(t *testing.T) {
 		by     podstore.By
 		memory string
 	}{{podstore.ByRoot, "900Mi"}, {podstore.ByMember, "1Mi"}} {
-		l.puts(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
+		l.provide(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "`+c.memory+`"}}}]}}]`)
 	}
 	n, err := l.b.admission.State(time.Now())

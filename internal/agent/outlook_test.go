@@ -71,7 +71,7 @@ func TestTheOutlookDelaysNoLook(t *testing.T) {
 		now = now.Add(2 * time.Second)
 		l.onOutlook(now, reply)
 		if o := <-reply; len(o.Thresholds) == 0 {
-			t.Errorf("outlook without thresholds = %+v", o)
+			t.Errorf("outlook = %+v, want at least one threshold", o)
 		}
 	}
 	ask()

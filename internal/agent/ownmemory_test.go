@@ -47,7 +47,7 @@ const own48 = "50331648" // 48 MiB
 // is restored at the end.
 func TestOwnMemoryIsProtectedWithoutAKubelet(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.control()
+	l.writeControlFiles()
 	l.inCgroup(t)
 	comm := filepath.Join(l.Dir, "proc/1/comm") // reading it blocks for a while
 	if err := os.Remove(comm); err != nil {
@@ -89,7 +89,7 @@ func TestOwnMemoryIsProtectedWithoutAKubelet(t *testing.T) {
 func TestOwnMemoryIsProtectedAfterARestore(t *testing.T) {
 	for _, qos := range []bool{false, true} {
 		l := newLoop(t, fmt.Sprintf("memoryQoS: %v\n", qos), nil)
-		l.control()
+		l.writeControlFiles()
 		if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
 			t.Skip("no extended attributes here: ", err)
 		}

@@ -16,11 +16,11 @@ import (
 // preempting creates the part for preemption. A dry run logs the pods that it would stop.
 func (b *builder) preempting(l *loop) *admission.Preempting {
 	p := admission.NewPreempting(admission.PreemptOptions{
-		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended,
+		Enabled: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended,
 		Name: l.pods.Name, Log: b.log,
 		// pods would be stopped: a minute-old result is not enough
-		Kubelet: func() bool { return l.kubelet.FoundLately(time.Now()) },
-		CatchUp: l.catchUp,
+		Kubelet:        func() bool { return l.kubelet.FoundLately(time.Now()) },
+		ProcessPending: l.processPending,
 		State: func(now time.Time) (admit.NodeState, error) {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)
@@ -30,15 +30,15 @@ func (b *builder) preempting(l *loop) *admission.Preempting {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)
 		},
-		Why: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
+		WhyAlive: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
 	})
 	b.onClose(p.Close)
 	return p
 }
 
-// catchUp processes pending lists and events, so that no pod is stopped for resources that are free
-// by now.
-func (l *loop) catchUp() {
+// processPending processes pending lists and events, so that no pod is stopped for resources that
+// are free by now.
+func (l *loop) processPending() {
 	select {
 	case u := <-l.pods.Updates():
 		l.onListed(u)

@@ -21,7 +21,7 @@ import (
 func fullLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	t.Helper()
 	l := newLoop(t, memoryOnly+"maxPods: 1\n"+text, change)
-	l.settled()
+	l.findNoKubelet()
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [{"name": "c"}]}}]`
 	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true, podstore.ByRoot); err != nil {
@@ -40,20 +40,20 @@ func criticalPod(uid string) *cri.PodSandbox {
 	}
 }
 
-// refuses returns the gate's answer for a critical pod.
-func (l *testLoop) refuses(uid string) string {
+// criticalRefusal returns the gate's answer for a critical pod.
+func (l *testLoop) criticalRefusal(uid string) string {
 	now := time.Now()
 	l.admission(now)
 	return l.b.admission.Refuse(now, criticalPod(uid), "")
 }
 
-// asked processes the pending request for preemption.
-func (l *testLoop) asked(ctx context.Context) {
+// handleRequest processes the pending request for preemption.
+func (l *testLoop) handleRequest(ctx context.Context) {
 	l.gate.preempting.OnRequest(ctx, time.Now(), <-l.gate.preempting.Requests())
 }
 
-// dies ends the running pod, and lets the loop process that.
-func (l *testLoop) dies(t *testing.T) {
+// endVictim ends the running pod, and lets the loop process that.
+func (l *testLoop) endVictim(t *testing.T) {
 	t.Helper()
 	if l.manager.Life(nodetest.UID) == nil {
 		t.Fatalf("no pod is being stopped\n%s", l.Text())
@@ -73,14 +73,14 @@ func (l *testLoop) dies(t *testing.T) {
 func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) > 0 {
+	if why := l.refusal("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("refusal of an ordinary pod = %q, want OutOfpods without preemption", why)
 	}
-	why := l.refuses("critical")
+	why := l.criticalRefusal("critical")
 	if !strings.Contains(why, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") || !strings.Contains(why, "preemption may free resources for it") {
 		t.Fatalf("refusal of a critical pod = %q", why)
 	}
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	life := l.manager.Life(nodetest.UID)
 	if life == nil {
 		t.Fatalf("no pod is being stopped\n%s", l.Text())
@@ -89,19 +89,19 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 		e.Message != "Preempted in order to admit critical pod" {
 		t.Errorf("eviction of the preempted pod = %+v", e)
 	}
-	if why := l.refuses("critical"); why == "" {
+	if why := l.criticalRefusal("critical"); why == "" {
 		t.Error("the critical pod is admitted while the victim lives")
 	}
-	l.asked(ctx) // a repeated request has no effect
+	l.handleRequest(ctx) // a repeated request has no effect
 	l.publisher.publish(l.loop)
 	if g := l.publisher.last.Load().state.Gate; g == nil || len(g.Making) != 1 || g.Making[0].Pod.UID != "critical" || g.Making[0].Victims[0].UID != nodetest.UID {
 		t.Errorf("state of the gate = %+v, want one preemption", g)
 	}
-	l.dies(t)
-	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") {
+	l.endVictim(t)
+	if why := l.refusal("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") {
 		t.Errorf("refusal of an ordinary pod after the preemption = %q, want OutOfpods", why)
 	}
-	if why := l.refuses("critical"); why != "" {
+	if why := l.criticalRefusal("critical"); why != "" {
 		t.Errorf("refusal of the critical pod after the victim's death = %q\n%s", why, l.Text())
 	}
 	listing, err := cri.NewLister(l.Client).List(t.Context())
@@ -116,7 +116,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	}
 	for _, line := range []string{"preemption started", "preemption succeeded", "preempted for pod kube-system/critical: Node didn't"} {
 		if !strings.Contains(l.Text(), line) {
-			t.Errorf("the log lacks %q:\n%s", line, l.Text())
+			t.Errorf("the log does not contain %q:\n%s", line, l.Text())
 		}
 	}
 	cancel()
@@ -127,7 +127,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 // are free.
 func TestPendingListsPreventPreemption(t *testing.T) {
 	l := fullLoop(t, "", nil)
-	if why := l.refuses("critical"); !strings.Contains(why, "preemption may free resources for it") {
+	if why := l.criticalRefusal("critical"); !strings.Contains(why, "preemption may free resources for it") {
 		t.Fatalf("refusal of a critical pod = %q", why)
 	}
 	l.Runtime.Change(func() { l.Runtime.Sandboxes, l.Runtime.Containers = nil, nil })
@@ -135,11 +135,11 @@ func TestPendingListsPreventPreemption(t *testing.T) {
 	wait := l.pods.Start(ctx)
 	for l.pods.Ask(); len(l.pods.Updates()) == 0; time.Sleep(time.Millisecond) { // until the list is pending
 	}
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	if l.manager.Life(nodetest.UID) != nil {
 		t.Errorf("a pod that has ended is stopped\n%s", l.Text())
 	}
-	if why := l.refuses("critical"); why != "" {
+	if why := l.criticalRefusal("critical"); why != "" {
 		t.Errorf("refusal although the resources are free = %q", why)
 	}
 	cancel()
@@ -150,7 +150,7 @@ func TestPendingListsPreventPreemption(t *testing.T) {
 // A client's preemption waits until the resources are free.
 func TestAClientPreempts(t *testing.T) {
 	l := fullLoop(t, "preemption: false\n", nil)
-	if why := l.refuses("critical"); why == "" || strings.Contains(why, "preemption") || len(l.gate.preempting.Requests()) > 0 {
+	if why := l.criticalRefusal("critical"); why == "" || strings.Contains(why, "preemption") || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("refusal with preemption switched off = %q", why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,17 +165,17 @@ func TestAClientPreempts(t *testing.T) {
 		}
 		got <- r
 	}()
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	select {
 	case r := <-got:
 		t.Fatalf("answer before the victim's death = %+v", r)
 	default:
 	}
-	l.dies(t)
+	l.endVictim(t)
 	if r := <-got; !r.Admit {
 		t.Errorf("answer after the victim's death = %+v, want admitted\n%s", r, l.Text())
 	}
-	if why := l.refuses("critical"); why != "" {
+	if why := l.criticalRefusal("critical"); why != "" {
 		t.Errorf("refusal after the preemption = %q, want none", why)
 	}
 	cancel()
@@ -208,12 +208,12 @@ func TestPreemptionStopsNoPod(t *testing.T) {
 			}
 			got <- r
 		}()
-		l.asked(t.Context())
+		l.handleRequest(t.Context())
 		if l.manager.Life(nodetest.UID) != nil {
 			t.Fatalf("%s: the pod is stopped\n%s", want, l.Text())
 		}
 		if r := <-got; r.Admit || r.Reason != admit.ReasonUnexpected || !strings.Contains(r.Message, "preemption: ") || !strings.Contains(r.Message, want) {
-			t.Errorf("%s: answer %+v", want, r)
+			t.Errorf("%s: answer = %+v, want a rejection with that text", want, r)
 		}
 	}
 	l := fullLoop(t, "", nil)

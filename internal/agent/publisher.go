@@ -71,8 +71,8 @@ func newPublisher(o Options, endpoint string) *publisher {
 	return s
 }
 
-// currentState returns the current State; nil if there is none yet, or the loop hangs. It is safe
-// for concurrent use.
+// currentState returns the current State; nil before the first one, or if the loop hangs. It is
+// safe for concurrent use.
 func (s *publisher) currentState() any {
 	if p := s.ask(); p != nil {
 		return p.state
@@ -91,7 +91,7 @@ func (s *publisher) latest() *publication {
 	return s.last.Load()
 }
 
-// ask returns the current publication; nil if there is none yet, or the loop hangs.
+// ask returns the current publication; nil before the first one, or if the loop hangs.
 func (s *publisher) ask() *publication {
 	p := s.last.Load()
 	if p.state != nil && time.Since(p.state.Time) < maxStateAge {
@@ -113,8 +113,8 @@ func (s *publisher) recordTurn() { s.beat.Store(int64(time.Since(s.began)) | 1) 
 func (s *publisher) recordEnd() { s.beat.Store(0) }
 
 // notRunning is the reason while the loop does not turn.
-const notRunning = "the loop is not running: the agent waits for the container runtime's first answer, " +
-	"reads the node for the first time, or is stopping"
+const notRunning = "the loop is not running: the agent waits for the container runtime's first " +
+	"answer, reads the node for the first time, or is stopping"
 
 // lastTurn returns the time since the loop's last turn; if it does not run, ok is false and why the
 // reason. It is safe for concurrent use.
@@ -224,7 +224,7 @@ func (s *publisher) logBreaker(log *logthrottle.Logger, d *eviction.Decision) {
 	case d.Stopped && s.breakerReason == "":
 		//log: Evictions for a threshold did not help, so the agent stops them for a while. The key reason
 		//  gives the evictions and the cgroup that grows instead.
-		//do: Find what uses the resource outside of evictable pods, such as a system service or a
+		//do: Find the user of the resource outside of evictable pods, such as a system service or a
 		//  protected pod.
 		log.Error("circuit breaker opened", api.EventCondition.Attr(), "reason",
 			d.Reason)

@@ -96,7 +96,7 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 	put("pod", api.PodCount{Runtime: 1, Objects: 1, Clients: 1}, 0)
 	for _, line := range []string{"unknown=1 unprotected=1", "no pod of unknown priority is left"} {
 		if strings.Count(l.Text(), line) != 1 {
-			t.Errorf("not once: %s\n%s", line, l.Text())
+			t.Errorf("the log does not contain %q once:\n%s", line, l.Text())
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestAStateIsPublished(t *testing.T) {
 	l.publisher.publish(l.loop)
 	first, ok := l.publisher.currentState().(*api.State)
 	if !ok || first.Errors == nil || first.Signals[0].Threshold == nil {
-		t.Fatalf("first published State = %+v", first)
+		t.Fatalf("first published State = %+v, want signals and errors", first)
 	}
 	if l.publisher.published.IsZero() {
 		t.Error("the time of the publication is missing")

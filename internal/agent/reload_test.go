@@ -15,8 +15,8 @@ import (
 	"jettison/stats"
 )
 
-// reloaded passes another configuration to the loop, as if read again.
-func (l *testLoop) reloaded(next *config.Loaded, err error) {
+// reloadWith passes another configuration to the loop, as if read again.
+func (l *testLoop) reloadWith(next *config.Loaded, err error) {
 	if next != nil { // keep the test's own paths
 		next.Socket, next.StateDir = l.o.Config.Socket, l.o.Config.StateDir
 	}
@@ -38,9 +38,9 @@ func TestReloadAtRuntime(t *testing.T) {
 		t.Fatalf("met thresholds = %+v, want the soft one", met)
 	}
 	since, text := met[0].Since, strings.TrimSpace(softAndHard)
-	l.reloaded(configOf(t, text+"\nmaxPods: 7\ndisk: observe\ngate: false\nprotectedNamespaces: [kube-system, safe]\n"+
+	l.reloadWith(configOf(t, text+"\nmaxPods: 7\ndisk: observe\ngate: false\nprotectedNamespaces: [kube-system, safe]\n"+
 		"registerWithTaints: [{key: a, effect: NoExecute}]\n"), nil)
-	l.reloaded(configOf(t, strings.NewReplacer("200Mi", "300Mi", "10s", "20s", "100Mi}", "100Mi, pid.available: 10}").Replace(text)+
+	l.reloadWith(configOf(t, strings.NewReplacer("200Mi", "300Mi", "10s", "20s", "100Mi}", "100Mi, pid.available: 10}").Replace(text)+
 		"\nmaxPods: 7\ndisk: observe\nprotectedNamespaces: [kube-system, safe]\nregisterWithTaints: [{key: a, effect: NoExecute}]\n"), nil)
 	l.look(t.Context(), time.Now())
 	met = l.manager.Ready(time.Now()).Met
@@ -65,15 +65,15 @@ func TestReloadAtRuntime(t *testing.T) {
 		t.Errorf("state of the reloads = %+v, want two without failure", state)
 	}
 	before := l.o.Config
-	l.reloaded(nil, errors.New("config c.yaml:3: wrong"))
-	l.reloaded(configOf(t, "evictionHard: {memory.available: 2Gi}\n"), nil)
+	l.reloadWith(nil, errors.New("config c.yaml:3: wrong"))
+	l.reloadWith(configOf(t, "evictionHard: {memory.available: 2Gi}\n"), nil)
 	if state = l.upkeep.reload.State(); l.o.Config != before || state.Failed != 2 || !strings.Contains(state.Error, "can never be satisfied: the capacity is 1Gi") {
 		t.Errorf("state of the reloads = %+v, want two failures", state)
 	}
 	for _, want := range []string{"takes effect at the next start", "fields=gate", "changed=\"[evictionHard evictionSoft evictionSoftGracePeriod]\"",
 		"config c.yaml:3: wrong"} {
 		if !strings.Contains(l.Text(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, l.Text())
+			t.Errorf("the log does not contain %q:\n%s", want, l.Text())
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestNoThresholdForMemory(t *testing.T) {
 	l := newLoop(t, without, nil)
 	l.b.announce(l.loop, nil)
 	for i, text := range []string{without + "maxPods: 7\n", with, without, without + "maxPods: 8\n"} {
-		l.reloaded(configOf(t, text), nil)
+		l.reloadWith(configOf(t, text), nil)
 		want := 1
 		if i > 1 {
 			want = 2

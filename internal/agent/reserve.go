@@ -87,7 +87,7 @@ func (b *builder) startLimits(l *loop) {
 	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Left{}) {
 		return
 	}
-	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // separate, because a pass may outlive the others' readers
+	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // separate: a pass may outlive other readers
 	if err != nil {
 		//log: The cgroups could not be opened for writing. Node allocatable and memory protection of pods
 		//  are not applied.

@@ -42,8 +42,9 @@ func TestReservationsAreHeldAgainstTheNode(t *testing.T) {
 	}
 }
 
-// control creates the control files of the node's kubepods, and a /proc without a kubelet.
-func (l *testLoop) control() {
+// writeControlFiles creates the control files of the node's kubepods, and a /proc without a
+// kubelet.
+func (l *testLoop) writeControlFiles() {
 	for _, name := range []string{"comm", "cgroup", "net/tcp", "net/tcp6"} {
 		l.Write("proc/1/"+name, "header\n")
 	}
@@ -78,7 +79,7 @@ func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 		"a dry run writes nothing": {"writeAllocatable: true\n", true, "max"},
 	} {
 		l := newLoop(t, c.text, func(o *Options) { o.DryRun = c.dryRun })
-		l.control()
+		l.writeControlFiles()
 		if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
 			t.Skip("no extended attributes here: ", err)
 		}
@@ -108,7 +109,7 @@ func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 // it can.
 func TestRestoreWaitsForTheKubeletSearch(t *testing.T) {
 	l := newLoop(t, "writeAllocatable: true\nsystemReserved: {memory: 300Mi}\n", nil)
-	l.control()
+	l.writeControlFiles()
 	if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
@@ -152,7 +153,7 @@ func TestRestoreWaitsForTheKubeletSearch(t *testing.T) {
 	_ = held.Close()
 	l.kubelet.OnResult(<-l.kubelet.Results())
 	pass()
-	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), "cgroups of pods\" eventKind=memory restored=2") {
+	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), "eventKind=memory restored=2") {
 		t.Errorf("memory.max after the restore = %s, want max\n%s", got, l.Text())
 	}
 }

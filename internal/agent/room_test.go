@@ -12,13 +12,13 @@ import (
 	"jettison/stats/read"
 )
 
-// tells processes events of the runtime with exactly these pods.
-func (l *testLoop) tells(pods nri.Pods) {
+// runtimeHas processes events of the runtime with exactly these pods.
+func (l *testLoop) runtimeHas(pods nri.Pods) {
 	l.onEvents(nri.Update{State: nri.State{Synced: true}, Pods: pods})
 }
 
-// beside adds a critical pod to the node's pod in the list, and returns both as events.
-func (l *testLoop) beside(t *testing.T, uid string, containers ...cri.Container) (first, second *cri.Listing) {
+// addCritical adds a critical pod to the node's pod in the list, and returns both as events.
+func (l *testLoop) addCritical(t *testing.T, uid string, containers ...cri.Container) (first, second *cri.Listing) {
 	t.Helper()
 	listing, err := cri.NewLister(l.Client).List(t.Context())
 	if err != nil {
@@ -38,14 +38,14 @@ func (l *testLoop) beside(t *testing.T, uid string, containers ...cri.Container)
 func TestEndedPodHoldsNothing(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 2
-	first, second := l.beside(t, "old")
-	l.tells(nri.Pods{nodetest.UID: first, "old": second})
-	if why := l.refuses("new"); why == "" {
+	first, second := l.addCritical(t, "old")
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": second})
+	if why := l.criticalRefusal("new"); why == "" {
 		t.Error("a third pod is admitted on a node for two")
 	}
 	<-l.gate.preempting.Requests()
-	l.tells(nri.Pods{nodetest.UID: first})
-	if why := l.refuses("new"); why != "" || len(l.gate.preempting.Requests()) > 0 {
+	l.runtimeHas(nri.Pods{nodetest.UID: first})
+	if why := l.criticalRefusal("new"); why != "" || len(l.gate.preempting.Requests()) > 0 {
 		t.Errorf("refusal after the old pod ended = %q, want none", why)
 	}
 }
@@ -55,16 +55,16 @@ func TestEndedPodHoldsNothing(t *testing.T) {
 func TestPodHoldsResourcesUntilItsContainersAreDead(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 2
-	first, second := l.beside(t, "old", cri.Container{ID: "dying", SandboxID: "s-old", State: cri.Running})
-	l.tells(nri.Pods{nodetest.UID: first, "old": second})
+	first, second := l.addCritical(t, "old", cri.Container{ID: "dying", SandboxID: "s-old", State: cri.Running})
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": second})
 	stopped := &cri.Listing{Sandboxes: append([]cri.PodSandbox(nil), second.Sandboxes...), Containers: second.Containers}
 	stopped.Sandboxes[0].Ready = false
-	l.tells(nri.Pods{nodetest.UID: first, "old": stopped})
-	if why := l.refuses("new"); why == "" {
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": stopped})
+	if why := l.criticalRefusal("new"); why == "" {
 		t.Error("a pod is admitted while a container of the old one dies")
 	}
-	l.tells(nri.Pods{nodetest.UID: first, "old": {Sandboxes: stopped.Sandboxes}})
-	if why := l.refuses("new"); why != "" {
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": {Sandboxes: stopped.Sandboxes}})
+	if why := l.criticalRefusal("new"); why != "" {
 		t.Errorf("refusal after the container died = %q, want none", why)
 	}
 }
@@ -80,20 +80,20 @@ func TestVictimsResourcesStayFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tells {
-			l.tells(nri.Pods{nodetest.UID: &listing})
+			l.runtimeHas(nri.Pods{nodetest.UID: &listing})
 		}
-		l.refuses("critical")
-		l.asked(ctx)
-		l.dies(t)
+		l.criticalRefusal("critical")
+		l.handleRequest(ctx)
+		l.endVictim(t)
 		l.evictions.OnEvent(time.Now(), <-l.evictions.Events()) // the runtime has cleaned up
 		if tells {
-			l.tells(nri.Pods{})
+			l.runtimeHas(nri.Pods{})
 		}
 		l.onTick(ctx, time.Now())
 		l.look(ctx, time.Now())
 		l.look(ctx, time.Now())
 		l.gate.admission.Changed()
-		if why := l.refuses("critical"); why != "" || len(l.manager.Lives()) > 0 {
+		if why := l.criticalRefusal("critical"); why != "" || len(l.manager.Lives()) > 0 {
 			t.Errorf("events %v: refusal of the critical pod %q, %d evictions in progress", tells, why, len(l.manager.Lives()))
 		}
 		cancel()

@@ -70,7 +70,7 @@ func TestRuntimeStartsAfterTheAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
-		t.Fatalf("listen: error %v, context %v", err, ctx.Err())
+		t.Fatalf("listen failed before the runtime answered: error %v, context %v", err, ctx.Err())
 	}
 	if at := "unix://" + two; n.Client.Endpoint() != at || b.publisher.endpoint != at || b.runtime == "" {
 		t.Errorf("endpoint in use %s, published %s, want %s", n.Client.Endpoint(), b.publisher.endpoint, at)

@@ -22,8 +22,8 @@ import (
 	"jettison/stats/read"
 )
 
-// served returns the answer of the agent's endpoints.
-func (l *testLoop) served(path string) *httptest.ResponseRecorder {
+// serve returns the answer of the agent's endpoints.
+func (l *testLoop) serve(path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	l.b.endpoints.Find(path)(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w
@@ -54,7 +54,7 @@ func TestAScrapeOfManyPods(t *testing.T) {
 		l.onTick(t.Context(), time.Now())
 		l.publisher.markChanged()
 		l.publisher.publish(l.loop)
-		text := l.served(api.PathMetrics).Body.String()
+		text := l.serve(api.PathMetrics).Body.String()
 		if want := fmt.Sprintf("jettison_pods{state=\"listed\"} %d\n", len(listing.Sandboxes)); !strings.Contains(text, want) ||
 			len(listing.Sandboxes) < pods-1 || strings.Contains(text, "crowd") || strings.Contains(text, "4444") {
 			t.Errorf("scrape of %d pods: line %s is missing, or a pod is named", pods, want)
@@ -70,7 +70,7 @@ func TestAScrapeOfManyPods(t *testing.T) {
 // separate measurement.
 func TestServedMetricsAndStats(t *testing.T) {
 	l := newLoop(t, "", nil)
-	if text := l.served(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
+	if text := l.serve(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
 		t.Errorf("scrape before the loop runs: %s", text)
 	}
 	l.onListed(podlister.Update{Pods: l.Runs()})
@@ -78,7 +78,7 @@ func TestServedMetricsAndStats(t *testing.T) {
 	l.onTick(t.Context(), time.Now())
 	l.publisher.markChanged()
 	l.publisher.publish(l.loop)
-	text := l.served(api.PathMetrics).Body.String()
+	text := l.serve(api.PathMetrics).Body.String()
 	for _, line := range []string{
 		`jettison_signal_available_bytes{eviction_signal="memory.available"} 5.24288e+08`,
 		`jettison_threshold_bytes{eviction_signal="memory.available",kind="hard"} 1.048576e+08`,
@@ -101,10 +101,10 @@ func TestServedMetricsAndStats(t *testing.T) {
 		t.Log(text)
 	}
 	var s v1alpha1.Summary
-	if err := json.Unmarshal(l.served(api.PathSummary).Body.Bytes(), &s); err != nil || len(s.Pods) != 1 {
+	if err := json.Unmarshal(l.serve(api.PathSummary).Body.Bytes(), &s); err != nil || len(s.Pods) != 1 {
 		t.Errorf("Summary = %+v, %v, want one pod", s, err)
 	}
-	if text := l.served(api.PathResource).Body.String(); !strings.Contains(text, `pod_memory_working_set_bytes{namespace="default",pod="pod"}`) {
+	if text := l.serve(api.PathResource).Body.String(); !strings.Contains(text, `pod_memory_working_set_bytes{namespace="default",pod="pod"}`) {
 		t.Errorf("resource metrics lack the pod: %s", text)
 	}
 }
@@ -148,7 +148,7 @@ func TestConcurrentScrapes(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 20 {
-				_ = l.served(api.PathMetrics)
+				_ = l.serve(api.PathMetrics)
 			}
 		})
 	}

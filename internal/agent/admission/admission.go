@@ -1,5 +1,5 @@
-// Package admission decides from memory whether the node admits a pod. The loop publishes what it
-// knows as a Snapshot. The gate, while the runtime waits, and clients on the socket read that
+// Package admission decides from memory whether the node admits a pod. The loop publishes its
+// state as a Snapshot. The gate, while the runtime waits, and clients on the socket read that
 // snapshot and decide by the rules of package admit. They never call the runtime or the loop.
 //
 //	admission.go  Admission: Refuse, for the gate
@@ -45,13 +45,13 @@ var ErrUnknown = errors.New("node state unknown: the agent has not read the node
 // Preemptor frees resources for critical pods by stopping other pods. Its methods are safe for
 // concurrent use.
 type Preemptor interface {
-	// LetIn reports a critical pod that was admitted while room is reserved for others, some of which
-	// it may outrank. It must not block.
-	LetIn(p admit.PodAttributes)
-	// Want requests preemption for a pod, critical or not, that the gate refused only for short
-	// resources. The pod's priority is known. It must not block, because the runtime waits. The note
-	// is appended to the refusal.
-	Want(p admit.PodAttributes) (note string)
+	// OnAdmitted reports a critical pod that was admitted while room is reserved for others, some of
+	// which it may outrank. It must not block.
+	OnAdmitted(p admit.PodAttributes)
+	// RequestPreemption requests preemption for a pod, critical or not, that the gate refused only for
+	// short resources. The pod's priority is known. It must not block, because the runtime waits. The
+	// note is appended to the refusal.
+	RequestPreemption(p admit.PodAttributes) (note string)
 	// Preempt decides on a pod, and preempts others where only resources are short. It returns when
 	// the resources are free, or the reason why they will not be. A preemption that has begun
 	// continues after ctx ends.
@@ -97,7 +97,7 @@ type Refusal struct {
 	Observed bool // the gate let it start nevertheless
 }
 
-// fresh returns the snapshot, or nil if there is none or it is stale.
+// fresh returns the snapshot, or nil if it is missing or stale.
 func (a *Admission) fresh(now time.Time) *Snapshot {
 	if s := a.snapshot.Load(); s != nil && now.Sub(a.began)-time.Duration(a.seen.Load()) < staleAfter {
 		return s
@@ -140,23 +140,24 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	if a.reserve(now, incoming, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
 		if by := a.preemptor.Load(); by != nil && len(n.Promised) > 0 {
-			(*by).LetIn(incoming.PodAttributes)
+			(*by).OnAdmitted(incoming.PodAttributes)
 		}
 		return ""
 	}
 	ref := stats.PodReference{UID: sandbox.UID, Namespace: sandbox.Namespace, Name: sandbox.Name}
 	a.counts.refuse(failures[0].Reason, s.Observe)
 	select {
-	case a.refusals <- Refusal{Pod: ref, Container: container, Failures: failures, Observed: s.Observe}:
+	case a.refusals <- Refusal{Pod: ref, Container: container, Failures: failures,
+		Observed: s.Observe}:
 	default:
 	}
 	if s.Observe {
 		return ""
 	}
 	note := ""
-	if by := a.preemptor.Load(); by != nil && incoming.preemptAs != nil && onlyResourcesShort(failures) &&
-		incoming.shortByTrusted(failures) {
-		note = (*by).Want(*incoming.preemptAs)
+	if by := a.preemptor.Load(); by != nil && incoming.preemptAs != nil &&
+		onlyResourcesShort(failures) && incoming.shortByTrusted(failures) {
+		note = (*by).RequestPreemption(*incoming.preemptAs)
 	}
 	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s",
 		ref.Namespace, ref.Name, failures[0].Reason,

@@ -19,7 +19,7 @@ func TestRetriedVictimCounts(t *testing.T) {
 	}
 	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y")) // x awaits a, y preempts b
 	if !slices.Equal(w.stopped, []string{"a", "b"}) {
-		t.Fatalf("stopped %v", w.stopped)
+		t.Fatalf("stopped pods = %v, want a and b", w.stopped)
 	}
 	for _, uid := range []string{"a", "b"} { // as a hard threshold does when the kernel refuses to shorten the grace period
 		if _, err := w.stop(t.Context(), w.now, []string{uid}, "memory is short"); err != nil {
@@ -32,7 +32,7 @@ func TestRetriedVictimCounts(t *testing.T) {
 	w.markDead("a")
 	w.markDead("b")
 	w.Advance(w.now)
-	for _, a := range []asked{first, second} {
+	for _, a := range []clientAnswer{first, second} {
 		if got := <-a; !got.result.Admit {
 			t.Errorf("answer after both victims died = %+v, want admitted", got)
 		}
@@ -45,7 +45,7 @@ func TestSamePodPreemptsOnce(t *testing.T) {
 	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("x"))
 	w.markDead("a")
 	w.Advance(w.now)
-	for _, a := range []asked{first, second} {
+	for _, a := range []clientAnswer{first, second} {
 		if got := <-a; !got.result.Admit || got.err != nil {
 			t.Errorf("answer = %+v, want admitted without error", got)
 		}
@@ -91,7 +91,7 @@ func TestCallerStopsWaiting(t *testing.T) {
 		t.Errorf("answer after Close = %+v, want ErrClosed", got)
 	}
 	for range maxQueued {
-		w.Want(critical("z")) // no loop receives it
+		w.RequestPreemption(critical("z")) // no loop receives it
 	}
 	if _, err := w.Preempt(t.Context(), critical("z")); !errors.Is(err, ErrClosed) {
 		t.Errorf("Preempt after Close: error %v, want ErrClosed", err)

@@ -24,8 +24,8 @@ import (
 // preemptor records the pods that request preemption.
 type preemptor struct{ wanted []types.UID }
 
-func (p *preemptor) LetIn(admit.PodAttributes) {}
-func (p *preemptor) Want(pod admit.PodAttributes) string {
+func (p *preemptor) OnAdmitted(admit.PodAttributes) {}
+func (p *preemptor) RequestPreemption(pod admit.PodAttributes) string {
 	p.wanted = append(p.wanted, pod.Pod.UID)
 	return "; noted"
 }

@@ -78,7 +78,8 @@ func (p *Part) restrictMember(out *admit.Held, pod *read.Pod, reported *stats.Po
 	if priority.OK && priority.V > out.Priority.V {
 		out.Priority = priority
 	}
-	out.Spared, out.QOS = out.Spared || p.a.policy.Load().Spares(reported, nil) != "", reported.QOSClass
+	out.Spared = out.Spared || p.a.policy.Load().Spares(reported, nil) != ""
+	out.QOS = reported.QOSClass
 	out.Surely = p.minRequests(pod, reported)
 }
 

@@ -62,7 +62,7 @@ func (a *Admission) resolvePod(s *Snapshot, sandbox *cri.PodSandbox) *incomingPo
 	if reported.QOSClass != "" {
 		own.Status.QOSClass = v1.PodQOSClass(reported.QOSClass)
 	}
-	own.Status.Phase = "" // it is about to run, whatever its earlier phase
+	own.Status.Phase = "" // it is about to run: an earlier phase does not count
 	out.Pod = &own
 	out.PodAttributes = admit.Prepared(out.PodAttributes)
 	out.boundRequests(sandbox, reported.QOSClass, byMember)
@@ -94,7 +94,8 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	if pod.Spec.Resources != nil {
 		resources = *pod.Spec.Resources
 	}
-	resources.Requests, pod.Spec.Overhead = maps.Clone(resources.Requests), maps.Clone(pod.Spec.Overhead)
+	resources.Requests = maps.Clone(resources.Requests)
+	pod.Spec.Overhead = maps.Clone(pod.Spec.Overhead)
 	if resources.Requests == nil {
 		resources.Requests = v1.ResourceList{}
 	}
@@ -108,7 +109,7 @@ func (p *incomingPod) boundRequests(sandbox *cri.PodSandbox, class stats.QOSClas
 	p.PodAttributes = admit.Prepared(p.PodAttributes)
 }
 
-// matchManifest returns the static manifest that a starting pod is from; nil if there is none. A
+// matchManifest returns the static manifest that a starting pod is from; nil without one. A
 // manifest has one pod: while another pod of the manifest exists, the new one is not from it,
 // unless it has the manifest's own UID.
 func matchManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Pod {
@@ -127,8 +128,9 @@ func matchManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Po
 
 // clampRequests limits the CPU and memory requests of an object to the runtime's bounds, and
 // reports whether it changed them. Otherwise a client that may provide objects could claim the
-// whole node, or hide what a pod uses. A pod in a BestEffort cgroup requests neither.
-func clampRequests(r admit.Amounts, class stats.QOSClass, least, most admit.Amounts) (changed bool) {
+// whole node, or hide the usage of a pod. A pod in a BestEffort cgroup requests neither.
+func clampRequests(r admit.Amounts, class stats.QOSClass,
+	least, most admit.Amounts) (changed bool) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		v := r[name]
 		if class == stats.BestEffort {
@@ -175,7 +177,8 @@ func (a *Admission) podFromRuntime(sandbox *cri.PodSandbox, reported *stats.PodS
 	}
 	ref := reported.PodRef
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		UID: types.UID(ref.UID), Namespace: ref.Namespace, Name: ref.Name, Annotations: reported.Annotations,
+		UID: types.UID(ref.UID), Namespace: ref.Namespace, Name: ref.Name,
+		Annotations: reported.Annotations,
 	}}
 	if priority.OK {
 		pod.Spec.Priority = &priority.V

@@ -50,7 +50,7 @@ func TestPreemptionsDoNotShareVictims(t *testing.T) {
 	w := newWard(2, "a", "b")
 	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y"))
 	if !slices.Equal(w.stopped, []string{"b", "a"}) || len(w.reserved()) != 2 {
-		t.Fatalf("stopped %v, kept for %v", w.stopped, w.reserved())
+		t.Fatalf("stopped pods %v, reserved for %v, want [b a] and two", w.stopped, w.reserved())
 	}
 	third := w.ask(t.Context(), critical("z"))
 	if got := <-third; got.result.Admit || got.err != nil || !strings.Contains(got.result.Message, "no set of running pods") {
@@ -165,7 +165,7 @@ func (l *randomWard) start(uid string) {
 		return
 	}
 	l.pods = append(l.pods, admit.HeldBy(pod))
-	if l.LetIn(pod); len(l.Requests()) > 0 {
+	if l.OnAdmitted(pod); len(l.Requests()) > 0 {
 		l.OnRequest(context.Background(), l.now, <-l.Requests())
 	}
 	l.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: uid, UID: uid, Namespace: "kube-system", Name: uid, Ready: true}}}))

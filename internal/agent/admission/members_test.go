@@ -74,8 +74,8 @@ func TestMemberObjectGivesNoClass(t *testing.T) {
 	}
 }
 
-// What a dying pod will free is waited for, whoever provided its requests: doubting them would cost
-// another pod.
+// What a dying pod will free is waited for, regardless of the source of its requests: doubting them
+// would cost another pod.
 func TestMemberObjectIsAwaited(t *testing.T) {
 	for _, by := range []string{"objects", "objects member"} {
 		s := &script{t: t}
@@ -132,7 +132,7 @@ type preemptRecorder struct {
 	asked bool
 }
 
-func (w *preemptRecorder) Want(admit.PodAttributes) string { w.asked = true; return "" }
+func (w *preemptRecorder) RequestPreemption(admit.PodAttributes) string { w.asked = true; return "" }
 
 // The pod with a manifest's own UID is the static pod, even if another pod has its name.
 func TestStaticPodByUID(t *testing.T) {

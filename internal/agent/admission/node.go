@@ -36,7 +36,7 @@ func (n *Node) state(kubelet bool) admit.NodeState {
 }
 
 // Hostname returns the node's name in the kubelet's form (pkg/util/node GetHostname). It is empty
-// unless the process shares the UTS namespace of process 1: in a namespace of its own it sees the
+// unless the process shares the UTS namespace of process 1: in a separate namespace it sees the
 // name of the container.
 func Hostname(proc string) string {
 	own, err := os.Readlink(filepath.Join(proc, "self/ns/uts"))

@@ -35,7 +35,7 @@ func (n *notes) set(now time.Time, uid types.UID, text string) {
 	n.by[uid] = note{text, now.Add(noteLifetime)}
 }
 
-// get returns the note on a pod; empty if there is none.
+// get returns the note on a pod; empty without one.
 func (n *notes) get(now time.Time, uid types.UID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

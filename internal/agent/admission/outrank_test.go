@@ -21,8 +21,8 @@ type admitRecorder struct {
 	uids []string
 }
 
-func (l *admitRecorder) LetIn(p admit.PodAttributes)     { l.uids = append(l.uids, string(p.Pod.UID)) }
-func (l *admitRecorder) Want(admit.PodAttributes) string { return "" }
+func (l *admitRecorder) OnAdmitted(p admit.PodAttributes)             { l.uids = append(l.uids, string(p.Pod.UID)) }
+func (l *admitRecorder) RequestPreemption(admit.PodAttributes) string { return "" }
 
 // gateWithReservation returns a gate on a node for one pod, with a reservation for a critical pod.
 func gateWithReservation(t *testing.T) (*Admission, *Part, *admitRecorder) {
@@ -174,8 +174,8 @@ func TestOnlyOutrankedReservationsAreDropped(t *testing.T) {
 	}
 	running := priority("y", systemCriticalPriority+5)
 	w.pods = append(w.pods, admit.HeldBy(running))
-	w.LetIn(running)
-	w.LetIn(ordinary("o"))
+	w.OnAdmitted(running)
+	w.OnAdmitted(ordinary("o"))
 	if len(w.requests) != 1 {
 		t.Fatalf("%d requests are queued, want one", len(w.requests))
 	}
@@ -183,7 +183,7 @@ func TestOnlyOutrankedReservationsAreDropped(t *testing.T) {
 		t.Errorf("reserved for %v, published %v, want [b x]", w.reserved(), w.published)
 	}
 	for range 2 * maxQueued { // the runtime does not wait for the loop
-		w.LetIn(running)
+		w.OnAdmitted(running)
 	}
 }
 

@@ -42,19 +42,19 @@ var errKubelet = errors.New("the kubelet on this node preempts pods itself")
 
 // PreemptOptions configures NewPreempting. The loop's goroutine calls all functions.
 type PreemptOptions struct {
-	// Wanted allows preemption for pods that the gate refused.
-	Wanted bool
-	State  func(now time.Time) (admit.NodeState, error) // of the current node
+	// Enabled allows preemption for pods that the gate refused.
+	Enabled bool
+	State   func(now time.Time) (admit.NodeState, error) // of the current node
 	// Publish makes the current reservations count in decisions from now on.
-	Publish func(now time.Time)
-	Kubelet func() bool // a kubelet runs on this node
-	CatchUp func()      // processes the pending events of the runtime
+	Publish        func(now time.Time)
+	Kubelet        func() bool // a kubelet runs on this node
+	ProcessPending func()      // processes the pending events of the runtime
 	// Stop begins to stop pods, all or none; reason names the pod that needs the room. The lives are
 	// in the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life,
 		error)
-	Life func(uid string) *eviction.Life // eviction in progress; nil: none
-	Why  func(*eviction.Life) string     // why a victim is not dead
+	Life     func(uid string) *eviction.Life // eviction in progress; nil: none
+	WhyAlive func(*eviction.Life) string     // why a victim is not dead
 	// Ended reports sandboxes that ended after the runtime listed them. nil: none did.
 	Ended func(uid, sandbox string) bool
 	Name  func(stats.PodReference) string // display name of a pod
@@ -126,10 +126,10 @@ func (p *Preempting) Close() { close(p.done) }
 // Requests returns the requests for OnRequest.
 func (p *Preempting) Requests() <-chan preemptRequest { return p.requests }
 
-// Want implements Preemptor.
-func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
+// RequestPreemption implements Preemptor.
+func (p *Preempting) RequestPreemption(pod admit.PodAttributes) (note string) {
 	held := admit.HeldBy(pod)
-	if !p.o.Wanted || held.UID == "" || !held.Critical() {
+	if !p.o.Enabled || held.UID == "" || !held.Critical() {
 		return ""
 	}
 	select {
@@ -142,9 +142,9 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 	return "; preemption may free resources for it: retry"
 }
 
-// LetIn implements Preemptor. It drops the report if the queue is full: the reservations that the
-// pod outranks expire on their own.
-func (p *Preempting) LetIn(pod admit.PodAttributes) {
+// OnAdmitted implements Preemptor. It drops the report if the queue is full: the reservations that
+// the pod outranks expire on their own.
+func (p *Preempting) OnAdmitted(pod admit.PodAttributes) {
 	if held := admit.HeldBy(pod); pod.Doubted || !held.Critical() {
 		return
 	}
@@ -181,7 +181,7 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 	if a.stale(now) {
 		return
 	}
-	p.o.CatchUp()
+	p.o.ProcessPending()
 	held := admit.HeldBy(a.pod)
 	if a.admitted {
 		p.takeOverReservation(now, &a, &held)
@@ -207,10 +207,11 @@ func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequ
 	}
 }
 
-// findPreemption returns the preemption in progress for a pod; nil if there is none. An earlier
+// findPreemption returns the preemption in progress for a pod; nil without one. An earlier
 // attempt at a critical pod, under another UID, passes its preemption on: otherwise each attempt
 // would cost another victim.
-func (p *Preempting) findPreemption(now time.Time, a *preemptRequest, held *admit.Held) *preemption {
+func (p *Preempting) findPreemption(now time.Time, a *preemptRequest,
+	held *admit.Held) *preemption {
 	for _, m := range p.inProgress {
 		switch {
 		case m.held.UID == held.UID:
@@ -243,8 +244,8 @@ func (p *Preempting) takeOverReservation(now time.Time, a *preemptRequest, held 
 
 // begin decides on a pod and begins to stop victims. pending: the answer follows when they are
 // gone.
-func (p *Preempting) begin(ctx context.Context, now time.Time, a *preemptRequest) (result admit.Result,
-	err error, pending bool) {
+func (p *Preempting) begin(ctx context.Context, now time.Time,
+	a *preemptRequest) (result admit.Result, err error, pending bool) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return result, err, false
@@ -288,7 +289,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *preemptRequest
 	}
 	p.notes.set(now, m.held.UID, "")
 	p.inProgress = append(p.inProgress, m)
-	p.reserve(now, m.held) // now, or other pods would claim what the first victims free
+	p.reserve(now, m.held) // now, or other pods would claim the resources of the first victims
 	//log: A critical pod does not fit, and the agent stops the pods named as victims for it.
 	p.o.Log.Info("preemption started", api.EventGate.Attr(), "pod", name, "uid",
 		m.held.UID,
@@ -312,7 +313,7 @@ func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 	if err != nil {
 		return
 	}
-	// The victims still hold what a preemption in progress will free.
+	// The victims still hold the resources of a preemption in progress.
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised),
 		func(h admit.Held) bool { return p.preempting(h.UID) })
 	dropped := false
@@ -364,7 +365,9 @@ func (p *Preempting) OnPods(pods read.Index) {
 
 // preempting reports whether a preemption for a pod is in progress.
 func (p *Preempting) preempting(uid types.UID) bool {
-	return slices.ContainsFunc(p.inProgress, func(m *preemption) bool { return m.held.UID == uid && !m.succeeded })
+	return slices.ContainsFunc(p.inProgress, func(m *preemption) bool {
+		return m.held.UID == uid && !m.succeeded
+	})
 }
 
 // Promised returns the resources reserved for pods that do not run yet.
@@ -409,7 +412,7 @@ func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) b
 	for i, l := range m.victims {
 		k := admit.Kill{UID: m.plan.Victims[i].UID}
 		if back, _ := l.Room(now); !back {
-			k.Error = cmp.Or(p.o.Why(l), "the pod did not die")
+			k.Error = cmp.Or(p.o.WhyAlive(l), "the pod did not die")
 		}
 		kills = append(kills, k)
 	}

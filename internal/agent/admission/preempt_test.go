@@ -88,14 +88,14 @@ func TestAFailedKillIsARejection(t *testing.T) {
 // The runtime waits neither for kills nor for a loop that hangs. Only critical pods are queued.
 func TestTheRuntimeDoesNotWait(t *testing.T) {
 	w := newWard(1, "a")
-	if note := w.Want(ordinary("o")); note != "" || len(w.requests) > 0 {
+	if note := w.RequestPreemption(ordinary("o")); note != "" || len(w.requests) > 0 {
 		t.Errorf("ordinary pod: note %q, %d queued requests, want none", note, len(w.requests))
 	}
-	if note := w.Want(critical("")); note != "" || len(w.requests) > 0 {
+	if note := w.RequestPreemption(critical("")); note != "" || len(w.requests) > 0 {
 		t.Errorf("pod without a UID: note %q, %d queued requests, want none", note, len(w.requests))
 	}
 	for i := range 2 * maxQueued {
-		if note := w.Want(critical("x")); note != "; preemption may free resources for it: retry" || len(w.requests) != min(i+1, maxQueued) {
+		if note := w.RequestPreemption(critical("x")); note != "; preemption may free resources for it: retry" || len(w.requests) != min(i+1, maxQueued) {
 			t.Fatalf("critical pod: note %q, %d queued requests, want %d", note, len(w.requests), min(i+1, maxQueued))
 		}
 	}
@@ -115,11 +115,11 @@ func TestTheRuntimeDoesNotWait(t *testing.T) {
 	w.m.Refused(w.now, w.lives["a"])
 	w.Advance(w.now)
 	w.notes.set(time.Now(), "x", "because") // the runtime's clock
-	if note := w.Want(critical("x")); note != "; preemption failed: because" {
+	if note := w.RequestPreemption(critical("x")); note != "; preemption failed: because" {
 		t.Errorf("note after a failed preemption = %q", note)
 	}
-	w.o.Wanted = false
-	if note := w.Want(critical("y")); note != "" || len(w.requests) != 1 {
+	w.o.Enabled = false
+	if note := w.RequestPreemption(critical("y")); note != "" || len(w.requests) != 1 {
 		t.Errorf("note with preemption switched off = %q, want none", note)
 	}
 }

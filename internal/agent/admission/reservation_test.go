@@ -26,7 +26,7 @@ func TestNewUIDUsesReservation(t *testing.T) {
 		t.Fatalf("decision on the second attempt = %+v, want admitted", r)
 	}
 	w.pods = append(w.pods, admit.HeldBy(again)) // it runs
-	w.LetIn(again)
+	w.OnAdmitted(again)
 	if len(w.Requests()) > 0 {
 		w.OnRequest(t.Context(), w.now, <-w.Requests())
 	}
@@ -66,14 +66,14 @@ func TestPreemptionsEndInTheSameTurn(t *testing.T) {
 	two := w.ask(t.Context(), priority("n", systemCriticalPriority+5))
 	w.maxPods = 5
 	if got := <-w.ask(t.Context(), critical("l")); !got.result.Admit {
-		t.Fatalf("%+v", got)
+		t.Fatalf("answer for the less critical pod = %+v, want admitted", got)
 	}
 	w.maxPods = 2 // others run
 	for _, uid := range w.dying() {
 		w.markDead(uid)
 	}
 	w.Advance(w.now)
-	for _, a := range []asked{one, two} {
+	for _, a := range []clientAnswer{one, two} {
 		if got := <-a; !got.result.Admit {
 			t.Errorf("answer = %+v, want admitted", got)
 		}

@@ -33,7 +33,7 @@ import (
 //	                   taint K=V:EFFECT
 //	runtime            the runtime's pods from now on, one a line (see parseSandbox), each with a running container
 //	objects [member]   objects from root, or from a member of socketGroup, as JSON, one a line
-//	manifests          likewise, of static pods
+//	manifests          static pods, as JSON, one a line
 //	conditions [A...]  of the node, from now on
 //	kubelet on|off     whether a kubelet runs
 //	kills ending=A undying=B
@@ -46,7 +46,7 @@ import (
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatal("testdata has no scripts: ", err)
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {

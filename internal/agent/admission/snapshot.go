@@ -43,12 +43,12 @@ type Options struct {
 	// concurrent use.
 	HeldOff func(now time.Time, pod *v1.Pod) (why string, held bool)
 	// Dead returns, by UID, the sandboxes of killed pods with no process left: they hold no resources
-	// even if the runtime still lists them. nil: there are none.
+	// even if the runtime still lists them. nil: none.
 	Dead func(now time.Time) map[string][]string
 	// Ended reports sandboxes that ended, with all containers, after the runtime listed them: they
 	// hold no resources. nil: none did.
 	Ended func(uid, sandbox string) bool
-	// Promised returns the resources reserved for pods that do not run yet. nil: there are none.
+	// Promised returns the resources reserved for pods that do not run yet. nil: none.
 	Promised  func(now time.Time) []admit.Held
 	Preemptor Preemptor                       // nil: no preemption for critical pods
 	Name      func(stats.PodReference) string // of a pod, in the log
@@ -168,7 +168,7 @@ func (p *Part) OnRefusal(r Refusal) {
 // for concurrent use.
 func (p *Part) Refused() map[string]uint64 { return p.a.counts.byReason(false) }
 
-// Observed returns the number of pods that would have been rejected, likewise.
+// Observed returns the number of pods that would have been rejected, by the first reason of each.
 func (p *Part) Observed() map[string]uint64 { return p.a.counts.byReason(true) }
 
 // State returns the counts of the gate's answers. asked: the runtime asks the gate.

@@ -44,9 +44,9 @@ func newWard(most int64, pods ...string) *ward {
 		w.pods = append(w.pods, admit.Held{UID: types.UID(uid), Name: uid, Namespace: "default", QOS: stats.BestEffort, Created: w.now.Add(time.Duration(i))})
 	}
 	w.Preempting = NewPreempting(PreemptOptions{
-		Wanted: true, Kubelet: func() bool { return w.kubelet }, CatchUp: func() {}, State: w.state,
+		Enabled: true, Kubelet: func() bool { return w.kubelet }, ProcessPending: func() {}, State: w.state,
 		Publish: func(time.Time) { w.published = w.reserved() }, Stop: w.stop, Life: w.m.Life,
-		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
+		WhyAlive: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log: logthrottle.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	return w
@@ -94,11 +94,11 @@ func priority(uid string, priority int32) admit.PodAttributes {
 }
 
 // requested is the channel of a client's answer.
-type asked chan answer
+type clientAnswer chan answer
 
 // ask sends a client's request to the loop and handles it there.
-func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) asked {
-	out := make(asked, 1)
+func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) clientAnswer {
+	out := make(clientAnswer, 1)
 	go func() {
 		result, err := w.Preempt(ctx, pod)
 		out <- answer{result, err}
@@ -108,11 +108,11 @@ func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) asked {
 }
 
 // checkPending fails if a client was answered.
-func (w *ward) checkPending(t *testing.T, a asked) {
+func (w *ward) checkPending(t *testing.T, a clientAnswer) {
 	t.Helper()
 	select {
 	case got := <-a:
-		t.Fatalf("answered already: %+v", got)
+		t.Fatalf("the client was answered already: %+v", got)
 	default:
 	}
 }

@@ -116,8 +116,8 @@ func (v *Evictions) carry(ctx context.Context, u *progress) {
 	v.carriers.Go(func() { v.carrier.carryOut(ctx, job) })
 }
 
-// decideLeftovers decides which leftovers are removed. Without a kubelet nothing else frees what a
-// pod leaves on disk or in memory volumes.
+// decideLeftovers decides which leftovers are removed. Without a kubelet nothing else frees the
+// leftovers of a pod on disk or in memory volumes.
 func (v *Evictions) decideLeftovers(u *progress) {
 	disk, alone := u.life.Eviction().Disk(), !v.o.Kubelet()
 	u.remove.Store(disk && alone)
@@ -129,7 +129,7 @@ func (v *Evictions) decideLeftovers(u *progress) {
 type strike struct {
 	victim *kill.Victim
 	pinned kill.Stamp
-	killed kill.Stamp // zero: the victim is stopped with a grace period, or the kernel rejects the kill
+	killed kill.Stamp // zero: stopped with a grace period, or the kernel rejects the kill
 	err    error      // why the kernel rejects it
 }
 

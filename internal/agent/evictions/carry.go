@@ -15,7 +15,7 @@ import (
 	"jettison/stats/read"
 )
 
-// cleanGrace is the time that the runtime has to clean up after the agent was asked to stop.
+// cleanGrace is the time that the runtime has to clean up after the agent began to stop.
 const cleanGrace = 3 * time.Second
 
 // Event is a report of an eviction's goroutine to the loop.
@@ -40,15 +40,15 @@ type carrier struct {
 	remove podfiles.Remover
 	log    *slog.Logger
 	events chan<- Event
-	// kubelet checks whether a kubelet runs now. nil: none.
-	kubelet func() bool
-	begun   *atomic.Int64 // number of evictions so far
+	// kubeletNow checks whether a kubelet runs now. nil: none.
+	kubeletNow func() bool
+	begun      *atomic.Int64 // number of evictions so far
 }
 
 // leftToKubelet reports whether a kubelet started since the eviction began: the pod's leftovers are
 // then the kubelet's to remove.
 func (c *carrier) leftToKubelet(j *job) bool {
-	if c.kubelet == nil || !c.kubelet() {
+	if c.kubeletNow == nil || !c.kubeletNow() {
 		return false
 	}
 	pod := j.victim.Pod
@@ -83,7 +83,7 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 		case <-ctx.Done():
 		}
 	}
-	// After the agent was asked to stop, an eviction in progress is completed within cleanGrace.
+	// After the agent began to stop, an eviction in progress is completed within cleanGrace.
 	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()

@@ -5,7 +5,7 @@
 //	evictions.go  Evictions: the loop's state of each eviction
 //	begin.go      from the decision to the kill
 //	preempt.go    pods stopped for a critical pod
-//	carry.go      carrier: the rest, on a goroutine of its own
+//	carry.go      carrier: the rest, on a separate goroutine
 //	leftovers.go  memory and files that a dead pod leaves
 //	event.go      reports of the goroutines, and outcomes
 //	logfields.go  fields and lines of the log
@@ -76,11 +76,11 @@ type Options struct {
 	// Blame adds the details of a pod's memory usage as far as known; may be nil.
 	Blame   func(*stats.PodStats)
 	Kubelet func() bool // a kubelet takes care of files and volumes, as far as known
-	// Look checks for a kubelet now. It is safe for concurrent use. nil: never a kubelet.
-	Look      func() bool
-	StillMet  func(eviction.Threshold) bool // measures the threshold's signal now
-	NotKilled func(uid, why string)         // called for a victim that does not die
-	OnCleaned func(life *eviction.Life)     // called after the runtime cleaned up after a victim
+	// KubeletNow checks for a kubelet now. It is safe for concurrent use. nil: never a kubelet.
+	KubeletNow func() bool
+	StillMet   func(eviction.Threshold) bool // measures the threshold's signal now
+	NotKilled  func(uid, why string)         // called for a victim that does not die
+	OnCleaned  func(life *eviction.Life)     // called after the runtime cleaned up after a victim
 }
 
 // Evictions holds the evictions in progress. It belongs to the loop.
@@ -120,13 +120,14 @@ type progress struct {
 
 // New creates an Evictions without evictions.
 func New(o Options) *Evictions {
-	v := &Evictions{o: o, inProgress: map[*eviction.Life]*progress{}, dryRunSeen: map[string]time.Time{},
-		watched: map[string]*api.Record{},
-		events:  make(chan Event, 64)}
+	v := &Evictions{o: o, inProgress: map[*eviction.Life]*progress{},
+		dryRunSeen: map[string]time.Time{},
+		watched:    map[string]*api.Record{},
+		events:     make(chan Event, 64)}
 	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...),
 		ToRecovery: metrics.NewHistogram(metrics.Kills...)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger,
-		events: v.events, kubelet: o.Look,
+		events: v.events, kubeletNow: o.KubeletNow,
 		begun: new(atomic.Int64)}
 	return v
 }

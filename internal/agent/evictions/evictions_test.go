@@ -248,7 +248,7 @@ func TestVictimCannotBePinned(t *testing.T) {
 		d.Words()
 		d.Evictions[0].Pod.Cgroup, d.Evictions[0].Pod.SandboxIDs = cgroup, nil
 		if f.OnDecided(t.Context(), &d) || f.Missed() != (cgroup != "") {
-			t.Errorf("cgroup %q: missed %v", cgroup, f.Missed())
+			t.Errorf("victim with cgroup %q: eviction began, or missed = %v", cgroup, f.Missed())
 		}
 		if aside := f.m.SetAside(now); len(aside) != 1 { // the first one
 			t.Errorf("cgroup %q: set aside %v, want one pod", cgroup, aside)
@@ -259,7 +259,7 @@ func TestVictimCannotBePinned(t *testing.T) {
 	}
 }
 
-// Without cgroup.kill (the tree has none) the runtime is the next step, and is retried until it
+// Without cgroup.kill (missing in the tree) the runtime is the next step, and is retried until it
 // succeeds.
 func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
@@ -446,7 +446,7 @@ func TestSharedMemoryIsNoMeasureOfAKill(t *testing.T) {
 	}
 	f.observe(now.Add(12*time.Second), 490)
 	if s := f.Headroom(100 << 20); life.Outcome() != eviction.OutcomeBack || s.Release != 0 {
-		t.Errorf("outcome %v, headroom advice %+v", life.Outcome(), s)
+		t.Errorf("outcome = %v, headroom advice = %+v, want back and no release", life.Outcome(), s)
 	}
 	f.end(cancel)
 }
@@ -485,7 +485,7 @@ func TestPodThatIsBackKeepsItsVolumes(t *testing.T) {
 func TestNewKubeletKeepsFiles(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	here := false
-	f.renew(softAndHard, func(o *Options) { f.host(o); o.Look = func() bool { return here } })
+	f.renew(softAndHard, func(o *Options) { f.host(o); o.KubeletNow = func() bool { return here } })
 	volume := "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
 	f.Write("proc/1/mountinfo", "")
 	for _, here = range []bool{true, false} {
@@ -508,12 +508,12 @@ func TestNewKubeletKeepsFiles(t *testing.T) {
 			<-f.Events()
 		}
 		if _, err := os.Stat(filepath.Join(f.Dir, volume)); (err == nil) != here {
-			t.Errorf("volume with kubelet %v: %v\n%s", here, err, f.Text())
+			t.Errorf("volume of the dead pod with kubelet %v: %v\n%s", here, err, f.Text())
 		}
 	}
 }
 
-// A dead pod's /dev/shm is unmounted before the runtime is asked for anything, and again once all
+// A dead pod's /dev/shm is unmounted before any request to the runtime, and again once all
 // its sandboxes are known. Here unmounting fails, which is logged.
 func TestSharedMemoryIsUnmounted(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)

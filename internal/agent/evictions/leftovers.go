@@ -98,13 +98,14 @@ var errKubelet = errors.New("kubelet detected: it removes the leftovers of pods"
 // shared returns why the files under the pod's UID, logs and volumes, no longer belong to the
 // victim alone: the pod is back, or a kubelet runs.
 func (c *carrier) shared(ctx context.Context, v *kill.Victim) error {
-	if c.kubelet != nil && c.kubelet() {
+	if c.kubeletNow != nil && c.kubeletNow() {
 		return errKubelet
 	}
 	return v.Back(ctx, c.client)
 }
 
-// removeDirs removes a pod's logs and volumes; if the pod is back, only what was moved away before.
+// removeDirs removes a pod's logs and volumes; if the pod is back, only the files that were moved
+// away before.
 func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64,
 	err error) {
 	err = back()

@@ -109,7 +109,7 @@ func TestSandboxCreatedDuringThePin(t *testing.T) {
 	f.carrier.removeFiles(t.Context(), victim)
 	f.Runtime.Change(func() {
 		if _, err := os.Stat(filepath.Join(f.Dir, volumeFile)); err == nil || len(f.Runtime.Sandboxes) > 0 {
-			t.Errorf("remaining sandboxes %v, volume: %v", f.Runtime.Sandboxes, err)
+			t.Errorf("remaining sandboxes = %v, want none; volume: %v", f.Runtime.Sandboxes, err)
 		}
 	})
 }
@@ -208,7 +208,7 @@ func TestKubeletStartsWhileFilesAreRemoved(t *testing.T) {
 		f.Write(log, "x")
 		note := "/kubelet/pods/" + nodetest.UID + "/containers/c/message"
 		f.Write(note, "x")
-		f.carrier.kubelet = func() bool { return early || f.Runtime.Calls("RemovePodSandbox") > 0 }
+		f.carrier.kubeletNow = func() bool { return early || f.Runtime.Calls("RemovePodSandbox") > 0 }
 		f.carrier.removeFiles(t.Context(), victim)
 		for _, file := range []string{log, note} {
 			if _, err := os.Stat(filepath.Join(f.Dir, file)); err != nil {

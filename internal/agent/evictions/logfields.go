@@ -224,8 +224,8 @@ func (v *Evictions) OnTested(r *kill.Report) {
 	v.o.Log.Info("self-test finished", append(r.Log(), api.EventEviction.Attr())...)
 }
 
-// Advise logs a warning if a hard threshold of memory.available, in bytes, is smaller than what is
-// safe on this node.
+// Advise logs a warning if a hard threshold of memory.available, in bytes, is smaller than the safe
+// one on this node.
 func (v *Evictions) Advise(threshold uint64) { v.o.Advice.Advise(threshold) }
 
 // Headroom returns the advice on such a threshold.

@@ -34,7 +34,7 @@ func TestRankingShowsBothBoundsOfARequest(t *testing.T) {
 	}
 	r := row{Pod: "a/b", QOS: "Burstable", Usage: 8, Request: 7, RequestMax: 9, DecidedBy: "UID"}
 	if got := r.String(); got != "a/b(Burstable usage=8 request=7..9 UID)" {
-		t.Errorf("row as text = %s", got)
+		t.Errorf("row as text = %s, want both bounds", got)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestContainerUsageIsReported(t *testing.T) {
 		d := f.m.Step(now, eviction.Input{Summary: &s, MemoryOnly: true, Terse: terse, Pods: objects})
 		ctx, cancel := context.WithCancel(t.Context())
 		if !f.OnDecided(ctx, &d) {
-			t.Fatalf("no eviction began: %+v", d)
+			t.Fatalf("no eviction began by the decision %+v", d)
 		}
 		e := f.m.Life(nodetest.UID).Eviction()
 		const usage = "Container app was using 300Mi, request is 100Mi, has larger consumption of memory. "

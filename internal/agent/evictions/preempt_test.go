@@ -101,11 +101,11 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	f.observe(now, 500)
 	for _, l := range lives {
 		if back, over := l.Room(now); !back || !over {
-			t.Errorf("%s: resources back %v, over %v", l.Eviction().Pod.PodRef.UID, back, over)
+			t.Errorf("%s: resources back %v, eviction over %v, want both", l.Eviction().Pod.PodRef.UID, back, over)
 		}
 	}
 	if len(f.inProgress) > 0 || len(f.History()) != 3 {
-		t.Errorf("in progress %v, history %+v\n%s", f.inProgress, f.History(), f.Text())
+		t.Errorf("evictions in progress %v, history %+v, want none and three\n%s", f.inProgress, f.History(), f.Text())
 	}
 	if err := f.o.Keeper.Close(); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestPreemptionIsAllOrNothing(t *testing.T) {
 		t.Errorf("Preempt = %v, %v, want ErrVanished for default/pod2", lives, err)
 	}
 	if len(f.inProgress)+len(f.m.Lives())+len(f.held)+len(f.m.SetAside(time.Now())) > 0 || f.Runtime.Calls("StopContainer") > 0 {
-		t.Errorf("in progress %v, hold-offs %v\n%s", f.m.Lives(), f.held, f.Text())
+		t.Errorf("evictions in progress %v, hold-offs %v, want none\n%s", f.m.Lives(), f.held, f.Text())
 	}
 	for _, v := range pinned {
 		if err := v.Kill(); !errors.Is(err, os.ErrClosed) {
@@ -176,7 +176,7 @@ func TestPreemptionOfPodsBeingStopped(t *testing.T) {
 	}
 	both, err := f.Preempt(ctx, now, going, "r")
 	if err != nil || both[0] != first[0] || both[1] == nil || len(f.inProgress) != 2 {
-		t.Errorf("lives %v, then %v (%v)", first, both, err)
+		t.Errorf("lives %v, then %v (%v), want the first one again", first, both, err)
 	}
 	f.OnEvent(now, Event{f.inProgress[first[0]].job, emptied, os.ErrDeadlineExceeded})
 	pins := 0
@@ -209,7 +209,7 @@ func TestPreemptionOfAPodThatCameBack(t *testing.T) {
 	}
 	again, err := f.Preempt(ctx, now, going, "r")
 	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Left() {
-		t.Errorf("lives %v, then %v (%v)", first, again, err)
+		t.Errorf("lives %v, then %v (%v), want a new life", first, again, err)
 	}
 	f.end(cancel)
 }
@@ -248,7 +248,7 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 		t.Fatal(d.Reason)
 	}
 	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Planned() || f.held[nodetest.UID] != 2 {
-		t.Errorf("eviction %+v, %d hold-offs\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
+		t.Errorf("eviction after the hard threshold %+v, %d hold-offs, want 2\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
 	}
 	f.Populated(nodetest.Pod, false)
 	if e := f.take(); e.err != nil || e.stage != emptied {

@@ -76,7 +76,7 @@ func (v *Evictions) OnPods(now time.Time, pods read.Index) {
 }
 
 // startedAfter returns the creation time of the pod's first container that was created after an
-// instant and has run; zero if there is none.
+// instant and has run; zero without one.
 func startedAfter(pod *read.Pod, end time.Time) (first time.Time) {
 	if pod == nil {
 		return first

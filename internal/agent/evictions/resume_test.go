@@ -96,7 +96,7 @@ func TestRestartedAgentContinues(t *testing.T) {
 	f.crash(cancel)
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].ID != before.Record || list.Records[0].Outcome != api.OutcomeBack {
-		t.Errorf("records %+v, %v", list, err)
+		t.Errorf("records after the restart = %+v (%v), want one with outcome back", list, err)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestPodThatCameBackMeanwhileLives(t *testing.T) {
 	f.Runtime.Change(func() {
 		for _, s := range f.Runtime.Sandboxes {
 			if ready := s.State == runtimev1.PodSandboxState_SANDBOX_READY; ready != (s.Id == "next") {
-				t.Errorf("sandbox %s has state %v", s.Id, s.State)
+				t.Errorf("sandbox %s has state %v, want only next ready", s.Id, s.State)
 			}
 		}
 	})
@@ -237,7 +237,7 @@ func TestUndyingPodIsSetAsideAfterARestart(t *testing.T) {
 	}
 	f.end(cancel)
 	if again := f.m.Save(); len(f.m.SetAside(later)) != 1 || again.Aside[0].Times != 4 || len(again.Evicted) != 0 {
-		t.Errorf("set aside %v, saved %+v", f.m.SetAside(later), again)
+		t.Errorf("set aside after the restart %v, saved %+v", f.m.SetAside(later), again)
 	}
 }
 

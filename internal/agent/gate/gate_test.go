@@ -59,7 +59,7 @@ func TestHeldOff(t *testing.T) {
 		now := time.Now()
 		g.Evicted(now, "u", stats.SignalMemoryAvailable, "it leaks")
 		if why, held := g.HeldOff(now, "u", Owner{}); held != vetoes || held && why != "it leaks" {
-			t.Errorf("vetoes %v: hold-off %q, %v", vetoes, why, held)
+			t.Errorf("vetoes %v: reason of the hold-off %q, held %v", vetoes, why, held)
 		}
 		if _, held := g.HeldOff(now, "other", Owner{Namespace: "shop", Name: "db"}); held {
 			t.Errorf("vetoes %v: another pod has a hold-off", vetoes)

@@ -81,7 +81,7 @@ func (h *HoldOffs) times(now time.Time, key string) int {
 	return 0
 }
 
-// Until returns the end of a pod's hold-off; zero if it has none.
+// Until returns the end of a pod's hold-off; zero without one.
 func (h *HoldOffs) Until(uid string) time.Time { return h.shared.All()[uid].Until }
 
 // Count returns the number of pods in their hold-off, by UID.

@@ -220,7 +220,7 @@ func TestOwnerHoldOffIsExtendedAndRestored(t *testing.T) {
 	saved := h.Save(now)
 	next.Resume(now, saved)
 	if len(saved) != 2 || next.Until(key) != h.Until(key) || next.Count(now) != 1 {
-		t.Errorf("saved %+v, restored until %v", saved, next.Until(key))
+		t.Errorf("saved hold-offs %+v, restored until %v", saved, next.Until(key))
 	}
 	next.Evicted(now, "StatefulSet-db", stats.SignalMemoryAvailable, "short")
 	if got := next.Until(key).Sub(now); got != 2*firstHold {

@@ -13,7 +13,7 @@ import (
 )
 
 // Owner is the controller that brings a pod back to this node under another UID, from its object.
-// The zero value is none.
+// The zero value is no owner.
 type Owner struct {
 	Kind string // DaemonSet, StatefulSet, ...
 	UID  string // of the controller
@@ -26,7 +26,7 @@ type Owner struct {
 // kindDaemonSet is the kind whose pods come back under other names.
 const kindDaemonSet = "DaemonSet"
 
-// key returns the key of the owner's hold-off; empty if it has none.
+// key returns the key of the owner's hold-off; empty without one.
 func (o Owner) key() string {
 	switch {
 	case o.UID == "" || o.Name == "":

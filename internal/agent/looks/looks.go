@@ -68,7 +68,7 @@ func (l *Looks) WatchTasks(watch bool) { l.o.Tasks = watch }
 // Reader returns the reader of all looks.
 func (l *Looks) Reader() *read.Reader { return l.o.Reader }
 
-// Background returns the reader for sources that may block; nil if there is none.
+// Background returns the reader for sources that may block; nil without one.
 func (l *Looks) Background() *read.Background { return l.o.Background }
 
 // Node returns the last reading of the node.

@@ -78,7 +78,7 @@ func TestCheapLookReads(t *testing.T) {
 		n.Write("proc/zoneinfo", "Node 0, zone DMA\n  pagesets\n    cpu: 0\n              count: 10\n")
 		node := l.Cheap(time.Now(), func(*stats.NodeStats) bool { return all })
 		if node.PIDs.Current.OK != all || node.Memory.PerCPUFreeBytes.OK != all || !node.Memory.CapacityBytes.OK {
-			t.Errorf("all %v: tasks %+v, memory %+v", all, node.PIDs, node.Memory)
+			t.Errorf("cheap look with all %v read: tasks %+v, memory %+v", all, node.PIDs, node.Memory)
 		}
 		if n := l.WithPerCPU(); !n.Memory.PerCPUFreeBytes.OK || l.Node().Memory.PerCPUFreeBytes.OK != all {
 			t.Errorf("all %v: per-CPU reading %+v, last reading changed to %+v", all, n.Memory, l.Node().Memory)
@@ -116,7 +116,7 @@ func TestVictimLookReads(t *testing.T) {
 		now := time.Now()
 		m.Observe(now, l.Cheap(now, never), eviction.Situation{})
 		if err := l.Victims(now, read.Index{}, nil, m); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: the look at victims failed: %v", c.name, err)
 		}
 		full := 0
 		for i := range l.Summary().Pods {

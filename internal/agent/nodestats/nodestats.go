@@ -24,7 +24,7 @@ import (
 const (
 	// maximum age of an answer: all requests within it share one measurement
 	maxAge       = time.Second
-	rateInterval = 250 * time.Millisecond // between the first two measurements, which give the first rates
+	rateInterval = 250 * time.Millisecond // between the first two measurements, for the first rates
 	idleTimeout  = 5 * time.Minute        // without a request, after which the reader is closed
 	maxDiskAge   = 2 * time.Minute        // maximum age of the pods' disk usage, as in a kubelet
 	lookTimeout  = 10 * time.Second       // timeout of one measurement

@@ -62,7 +62,7 @@ func TestSummary(t *testing.T) {
 	}
 	if first.Node.NodeName != "node-1" || len(first.Pods) != 1 || first.Pods[0].PodRef.UID != nodetest.UID ||
 		*first.Pods[0].Memory.WorkingSetBytes != 400<<20 {
-		t.Errorf("first Summary = %+v", first)
+		t.Errorf("first Summary = %+v, want node-1 with one pod", first)
 	}
 	var all sync.WaitGroup
 	for range 20 {

@@ -14,7 +14,7 @@ const forkFloor = 10_000
 // evictions.
 const (
 	pollPressed = 20 * time.Millisecond  // memory may be short
-	pollStalled = 200 * time.Millisecond // memory is plentiful: tasks stall at limits of their own
+	pollStalled = 200 * time.Millisecond // memory is plentiful: tasks stall at their own limits
 )
 
 // StallWindow is the window of the pressure triggers, and the time for which looks stay fast after

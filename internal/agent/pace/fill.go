@@ -16,16 +16,16 @@ import (
 
 const (
 	hugePage    = 2 << 20
-	fillMemory  = 16 << 20       // memory that MeasureFill briefly uses: the agent's container has 64 MiB
+	fillMemory  = 16 << 20       // for a moment: the agent's container has 64 MiB
 	fillThreads = 4              // at most
 	unknownFill = minFillPerCore // per core, if it cannot be measured
 )
 
 // MeasureFill measures how many bytes a second the processes of this machine can fill together.
 //
-// Up to four threads each fill a huge page, or what the kernel provides instead, at the same time:
-// cores share the memory, so together they are slower than one core times their number. For more
-// cores the rate of four is scaled up, which rather overestimates.
+// Up to four threads each fill a huge page, or the pages that the kernel provides instead, at the
+// same time: cores share the memory, so together they are slower than one core times their number.
+// For more cores the rate of four is scaled up, which rather overestimates.
 //
 // The best of a few rounds counts, because a disturbance only slows a round down. No page is filled
 // twice: the lines of a page that was just freed are still in the cache, which looked like 97 GB/s

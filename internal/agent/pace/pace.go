@@ -2,7 +2,7 @@
 // nearest threshold can be exhausted.
 //
 //	pace.go   one signal: its headroom and how fast that lately fell
-//	due.go    Pacer: all signals that may be exhausted within a second, and events that make looks faster
+//	due.go    Pacer: signals that may be exhausted within a second, and events that speed up looks
 //	trend.go  the rate over longer times, for actions that take longer than a look
 //	fill.go   how fast the processes of this machine can fill memory
 //

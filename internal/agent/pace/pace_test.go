@@ -165,7 +165,7 @@ func TestColdPagesAreNew(t *testing.T) {
 	}
 }
 
-// A real leak at full speed: every core fills memory with huge pages, on a node of its own. The
+// A real leak at full speed: every core fills memory with huge pages, on a separate node. The
 // measurement is within a factor of two of the leak's best undisturbed stretch that is as long as a
 // measurement.
 func TestLiveFillIsThatOfALeak(t *testing.T) {

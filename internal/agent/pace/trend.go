@@ -23,7 +23,7 @@ const (
 // time until the next look.
 type trend struct {
 	windowStart stats.Observation // of the window
-	rate        float64           // a second, until windowStart, with the decayed rate of earlier windows
+	rate        float64           // a second, until windowStart, with decayed earlier rates
 	windowRate  float64           // a second, in the current window, as if it fell no further
 	seen        time.Time
 	piece       stats.Observation // where the last piece ended

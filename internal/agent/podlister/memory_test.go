@@ -33,7 +33,7 @@ func escaped(n int) string { return strings.Repeat(`\u003c`, n) }
 // Environment: 1.3 MB (execve(2) takes 2 MiB), twice in the verbose status. Annotations: 256 KiB
 // (k8s.io/apimachinery TotalAnnotationSizeLimitB). Labels: the rest of etcd's 1.5 MiB. A hook's
 // command, which the kubelet writes as JSON into an annotation of the container
-// (kuberuntime/labels.go): likewise.
+// (kuberuntime/labels.go): up to the same limit.
 func hostile(t *testing.T) *critest.Runtime {
 	r := critest.Start(t)
 	for i := range 110 {

@@ -53,7 +53,8 @@ func (t *runtimeEvents) changedContainers(now nri.Pods, listed read.Index) (ids 
 // isListed reports whether a list contains a container with the same data.
 func isListed(c *cri.Container, in *read.Pod) bool {
 	return in != nil && slices.ContainsFunc(in.Containers, func(l cri.Container) bool {
-		return l.ID == c.ID && equalPtr(l.MemoryLimit, c.MemoryLimit) && equalPtr(l.CPUShares, c.CPUShares) &&
+		return l.ID == c.ID && equalPtr(l.MemoryLimit, c.MemoryLimit) &&
+			equalPtr(l.CPUShares, c.CPUShares) &&
 			equalPtr(l.OOMScoreAdj, c.OOMScoreAdj) && maps.Equal(l.Unified, c.Unified)
 	})
 }

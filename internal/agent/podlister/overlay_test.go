@@ -57,7 +57,7 @@ func TestOverlay(t *testing.T) {
 		"new":   {"s5 ready=true"},
 	}
 	if d := cmp.Diff(want, ids(got)); d != "" {
-		t.Errorf("overlay (-want +got):\n%s", d)
+		t.Errorf("pods of the overlay (-want +got):\n%s", d)
 	}
 	if got["same"] != listed["same"] {
 		t.Error("a pod with more data in the list was replaced")
@@ -89,7 +89,7 @@ func TestUnchangedPodsAreKept(t *testing.T) {
 	first := events.update(nri.Pods{"same": same, "changed": pod("changed"), "gone": gone})
 	second := events.update(nri.Pods{"same": same, "changed": pod("changed")})
 	if len(first) != 3 || len(second) != 2 || second["same"] != first["same"] || second["changed"] == first["changed"] {
-		t.Errorf("index %v, then %v", first, second)
+		t.Errorf("index = %v, then %v, want an unchanged entry for same", first, second)
 	}
 	if third := events.update(nil); len(third) != 0 {
 		t.Errorf("index of an empty update = %v, want none", third)

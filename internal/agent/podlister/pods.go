@@ -107,7 +107,7 @@ func (p *Pods) OnEvents(pods nri.Pods, all bool) {
 	p.complete = all
 	p.SetEvents(all)
 	if p.fromEvents.recordStopped(pods, all) {
-		p.Ask() // the list shows what remains of them
+		p.Ask() // the list shows their remains
 	}
 	p.Changed(p.fromEvents.changedContainers(pods, p.fromList))
 	p.fromEvents.update(pods)
@@ -140,7 +140,8 @@ func (p *Pods) merge() {
 
 // RequestIfNeeded requests a list if a pod is known only to the kernel or a shortage is near.
 // strangers searches the hierarchy for such pods.
-func (p *Pods) RequestIfNeeded(now time.Time, near bool, strangers func(read.Index, func(uid string))) {
+func (p *Pods) RequestIfNeeded(now time.Time, near bool,
+	strangers func(read.Index, func(uid string))) {
 	if p.complete && !near && now.Sub(p.searched) < searchInterval {
 		return
 	}

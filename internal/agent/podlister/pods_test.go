@@ -57,7 +57,7 @@ func TestRuntimeUnreachable(t *testing.T) {
 		p.OnListed(Update{Err: errors.New("down")})
 	}
 	if !p.Unreachable() || len(p.All()) != 1 || changes != 1 {
-		t.Errorf("unreachable %v, pods %v, %d changes", p.Unreachable(), p.All(), changes)
+		t.Errorf("runtime unreachable %v, pods %v, %d changes, want one of each", p.Unreachable(), p.All(), changes)
 	}
 	for range 3 {
 		p.OnListed(Update{})

@@ -54,8 +54,8 @@ func stopped(j *job, end time.Time) bool { return j.stop.Load() || !time.Now().B
 
 // reclaimPod reclaims from one pod. asked is the amount requested from the kernel, regardless of
 // the amount reclaimed. A pod without reclaimable memory, or one that is gone, is no error.
-func (s *Worker) reclaimPod(j *job, end time.Time, t *target, bytes uint64, chunk *uint64) (asked uint64,
-	err error) {
+func (s *Worker) reclaimPod(j *job, end time.Time, t *target, bytes uint64,
+	chunk *uint64) (asked uint64, err error) {
 	r, err := t.group.OpenReclaim()
 	if vanished(err) {
 		return 0, nil

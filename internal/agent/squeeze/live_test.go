@@ -200,11 +200,11 @@ func zram(t *testing.T, size int) {
 		t.Fatal(err)
 	}
 	if err := swap(unix.SYS_SWAPON, name); err != nil {
-		t.Fatal("swapon: ", err)
+		t.Fatal("swapon of the zram device failed: ", err)
 	}
 	t.Cleanup(func() {
 		if err := swap(unix.SYS_SWAPOFF, name); err != nil {
-			t.Error("swapoff: ", err)
+			t.Error("swapoff of the zram device failed: ", err)
 		}
 	})
 }
@@ -344,7 +344,7 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 	cmd := exec.Command("dd", "if=/dev/zero", "of="+file, "bs=1048576", "count=64")
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("dd in the pod's cgroup failed: %v: %s", err, out)
 	}
 	unix.Sync()
 	q := s.start(time.Millisecond)
@@ -353,7 +353,7 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 		kind, known := reclaim.MemoryKindFor(stats.Some[uint64](0), 0)
 		ok, why := governor.Allows(time.Now(), kind)
 		if kind != reclaim.PageCache || !known || try > 3 {
-			t.Fatalf("kind %v, known %v, try %d", kind, known, try)
+			t.Fatalf("kind of memory = %v, known %v, want page cache, try %d", kind, known, try)
 		}
 		if !ok {
 			t.Logf("after %d tries: %s", try-1, why)

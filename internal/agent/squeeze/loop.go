@@ -99,7 +99,7 @@ func (l *Loop) Effects() <-chan reclaim.MemoryEffect {
 	return l.worker.Effects()
 }
 
-// Counts returns the byte counts of reclaims; nil if there are none. It is safe for concurrent use.
+// Counts returns the byte counts of reclaims; nil for a nil Loop. It is safe for concurrent use.
 func (l *Loop) Counts() *metrics.Reclaim {
 	if l == nil {
 		return nil
@@ -251,7 +251,8 @@ func (l *Loop) Reclaimed(now time.Time, signal stats.Signal) *uint64 {
 // AssignFollower determines, after a kill, which reclaim an eviction followed: the last one, if it
 // was for the same signal or was stopped by a crossing. If follows is true and effect nil, the
 // effect is unknown yet, and OnEffect returns it later.
-func (l *Loop) AssignFollower(began time.Time, f Follower) (effect *reclaim.MemoryEffect, follows bool) {
+func (l *Loop) AssignFollower(began time.Time, f Follower) (effect *reclaim.MemoryEffect,
+	follows bool) {
 	if l == nil || l.begun.IsZero() || began.Sub(l.begun) > maxFollowAge || l.follower.ID != "" &&
 		l.follower.ID != f.ID {
 		return nil, false

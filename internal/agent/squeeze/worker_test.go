@@ -152,7 +152,7 @@ func TestPageCache(t *testing.T) {
 	}
 }
 
-// Refaults after the reclaim are counted, except of a pod that is gone by then.
+// Refaults after the reclaim are counted, except of a pod that ended meanwhile.
 func TestRefaults(t *testing.T) { synctest.Test(t, refaults) }
 
 func refaults(t *testing.T) {
@@ -312,7 +312,7 @@ func TestNoPods(t *testing.T) {
 	s := (&fake{t, t.TempDir()}).start(time.Millisecond)
 	try(t, s, request(100*mib))
 	if e := <-s.Effects(); e.Err != nil || !e.Final || e.Why == "" {
-		t.Errorf("effect without pods = %+v", e)
+		t.Errorf("effect without pods = %+v, want a final one with a reason", e)
 	}
 }
 

@@ -35,7 +35,9 @@ type Headroom struct {
 func (h *Headroom) RecordReaction(took time.Duration) { h.nReact = put(&h.reacts, h.nReact, took) }
 
 // RecordRelease records the time from a kill until the memory was free.
-func (h *Headroom) RecordRelease(took time.Duration) { h.nReturn = put(&h.releases, h.nReturn, took) }
+func (h *Headroom) RecordRelease(took time.Duration) {
+	h.nReturn = put(&h.releases, h.nReturn, took)
+}
 
 func put(ring *[historySize]time.Duration, n int, took time.Duration) int {
 	ring[n%historySize] = max(took, 0)
@@ -76,7 +78,8 @@ func (h *Headroom) State(threshold uint64) api.HeadroomState {
 // need grows by more than a quarter.
 func (h *Headroom) Advise(threshold uint64) {
 	s := h.State(threshold)
-	if s.ThresholdBytes == 0 || s.NeededBytes <= s.ThresholdBytes || s.NeededBytes <= h.loggedNeeded+h.loggedNeeded/4 {
+	if s.ThresholdBytes == 0 || s.NeededBytes <= s.ThresholdBytes ||
+		s.NeededBytes <= h.loggedNeeded+h.loggedNeeded/4 {
 		return
 	}
 	h.loggedNeeded = s.NeededBytes

@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// A pod at a limit of its own stalls, is throttled, and may lose a process to the kernel's OOM
+// A pod at its own limit stalls, is throttled, and may lose a process to the kernel's OOM
 // killer. That alone is no shortage of the node, which memory.available shows; a threshold for
 // pressure evicts only the pod that causes it (see eviction/cause.go). The agent logs and shows
 // such pods, so that an operator can identify them.
@@ -100,7 +100,7 @@ func (w *Wakes) logIncrease(now time.Time, uid string, l *ownLimit, before cgrou
 	})
 }
 
-// AtLimit returns the pods that lately hit a limit of their own, sorted by UID.
+// AtLimit returns the pods that lately hit their own limit, sorted by UID.
 func (w *Wakes) AtLimit(now time.Time) []api.LimitState {
 	out := []api.LimitState{}
 	for uid, l := range w.limits {

@@ -1,9 +1,9 @@
 // Package wakes wakes the loop on events of the kernel: pressure on the node and on the cgroups
-// above all pods, and events of pods. It reports when to look, and which pods are at limits of
-// their own.
+// above all pods, and events of pods. It reports when to look, and which pods are at their own
+// limits.
 //
 //	wakes.go  Wakes: the watched cgroups, and the meaning of a wake
-//	limit.go  pods at limits of their own
+//	limit.go  pods at their own limits
 //
 // All events between two looks make one wake, and looks are at least 2 ms apart (pace.WaitAfter),
 // however many events occur.
@@ -24,8 +24,8 @@ import (
 )
 
 // stall is the stall time in a window that starts fast looks for one window: something is short
-// that the headroom does not show. With plenty of memory the tasks stall at a limit of their own,
-// which is not urgent.
+// that the headroom does not show. With plenty of memory the tasks stall at their own limit, which
+// is not urgent.
 const stall = 50 * time.Millisecond
 
 const (

@@ -71,7 +71,7 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	hard := func(size int) string { return file(fmt.Sprintf("evictionHard: {memory.available: %dMi}", size)) }
 	n.configured("1", hard(low))
 	n.startAgent("")
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.agentSays("runtime events connected", 1)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(280 * mib)
 	leaks := func(name string) *vm.Pod { // none of BestEffort is let in

@@ -10,8 +10,8 @@ import (
 	"jettison/eviction"
 )
 
-// A sandbox that was made by hand, without a UID, is of the class of its cgroup, and has what it was made with.
-func TestASandboxWithoutAUIDIsWeighed(t *testing.T) {
+// A hand-made sandbox without a UID has the class of its cgroup and the requests it was made with.
+func TestSandboxWithoutUID(t *testing.T) {
 	s := &script{t: t}
 	for _, c := range []struct{ parent, under, want string }{
 		{"/kubepods/podx", "", "OutOfcpu"},
@@ -34,12 +34,13 @@ func TestASandboxWithoutAUIDIsWeighed(t *testing.T) {
 			t.Errorf("%s under %q: %q, want %s", c.parent, c.under, got, c.want)
 		}
 		if n, err := s.a.State(s.now); err != nil || len(n.Promised) > 0 {
-			t.Errorf("%+v, %v", n.Promised, err)
+			t.Errorf("promises = %+v, %v, want none for a pod without a UID", n.Promised, err)
 		}
 	}
 }
 
-// However many sysctls a pod may not set, and whatever they are called, its refusal is one short line of the log.
+// However many forbidden sysctls a pod sets, and however long their names are, its refusal is one
+// short log line.
 func TestManySysctlsAreOneLine(t *testing.T) {
 	s := &script{t: t}
 	names := `{"name":"` + strings.Repeat("x", 900<<10) + `","value":"1"}` + strings.Repeat(`,{"name":"a","value":"1"}`, 99)
@@ -53,12 +54,12 @@ func TestManySysctlsAreOneLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := <-s.part.Told()
+	r := <-s.part.Refusals()
 	if len(r.Failures) != 10 {
-		t.Errorf("%d failures", len(r.Failures))
+		t.Errorf("%d failures in the refusal, want 10", len(r.Failures))
 	}
-	s.part.OnTold(r)
+	s.part.OnRefusal(r)
 	if text := s.log.String(); len(text) > 1000 || !strings.Contains(text, "reasons=[SysctlForbidden]") {
-		t.Errorf("%d bytes: %.1000s", len(text), text)
+		t.Errorf("log line of %d bytes, want at most 1000 with one reason: %.1000s", len(text), text)
 	}
 }

@@ -10,32 +10,32 @@ import (
 	"jettison/stats"
 )
 
-// meter is what others see of the parts' counts: for any goroutine, and nothing of it asks the loop
-// for more than a State.
+// meter writes the metrics. It is safe for concurrent use, and requests nothing from the loop
+// except a State.
 type meter struct {
-	o     Options
-	shown *shown
+	o         Options
+	publisher *publisher
 	// nil until the agent has parts; set before the loop runs, and published with its first State
 	parts *metrics.Parts
 
 	mu   sync.Mutex
-	of   *publication // that text is of; nil: none was written yet
-	at   time.Time    // when it was
+	of   *publication // the source of text; nil: none was written yet
+	at   time.Time    // when text was written
 	text []byte
 }
 
-// metrics are the families as text, which nobody changes. events counts those that readers were too
-// slow for. However many ask, they are written once for each State that was published, or once a
-// second where the loop publishes none: for each reader anew, that would take the CPU from a kill
-// on a small node.
+// metrics returns the metrics as text, which callers must not change. events is the number of
+// events that slow readers lost. The text is written once for each published State, or once a
+// second if the loop publishes none: writing it for each reader could take the CPU from a kill on a
+// small node.
 func (m *meter) metrics(events uint64) []byte {
-	p := m.shown.latest()
+	p := m.publisher.latest()
 	if p.state == nil {
 		return m.write(p, events)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := time.Now(); m.of != p || now.Sub(m.at) >= fresh {
+	if now := time.Now(); m.of != p || now.Sub(m.at) >= maxStateAge {
 		m.of, m.at, m.text = p, now, m.write(p, events)
 	}
 	return m.text
@@ -54,8 +54,8 @@ func (m *meter) write(p *publication, events uint64) []byte {
 	return metrics.Write(&in)
 }
 
-// metered collects the counts of all parts. It is called before the loop runs.
-func (b *builder) metered(l *loop) {
+// collectCounts collects the counts of all parts, before the loop runs.
+func (b *builder) collectCounts(l *loop) {
 	p := &metrics.Parts{
 		Looks: l.looks.Counts(), Wakes: l.wakes.Counts(), Evictions: l.evictions.Counts(),
 		Reclaim: l.relief.memory.Counts(),
@@ -70,11 +70,11 @@ func (b *builder) metered(l *loop) {
 	b.meter.parts = p
 }
 
-// metered is what metrics say of this moment, beside the State.
-func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
+// collectCounts returns the current values for metrics that the State lacks.
+func (l *loop) currentMetrics(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
 		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{},
-		Pods: "off", HeldOff: l.gate.Held(now),
+		Pods: "off", HeldOff: l.gate.Count(now),
 		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
 	}
 	for _, m := range ready.Met {
@@ -82,7 +82,7 @@ func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 	}
 	for _, t := range l.o.Config.Thresholds {
 		o := l.manager.Observed(t.Signal)
-		// As of eviction.Manager.Lost: the cgroup above all pods comes with the first one.
+		// As in eviction.Manager.Lost: the cgroup above all pods exists only with the first pod.
 		if o.Gone || !o.OK && t.Signal == stats.SignalAllocatableMemoryAvailable {
 			out.Gone[t.Signal] = true
 		}

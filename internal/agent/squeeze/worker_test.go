@@ -20,7 +20,7 @@ import (
 	"jettison/stats"
 )
 
-// TestMain is also the process that holds memory in a pod: see holder.
+// TestMain also runs the process that holds memory in a pod: see holder.
 func TestMain(m *testing.M) {
 	if size := os.Getenv(holdVariable); size != "" {
 		hold(size)
@@ -49,7 +49,7 @@ func (f *fake) write(name, text string) {
 	filetest.Write(f.t, filepath.Join(f.dir, name), text)
 }
 
-// group makes a cgroup with so much memory, all of it of these inactive kinds.
+// group creates a cgroup with the given memory, all of it on these inactive lists.
 func (f *fake) group(path string, current, anon, file int) {
 	for name, text := range map[string]string{
 		"cgroup.procs": "", "memory.current": fmt.Sprintln(current), "memory.min": "0\n", "memory.low": "0\n", "memory.swap.max": "max\n", "memory.swap.current": "0\n", "memory.reclaim": "",
@@ -69,7 +69,7 @@ func (f *fake) asked(path string) string {
 	return string(text)
 }
 
-func (f *fake) start(watch time.Duration) *Squeezer {
+func (f *fake) start(watch time.Duration) *Worker {
 	f.t.Helper()
 	fs, err := cgroup.OpenTree(f.dir)
 	if err != nil {
@@ -84,20 +84,21 @@ func (f *fake) start(watch time.Duration) *Squeezer {
 	return s
 }
 
-// request asks for anonymous memory.
+// request returns a request for anonymous memory.
 func request(bytes uint64) Request {
 	return Request{MemoryWish: reclaim.MemoryWish{Bytes: bytes, Time: time.Hour, Rate: 1 << 40}, Signal: stats.SignalMemoryAvailable,
 		Before: stats.Some[uint64](100 * mib), Fill: 10 * mib, SwapFree: stats.Some[uint64](1 << 30)}
 }
 
-func try(t testing.TB, s *Squeezer, r Request) {
+func try(t testing.TB, s *Worker, r Request) {
 	t.Helper()
 	if !s.Try(r) {
-		t.Fatal("it is busy")
+		t.Fatal("the worker is busy")
 	}
 }
 
-// The clock of the bubble stands still while files are read and written: a chunk takes no time, so the next one is larger.
+// The bubble's clock does not advance while files are read and written: a chunk takes no time, so
+// the next one is larger.
 func TestColdestPodsAreAskedInChunks(t *testing.T) { synctest.Test(t, coldestPodsAreAskedInChunks) }
 
 func coldestPodsAreAskedInChunks(t *testing.T) {
@@ -116,21 +117,21 @@ func coldestPodsAreAskedInChunks(t *testing.T) {
 	try(t, s, r)
 	e := <-s.Effects()
 	if e.Final || e.Err != nil || e.Why != "" || e.Bytes != 17*mib+4096 || e.Asked != e.Bytes || e.Stopped || len(e.Pods) != 2 || e.Pods[0].UID != "cold" || e.Pods[1].Bytes != 12*mib {
-		t.Errorf("%+v", e)
+		t.Errorf("first effect = %+v, want 17 MiB and 4 KiB of cold and warm", e)
 	}
 	if e.Before.V != 100*mib || !e.Freed.OK || e.Freed.V != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("first effect = %+v, want 100 MiB before and nothing freed", e)
 	}
 	final := <-s.Effects()
 	if !final.Final || final.Refaulted != stats.Some[uint64](0) || final.Asked != e.Asked {
-		t.Errorf("%+v", final)
+		t.Errorf("final effect = %+v, want no refaults", final)
 	}
 	if got, want := f.asked("kubepods/besteffort/podcold"), "1048576 swappiness=2002097152 swappiness=2002101248 swappiness=200"; got != want {
 		t.Errorf("chunks %q, want %q", got, want)
 	}
 	for _, spared := range []string{"kubepods/besteffort/podself", "kubepods/besteffort/podspared", "kubepods/burstable/podlow", "kubepods/podsure", "kubepods", "kubepods/burstable"} {
 		if got := f.asked(spared); got != "" {
-			t.Errorf("%s was asked for %q", spared, got)
+			t.Errorf("memory.reclaim of %s = %q, want no write", spared, got)
 		}
 	}
 }
@@ -143,15 +144,15 @@ func TestPageCache(t *testing.T) {
 	r.Kind, r.SwapFree = reclaim.PageCache, stats.Some[uint64](0)
 	try(t, s, r)
 	if e := <-s.Effects(); e.Asked != 16*mib || e.Took <= 0 || e.Fell != uint64(r.Fill*e.Took.Seconds()) {
-		t.Errorf("%+v", e)
+		t.Errorf("effect of a page cache reclaim = %+v", e)
 	}
 	<-s.Effects()
 	if got := f.asked("kubepods/besteffort/podcold"); !strings.HasPrefix(got, "1048576 swappiness=0") {
-		t.Errorf("%q", got)
+		t.Errorf("memory.reclaim = %q, want swappiness 0", got)
 	}
 }
 
-// What pods read in again afterwards is counted, a pod that is gone by then is not.
+// Refaults after the reclaim are counted, except of a pod that ended meanwhile.
 func TestRefaults(t *testing.T) { synctest.Test(t, refaults) }
 
 func refaults(t *testing.T) {
@@ -161,23 +162,23 @@ func refaults(t *testing.T) {
 	s := f.start(300 * time.Millisecond)
 	try(t, s, request(40*mib))
 	if e := <-s.Effects(); e.Final || e.Asked != 40*mib {
-		t.Fatalf("%+v", e)
+		t.Fatalf("first effect = %+v, want 40 MiB requested", e)
 	}
 	if s.Try(request(1)) {
-		t.Error("a second squeeze while the pods of the first are watched")
+		t.Error("a second reclaim began while the pods of the first are watched")
 	}
 	f.write("kubepods/besteffort/poda/memory.stat", "inactive_anon 0\nactive_anon 0\ninactive_file 0\nactive_file 0\nworkingset_refault_anon 110\nworkingset_refault_file 15\n")
 	if err := os.RemoveAll(filepath.Join(f.dir, "kubepods/besteffort/podb")); err != nil {
 		t.Fatal(err)
 	}
 	if e := <-s.Effects(); !e.Final || e.Refaulted != stats.Some(uint64(105*os.Getpagesize())) {
-		t.Errorf("%+v", e)
+		t.Errorf("final effect = %+v, want 105 refaulted pages", e)
 	}
-	try(t, s, request(1)) // and the next one
+	try(t, s, request(1)) // the next reclaim may begin
 	<-s.Effects()
 }
 
-// pipe puts one in place of a file: writes to it can be held up.
+// pipe replaces a file by a pipe, to which writes can block.
 func (f *fake) pipe(name string) (fd int) {
 	path := filepath.Join(f.dir, name)
 	err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600))
@@ -191,7 +192,7 @@ func (f *fake) pipe(name string) (fd int) {
 	return fd
 }
 
-// A squeeze that the kernel holds is stopped without waiting for it, and asks for nothing more.
+// Stop does not wait for a reclaim that blocks in the kernel, and no further chunk follows.
 func TestStopDoesNotWait(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
@@ -208,11 +209,11 @@ func TestStopDoesNotWait(t *testing.T) {
 	r.Time = time.Hour
 	try(t, s, r)
 	s.Stop()
-	if err := s.Close(time.Millisecond); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the look may not have got so far
+	if err := s.Close(time.Millisecond); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the look may not be finished
 		t.Error(err)
 	}
 	if s.Try(r) {
-		t.Error("closed, and it goes on")
+		t.Error("a closed Worker begins a reclaim")
 	}
 	for buf := make([]byte, 1<<16); ; {
 		if _, err := unix.Read(pipe, buf); err == unix.EAGAIN {
@@ -223,7 +224,7 @@ func TestStopDoesNotWait(t *testing.T) {
 	}
 }
 
-// A pipe of one page that has room for one write more: the second one blocks until it is read.
+// The pipe has one page with room for one more write: the second one blocks until the pipe is read.
 func TestStopBetweenChunks(t *testing.T) { synctest.Test(t, stopBetweenChunks) }
 
 func stopBetweenChunks(t *testing.T) {
@@ -247,21 +248,21 @@ func stopBetweenChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.write("kubepods/besteffort/podcold/memory.current", "0\n") // it is who is killed: what it was not asked for, its death has freed
+	f.write("kubepods/besteffort/podcold/memory.current", "0\n") // the pod is killed: its death frees more than was requested
 	s.Stop()
 	if _, err := unix.Read(pipe, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
 	if e := <-s.Effects(); !e.Stopped || e.Freed != stats.Some(e.Asked) || e.Bytes != 512*mib || e.Asked != 1*mib && e.Asked != 3*mib || len(e.Pods) != 1 || e.Pods[0].Bytes != e.Asked {
-		t.Errorf("%+v", e)
+		t.Errorf("effect of a stopped reclaim = %+v", e)
 	}
 	if e := <-s.Effects(); !e.Final || !e.Stopped {
-		t.Errorf("%+v", e)
+		t.Errorf("final effect of a stopped reclaim = %+v", e)
 	}
 }
 
-// The time of a squeeze includes the look.
-func TestTheTimeIsOver(t *testing.T) {
+// The time limit of a reclaim includes the look.
+func TestTimeLimitIncludesTheLook(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
 	s := f.start(time.Millisecond)
@@ -269,11 +270,11 @@ func TestTheTimeIsOver(t *testing.T) {
 	r.Time = 0
 	try(t, s, r)
 	if e := <-s.Effects(); !e.Final || e.Asked != 0 || !strings.Contains(e.Why, "too fast") {
-		t.Errorf("%+v", e)
+		t.Errorf("effect without time = %+v, want nothing requested", e)
 	}
 }
 
-// What is odd about one pod is no other's concern, and nobody's death.
+// A malformed pod affects no other pod and causes no crash.
 func TestHostileCgroups(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 100*mib, 20*mib, 0)
@@ -289,13 +290,13 @@ func TestHostileCgroups(t *testing.T) {
 	s := f.start(time.Millisecond)
 	try(t, s, request(100*mib))
 	if e := <-s.Effects(); e.Err != nil || len(e.Pods) != 1 || e.Asked != 20*mib {
-		t.Errorf("%+v", e)
+		t.Errorf("effect next to malformed pods = %+v, want 20 MiB of one pod", e)
 	}
 	<-s.Effects()
 	f.write("kubepods/besteffort/podcold/memory.stat", "?")
 	try(t, s, request(100*mib))
 	if e := <-s.Effects(); len(e.Pods) != 0 || !e.Final || e.Why == "" {
-		t.Errorf("%+v", e)
+		t.Errorf("effect with malformed pods only = %+v, want none", e)
 	}
 	f.group("kubepods/besteffort/podcold", 100*mib, 20*mib, 0)
 	if err := os.Remove(filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")); err != nil {
@@ -303,7 +304,7 @@ func TestHostileCgroups(t *testing.T) {
 	}
 	try(t, s, request(100*mib))
 	if e := <-s.Effects(); !errors.Is(e.Err, ErrNoReclaim) || !e.Final || e.Asked != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("effect without memory.reclaim = %+v, want ErrNoReclaim", e)
 	}
 }
 
@@ -311,15 +312,15 @@ func TestNoPods(t *testing.T) {
 	s := (&fake{t, t.TempDir()}).start(time.Millisecond)
 	try(t, s, request(100*mib))
 	if e := <-s.Effects(); e.Err != nil || !e.Final || e.Why == "" {
-		t.Errorf("%+v", e)
+		t.Errorf("effect without pods = %+v, want a final one with a reason", e)
 	}
 }
 
-func TestCloseAtOnceAndTwice(t *testing.T) {
+func TestCloseTwice(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
 	s := f.start(time.Hour)
-	try(t, s, request(90*mib)) // nobody takes its effects
+	try(t, s, request(90*mib)) // its effects are not received
 	for range 2 {
 		if err := s.Close(time.Minute); err != nil {
 			t.Error(err)
@@ -332,10 +333,10 @@ func TestGenerations(t *testing.T) {
 		f := &fake{t, t.TempDir()}
 		f.write("kernel/mm/lru_gen/enabled", text)
 		if got := generations(f.dir); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("generations with switch %q = %v, want %v", text, got, want)
 		}
 	}
 	if generations(t.TempDir()) {
-		t.Error("without the file")
+		t.Error("generations without the switch = true, want false")
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"jettison/stats"
 )
 
-// A request that is known as a range is told as one.
-func TestARankingTellsBothBoundsOfARequest(t *testing.T) {
+// A ranking shows both bounds of a request that is known as a range.
+func TestRankingShowsBothBoundsOfARequest(t *testing.T) {
 	for want, request := range map[string]stats.Opt[stats.Range]{
 		`{"pod":"a/b","qos":"","usage":5,"request":7}`:                   stats.Some(stats.Exactly(7)),
 		`{"pod":"a/b","qos":"","usage":5,"request":0}`:                   stats.Some(stats.Range{}),
@@ -27,19 +27,20 @@ func TestARankingTellsBothBoundsOfARequest(t *testing.T) {
 		`{"pod":"a/b","qos":"","usage":5,"request":0,"requestMax":1024}`: stats.Some(stats.Range{Max: 1024}),
 	} {
 		r := row{Pod: "a/b", Usage: 5}
-		r.requests(request)
+		r.setRequest(request)
 		if got, err := json.Marshal(r); err != nil || string(got) != want {
-			t.Errorf("got %s, %v, want %s", got, err, want)
+			t.Errorf("row = %s (%v), want %s", got, err, want)
 		}
 	}
 	r := row{Pod: "a/b", QOS: "Burstable", Usage: 8, Request: 7, RequestMax: 9, DecidedBy: "UID"}
 	if got := r.String(); got != "a/b(Burstable usage=8 request=7..9 UID)" {
-		t.Errorf("got %s", got)
+		t.Errorf("row as text = %s, want both bounds", got)
 	}
 }
 
-// Who in the pod used its memory is asked after the kill, and said where the kubelet says it; a decision that has its words is left alone.
-func TestWhoUsedTheMemoryIsSaid(t *testing.T) {
+// Containers' memory usage is read after the kill, and reported in the kubelet's message. A
+// decision that has its texts stays unchanged.
+func TestContainerUsageIsReported(t *testing.T) {
 	request := v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi")}
 	object := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: nodetest.UID, Name: "pod", Namespace: "default"},
@@ -52,7 +53,7 @@ func TestWhoUsedTheMemoryIsSaid(t *testing.T) {
 		f.o.Blame = func(p *stats.PodStats) {
 			asked++
 			if killed, err := os.ReadFile(f.Dir + "/cgroup/" + nodetest.Pod + "/cgroup.kill"); err != nil || string(killed) != "1" {
-				t.Errorf("asked before the kill: %q, %v", killed, err)
+				t.Errorf("usage is read before the kill: cgroup.kill %q, %v", killed, err)
 			}
 			p.Containers = []stats.ContainerStats{{Name: "app", Memory: stats.ContainerMemoryStats{WorkingSetBytes: stats.Some[uint64](300 << 20)}}}
 		}
@@ -68,15 +69,15 @@ func TestWhoUsedTheMemoryIsSaid(t *testing.T) {
 		d := f.m.Step(now, eviction.Input{Summary: &s, MemoryOnly: true, Terse: terse, Pods: objects})
 		ctx, cancel := context.WithCancel(t.Context())
 		if !f.OnDecided(ctx, &d) {
-			t.Fatalf("nothing was begun: %+v", d)
+			t.Fatalf("no eviction began by the decision %+v", d)
 		}
 		e := f.m.Life(nodetest.UID).Eviction()
-		const said = "Container app was using 300Mi, request is 100Mi, has larger consumption of memory. "
-		if strings.Contains(e.Message, said) != terse || asked > 0 != terse {
-			t.Errorf("terse %v: asked %d times, said %q", terse, asked, e.Message)
+		const usage = "Container app was using 300Mi, request is 100Mi, has larger consumption of memory. "
+		if strings.Contains(e.Message, usage) != terse || asked > 0 != terse {
+			t.Errorf("terse %v: usage read %d times, message %q", terse, asked, e.Message)
 		}
 		if usage := e.Annotations["offending_containers_usage"]; terse && usage != "300Mi" {
-			t.Errorf("annotations %v", e.Annotations)
+			t.Errorf("annotations of the terse decision = %v", e.Annotations)
 		}
 		f.end(cancel)
 	}

@@ -11,29 +11,29 @@ import (
 	"jettison/stats"
 )
 
-// SignalFields are what the log says of a threshold that is met.
+// SignalFields returns log fields of a met threshold.
 func SignalFields(m eviction.Met) []any {
-	if !m.Observed.OK { // of an eviction that another process has begun
+	if !m.Observed.OK { // an eviction that another process began
 		return []any{"signal", m.Threshold.Signal}
 	}
 	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Value, "threshold", m.Limit}
 }
 
-// describe are the fields of a decision's line: signal, observed, threshold, victim, reason.
+// describe returns the log fields of a decision: signal, observed, threshold, victim, reason.
 func (v *Evictions) describe(d *eviction.Decision, e *eviction.Eviction) []any {
 	met := eviction.Met{}
 	if !e.Local() {
 		met = d.Signal
 	}
-	return v.words(e, met, d.Reason, [2]int{len(d.Ranking), len(d.Protected)})
+	return v.logFields(e, met, d.Reason, [2]int{len(d.Ranking), len(d.Protected)})
 }
 
-// fields are those of an eviction under way.
-func (v *Evictions) fields(u *underway) []any {
-	return v.words(u.life.Eviction(), *u.life.Met(), u.reason, u.counts)
+// fields returns the log fields of an eviction in progress.
+func (v *Evictions) fields(u *progress) []any {
+	return v.logFields(u.life.Eviction(), *u.life.Met(), u.reason, u.counts)
 }
 
-func (v *Evictions) words(e *eviction.Eviction, met eviction.Met, reason string,
+func (v *Evictions) logFields(e *eviction.Eviction, met eviction.Met, reason string,
 	counts [2]int) []any {
 	p := &e.Pod
 	out := []any{"signal", e.Signal}
@@ -45,21 +45,21 @@ func (v *Evictions) words(e *eviction.Eviction, met eviction.Met, reason string,
 		"reason", reason, "candidates", counts[0], "protected", counts[1])
 }
 
-// row of a ranking in the log.
+// row is one pod of a ranking in the log.
 type row struct {
 	Pod string `json:"pod"`
 	QOS string `json:"qos"`
-	// of what is short, in its unit; of one that is protected, of memory; -1: not measured
+	// Usage of the short resource in its unit, or of memory if protected; -1: not measured
 	Usage      int64  `json:"usage"`
-	Request    int64  `json:"request"`              // likewise, at least; -1: unknown
-	RequestMax int64  `json:"requestMax,omitempty"` // at most, where that is more
+	Request    int64  `json:"request"`              // lower bound of the request; -1: unknown
+	RequestMax int64  `json:"requestMax,omitempty"` // upper bound, if greater
 	DecidedBy  string `json:"decidedBy,omitempty"`
 	Protection string `json:"protected,omitempty"`
 
 	ref stats.PodReference
 }
 
-// String is a row in a text log.
+// String formats a row for a text log.
 func (r row) String() string {
 	request := fmt.Sprint(r.Request)
 	if r.RequestMax > 0 {
@@ -69,8 +69,8 @@ func (r row) String() string {
 		r.Protection)
 }
 
-// requests fills in what is known of a request.
-func (r *row) requests(q stats.Opt[stats.Range]) {
+// setRequest sets the bounds of a request.
+func (r *row) setRequest(q stats.Opt[stats.Range]) {
 	if !q.OK {
 		r.Request = -1
 		return
@@ -81,10 +81,10 @@ func (r *row) requests(q stats.Opt[stats.Range]) {
 	}
 }
 
-// rankingRows bounds what one log line carries of a ranking.
+// rankingRows limits the pods of a ranking in one log line.
 const rankingRows = 10
 
-// ranking is the start of the order, then who is protected.
+// ranking returns the first pods of the ranking, then protected pods.
 func (v *Evictions) ranking(d *eviction.Decision) []row {
 	var rows []row
 	for i := range d.Ranking {
@@ -97,7 +97,7 @@ func (v *Evictions) ranking(d *eviction.Decision) []row {
 		if c.Keys.Measured {
 			r.Usage = int64(min(c.Keys.Usage, math.MaxInt64))
 		}
-		r.requests(c.Keys.Request)
+		r.setRequest(c.Keys.Request)
 		rows = append(rows, r)
 	}
 	for i := range d.Protected {
@@ -109,22 +109,22 @@ func (v *Evictions) ranking(d *eviction.Decision) []row {
 		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
 			r.Usage = int64(min(w.V, math.MaxInt64))
 		}
-		r.requests(c.Pod.MemoryRequest)
+		r.setRequest(c.Pod.MemoryRequest)
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-// named is a ranking with the names of its pods as they are known by now.
-func (v *Evictions) named(rows []row) []row {
+// resolveNames sets the current display names of a ranking's pods.
+func (v *Evictions) resolveNames(rows []row) []row {
 	for i := range rows {
 		rows[i].Pod = v.o.Pods.Name(rows[i].ref)
 	}
 	return rows
 }
 
-// report logs an eviction whose effect is known, and remembers it.
-func (v *Evictions) report(now time.Time, u *underway) {
+// report logs an eviction with a known outcome and adds it to the history.
+func (v *Evictions) report(now time.Time, u *progress) {
 	l := u.life
 	e := l.Eviction()
 	back := l.Outcome() == eviction.OutcomeBack
@@ -133,11 +133,14 @@ func (v *Evictions) report(now time.Time, u *underway) {
 		fields = append(fields, "available", o.Value)
 	}
 	fields = append(fields, "killedAtMonotonic", l.Killed().Monotonic, "message", e.Message,
-		"ranking", v.named(u.ranking))
-	fields = append(fields, squeezeFields(u.squeeze)...)
+		"ranking", v.resolveNames(u.ranking))
+	fields = append(fields, reclaimFields(u.reclaim)...)
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
 	}
+	//log: A pod was evicted. The keys give the threshold, the victim with the reason for its choice,
+	//  the duration of each phase, and the start of the ranking. If the signal did not recover, the
+	//  last duration is "not recovered".
 	v.o.Log.Info("evicted", append(fields, api.EventEviction.Attr())...)
 	v.advise(now, u, back)
 	v.history = append(v.history, api.Evicted{
@@ -149,8 +152,8 @@ func (v *Evictions) report(now time.Time, u *underway) {
 	}
 }
 
-// times are how long the phases of an eviction took.
-func (v *Evictions) times(now time.Time, u *underway, back bool) (fields []any) {
+// times returns log fields with the durations of an eviction's phases.
+func (v *Evictions) times(now time.Time, u *progress, back bool) (fields []any) {
 	l := u.life
 	began, emptied := l.Killed().Time, l.Emptied().Time
 	if began.IsZero() {
@@ -162,11 +165,11 @@ func (v *Evictions) times(now time.Time, u *underway, back bool) (fields []any) 
 		if since := l.Met().Since; !since.IsZero() {
 			fields = append(fields, "crossedToKill", began.Sub(since).Round(time.Microsecond))
 		}
-		if !emptied.IsZero() { // else a later attempt took its place before that was known
+		if !emptied.IsZero() { // otherwise a later attempt replaced it before that was known
 			fields = append(fields, "killToEmpty", emptied.Sub(began).Round(time.Microsecond))
 		}
 	}
-	effect := any("not back")
+	effect := any("not recovered")
 	if back {
 		effect = now.Sub(began).Round(time.Microsecond)
 	}
@@ -179,66 +182,69 @@ func (v *Evictions) times(now time.Time, u *underway, back bool) (fields []any) 
 	return append(fields, "killToMemoryBack", effect)
 }
 
-// advise takes how long the eviction took into the advice on headroom.
-func (v *Evictions) advise(now time.Time, u *underway, back bool) {
+// advise adds the duration of an eviction to the headroom advice.
+func (v *Evictions) advise(now time.Time, u *progress, back bool) {
 	l := u.life
 	killed, met := l.Killed().Time, l.Met()
 	if !killed.IsZero() && !met.Since.IsZero() {
-		// Else it had to wait, for its grace period or for another victim.
+		// Otherwise it had to wait for its grace period or another victim.
 		if own := !l.Resumed() && l.Eviction().Signal == stats.SignalMemoryAvailable &&
 			met.Threshold.Hard(); own && met.Since.After(v.lastKill) {
-			v.o.Advice.React(killed.Sub(met.Since))
+			v.o.Advice.RecordReaction(killed.Sub(met.Since))
 		}
 		v.lastKill = killed
 	}
-	// What lay in shared memory came back when it was unmounted: that is no measure of a kill.
+	// Shared memory returned when it was unmounted: that does not measure a kill.
 	if back && l.Eviction().Signal == stats.SignalMemoryAvailable && !killed.IsZero() &&
 		!l.Resumed() && !l.Shared() {
-		v.o.Advice.Release(now.Sub(killed))
+		v.o.Advice.RecordRelease(now.Sub(killed))
 	}
 }
 
-// Rehearsed takes how long a look and a kill take where nothing has to be evicted.
-func (v *Evictions) Rehearsed(took time.Duration) { v.o.Advice.React(took) }
+// RecordReaction records the duration of a look and a kill without an eviction.
+func (v *Evictions) RecordReaction(took time.Duration) { v.o.Advice.RecordReaction(took) }
 
-// OnTested logs what a self-test of the kill ladder has found, and takes how long a kill took.
+// OnTested logs the result of a self-test of the kill ladder, and records the duration of a kill.
 func (v *Evictions) OnTested(r *kill.Report) {
 	for _, rung := range r.Rungs {
 		if rung.Outcome == kill.Works && rung.Rung == kill.CgroupKill.String() {
-			v.o.Advice.Release(rung.Took)
+			v.o.Advice.RecordRelease(rung.Took)
 		}
 	}
 	if !r.Kills() {
-		v.o.Log.Error("self-test: no way to kill works here, so that only the runtime can end a pod",
+		//log: Neither cgroup.kill nor signals work here. Only the container runtime can end a pod, which
+		//  takes longer under memory pressure.
+		//do: See the keys for the error of each step. Give the agent the privileges and mounts that the
+		//  installation guide lists.
+		v.o.Log.Error("self-test found no working kill step",
 			append(r.Log(), api.EventEviction.Attr())...)
 		return
 	}
-	v.o.Log.Info("self-test", append(r.Log(), api.EventEviction.Attr())...)
+	//log: The agent tried each step of the kill ladder. The keys give the result of each.
+	v.o.Log.Info("self-test finished", append(r.Log(), api.EventEviction.Attr())...)
 }
 
-// Advise logs where a hard threshold of so many bytes for memory.available is smaller than what is
-// safe here.
+// Advise logs a warning if a hard threshold of memory.available, in bytes, is smaller than the safe
+// one on this node.
 func (v *Evictions) Advise(threshold uint64) { v.o.Advice.Advise(threshold) }
 
-// Headroom is the advice on such a threshold.
+// Headroom returns the advice on such a threshold.
 func (v *Evictions) Headroom(threshold uint64) api.HeadroomState {
-	return v.o.Advice.State(
-		threshold)
+	return v.o.Advice.State(threshold)
 }
 
-// squeezeFields are what the log says of the reclaim of memory before an eviction. What is not
-// known is left out: pods are watched for seconds for what they read in again, and the line of the
-// squeeze itself has that.
-func squeezeFields(s *api.Squeeze) (out []any) {
+// reclaimFields returns log fields with the proactive reclaim before an eviction. Unknown values
+// are omitted: refaults are watched for seconds, and the reclaim's own line contains them.
+func reclaimFields(s *api.Squeeze) (out []any) {
 	if s == nil {
 		return nil
 	}
-	out = []any{"squeezeAsked", s.Asked}
+	out = []any{"reclaimRequested", s.Asked}
 	if s.Freed != nil {
-		out = append(out, "squeezeFreed", *s.Freed)
+		out = append(out, "reclaimFreed", *s.Freed)
 	}
 	if s.Refaulted != nil {
-		out = append(out, "squeezeRefaulted", *s.Refaulted)
+		out = append(out, "reclaimRefaulted", *s.Refaulted)
 	}
-	return append(out, "squeezeStopped", s.Stopped)
+	return append(out, "reclaimStopped", s.Stopped)
 }

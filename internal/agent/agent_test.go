@@ -332,7 +332,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	b := newBuilder(o, n.Sources, eventlog.NewRing(time.Now()))
 	defer b.close()
 	_, err := b.build(t.Context(), pace.New(1<<30, 2))
-	if want := fmt.Sprintf("%s: another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("%s is locked by another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

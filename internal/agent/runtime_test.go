@@ -77,7 +77,7 @@ func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
 	if _, err := b.lister.Client().List(ctx); err != nil {
 		t.Errorf("its pods: %v", err)
 	}
-	if text := n.Text(); strings.Count(text, `msg="container runtime"`) != 2 || strings.Count(text, "that of two takes connections now") != 1 {
+	if text := n.Text(); strings.Count(text, `msg="container runtime"`) != 2 || strings.Count(text, "socket of two accepts connections now") != 1 {
 		t.Errorf("logged\n%s", text)
 	}
 }

@@ -228,7 +228,7 @@ func TestFindWaitsForKubelet(t *testing.T) {
 		if own := strings.Contains(strings.Join(hardThresholds(l), " "), "memory.available<300Mi"); own != c.comes || warned != (c.seen && !c.comes) {
 			t.Errorf("find with %+v: layers %q, thresholds %v, warnings %q", c, l.From, hardThresholds(l), l.Warnings)
 		}
-		if waited := len(waits) == 1 && strings.Contains(waits[0], "one was seen less than"); waited != c.seen {
+		if waited := len(waits) == 1 && strings.Contains(waits[0], "a kubelet was seen less than"); waited != c.seen {
 			t.Errorf("%+v: reasons of the wait = %q", c, waits)
 		}
 	}

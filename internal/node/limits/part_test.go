@@ -57,7 +57,7 @@ func TestPart(t *testing.T) {
 		t.Errorf("files that differ after a pass = %v", got)
 	}
 	for _, want := range []string{
-		`msg="node allocatable written" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory protection updated" pods=4 unknown=1 written=8 restored=0`,
+		`msg="node allocatable written" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory protection updated" eventKind=memory pods=4 unknown=1 written=8 restored=0`,
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("log of a pass lacks %s:\n%s", want, text)
@@ -177,7 +177,7 @@ func TestSettingsOfEarlierAgent(t *testing.T) {
 	pass(maxRestorePause, false, true)
 	n.expect("it has gone", map[string]string{})
 	pass(maxRestorePause, false, false)
-	if left := n.notes(); len(left) > 0 || strings.Count(text.String(), `msg="restored pod cgroup settings" restored=3`) != 1 {
+	if left := n.notes(); len(left) > 0 || strings.Count(text.String(), `msg="restored pod cgroup settings" eventKind=memory restored=3`) != 1 {
 		t.Errorf("notes after the restore = %v; log:\n%s", left, text)
 	}
 	if err := p.Close(); err != nil {

@@ -21,7 +21,7 @@ import (
 // fakeBus answers on a socket as systemd does, or as a bus in front of systemd, and records the
 // calls.
 type fakeBus struct {
-	mute    bool   // says nothing once somebody has come
+	mute    bool   // accepts connections and does not answer
 	refuses string // properties of this unit
 	mu      sync.Mutex
 	calls   []*godbus.Message

@@ -245,7 +245,7 @@ func TestSystemdResetsDuringUpdate(t *testing.T) {
 			if got := n.owed("kubepods.slice"); len(got) != 1 {
 				t.Errorf("slices pending after the reset = %v", got)
 			}
-			s.reload(n, "kubepods.slice") // as it does in the end, with what it was told
+			s.reload(n, "kubepods.slice") // with the values of the update
 			n.expect("told", map[string]string{"kubepods.slice memory.max": "6442450944"})
 		}
 		w.Tell = s.tell

@@ -36,7 +36,7 @@ func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 // The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's
 // name, "-", and the node's name (pkg/kubelet/config/common.go applyDefaults). So a manifest
 // matches a pod with the same UID and a compatible name; else with the same namespace and name;
-// else if the pod's source says that it is static, and its name is the manifest's name, "-", and a
+// else if the pod's source marks it as static, and its name is the manifest's name, "-", and a
 // possible node name, which all static pods' names end with. If several manifests match, the
 // longest name wins: "etcd-events-n1" does not belong to "etcd". A pod from an API server has no
 // manifest, nor has a pod with a container that the manifest lacks. During an update a manifest may
@@ -70,7 +70,7 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 			continue
 		}
 		m := byUID[uid]
-		if m == nil || !named(m, p) {
+		if m == nil || !nameMatches(m, p) {
 			m = byName(byNamespace[p.PodRef.Namespace], p, static)
 		}
 		if m != nil {
@@ -80,9 +80,9 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	return out
 }
 
-// named reports whether a pod's name is compatible with a manifest, because any user may give a pod
+// nameMatches reports whether a pod's name is compatible with a manifest, because any user may give a pod
 // a UID.
-func named(m *v1.Pod, p *read.Pod) bool {
+func nameMatches(m *v1.Pod, p *read.Pod) bool {
 	_, fromKubelet := p.Annotations[annotationSource]
 	return p.PodRef.Namespace == m.Namespace && (p.PodRef.Name == m.Name || fromKubelet &&
 		strings.HasPrefix(p.PodRef.Name, m.Name+"-"))

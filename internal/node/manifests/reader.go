@@ -42,15 +42,15 @@ const period = 20 * time.Second
 // closeLimit bounds Close if the file system hangs.
 const closeLimit = 2 * time.Second
 
-// unsure is the time after a change in which a file may change again without new timestamps, which
+// unsureAfter is the time after a change in which a file may change again without new timestamps, which
 // have the resolution of the kernel's tick.
-const unsure = time.Second
+const unsureAfter = time.Second
 
 // Options are the options of Start.
 type Options struct {
 	Path string // staticPodPath: a directory or a file
 	// Changed receives the valid manifests, trimmed, whenever they change, and after the first
-	// scan, even if there are none. It must not modify them.
+	// scan, even if it found none. It must not modify them.
 	Changed func([]*v1.Pod)
 	// Report receives an error of the path or a file, once until it changes or the file was valid
 	// in between.
@@ -112,16 +112,16 @@ func run(ctx context.Context, o Options, every time.Duration) {
 
 // scanner scans the path and keeps the results.
 type scanner struct {
-	path  string
-	files map[string]*file  // by path
-	reported  map[string]string // errors that were reported, by path
-	last  []*v1.Pod         // result of the last scan
+	path     string
+	files    map[string]*file  // by path
+	reported map[string]string // errors that were reported, by path
+	last     []*v1.Pod         // result of the last scan
 }
 
 // file is a manifest as last read. The pointer pod stays the same while the content does.
 type file struct {
 	stamp stamp
-	sure  bool // any later change has a different stamp
+	final bool // any later change has a different stamp
 	pod   *v1.Pod
 	err   error // why the file is invalid; with a pod: a warning
 }
@@ -147,8 +147,8 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 	if err != nil {
 		wrong[s.path] = err
 	}
-	if err != nil && names == nil && !errors.Is(err, errNone) {
-		return s.last, s.news(wrong)
+	if err != nil && names == nil && !errors.Is(err, errNotExist) {
+		return s.last, s.newErrors(wrong)
 	}
 	files, memory := map[string]*file{}, 0
 	at := map[string]int{} // by namespace and name: index in pods
@@ -166,7 +166,7 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 		}
 		if f.pod == nil && name == s.path {
 			s.files = files
-			return s.last, s.news(wrong)
+			return s.last, s.newErrors(wrong)
 		}
 		if f.pod == nil {
 			continue
@@ -186,13 +186,13 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 		pods = append(pods, f.pod)
 	}
 	s.files, s.last = files, pods
-	return pods, s.news(wrong)
+	return pods, s.newErrors(wrong)
 }
 
-var errNone = errors.New("does not exist: no static pods")
+var errNotExist = errors.New("does not exist: no static pods")
 
-// news returns the errors that were not reported before, by path.
-func (s *scanner) news(wrong map[string]error) (news []error) {
+// newErrors returns the errors that were not reported before, by path.
+func (s *scanner) newErrors(wrong map[string]error) (news []error) {
 	reported := map[string]string{}
 	for path, err := range wrong {
 		reported[path] = err.Error()
@@ -210,7 +210,7 @@ func (s *scanner) names() ([]string, error) {
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, errNone
+		return nil, errNotExist
 	case err != nil:
 		return nil, cause(err)
 	case !info.IsDir():
@@ -249,13 +249,13 @@ func (s *scanner) read(path string, now time.Time) *file {
 		return nil
 	case err != nil:
 		return &file{err: cause(err)}
-	case old != nil && old.sure && old.stamp == st:
+	case old != nil && old.final && old.stamp == st:
 		return old
 	}
 	text, st, err := readFile(path)
 	f := &file{stamp: st, err: err}
 	changed := max(st.mtime.Nano(), st.ctime.Nano())
-	f.sure = err == nil && now.UnixNano()-changed > int64(unsure)
+	f.final = err == nil && now.UnixNano()-changed > int64(unsureAfter)
 	if err != nil {
 		return f
 	}
@@ -264,7 +264,7 @@ func (s *scanner) read(path string, now time.Time) *file {
 		f.err = fmt.Errorf("accepted as by the kubelet, but %w", doubt)
 	}
 	if old != nil && old.pod != nil && f.pod != nil && reflect.DeepEqual(old.pod, f.pod) {
-		f.pod = old.pod // it says what it reported
+		f.pod = old.pod // unchanged
 	}
 	return f
 }

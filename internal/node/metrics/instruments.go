@@ -105,13 +105,13 @@ func (v *Vec) each(visit func(n float64, labels []string)) {
 // the methods of a nil Histogram do nothing.
 type Histogram struct {
 	bounds  []time.Duration // upper bounds, increasing
-	classes []atomic.Uint64 // one more than bounds
+	buckets []atomic.Uint64 // one more than bounds
 	sum     atomic.Int64    // nanoseconds
 }
 
 // NewHistogram creates a Histogram with these upper bounds, which must increase.
 func NewHistogram(bounds ...time.Duration) *Histogram {
-	return &Histogram{bounds: bounds, classes: make([]atomic.Uint64, len(bounds)+1)}
+	return &Histogram{bounds: bounds, buckets: make([]atomic.Uint64, len(bounds)+1)}
 }
 
 // Observe counts a duration. A negative duration, of a clock that was set back, counts as 0.
@@ -121,7 +121,7 @@ func (h *Histogram) Observe(d time.Duration) {
 	}
 	d = max(d, 0)
 	at, _ := slices.BinarySearch(h.bounds, d)
-	h.classes[at].Add(1)
+	h.buckets[at].Add(1)
 	h.sum.Add(int64(d))
 }
 

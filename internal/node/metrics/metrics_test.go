@@ -156,7 +156,7 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 
 // Prometheus sees no increase in a counter that starts with 1, so the first failed eviction would
 // trigger no alert. Each expected outcome starts with 0.
-func TestOutcomesBeginWithZero(t *testing.T) {
+func TestOutcomesStartWithZero(t *testing.T) {
 	for dry, row := range map[bool]string{
 		false: `jettison_evictions_total{eviction_signal="memory.available",outcome="notBack",qos_class="Burstable",dry_run="false"}`,
 		true:  `jettison_evictions_total{eviction_signal="memory.available",outcome="dryRun",qos_class="Burstable",dry_run="true"}`,
@@ -180,7 +180,7 @@ func TestAScrape(t *testing.T) {
 }
 
 // Before the first publication, Write returns the families with data.
-func TestWhatIsWrittenAtFirst(t *testing.T) {
+func TestBeforeFirstPublication(t *testing.T) {
 	text := string(Write(&Inputs{Version: "v1", Proc: t.TempDir()}))
 	if !strings.Contains(text, "jettison_build_info{") || strings.Contains(text, "condition_status") || strings.Contains(text, "process_cpu") {
 		t.Errorf("unexpected text before the first publication: %s", text)
@@ -196,12 +196,12 @@ func TestPromtool(t *testing.T) {
 	cmd := exec.Command(promtool, "check", "metrics")
 	cmd.Stdin = strings.NewReader(string(Write(full())))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("promtool check metrics: %v: %s", err, out)
+		t.Errorf("promtool rejects the metrics text: %v: %s", err, out)
 	}
 }
 
 // The cheap look counts, so counting must not allocate.
-func TestCountingAllocatesNothing(t *testing.T) {
+func TestCountingAllocations(t *testing.T) {
 	var s Source
 	h, c := NewHistogram(Delays...), Counter{}
 	if n := testing.AllocsPerRun(100, func() { s.Read(nil); h.Observe(time.Millisecond); c.Add(1) }); n > 0 {
@@ -218,7 +218,7 @@ const (
 )
 
 // The table of the page matches Families.
-func TestThePageHasAllFamilies(t *testing.T) {
+func TestPageHasAllFamilies(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, f := range Families {

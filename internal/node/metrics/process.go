@@ -45,26 +45,26 @@ func process(w *Writer, proc string) {
 	runtimemetrics.Read(samples)
 	for i, g := range goGauges {
 		if samples[i].Value.Kind() == runtimemetrics.KindUint64 {
-			plain(w, g.name, g.kind, g.meaning, float64(samples[i].Value.Uint64()))
+			singleSample(w, g.name, g.kind, g.meaning, float64(samples[i].Value.Uint64()))
 		}
 	}
 	var gc debug.GCStats
 	debug.ReadGCStats(&gc)
-	plain(w, "go_gc_pause_seconds_total", "counter",
+	singleSample(w, "go_gc_pause_seconds_total", "counter",
 		"Time in which Go garbage collections stopped all goroutines.", gc.PauseTotal.Seconds())
 	self := filepath.Join(proc, "self")
 	status(w, self)
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		plain(w, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
+		singleSample(w, "process_max_fds", "gauge", "Maximum number of open file descriptors.",
 			float64(limit.Cur))
 	}
 	if all, err := os.ReadDir(filepath.Join(self, "fd")); err == nil {
-		plain(w, "process_open_fds", "gauge", "Number of open file descriptors.", float64(len(all)))
+		singleSample(w, "process_open_fds", "gauge", "Number of open file descriptors.", float64(len(all)))
 	}
 }
 
-func plain(w *Writer, name, kind, meaning string, v float64) {
+func singleSample(w *Writer, name, kind, meaning string, v float64) {
 	w.Family(name, kind, meaning)
 	w.Sample(name, v, time.Time{})
 }
@@ -90,15 +90,15 @@ func status(w *Writer, self string) {
 		return math.NaN()
 	}
 	const utime, stime, threads, starttime, vsize, rss = 14, 15, 20, 22, 23, 24
-	plain(w, "process_cpu_seconds_total", "counter", "User and system CPU time.",
+	singleSample(w, "process_cpu_seconds_total", "counter", "User and system CPU time.",
 		(number(utime)+number(stime))/userHZ)
-	plain(w, "go_threads", "gauge", "Number of threads.", number(threads))
-	plain(w, "process_virtual_memory_bytes", "gauge", "Virtual memory size.", number(vsize))
-	plain(w, "process_resident_memory_bytes", "gauge",
+	singleSample(w, "go_threads", "gauge", "Number of threads.", number(threads))
+	singleSample(w, "process_virtual_memory_bytes", "gauge", "Virtual memory size.", number(vsize))
+	singleSample(w, "process_resident_memory_bytes", "gauge",
 		"Resident memory size, including mapped files.",
 		number(rss)*float64(os.Getpagesize()))
 	if boot, ok := bootTime(filepath.Dir(self)); ok {
-		plain(w, "process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970.", boot+
+		singleSample(w, "process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970.", boot+
 			number(starttime)/userHZ)
 	}
 }

@@ -53,12 +53,12 @@ func (w *families) state(now *Now) {
 	for _, c := range s.Conditions {
 		w.Sample(name, oneIf(c.Status), time.Time{}, "condition", string(c.Type))
 	}
-	w.one("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
-	w.one("evictions_in_progress", float64(len(s.Underway)))
+	w.single("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
+	w.single("evictions_in_progress", float64(len(s.Underway)))
 	w.pods(now)
-	w.one("breaker_open", oneIf(s.Stopped != ""))
-	w.one("runtime_connected", oneIf(!s.Runtime.Lost))
-	w.one("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
+	w.single("breaker_open", oneIf(s.Stopped != ""))
+	w.single("runtime_connected", oneIf(!s.Runtime.Lost))
+	w.single("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
 }
 
 // signals writes the available amounts and capacities, by unit.

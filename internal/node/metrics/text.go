@@ -54,8 +54,8 @@ func (w *Writer) Sample(name string, v float64, at time.Time, labels ...string) 
 func (w *Writer) histogram(name string, h *Histogram, labels ...string) {
 	sum := uint64(0)
 	labels = append(labels[:len(labels):len(labels)], "le", "")
-	for i := range h.classes {
-		sum += h.classes[i].Load()
+	for i := range h.buckets {
+		sum += h.buckets[i].Load()
 		labels[len(labels)-1] = "+Inf"
 		if i < len(h.bounds) {
 			labels[len(labels)-1] = strconv.FormatFloat(h.bounds[i].Seconds(), 'g', -1, 64)

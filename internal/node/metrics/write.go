@@ -31,8 +31,8 @@ func (w *families) begin(name string) string {
 	return Prefix + name
 }
 
-// one writes a family with one sample.
-func (w *families) one(name string, v float64) { w.Sample(w.begin(name), v, time.Time{}) }
+// single writes a family with one sample.
+func (w *families) single(name string, v float64) { w.Sample(w.begin(name), v, time.Time{}) }
 
 // Write returns all families with data, in the text format of Prometheus.
 func Write(in *Inputs) []byte {
@@ -48,8 +48,8 @@ func Write(in *Inputs) []byte {
 	if in.Parts != nil {
 		w.parts(in.Parts, in.Now)
 	}
-	w.one("log_lines_dropped_total", float64(in.LogLines))
-	w.one("events_dropped_total", float64(in.Events))
+	w.single("log_lines_dropped_total", float64(in.LogLines))
+	w.single("events_dropped_total", float64(in.Events))
 	if in.Now != nil && in.Now.State.Config != nil {
 		w.config(in.Now.State.Config)
 	}
@@ -66,8 +66,8 @@ func (w *families) config(c *api.ConfigState) {
 	if c.Error != "" {
 		good = 0
 	}
-	w.one("config_last_reload_successful", good)
-	w.one("config_last_reload_success_timestamp_seconds", seconds(c.Read))
+	w.single("config_last_reload_successful", good)
+	w.single("config_last_reload_success_timestamp_seconds", seconds(c.Read))
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
@@ -85,9 +85,9 @@ func (w *families) parts(p *Parts, now *Now) {
 	w.evictions(p.Evictions, now)
 	w.gate(p, now)
 	if r := p.Reclaim; r != nil {
-		w.one("memory_reclaim_asked_bytes_total", float64(r.Asked.Value()))
-		w.one("memory_reclaim_freed_bytes_total", float64(r.Freed.Value()))
-		w.one("memory_reclaim_refaulted_bytes_total", float64(r.Refaulted.Value()))
+		w.single("memory_reclaim_asked_bytes_total", float64(r.Asked.Value()))
+		w.single("memory_reclaim_freed_bytes_total", float64(r.Freed.Value()))
+		w.single("memory_reclaim_refaulted_bytes_total", float64(r.Refaulted.Value()))
 	}
 	if g := p.Garbage; g != nil {
 		w.vec("gc_removed_total", &g.Removed, "kind")
@@ -98,8 +98,8 @@ func (w *families) parts(p *Parts, now *Now) {
 	}
 	w.looks(p)
 	w.histograms("runtime_operations_duration_seconds", p.Operations, "operation")
-	w.one("records_dropped_total", float64(p.Records()))
-	w.one("frames_dropped_total", float64(p.Frames()))
+	w.single("records_dropped_total", float64(p.Records()))
+	w.single("frames_dropped_total", float64(p.Frames()))
 }
 
 func (w *families) vec(name string, v *Vec, labels ...string) {
@@ -165,8 +165,8 @@ func (w *families) evictions(e *Evictions, now *Now) {
 	w.outcomes(&e.Outcomes, now)
 	w.histogram(w.begin("eviction_crossing_to_kill_seconds"), e.ToKill)
 	w.histogram(w.begin("eviction_kill_to_recovery_seconds"), e.ToRecovery)
-	w.one("eviction_predicted_bytes_total", float64(e.Predicted.Value()))
-	w.one("eviction_released_bytes_total", float64(e.Released.Value()))
+	w.single("eviction_predicted_bytes_total", float64(e.Predicted.Value()))
+	w.single("eviction_released_bytes_total", float64(e.Released.Value()))
 	w.vec("kill_step_errors_total", &e.StepErrors, "step")
 }
 

@@ -9,9 +9,9 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// most is the largest plausible number. The API's types permit larger ones and, for tasks, negative
+// maxPlausible is the largest plausible number. The API's types permit larger ones and, for tasks, negative
 // ones.
-const most = math.MaxInt64
+const maxPlausible = math.MaxInt64
 
 // checker keeps the first error.
 type checker struct{ err *strict.FieldError }
@@ -94,7 +94,7 @@ func (c *checker) pod(p *v1alpha1.PodStats) bool {
 		c.number("process_stats", "process_count", p.ProcessStats.ProcessCount)
 	}
 	for i := range p.VolumeStats {
-		if v := &p.VolumeStats[i].FsStats; c.largeFs(v) {
+		if v := &p.VolumeStats[i].FsStats; c.fsIsImplausible(v) {
 			c.fs(fmt.Sprintf("volume[%d]", i), v)
 		}
 	}
@@ -114,7 +114,7 @@ func (c *checker) pod(p *v1alpha1.PodStats) bool {
 }
 
 func (c *checker) number(in, name string, v *uint64) {
-	if v != nil && *v > most {
+	if v != nil && *v > maxPlausible {
 		c.fail(fmt.Sprintf("%d is implausibly large", *v), "%s.%s", in, name)
 	}
 }
@@ -129,7 +129,7 @@ func (c *checker) memory(in string, m *v1alpha1.MemoryStats) {
 	c.number(in, "rssBytes", m.RSSBytes)
 	c.number(in, "pageFaults", m.PageFaults)
 	c.number(in, "majorPageFaults", m.MajorPageFaults)
-	if v := both(m.AvailableBytes, m.WorkingSetBytes); v.V > most {
+	if v := sum(m.AvailableBytes, m.WorkingSetBytes); v.V > maxPlausible {
 		c.fail("the sum with workingSetBytes is implausibly large", "%s.availableBytes", in)
 	}
 	c.psi(in, m.PSI)
@@ -150,17 +150,17 @@ func (c *checker) swap(in string, v *v1alpha1.SwapStats) {
 	}
 	c.number(in, "swapAvailableBytes", v.SwapAvailableBytes)
 	c.number(in, "swapUsageBytes", v.SwapUsageBytes)
-	if v := both(v.SwapAvailableBytes, v.SwapUsageBytes); v.V > most {
+	if v := sum(v.SwapAvailableBytes, v.SwapUsageBytes); v.V > maxPlausible {
 		c.fail("the sum with swapUsageBytes is implausibly large", "%s.swapAvailableBytes", in)
 	}
 }
 
-// largeFs reports an implausible number. It is checked first because that is rare, so that names
+// fsIsImplausible reports an implausible number. It is checked first because that is rare, so that names
 // need not be built.
-func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
+func (c *checker) fsIsImplausible(v *v1alpha1.FsStats) bool {
 	for _, n := range [...]*uint64{v.AvailableBytes, v.CapacityBytes, v.UsedBytes, v.InodesFree,
 		v.Inodes, v.InodesUsed} {
-		if n != nil && *n > most {
+		if n != nil && *n > maxPlausible {
 			return true
 		}
 	}
@@ -168,7 +168,7 @@ func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
 }
 
 func (c *checker) fs(in string, v *v1alpha1.FsStats) {
-	if v == nil || !c.largeFs(v) {
+	if v == nil || !c.fsIsImplausible(v) {
 		return
 	}
 	c.number(in, "availableBytes", v.AvailableBytes)
@@ -192,7 +192,7 @@ func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
 					[...]string{"some", "full"}[i], window)
 			}
 		}
-		if d.Total > most {
+		if d.Total > maxPlausible {
 			c.fail(fmt.Sprintf("%d is implausibly large", d.Total), "%s.psi.%s.total", in,
 				[...]string{"some", "full"}[i])
 		}

@@ -39,8 +39,8 @@ func unsigned(p *int64) stats.Opt[uint64] {
 	return stats.Some(uint64(*p))
 }
 
-// both returns the saturated sum; absent if one part is.
-func both(a, b *uint64) stats.Opt[uint64] {
+// sum returns the saturated sum; absent if one part is.
+func sum(a, b *uint64) stats.Opt[uint64] {
 	if a == nil || b == nil {
 		return stats.Opt[uint64]{}
 	}
@@ -51,7 +51,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	out.StartTime = n.StartTime.Time
 	if m := n.Memory; m != nil {
 		out.Memory = stats.NodeMemoryStats{
-			Time: m.Time.Time, CapacityBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			Time: m.Time.Time, CapacityBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 			WorkingSetBytes: opt(m.WorkingSetBytes),
 			UsageBytes:      opt(m.UsageBytes), RSSBytes: opt(m.RSSBytes),
 		}
@@ -69,7 +69,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 			Current: unsigned(r.NumOfRunningProcesses)}
 	}
 	if s := n.Swap; s != nil {
-		total := both(s.SwapUsageBytes, s.SwapAvailableBytes)
+		total := sum(s.SwapUsageBytes, s.SwapAvailableBytes)
 		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: total,
 			FreeBytes: opt(s.SwapAvailableBytes)}
 	}
@@ -80,7 +80,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	for i := range n.SystemContainers {
 		if c := &n.SystemContainers[i]; c.Name == v1alpha1.SystemContainerPods && c.Memory != nil {
 			out.Allocatable = stats.AllocatableMemoryStats{
-				Time: c.Memory.Time.Time, LimitBytes: both(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes),
+				Time: c.Memory.Time.Time, LimitBytes: sum(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes),
 				WorkingSetBytes: opt(c.Memory.WorkingSetBytes),
 			}
 		}
@@ -138,7 +138,7 @@ func toPod(p *v1alpha1.PodStats, out *stats.PodStats) {
 			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
 			AnonBytes:  opt(m.RSSBytes),
 			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
-			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			LimitBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 		}
 		out.MemoryPressure = toPSI(m.PSI)
 	}
@@ -186,12 +186,12 @@ func toContainer(c *v1alpha1.ContainerStats, out *stats.ContainerStats) {
 			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
 			AnonBytes:  opt(m.RSSBytes),
 			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
-			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			LimitBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 		}
 	}
 	if c.Swap != nil {
 		out.Memory.SwapBytes, out.Memory.SwapLimitBytes = opt(c.Swap.SwapUsageBytes),
-			both(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
+			sum(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
 	}
 	out.Rootfs, out.Logs = toUsage(c.Rootfs), toUsage(c.Logs)
 }

@@ -145,7 +145,7 @@ func awaitKubelet(ctx context.Context, o Places) (l *Loaded, err error) {
 	}
 }
 
-// Pauses between two searches for a kubelet that starts later: laterFirst, and up to laterMost
+// Pauses between two searches for a kubelet that starts later: laterMinPause, and up to laterMaxPause
 // after failures to load its configuration, because each search may block in the kernel.
 const (
 	laterMinPause = time.Minute

@@ -81,7 +81,7 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 
 // frameReader fills the caller's buffer while compressed data is buffered, because gzip.Reader returns a
 // few KB at a time. At the end of a compressed frame gzip.Reader waits for the next one before it
-// returns data, so eager reads each frame separately.
+// returns data, so frameReader reads each frame separately.
 type frameReader struct {
 	unpacked *gzip.Reader
 	packed   *bufio.Reader

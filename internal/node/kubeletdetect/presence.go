@@ -154,8 +154,8 @@ func (p *Presence) Waiting() bool {
 	return p.seen && p.absent > 0
 }
 
-// Unkept reports whether the state must be written and Keep has not tried yet.
-func (p *Presence) Unkept() bool {
+// Unsaved reports whether the state must be written and Keep has not tried yet.
+func (p *Presence) Unsaved() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, changed := p.toKeep()
@@ -174,7 +174,7 @@ func (p *Presence) toKeep() (s presenceState, changed bool) {
 	return s, changed && p.file != ""
 }
 
-// Keep writes the state if it changed. It waits for the disk, but not for another Keep. Failed
+// Keep writes the state if it changed. It waits for the disk, but not for another Keep. SaveError
 // returns its error.
 func (p *Presence) Keep() {
 	if !p.writing.TryLock() {
@@ -198,8 +198,8 @@ func (p *Presence) Keep() {
 	p.kept = s
 }
 
-// Failed returns the error of the last write; nil: it succeeded.
-func (p *Presence) Failed() error {
+// SaveError returns the error of the last write; nil: it succeeded.
+func (p *Presence) SaveError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed

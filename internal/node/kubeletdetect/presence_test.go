@@ -69,8 +69,8 @@ func (l *life) look(after time.Duration, here bool) bool {
 	if found != (why != "") {
 		l.t.Errorf("found = %v with evidence %q", found, why)
 	}
-	if l.p.Keep(); l.p.Failed() != nil {
-		l.t.Error(l.p.Failed())
+	if l.p.Keep(); l.p.SaveError() != nil {
+		l.t.Error(l.p.SaveError())
 	}
 	return found
 }
@@ -207,7 +207,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.kubelet = func() (bool, string) { return false, "" }
-	if found, why := p.Look(); !found || why != "a kubelet was seen less than 10m0s ago" || p.Unkept() {
+	if found, why := p.Look(); !found || why != "a kubelet was seen less than 10m0s ago" || p.Unsaved() {
 		t.Errorf("read-only Presence: found = %v, evidence %q", found, why)
 	}
 	p.Keep()
@@ -221,11 +221,11 @@ func TestKeep(t *testing.T) {
 	l.p.file = filepath.Join(l.p.file, "not a directory")
 	l.p.kept = presenceState{}
 	for range 2 {
-		if l.p.Look(); !l.p.Unkept() {
-			t.Error("Unkept = false before the first write")
+		if l.p.Look(); !l.p.Unsaved() {
+			t.Error("Unsaved = false before the first write")
 		}
-		if l.p.Keep(); l.p.Failed() == nil || l.p.Unkept() {
-			t.Errorf("after a failed write: error %v, Unkept %v, want an error and false", l.p.Failed(), l.p.Unkept())
+		if l.p.Keep(); l.p.SaveError() == nil || l.p.Unsaved() {
+			t.Errorf("after a failed write: error %v, Unsaved %v, want an error and false", l.p.SaveError(), l.p.Unsaved())
 		}
 	}
 	l.p.file = filepath.Dir(l.p.file)

@@ -61,13 +61,13 @@ type searcher struct{ *Presence }
 
 func (s *searcher) search() Result {
 	found, why := s.Look()
-	return Result{Found: found, Evidence: why, At: time.Now(), Err: s.Failed()}
+	return Result{Found: found, Evidence: why, At: time.Now(), Err: s.SaveError()}
 }
 
 // due returns the time from the last search to the next.
 func (s *searcher) due() time.Duration {
 	switch {
-	case s.Unkept(): // a search could not wait for the disk
+	case s.Unsaved(): // a search could not wait for the disk
 		return 0
 	case s.Waiting():
 		return presencePeriod

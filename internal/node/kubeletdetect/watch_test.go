@@ -116,7 +116,7 @@ func TestLookNowWaitsForItsAnswer(t *testing.T) {
 	})
 }
 
-// LookNow waits for nowWait at most if a search is slow or hangs, and uses the last result. Without
+// LookNow waits for lookNowTimeout at most if a search is slow or hangs, and uses the last result. Without
 // a result a kubelet counts as present. OnResult receives the late result.
 func TestLookNowDoesNotWaitForASlowSearch(t *testing.T) {
 	for name, c := range map[string]struct{ before, here, want bool }{

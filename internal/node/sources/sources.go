@@ -147,7 +147,7 @@ func (s *Sources) Redial(c *config.Loaded) error {
 // silenceLimit is the time without an answer of the runtime after which FirstAnswer reports the wait.
 const silenceLimit = time.Second
 
-// Pauses between two attempts, doubled from firstWait to lastWait.
+// Pauses between two attempts, doubled from minPause to maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second

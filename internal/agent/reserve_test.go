@@ -149,7 +149,7 @@ func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
 	_ = held.Close()
 	l.kubelet.OnResult(<-l.kubelet.Results())
 	pass()
-	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), `msg="put back what was written to cgroups of pods" restored=2`) {
+	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), `msg="restored pod cgroup settings" eventKind=memory restored=2`) {
 		t.Errorf("memory.max %s\n%s", got, l.Text())
 	}
 }

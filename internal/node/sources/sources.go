@@ -112,7 +112,8 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 			"run the agent privileged (docs/operate/privileges.md), or with --dry-run", fs.Mount())
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%s: user %d cannot kill pods: run the agent as root (docs/operate/privileges.md), or with --dry-run",
+		return nil, fmt.Errorf("%s: user %d cannot kill pods: "+
+			"run the agent as root (docs/operate/privileges.md), or with --dry-run",
 			fs.Mount(), os.Geteuid())
 	}
 	return fs, nil

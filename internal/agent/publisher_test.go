@@ -94,7 +94,7 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 	}
 	put("other", api.PodCount{Runtime: 1, RefusedObjects: 1}, 1)
 	put("pod", api.PodCount{Runtime: 1, Objects: 1, Clients: 1}, 0)
-	for _, line := range []string{"unknown=1 unprotected=1", "no pod of unknown priority is left"} {
+	for _, line := range []string{"unknown=1 unprotected=1", "no unprotected pod of unknown priority left"} {
 		if strings.Count(l.Text(), line) != 1 {
 			t.Errorf("the log does not contain %q once:\n%s", line, l.Text())
 		}

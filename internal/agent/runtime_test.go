@@ -78,7 +78,7 @@ func TestRuntimeStartsAfterTheAgent(t *testing.T) {
 	if _, err := b.lister.Client().List(ctx); err != nil {
 		t.Errorf("list of the runtime's pods: %v", err)
 	}
-	if text := n.Text(); strings.Count(text, `msg="using container runtime"`) != 2 || strings.Count(text, "that of two takes connections now") != 1 {
+	if text := n.Text(); strings.Count(text, `msg="using container runtime"`) != 2 || strings.Count(text, "socket of two accepts connections now") != 1 {
 		t.Errorf("the choice of the runtime is not logged:\n%s", text)
 	}
 }

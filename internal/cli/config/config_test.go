@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		own: path + " is valid: AgentConfiguration\n", config.DefaultFile: path + " is valid: AgentConfiguration\n",
 		own + "imageGCHighThresholdPercent: 80\n": path + " is valid: AgentConfiguration\nwarning: imageGCLowThresholdPercent: 80 is not less than " +
-			"imageGCHighThresholdPercent, 80: a kubelet refuses that\n",
+			"imageGCHighThresholdPercent, 80: a kubelet rejects this\n",
 		own + "gat: 1\n": "!config " + path + `:5: unknown field "gat": did you mean "gate"?`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -40,7 +40,7 @@ func TestReplayExitCodes(t *testing.T) {
 		{[]string{"--config", good, whole}, 0, 2, ""},
 		{[]string{"--config", good, empty}, 0, 0, ""},
 		{[]string{"--config", good, "--diff", good, whole}, 0, 0, "decisions differ in 0 of 2 frames"},
-		{[]string{"--config", good, cut}, 1, 1, "line 2: the compressed file ends in the middle of this frame"},
+		{[]string{"--config", good, cut}, 1, 1, "line 2: the compressed file is truncated in this frame"},
 		{[]string{"--config", good, good}, 1, 0, "line 1: not JSON"},
 		{[]string{"--config", good, write("magic", []byte("\x1f\x8b"))}, 1, 0, "invalid gzip file"},
 		{[]string{"--config", good, filepath.Join(dir, "none")}, 1, 0, "no such file"},

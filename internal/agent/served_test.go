@@ -178,7 +178,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	if err := l.b.serve(); err != nil {
 		t.Errorf("the agent does not start: %v", err)
 	}
-	if text := l.Text(); !strings.Contains(text, "nothing is served on the network yet") {
+	if text := l.Text(); !strings.Contains(text, "network listener not started, retrying") {
 		t.Error(text)
 	}
 }

@@ -55,7 +55,7 @@ type Endpoints struct {
 	encoded encoded       // the last Summary
 }
 
-// readTimeout is the time within which a reader of a stream must read what is sent.
+// readTimeout is the time within which a reader must read a part of a stream.
 const readTimeout = 5 * time.Second
 
 // New returns the Endpoints of the options.

@@ -12,8 +12,8 @@ import (
 	"jettison/api"
 )
 
-// NewHandler returns a log handler that passes each line to next, and keeps those of level info and
-// above in r, whatever the level of next.
+// NewHandler returns a log handler that passes each line to next. It also keeps those of level info
+// and above in r, independent of the level of next.
 func NewHandler(r *Ring, next slog.Handler) slog.Handler { return handler{r, next} }
 
 type handler struct {

@@ -119,14 +119,14 @@ func flag(r *http.Request, name string) (bool, *failure) {
 var yamlTypes = []string{"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
 
 // podForm returns the format of the pod that a request names. curl -T names none, and curl
-// --data-binary names one that is no pod format: FormUnsaid, decided by the text.
+// --data-binary names one that is no pod format: FormUnknown, decided by the text.
 func podForm(r *http.Request) (podstore.Form, *failure) {
 	if f := uncompressed(r); f != nil {
 		return 0, f
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {
-		return podstore.FormUnsaid, nil
+		return podstore.FormUnknown, nil
 	}
 	switch t, _, err := mime.ParseMediaType(given); {
 	case err != nil:
@@ -135,7 +135,7 @@ func podForm(r *http.Request) (podstore.Form, *failure) {
 	case slices.Contains(yamlTypes, t):
 		return podstore.FormYAML, nil
 	case t == "application/x-www-form-urlencoded":
-		return podstore.FormUnsaid, nil
+		return podstore.FormUnknown, nil
 	}
 	return 0, unsupported(fmt.Sprintf("Content-Type %.60q: want application/json or application/yaml",
 		given))

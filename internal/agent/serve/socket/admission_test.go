@@ -241,7 +241,7 @@ func TestPreemption(t *testing.T) {
 		}
 	}
 	if got := ask(t, c, "POST", "/v1/admit", fmt.Sprintf(static, "r-4", "web")); got.text !=
-		`{"error":"metadata.uid: r-4 is that of default/other: give a pod its own UID"}` {
+		`{"error":"metadata.uid: r-4 belongs to default/other: use the pod's own UID"}` {
 		t.Errorf("answer for another pod's UID = %d %s, want an error with its pod", got.status, got.text)
 	}
 	if os.Geteuid() != 0 {
@@ -294,7 +294,7 @@ func TestMemberWithFullStore(t *testing.T) {
 		status               int
 		want                 string
 	}{
-		{"PUT", "/v1/pods", "[" + large("x") + "]", 507, "full: the agent has 7.8 MiB of pods, and no room for so much that is new beside them: delete some"},
+		{"PUT", "/v1/pods", "[" + large("x") + "]", 507, "full: the agent holds 7.8 MiB of pods, which leaves too little memory for these: delete some"},
 		{"POST", "/v1/admit", large("x"), 200, refused},
 		{"PUT", "/v1/pods", "[" + pod("x") + "]", 200, `"pods":1`},
 	} {

@@ -202,7 +202,7 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 		return bad(err)
 	}
 	switch err := h.pods.Delete(uid, by(r)); {
-	case errors.Is(err, podstore.ErrRoots):
+	case errors.Is(err, podstore.ErrOwnedByRoot):
 		return &failure{status: http.StatusForbidden,
 			text: fmt.Sprintf("forbidden: the pod with the uid %.100q: %v", uid, err)}
 	case err != nil:

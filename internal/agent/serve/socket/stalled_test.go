@@ -56,7 +56,7 @@ func TestRolesThatDelete(t *testing.T) {
 		uid  string
 		want string
 	}{
-		{member, "roots", `403 {"error":"forbidden: the pod with the uid \"roots\": root has put it: only root may delete it"}`},
+		{member, "roots", `403 {"error":"forbidden: the pod with the uid \"roots\": root provided it: only root may delete it"}`},
 		{member, "members", "204"}, {member, "members", `404 {"error":"no client provided a pod with the uid \"members\""}`},
 		{owner, "roots", "204"},
 	} {

@@ -218,12 +218,12 @@ func (f *follower) logSynced() {
 	f.reportedUnreadable = f.unreadable != nil
 }
 
-// skip records an unreadable pod, and logs it once until a list has none.
+// skip records an unreadable pod, and logs it once, until a list is readable.
 func (f *follower) skip(err error) {
 	if f.unreadable = fmt.Errorf("pod of the kubelet: %w", err); !f.reportedUnreadable {
 		f.reportedUnreadable = true
 		//log: The kubelet sent a pod that the agent cannot decode, or that is too large. The agent
-		//  skips it and any further ones until a complete list has none.
+		//  skips it and any further ones until a complete list is readable.
 		//do: See error. An invalid name or a very large pod is a likely cause.
 		f.Log.Warn("unreadable kubelet pod skipped", "socket", f.Socket, "error", f.unreadable)
 	}

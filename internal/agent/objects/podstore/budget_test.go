@@ -152,7 +152,7 @@ func TestMembersYieldToRoot(t *testing.T) {
 			t.Error("Hold for a member refused before root's retry")
 		}
 		if err := large(ByRoot); err != nil {
-			t.Errorf("retry of root: %v", err)
+			t.Errorf("retry of root after ErrBusy: %v", err)
 		}
 		time.Sleep(yieldFor)
 		if err := large(ByMember); err != nil {

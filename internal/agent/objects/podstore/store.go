@@ -57,12 +57,12 @@ const (
 	maxAll = maxBoth + maxRoots
 	// maxRoots is the part for root only.
 	maxRoots = 2 << 20
-	// maxObjects bounds the objects in maxBoth: an object takes half as much again as is counted,
-	// text exactly what is counted.
+	// maxObjects bounds the objects in maxBoth: an object takes half as much again as its counted
+	// size, text exactly its counted size.
 	maxObjects = 10 << 20
 	// The first freeText bytes of a body do not count, and one Put or Ask may always use
-	// freeObjects bytes: a few ordinary pods can be put whatever others do. The socket has 48
-	// connections.
+	// freeObjects bytes: a few ordinary pods can be put regardless of other clients. The socket has
+	// 48 connections.
 	freeText    = 16 << 10
 	freeObjects = 32 << 10
 	// textCosts is the number of bytes in memory for a byte of text, see podjson.List.

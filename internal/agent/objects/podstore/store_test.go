@@ -145,7 +145,7 @@ func TestInvalidPutChangesNothing(t *testing.T) {
 	for body, want := range map[string]string{
 		`[` + text("a", 1) + `,` + text("b", 1) + `,{}]`: `pods[2]: metadata.uid: missing`,
 		`[` + text("a", 1) + `,` + text("a", 2) + `]`:    `pods[1]: metadata.uid: "a" occurs twice in the list`,
-		`[` + text("a", 1): `the text ends too early`,
+		`[` + text("a", 1): `incomplete text`,
 		`{"items":[` + text("a", 1) + `],"items":[]}`:                  `duplicate field "items"`,
 		`[` + strings.Replace(text("a", 1), "64Mi", "6e9999", 1) + `]`: `pods[0]: spec.containers[0].resources.requests.memory: quantity "6e9999": the exponent is not between -1000 and 1000`,
 	} {
@@ -360,7 +360,7 @@ func TestConcurrency(t *testing.T) {
 			case <-s.Changed():
 				snap := s.Snapshot()
 				if snap.Version < last {
-					t.Errorf("version %d received after %d", snap.Version, last)
+					t.Errorf("snapshot version %d received after %d", snap.Version, last)
 				}
 				last = snap.Version
 				for _, o := range snap.Objects {

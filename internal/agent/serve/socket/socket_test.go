@@ -145,7 +145,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/state", ``, nil, 200, `{"evictions":3}`},
 		{"HEAD", "/v1/state", ``, nil, 200, ``},
 
-		{"PUT", "/v1/pods", ``, nil, 400, fail(`the text ends too early`)},
+		{"PUT", "/v1/pods", ``, nil, 400, fail(`incomplete text`)},
 		{"PUT", "/v1/pods", `[{}]`, nil, 400, fail(`pods[0]: metadata.uid: missing`)},
 		{"PUT", "/v1/pods", `[` + pod("x") + `,{"metadata":{"uid":"y","namespace":"a","name":"b"},"spec":{"overhead":{"cpu":"1e-99990000"}}}]`, nil, 400,
 			fail(`pods[1]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`)},
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/", ``, nil, 404, fail(`no path "/"` + known)},
 		{"DELETE", "/v1/pods/", ``, nil, 404, fail(`no path "/v1/pods/"` + known)},
 		{"DELETE", "/v1/pods/a/b", ``, nil, 404, fail(`no path "/v1/pods/a/b"` + known)},
-		{"PUT", "/v1/pods", `[{"metadata":{"name":"` + strings.Repeat("a", 1<<20) + `"}}]`, nil, 413, fail(`pods[0]: too large: a pod may have 1048576 bytes of JSON`)},
+		{"PUT", "/v1/pods", `[{"metadata":{"name":"` + strings.Repeat("a", 1<<20) + `"}}]`, nil, 413, fail(`pods[0]: too large: more than 1048576 bytes of JSON for one pod`)},
 	} {
 		got := ask(t, c, r.method, r.target, r.body, r.header...)
 		if got.status != r.status || got.text != r.want {

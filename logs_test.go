@@ -35,7 +35,6 @@ var variableMessages = []string{
 	`internal/agent/begin.go: "config: " + w`,
 	"internal/agent/begin.go: text",
 	`internal/agent/looks/looks.go: "cannot read the node's " + source`,
-	`internal/agent/reload/part.go: "config: " + text`,
 }
 
 // levels are the methods that write a line to the log, the least severe first.

@@ -79,14 +79,12 @@ func (o *Objects) Start() (stop func(), err error) {
 		}
 		if reader != nil {
 			if err := reader.Close(); err != nil {
-				//log: A step of the agent's shutdown failed or did not end in time.
-				//do: Nothing if the agent ends. The key error names the step.
-				o.o.Log.Warn("shutdown step failed", "error", err)
+				o.o.Log.Warn("agent stop incomplete", "error", err)
 			}
 		}
 		if server != nil {
 			if err := server.Close(); err != nil {
-				o.o.Log.Warn("shutdown step failed", "error", err)
+				o.o.Log.Warn("agent stop incomplete", "error", err)
 			}
 		}
 	}, nil

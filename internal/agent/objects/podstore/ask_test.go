@@ -37,7 +37,7 @@ func TestAskKeepsNothing(t *testing.T) {
 		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormUnknown, "invalid character"},
 		{asking("a", 3<<19), FormJSON, ""},
 		{asking("a", 3<<20), FormJSON, "too large"},
-		{"", FormJSON, "ends too early"},
+		{"", FormJSON, "incomplete text"},
 		{`{}`, FormJSON, "metadata.uid: missing"},
 		{`{"metadata":{"uid":"a","namespace":"b","name":"c"},"specs":{}}`, FormJSON, "spec.containers: missing"},
 	} {

@@ -102,7 +102,8 @@ func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
 	case path == api.PathRecords:
 		return nil, "records are served on the unix socket only"
 	case (path == api.PathSummary || path == api.PathResource) && e.o.Kubelet != nil && e.o.Kubelet():
-		return nil, "with a kubelet on the node this path is served on the unix socket only: query the kubelet, so that sums over the cluster count each pod once"
+		return nil, "with a kubelet on the node this path is served on the unix socket only: query the " +
+			"kubelet, so that sums over the cluster count each pod once"
 	}
 	return e.paths[path], ""
 }

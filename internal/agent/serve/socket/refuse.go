@@ -33,7 +33,8 @@ var (
 	}
 	errMember = &failure{
 		status: http.StatusForbidden,
-		text:   "forbidden: members of socketGroup may read, put or delete pods, and request admission; only root may do more",
+		text: "forbidden: members of socketGroup may read, put or delete pods, and request admission; " +
+			"only root may do more",
 	}
 	errCrowded = &failure{status: http.StatusServiceUnavailable,
 		text: "too many connections: close some, or try again"}

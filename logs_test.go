@@ -31,10 +31,6 @@ const strictLog = false
 // variableMessages are the messages that are not constant yet, as "file: expression". Remove an entry with its call.
 var variableMessages = []string{
 	"cmd/jettison/runcommand.go: text",
-	"internal/agent/admission/snapshot.go: what",
-	`internal/agent/begin.go: "config: " + w`,
-	"internal/agent/begin.go: text",
-	`internal/agent/looks/looks.go: "cannot read the node's " + source`,
 }
 
 // levels are the methods that write a line to the log, the least severe first.

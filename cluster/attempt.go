@@ -2,50 +2,51 @@ package cluster
 
 import "time"
 
-// How long it is waited after a write that failed: this at first, twice as long each time, at most
-// that.
+// Backoff after a failed write: it starts at minBackoff, doubles with each failure, and is at
+// most maxBackoff.
 const (
-	firstWait = 250 * time.Millisecond
-	mostWait  = 30 * time.Second
+	minBackoff = 250 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
-// Attempt is a write that is to happen until it has happened. The zero value may begin at once.
+// Attempt is the state of a write that is retried until it succeeds. The zero value may start
+// immediately.
 type Attempt struct {
-	busy  bool
-	fails int
-	after time.Time
+	inFlight  bool
+	failures  int
+	notBefore time.Time
 }
 
-// Begin reports whether the write may be made now, and notes that it is.
+// Begin reports whether the write may be made now, and marks it as in flight if so.
 func (a *Attempt) Begin(now time.Time) bool {
-	if a.busy || now.Before(a.after) {
+	if a.inFlight || now.Before(a.notBefore) {
 		return false
 	}
-	a.busy = true
+	a.inFlight = true
 	return true
 }
 
-// End notes how it ended.
+// End records the result of the write.
 func (a *Attempt) End(now time.Time, ok bool) {
-	a.busy = false
+	a.inFlight = false
 	if ok {
 		*a = Attempt{}
 		return
 	}
-	a.after = now.Add(min(mostWait, firstWait<<min(a.fails, 10)))
-	a.fails++
+	a.notBefore = now.Add(min(maxBackoff, minBackoff<<min(a.failures, 10)))
+	a.failures++
 }
 
-// Failed reports whether it has failed since it was made last.
-func (a *Attempt) Failed() bool { return a.fails > 0 }
+// Failed reports whether the last write failed.
+func (a *Attempt) Failed() bool { return a.failures > 0 }
 
-// Next is when it may be made again; the zero time: it is under way, and its end is waited for.
+// Next returns the earliest time of the next write; the zero time: a write is in flight.
 func (a *Attempt) Next(now time.Time) time.Time {
 	switch {
-	case a.busy:
+	case a.inFlight:
 		return time.Time{}
-	case a.after.Before(now):
+	case a.notBefore.Before(now):
 		return now
 	}
-	return a.after
+	return a.notBefore
 }

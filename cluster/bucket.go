@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// NoLimit is the rate from which a bucket limits nothing, a second: what is done takes an API call,
-// and none is faster.
+// NoLimit is the rate per second from which a bucket limits nothing: API calls are slower.
 const NoLimit = 1000
 
-// mostLate is how late a token may be taken for which somebody waits without the next one being
-// later for it. Whoever takes them comes a little late each time, and of many a second those that
-// this costs add up: at 20 a second a tenth of the rate is 5 ms.
-const mostLate = 500 * time.Millisecond
+// maxCredit is the maximum delay of a caller for which the next token is not delayed. Callers
+// take each token a little late. The delays would add up: at 20 tokens per second, 5 ms each
+// reduce the rate by a tenth.
+const maxCredit = 500 * time.Millisecond
 
-// Bucket hands out one token at a time: so many a second, and none are saved up but those that were
-// waited for, of the last mostLate. A rate of 0 hands out none. Those that one bucket hands out
-// within any time are rate*(time+mostLate)+1 at most, whatever happens to the rate.
+// Bucket is a rate limit that hands out one token at a time. Unused tokens are not saved, except
+// for callers that waited, up to maxCredit. A rate of 0 hands out none. Within any period d, at
+// most rate*(d+maxCredit)+1 tokens are handed out, even if the rate changes.
 type Bucket struct {
 	rate    float64
-	ready   time.Time // when the next token may be taken, at this rate
-	awaited bool      // somebody waits for it
+	ready   time.Time // earliest time of the next token, at this rate
+	waiting bool      // a caller waits for it
 }
 
-// NewBucket makes one that has a token, or will have it when one that was taken at last has been
-// made up for. The zero time: none was.
+// NewBucket returns a bucket with a token at now. If last is set, the first token is due one
+// interval after it instead.
 func NewBucket(now time.Time, rate float64, last time.Time) *Bucket {
 	b := &Bucket{rate: max(rate, 0), ready: now}
 	if rate > 0 && !last.IsZero() {
@@ -33,7 +32,7 @@ func NewBucket(now time.Time, rate float64, last time.Time) *Bucket {
 	return b
 }
 
-// interval between two tokens.
+// interval returns the time between two tokens.
 func interval(rate float64) time.Duration {
 	ns := float64(time.Second) / rate
 	if ns > math.MaxInt64/4 {
@@ -42,18 +41,18 @@ func interval(rate float64) time.Duration {
 	return time.Duration(math.Ceil(ns))
 }
 
-// Rate is what it has now, a second.
+// Rate returns the current rate per second.
 func (b *Bucket) Rate() float64 { return b.rate }
 
-// SetRate changes the rate. One that has no token to give has none right after the change either,
-// as upstream's (pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go SwapLimiter, 1.36.3).
+// SetRate changes the rate. An empty bucket is still empty right after the change, as in
+// Kubernetes (pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go SwapLimiter, 1.36.3).
 func (b *Bucket) SetRate(now time.Time, rate float64) {
 	rate = max(rate, 0)
 	if rate == b.rate {
 		return
 	}
 	had := b.rate > 0 && !now.Before(b.ready)
-	b.rate, b.awaited = rate, false
+	b.rate, b.waiting = rate, false
 	switch {
 	case had || rate == 0:
 		b.ready = now
@@ -62,26 +61,26 @@ func (b *Bucket) SetRate(now time.Time, rate float64) {
 	}
 }
 
-// Take takes a token, if there is one.
+// Take takes a token and reports whether one was available.
 func (b *Bucket) Take(now time.Time) bool {
 	switch {
 	case b.rate <= 0 || b.rate < NoLimit && now.Before(b.ready):
 		return false
 	case b.rate < NoLimit:
 		from := now
-		if b.awaited {
-			from = now.Add(-min(mostLate, now.Sub(b.ready)))
+		if b.waiting {
+			from = now.Add(-min(maxCredit, now.Sub(b.ready)))
 		}
 		b.ready = from.Add(interval(b.rate))
 	}
 	return true
 }
 
-// Await notes whether somebody waits for the next token.
-func (b *Bucket) Await(someone bool) { b.awaited = someone }
+// Await records whether a caller waits for the next token.
+func (b *Bucket) Await(waiting bool) { b.waiting = waiting }
 
-// Again notes that what the last token was taken for is done only now: the next one is due an
-// interval later.
+// Again delays the next token to one interval after now: the action of the last token completed
+// only now.
 func (b *Bucket) Again(now time.Time) {
 	if b.rate > 0 && b.rate < NoLimit {
 		if ready := now.Add(interval(b.rate)); ready.After(b.ready) {
@@ -90,8 +89,7 @@ func (b *Bucket) Again(now time.Time) {
 	}
 }
 
-// Nth is when the nth token from now on is there, n from 1; the zero time: none will be, at this
-// rate.
+// Nth returns the time of the nth token from now, n from 1; the zero time: none at this rate.
 func (b *Bucket) Nth(now time.Time, n int) time.Time {
 	next := b.Next(now)
 	if next.IsZero() || b.rate >= NoLimit {
@@ -101,7 +99,7 @@ func (b *Bucket) Nth(now time.Time, n int) time.Time {
 	return next.Add(time.Duration(min(wait, math.MaxInt64/4)))
 }
 
-// Next is when a token is there; the zero time: none will be, at this rate.
+// Next returns the time of the next token; the zero time: none at this rate.
 func (b *Bucket) Next(now time.Time) time.Time {
 	switch {
 	case b.rate <= 0:

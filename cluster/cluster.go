@@ -1,10 +1,9 @@
-// Package cluster holds the words that the pure cores below it share: what is said of an object,
-// how often something may be done, and when something that failed is tried again. It reads no
-// clock: whoever asks says what time it is.
+// Package cluster holds types shared by the packages below it: events, a rate limit, and the backoff
+// of a retried write. It reads no clock: callers pass the time.
 //
-//	cluster.go  Event; Earliest
-//	bucket.go   Bucket: so many a second
-//	attempt.go  Attempt: under way, failed, again when
+//	cluster.go  Event, Earliest
+//	bucket.go   Bucket: a rate limit
+//	attempt.go  Attempt: a write that is retried with backoff
 package cluster
 
 import (
@@ -15,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Event is what is said of an object, as an Event of the API would say it.
+// Event is the content of a Kubernetes Event about an object.
 type Event struct {
 	Kind      string // Node or Pod
 	Namespace string // empty for a Node
@@ -26,7 +25,7 @@ type Event struct {
 	Message   string
 }
 
-// Object is "Node/NAME" or "Pod/NAMESPACE/NAME".
+// Object returns "Node/NAME" or "Pod/NAMESPACE/NAME".
 func (e *Event) Object() string {
 	if e.Namespace == "" {
 		return e.Kind + "/" + e.Name
@@ -34,8 +33,7 @@ func (e *Event) Object() string {
 	return e.Kind + "/" + e.Namespace + "/" + e.Name
 }
 
-// SortEvents puts events in the order of their objects, and those of one object in that of their
-// reasons.
+// SortEvents sorts events by object, then by reason and message.
 func SortEvents(events []Event) {
 	slices.SortStableFunc(events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.Object(), b.Object()), cmp.Compare(a.Reason, b.Reason),
@@ -43,7 +41,7 @@ func SortEvents(events []Event) {
 	})
 }
 
-// Earliest keeps in *at the earlier of two times. The zero time is none.
+// Earliest sets *at to other if other is earlier. The zero time means none.
 func Earliest(at *time.Time, other time.Time) {
 	if !other.IsZero() && (at.IsZero() || other.Before(*at)) {
 		*at = other

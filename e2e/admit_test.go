@@ -25,7 +25,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 	}{
 		{"there is room", "root", small, "", 0, "default/small is admitted\n", ""},
 		{"there is none, and the first reason is told", "root", large, "", 3,
-			"default/large is refused: OutOfcpu: Node didn't have enough resource: cpu, requested: 1000000, used: ", ""},
+			"default/large is rejected: OutOfcpu: Node didn't have enough resource: cpu, requested: 1000000, used: ", ""},
 		{"a member asks", "client", large, "-o json", 3, `"admit":false,"reason":"OutOfcpu"`, ""},
 		{"a member wants others killed", "client", critical, "--preempt", 1, "", "status 403: forbidden: preempting is root's"},
 		{"root does, for a pod that nobody knows", "root", critical, "--preempt", 1, "",

@@ -92,7 +92,7 @@ func limitsPods(n *node, disturb string) {
 		n.t.Fatal(err)
 	}
 	n.startAgent(config(wanted, m.Total-150*mib))
-	n.agentSays("put back what was written to cgroups of pods", 1)
+	n.agentSays("restored pod cgroup settings", 1)
 	n.until("they are limited to not much more than they use", func() error {
 		root := strings.Split(guaranteed.Cgroup, "/")[0]
 		most, used := n.number("cat /sys/fs/cgroup/"+root+"/memory.max"), n.number("cat /sys/fs/cgroup/"+root+"/memory.current")

@@ -54,7 +54,7 @@ func TestALeakOutsideThePodsStopsTheBreaker(t *testing.T) {
 	var stopped vm.LogLine
 	n.until("the agent stops evicting", func() error {
 		for _, l := range n.agentLog() {
-			if reason, _ := l.Fields["reason"].(string); l.Msg == "no eviction" && strings.Contains(reason, "stopped") {
+			if reason, _ := l.Fields["reason"].(string); l.Msg == "threshold met without eviction" && strings.Contains(reason, "circuit breaker open") {
 				stopped = l
 				return nil
 			}

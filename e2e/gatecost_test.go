@@ -35,7 +35,7 @@ func BenchmarkGate(b *testing.B) {
 	t := newTable("kernel "+n.Kernel+", how long the runtime waits for the gate, µs", "the node", "p50", "p99", "max", "answers")
 	for _, load := range gateLoads {
 		n.startAgent(config("maxPods: 1000"))
-		n.agentSays("the runtime tells of its pods as they come and go", 1)
+		n.agentSays("runtime events connected", 1)
 		g := n.answersUnder(load.pods)
 		t.row(load.name, g.P50.Microseconds(), g.P99.Microseconds(), g.Max.Microseconds(), g.Count)
 		if g.P50 > maxAnswerP50 || g.P99 > maxAnswerP99 || g.Count == 0 {
@@ -100,7 +100,7 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 	for i := range max(trials(100)/turn, 1) {
 		for _, gate := range []bool{i%2 == 0, i%2 != 0} { // neither is always the first
 			n.startAgent(config("gate: %v", gate))
-			n.agentSays("the runtime tells of its pods as they come and go", 1)
+			n.agentSays("runtime events connected", 1)
 			n.passing("4Mi") // the first one after an agent has come
 			for range turn {
 				took[gate] = append(took[gate], n.passing("4Mi"))

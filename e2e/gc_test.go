@@ -342,7 +342,7 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 	for _, s := range out.Result.Steps {
 		done[s.Outcome]++
 	}
-	if done["removed"] < 2 || done["removed"] > 14 || done["skipped"] == 0 || !strings.HasPrefix(string(stderr), "jettison: gc: the pass ended early") {
+	if done["removed"] < 2 || done["removed"] > 14 || done["skipped"] == 0 || !strings.HasPrefix(string(stderr), "jettison: gc: pass aborted") {
 		g.t.Errorf("%v, %q", done, stderr)
 	}
 }

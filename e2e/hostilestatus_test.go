@@ -46,8 +46,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 		}
 		return nil
 	})
-	said := n.agentSays("the runtime's status of a pod is larger than the agent takes: if its request is unknown it counts as over it; "+
-		"look at its environment and annotations, or hand over its object", 1)
+	said := n.agentSays("pod status too large, ignored", 1)
 	if pod := said.Fields["pod"]; pod != "default/hostile" {
 		t.Errorf("it says so of %v", pod)
 	}

@@ -69,7 +69,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	n.untilWithin(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for one that restarts
 		for _, l := range n.agentLog() {
-			if l.Msg == "kubelet" && l.Fields["beside"] == false {
+			if l.Msg == "kubelet presence changed" && l.Fields["present"] == false {
 				return nil
 			}
 		}

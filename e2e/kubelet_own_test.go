@@ -48,7 +48,7 @@ func TestKubeletRestartsAllTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range n.agentLog() {
-		if l.Msg == "kubelet" && l.Fields["beside"] == false || l.Msg == "garbage collected" || l.Msg == "rotated logs" {
+		if l.Msg == "kubelet presence changed" && l.Fields["present"] == false || l.Msg == "garbage collected" || l.Msg == "rotated logs" {
 			t.Errorf("%s %v", l.Msg, l.Fields)
 		}
 	}

@@ -139,9 +139,9 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	}
 	n.dies(leaker)
 	// It is the runtime that carries the log, so it is read only now.
-	n.agentSays("lost the runtime, going on with what the kernel tells", 1)
+	n.agentSays("runtime unreachable, continuing with kernel data", 1)
 	n.agentSays("evicted", 1)
-	n.agentSays("the runtime is back", 1)
+	n.agentSays("runtime reachable again", 1)
 }
 
 // The agent takes no longer than its own end to stop, and starts again.

@@ -32,7 +32,7 @@ func (n *node) limitHits(p *vm.Pod) (out limitHits, err error) {
 }
 
 // A pod loses, and reads in again, within a factor of what a pressure signal takes it to lose each time that it hits a limit of its own
-// (eviction/cause.go, reclaimedAHit): if it were more than twice that, who thrashes at its own limit would be taken for one that others
+// (eviction/cause.go, reclaimedPerHit): if it were more than twice that, who thrashes at its own limit would be taken for one that others
 // take from; far less, and one that others take from would be taken for the cause.
 func TestWhatAHitOfALimitReclaims(t *testing.T) {
 	const reckoned, kib, page = 512 << 10, 1 << 10, 4 << 10

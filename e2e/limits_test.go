@@ -33,7 +33,7 @@ func (n *node) state() *api.State {
 func (n *node) noCondition() {
 	n.t.Helper()
 	for _, l := range n.agentLog() {
-		if l.Msg == "condition" {
+		if l.Msg == "condition changed" {
 			n.t.Errorf("the agent says %v", l.Fields)
 		}
 	}

@@ -33,7 +33,7 @@ func (n *node) condition(condition string, status bool) vm.LogLine {
 	n.until(fmt.Sprintf("the agent says that %s is %v", condition, status), func() error {
 		lines := n.agentLog()
 		for _, l := range lines {
-			if l.Msg == "condition" && l.Fields["condition"] == condition && l.Fields["status"] == status {
+			if l.Msg == "condition changed" && l.Fields["condition"] == condition && l.Fields["status"] == status {
 				found = l
 				return nil
 			}
@@ -154,7 +154,7 @@ evictionMaxPodGracePeriod: 60`, grace))
 	if took := since(seen.Crossed, seen.Empty); seen.Crossed != 0 && (seen.Empty == 0 || took > 10*time.Second) {
 		t.Errorf("dead %v after the hard threshold was met", took)
 	}
-	if line := n.agentSays("the grace period is cut short", 1); line.Fields["victim"] != leaker.String() || line.Fields["threshold"] != float64(defaultThreshold) {
+	if line := n.agentSays("grace period cut short", 1); line.Fields["victim"] != leaker.String() || line.Fields["threshold"] != float64(defaultThreshold) {
 		t.Errorf("cut short: %v", line.Fields)
 	}
 	if err := n.Eventually(n.ctx, time.Minute, "the runtime knows how it ended", func(ctx context.Context) error { return leaker.Ended(ctx, 137) }); err != nil {

@@ -18,14 +18,14 @@ func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 48Mi"), 48*mib) // it would be the first to go for memory.available
 	thrasher := n.run(vm.NewPod("thrasher", "1Mi", "48Mi", "thrash -size 150Mi /file"))
 	thrasher.Fate = vm.Dies
-	n.agentSays("a pod is at a memory limit of its own: that is no reason to evict another one", 1)
+	n.agentSays("pod at its own memory limit", 1)
 	n.dies(thrasher)
 	line := n.agentSays("evicted", 1)
 	if line.Fields["victim"] != "default/thrasher" || line.Fields["signal"] != "memory.pressure.some" {
 		n.t.Errorf("evicted %v for %v", line.Fields["victim"], line.Fields["signal"])
 	}
 	for _, l := range n.agentLog() {
-		if text := fmt.Sprint(l.Fields["pod"]); strings.HasPrefix(l.Msg, "a pod is at a memory limit") && text != "default/thrasher" {
+		if text := fmt.Sprint(l.Fields["pod"]); strings.HasPrefix(l.Msg, "pod at its own memory limit") && text != "default/thrasher" {
 			n.t.Errorf("named as being at its limit: %s", text)
 		}
 	}

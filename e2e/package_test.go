@@ -130,7 +130,7 @@ func TestTheDebLives(t *testing.T) {
 		t.Errorf("removed, and not purged: %s", kept)
 	}
 	// The program that lies on the test node beside the package says what there still is to put back.
-	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods put back, 0 of ") {
+	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods restored, 0 of ") {
 		t.Errorf("the removal has left %s", left)
 	}
 
@@ -145,15 +145,15 @@ func TestTheDebLives(t *testing.T) {
 // all while systemd reads its units anew again and again.
 func TestASystemdNode(t *testing.T) {
 	s := installed(t, "0.0.1", config(""))
-	rungs(t, s.says("self-test", 1))
+	rungs(t, s.says("self-test finished", 1))
 	for _, l := range must(s.ServiceLog(s.ctx)) {
 		if level := l.Fields["level"]; level == "WARN" || level == "ERROR" {
-			if !strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller") {
+			if !strings.HasPrefix(l.Msg, "memory.available hard threshold smaller") {
 				t.Errorf("as the unit runs it, the agent has something to complain about: %v", l.Fields)
 			}
 		}
 	}
-	s.says("the runtime tells of its pods as they come and go", 1)
+	s.says("runtime events connected", 1)
 	if _, err := s.Start(s.ctx, "/var/log/reloads.log", "/bin/sh", "-c", "while sleep 5; do systemctl daemon-reload && echo reloaded; done"); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestASystemdNode(t *testing.T) {
 	if line.Fields["victim"] != "default/leaker" {
 		t.Errorf("the agent says it evicted %v", line.Fields["victim"])
 	}
-	s.says("an evicted pod is kept out", 1)
+	s.says("evicted pod refused", 1)
 	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
 		t.Errorf("the kernel's log has %q", out)
 	}
@@ -202,10 +202,10 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Run("rungs", func(t *testing.T) {
 		n := startNode(t)
 		n.startAgent("")
-		rungs(t, n.agentSays("self-test", 1))
+		rungs(t, n.agentSays("self-test finished", 1))
 		for _, l := range n.agentLog() {
 			level := l.Fields["level"]
-			advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller")
+			advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller")
 			if (level == "WARN" || level == "ERROR") && !advice && !strings.Contains(fmt.Sprint(l.Fields), "kmsg") {
 				t.Errorf("the agent complains of more than /dev/kmsg: %v", l.Fields)
 			}

@@ -68,7 +68,7 @@ func (n *node) crowd() (pods map[string]*vm.Pod, room int64) {
 func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(""))
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.agentSays("runtime events connected", 1)
 	pods, room := n.crowd()
 	request := fmt.Sprint(room + 150*mib)
 	critical := n.known(vm.NewPod("critical", request, "", "sleep"), 10, 2_000_000_000)
@@ -77,10 +77,10 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 		t.Fatalf("one that is not critical: %v", err)
 	}
 	_, err := n.Run(n.ctx, critical)
-	if err == nil || !strings.Contains(err.Error(), "room is made for it") {
+	if err == nil || !strings.Contains(err.Error(), "preemption may free resources for it") {
 		t.Fatalf("%v", err)
 	}
-	line := n.agentSays("making room for a critical pod", 1)
+	line := n.agentSays("preemption started", 1)
 	if want := "[default/big]"; fmt.Sprint(line.Fields["victims"]) != want {
 		t.Errorf("victims %v, want %v", line.Fields["victims"], want)
 	}
@@ -88,7 +88,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
 		t.Errorf("the victim comes back at once: %v", err)
 	}
-	n.agentSays("there is room for a critical pod", 1)
+	n.agentSays("preemption succeeded", 1)
 	if s := n.state(); s.Gate.RoomMade != 1 || len(s.Gate.Kept) != 1 || s.Gate.Kept[0].Pod.Name != "critical" {
 		t.Errorf("state %+v", s.Gate)
 	}
@@ -107,7 +107,7 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 func TestRootPreemptsForAStaticPod(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("preemption: false\nstaticPodPath: " + vm.StaticPods))
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.agentSays("runtime events connected", 1)
 	pods, room := n.crowd()
 	const uid = "20000000-0000-4000-8000-000000000001"
 	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: static, namespace: kube-system, uid: %s}\n"+
@@ -123,7 +123,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"", 3, "kube-system/static is refused: OutOfmemory: Node didn't have enough resource: memory"},
+		{"", 3, "kube-system/static is rejected: OutOfmemory: Node didn't have enough resource: memory"},
 		{"--preempt", 0, "kube-system/static is admitted"},
 		{"", 0, "kube-system/static is admitted"}, // the room is kept
 	} {
@@ -157,7 +157,7 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 func TestACriticalPodWaitsForTheEndOfItsVictim(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 2"))
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.agentSays("runtime events connected", 1)
 	slow := n.run(n.known(vm.NewPod("slow", "", "", "on-sigterm -after 0 /beat/sigterm + sleep"), 1, 0)) // ends by the kill after its grace period alone
 	critical := n.known(vm.NewPod("critical", "", "", "sleep"), 2, 2_000_000_000)
 	slow.Fate = vm.Dies

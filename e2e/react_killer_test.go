@@ -77,7 +77,7 @@ func (j *byAgent) wait(victim *vm.Pod) (killed int64, fault string) {
 				fault = fmt.Sprintf("evicted %v", l.Fields["victim"])
 			default:
 				killed = int64(l.Duration("killedAtMonotonic"))
-				if l.Fields["killToMemoryBack"] == "not back" {
+				if l.Fields["killToMemoryBack"] == "not recovered" {
 					fault = "memory not back by the agent's word"
 				}
 				return nil

@@ -41,7 +41,7 @@ func (n *node) reloads(newest bool, taken, failed int) {
 		}
 	}
 	out := n.shell("/usr/local/bin/jettison status; true")
-	if says := strings.Contains(out, "the configuration was not taken, and what it was before holds"); says == newest {
+	if says := strings.Contains(out, "the new configuration is invalid, the agent keeps the previous one"); says == newest {
 		n.t.Errorf("the newest one holds: %v, and status says\n%s", newest, out)
 	}
 	if _, err := n.agent.Exec(n.ctx, "/jettison", "health"); err != nil {
@@ -71,7 +71,7 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	hard := func(size int) string { return file(fmt.Sprintf("evictionHard: {memory.available: %dMi}", size)) }
 	n.configured("1", hard(low))
 	n.startAgent("")
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.agentSays("runtime events connected", 1)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(280 * mib)
 	leaks := func(name string) *vm.Pod { // none of BestEffort is let in

@@ -32,7 +32,7 @@ evictionMaxPodGracePeriod: 60`)
 		t.Fatal(err)
 	}
 	n.startAgent(settings)
-	if line := n.agentSays("going on with an eviction", 1); line.Fields["uid"] != string(holder.Object.UID) {
+	if line := n.agentSays("resuming eviction", 1); line.Fields["uid"] != string(holder.Object.UID) {
 		t.Errorf("it goes on with %v", line.Fields)
 	}
 	n.dies(holder)

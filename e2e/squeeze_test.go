@@ -18,7 +18,7 @@ func (n *node) zram(size int64) {
 func (n *node) squeezed(count int) vm.LogLine {
 	n.t.Helper()
 	line := n.agentSays("reclaimed memory", count)
-	n.t.Logf("asked for %.0f MiB of %v, %.0f MiB came back in %v, %.0f KiB were read in again", number(line, "asked")/mib, line.Fields["kind"],
+	n.t.Logf("asked for %.0f MiB of %v, %.0f MiB came back in %v, %.0f KiB were read in again", number(line, "requested")/mib, line.Fields["kind"],
 		number(line, "gain")/mib, line.Duration("took"), number(line, "refaulted")/1024)
 	return line
 }
@@ -50,7 +50,7 @@ func TestSqueezingColdMemoryAvertsAnEviction(t *testing.T) {
 	// 50 MiB more than there are, no faster than an emulated CPU compresses them beside another node on the same machine: 4 MiB a second.
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 3Mi -size 110Mi"), 100*mib)
 	line := n.squeezed(1)
-	if line.Fields["kind"] != "anonymous memory" || line.Fields["pays"] != true {
+	if line.Fields["kind"] != "anonymous memory" || line.Fields["effective"] != true {
 		t.Errorf("%v", line.Fields)
 	}
 	n.memoryIsBack()
@@ -65,13 +65,13 @@ func TestSqueezingTurnsItselfOffWithoutSwap(t *testing.T) {
 	n.shell("sync")
 	n.fillTo(defaultThreshold + 20*mib) // twice the threshold is left when the worker begins, and half of that when it is done
 	n.holding(vm.NewPod("worker", "256Mi", "", "alloc -rate 4Mi -size 70Mi"), 60*mib)
-	line := n.agentSays("memory reclaim is off: it does not pay", 1)
+	line := n.agentSays("proactive reclaim paused", 1)
 	if line.Fields["kind"] != "page cache" || line.Duration("for") != 5*time.Minute {
 		t.Errorf("%v", line.Fields)
 	}
 	vain := 0 // a first one of a few MiB may pay
 	for _, l := range n.agentLog() {
-		if l.Msg == "reclaimed memory" && l.Fields["pays"] == false {
+		if l.Msg == "reclaimed memory" && l.Fields["effective"] == false {
 			vain++
 		}
 	}
@@ -102,7 +102,7 @@ func TestSqueezingDelaysNoKill(t *testing.T) {
 	t.Logf("crossed to empty %v; %v", since(seen.Crossed, seen.Empty), evicted.Fields["crossedToKill"])
 	for _, l := range n.agentLog() {
 		if l.Msg == "reclaimed memory" {
-			t.Logf("asked for %.0f MiB, stopped %v", number(l, "asked")/mib, l.Fields["stopped"])
+			t.Logf("asked for %.0f MiB, stopped %v", number(l, "requested")/mib, l.Fields["stopped"])
 		}
 	}
 }

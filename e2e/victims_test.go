@@ -81,7 +81,7 @@ func TestATmpfsHogIsEvicted(t *testing.T) {
 	n.dies(victim)
 	n.memoryIsBack()
 	// What lay in /dev/shm comes back, too, though nobody removes the sandbox: containerd keeps it mounted until then.
-	line := n.agentSays("unmounted a pod's shared memory", 1)
+	line := n.agentSays("unmounted pod shared memory", 1)
 	if bytes, _ := line.Fields["bytes"].(float64); line.Fields["uid"] != string(victim.Object.UID) || bytes < 32*mib {
 		t.Errorf("the agent says %v", line.Fields)
 	}
@@ -106,7 +106,7 @@ func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 	}
 	for _, l := range n.agentLog() {
 		// What the threshold should be is measured, and true of a machine that is as slow as it was at that moment.
-		advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller than what this node needs")
+		advice := strings.HasPrefix(l.Msg, "memory.available hard threshold smaller than needed")
 		if l.Fields["level"] != "INFO" && !advice {
 			t.Errorf("the agent complains: %v", l.Fields)
 		}
@@ -129,7 +129,7 @@ func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
 		}
 	}
 	for _, l := range n.agentLog() {
-		if level := l.Fields["level"]; level == "ERROR" || l.Msg == "some pods could not be measured" || l.Msg == "cannot read the node's memory" {
+		if level := l.Fields["level"]; level == "ERROR" || l.Msg == "some pods could not be measured" || l.Msg == "source unreadable" && l.Fields["source"] == "memory" {
 			t.Errorf("the agent logs %v", l.Fields)
 		}
 	}

@@ -7,19 +7,19 @@ import (
 	"jettison/stats"
 )
 
-// SavedAwaited is what is kept of one signal, for an eviction.
+// SavedAwaited is the saved expectation of an eviction for one signal.
 type SavedAwaited struct {
 	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
-	Best  uint64  `json:"best,omitempty"`  // the most since the kill
-	// of a disk: what the victim was measured to hold there; nil: it was not
+	Best  uint64  `json:"best,omitempty"`  // highest value since the kill
+	// of a disk: the victim's measured usage; nil: not measured
 	Due     *uint64 `json:"due,omitempty"`
 	AtLeast bool    `json:"atLeast,omitempty"` // Due is a lower bound
 }
 
-// save is what is kept of it: by signal, and by what is counted.
+// save returns the saved form, by signal and by kind.
 func (a *awaited) save() (s map[string]SavedAwaited, due, holds map[string]uint64) {
 	for signal, info := range signals {
-		k := a.marks[info.order]
+		k := a.baselines[info.order]
 		if !k.ok && !k.disk.OK {
 			continue
 		}
@@ -31,11 +31,11 @@ func (a *awaited) save() (s map[string]SavedAwaited, due, holds map[string]uint6
 			saved.Level, saved.Best = &k.level, k.best
 		}
 		if k.disk.OK {
-			saved.Due, saved.AtLeast = &k.disk.V, k.disk.least
+			saved.Due, saved.AtLeast = &k.disk.V, k.disk.lowerBound
 		}
 		s[string(signal)] = saved
 	}
-	return s, saveAmounts(&a.due), saveAmounts(&a.holds)
+	return s, saveAmounts(&a.expected), saveAmounts(&a.heldSince)
 }
 
 func saveAmounts(of *[amounts]stats.Opt[uint64]) (out map[string]uint64) {
@@ -50,30 +50,29 @@ func saveAmounts(of *[amounts]stats.Opt[uint64]) (out map[string]uint64) {
 	return out
 }
 
-// resume takes back what was saved. What is missing, as in the file of an agent before this one, is
-// not known.
+// resume restores the saved expectation. A missing value, as in an older agent's file, is unknown.
 func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Awaited)) {
 		info, known := signals[stats.Signal(name)]
 		saved := s.Awaited[name]
 		switch {
 		case !known:
-			drop("what is awaited of %.64q, which is no signal", name)
+			drop("expected returns of unknown signal %.64q", name)
 		case saved.Level != nil && *saved.Level > implausible || saved.Best > implausible ||
 			saved.Due != nil && *saved.Due > implausible:
-			drop("what is awaited of %s: a number that cannot be true", name)
+			drop("expected returns of %s: implausible number", name)
 		default:
-			k := &a.marks[info.order]
+			k := &a.baselines[info.order]
 			if saved.Level != nil {
-				*k = mark{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
+				*k = baseline{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
 			}
 			if saved.Due != nil && info.kind.disk() {
-				k.disk = owed{Opt: stats.Some(*saved.Due), least: saved.AtLeast}
+				k.disk = diskDue{Opt: stats.Some(*saved.Due), lowerBound: saved.AtLeast}
 			}
 		}
 	}
-	resumeAmounts(&a.due, s.Due, drop)
-	resumeAmounts(&a.holds, s.Holds, drop)
+	resumeAmounts(&a.expected, s.Due, drop)
+	resumeAmounts(&a.heldSince, s.Holds, drop)
 }
 
 func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64,
@@ -81,7 +80,7 @@ func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64,
 	for _, name := range slices.Sorted(maps.Keys(saved)) {
 		k := slices.Index(kindNames[:amounts], name)
 		if k < 0 || saved[name] > implausible {
-			drop("what is awaited of %.64q: %d", name, saved[name])
+			drop("expected returns of %.64q: unknown kind or implausible number %d", name, saved[name])
 			continue
 		}
 		to[k] = stats.Some(saved[name])

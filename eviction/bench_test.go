@@ -15,7 +15,8 @@ import (
 	"jettison/stats"
 )
 
-// fullNode is a node with so many pods, all measured, their objects known, and every signal observed; nothing is met.
+// fullNode returns a node with that many pods, all measured, with known objects, and with every
+// signal observed; nothing is met.
 func fullNode(pods int) Input {
 	in := Input{Summary: &stats.Summary{}, Pods: map[string]*Pod{}}
 	limits := v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("10Gi")}
@@ -59,7 +60,8 @@ func benchManager(pressure bool) *Manager {
 		Policy: Policy{AnnotationNamespaces: []string{"kube-system"}}})
 }
 
-// A step in which nothing is met allocates nothing, also with pressure thresholds, and while a condition is still held.
+// A step in which nothing is met does not allocate, also with pressure thresholds and while a
+// condition is still true.
 func TestACalmStepDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -70,19 +72,20 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 		m.Step(now, in)
 		in.Summary.Node.PIDs.Current.V = 1000
 		if d := m.Step(now, in); len(d.Conditions) != 1 || d.Met != nil {
-			t.Fatalf("got %+v", d)
+			t.Fatalf("calm step: conditions %v, met %v, want one condition and nothing met", d.Conditions, d.Met)
 		}
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Step(now, in) }); n != 0 {
-			t.Errorf("with pressure %v: %v allocations", pressure, n)
+			t.Errorf("calm step with pressure %v: %v allocations, want 0", pressure, n)
 		}
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Observe(now, &in.Summary.Node, Situation{}) }); n != 0 {
-			t.Errorf("the cheap half, with pressure %v: %v allocations", pressure, n)
+			t.Errorf("Observe with pressure %v: %v allocations, want 0", pressure, n)
 		}
 	}
 }
 
-// A step: with nothing met; with a hard threshold for memory, whose victim is the benchmark's to forget; with that victim under way;
-// with every disk signal met, and the second half after the reclaim; with a pressure signal that one pod causes.
+// The steps: nothing is met; a hard threshold for memory is met, and the benchmark forgets its
+// victim; that victim's eviction is in progress; every disk signal is met, with the second half
+// after the reclaim; a pressure signal is met that one pod causes.
 func BenchmarkStep(b *testing.B) {
 	const little = 50 << 20
 	noMemory := func(n *stats.NodeStats) { n.Memory.KernelAvailableBytes = stats.Some(uint64(little)) }
@@ -90,7 +93,7 @@ func BenchmarkStep(b *testing.B) {
 		name     string
 		pressure bool
 		short    func(*stats.NodeStats)
-		victims  int // of a step
+		victims  int // per step
 		begin    bool
 	}{
 		{"calm", false, func(*stats.NodeStats) {}, 0, false},
@@ -131,7 +134,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// A step that finds a victim allocates nothing until it is put into words, and then says what any other step says.
+// A step that finds a victim does not allocate until its words are added. They equal those of any
+// other step.
 func TestATerseStepDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -163,24 +167,24 @@ func TestATerseStepDoesNotAllocate(t *testing.T) {
 		wordy.Step(now, in)
 		c.short(&in.Summary.Node)
 		in.Terse, in.MemoryOnly = true, true
-		m.Step(now, in) // the buffers grow to their size
+		m.Step(now, in) // the buffers grow to their final size
 		var d Decision
 		if n := testing.AllocsPerRun(100, func() {
 			now = now.Add(time.Millisecond)
 			m.Observe(now, &in.Summary.Node, Situation{})
 			d = m.Step(now, in)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", c.name, n)
+			t.Errorf("%s: terse step: %v allocations, want 0", c.name, n)
 		}
 		if len(d.Evictions) != 1 || d.Evictions[0].Message != "" {
-			t.Fatalf("%s: got %+v", c.name, d.Evictions)
+			t.Fatalf("%s: evictions = %+v, want one without a message", c.name, d.Evictions)
 		}
 		d.Words()
 		in.Terse = false
 		want := wordy.Step(now, in)
 		d.Met, want.Met, d.Signal.Since, want.Signal.Since = nil, nil, now, now
 		if diff := cmp.Diff(want, d, cmp.AllowUnexported(Eviction{}, Keys{}, Threshold{}), cmpopts.IgnoreUnexported(Pod{})); diff != "" {
-			t.Errorf("%s: a terse step says something else (-want +got):\n%s", c.name, diff)
+			t.Errorf("%s: terse step differs from a normal one (-want +got):\n%s", c.name, diff)
 		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"jettison/stats"
 )
 
-// breakers are those of all thresholds.
+// breakers holds the breakers of all thresholds.
 type breakers struct {
-	config *Config
-	by     map[breakerKey]breaker
+	config      *Config
+	byThreshold map[breakerKey]breaker
 }
 
-// count takes whether an eviction that is over lowered the pressure on the threshold that it was
-// for. false: that is not observed yet.
-func (bs *breakers) count(now time.Time, l *Life, w *watched) bool {
+// countOutcome counts whether an eviction that is over lowered the pressure on its threshold. It
+// returns false if that is not observed yet.
+func (bs *breakers) countOutcome(now time.Time, l *Life, w *watched) bool {
 	if l.e.Local() || !bs.config.Breaker || w == nil {
 		return true
 	}
@@ -24,36 +24,37 @@ func (bs *breakers) count(now time.Time, l *Life, w *watched) bool {
 		return false
 	}
 	if !w.met || w.observed.Better(l.level) {
-		delete(bs.by, w.key())
+		delete(bs.byThreshold, w.key())
 		return true
 	}
-	outside, known := l.outside(now, w)
-	if outside && known {
-		b := bs.by[w.key()]
-		b.inVain(now, &l.e)
-		bs.by[w.key()] = b
+	causedOutside, known := l.causedOutside(now, w)
+	if causedOutside && known {
+		b := bs.byThreshold[w.key()]
+		b.countFutile(now, &l.e)
+		bs.byThreshold[w.key()] = b
 	}
 	return known
 }
 
-// calm lets the breaker act again for what is not short any more.
-func (bs *breakers) calm(all []watched) {
+// closeRecovered closes the breakers of signals that are no longer short.
+func (bs *breakers) closeRecovered(all []watched) {
 	if !bs.config.Breaker {
 		return
 	}
 	for i := range all {
-		if w := &all[i]; w.observed.OK && w.since.IsZero() {
-			delete(bs.by, w.key())
+		if w := &all[i]; w.observed.OK && w.metSince.IsZero() {
+			delete(bs.byThreshold, w.key())
 		}
 	}
 }
 
-// stops reports whether evictions are held back for something that is short.
-func (bs *breakers) stops() bool { return bs.futile(breakerLimit) }
+// anyOpen reports whether the breaker of a threshold that is short is open.
+func (bs *breakers) anyOpen() bool { return bs.anyFutile(breakerLimit) }
 
-// futile reports whether so many evictions were in vain for something that is short.
-func (bs *breakers) futile(least int) bool {
-	for _, b := range bs.by {
+// anyFutile reports whether at least that many evictions in a row were futile for a threshold that
+// is short.
+func (bs *breakers) anyFutile(least int) bool {
+	for _, b := range bs.byThreshold {
 		if bs.config.Breaker && b.futile >= least {
 			return true
 		}
@@ -61,75 +62,75 @@ func (bs *breakers) futile(least int) bool {
 	return false
 }
 
-// letThrough takes that an eviction begins which the breaker would have held back if its victim
-// were not new and had not grown.
-func (bs *breakers) letThrough(w *watched) {
-	if b := bs.by[w.key()]; bs.config.Breaker && b.futile >= breakerLimit {
-		b.futile, b.known, b.unread, b.tries, b.stopped = breakerLimit-1, nil, false,
-			min(b.tries+1, maxTries), together{}
-		bs.by[w.key()] = b
+// noteTrial counts an eviction that an open breaker allowed because its victim is new or has grown.
+func (bs *breakers) noteTrial(w *watched) {
+	if b := bs.byThreshold[w.key()]; bs.config.Breaker && b.futile >= breakerLimit {
+		b.futile, b.usageAtOpen, b.hasBounds, b.trials, b.atOpen = breakerLimit-1, nil, false,
+			min(b.trials+1, maxTrials), podTotals{}
+		bs.byThreshold[w.key()] = b
 	}
 }
 
-// holdsBack reports whether the breaker holds back a threshold's victim. Where the first in the
-// ranking is one that was not there when it stopped, nor made in the place of one that went in
-// vain, or has grown since, it is tried once. Where pods grew more since then than all else, the
-// first that has much more than then is, whoever stands before it, and is put in front: it leaks,
-// and they do not.
+// holdsBack reports whether the breaker holds back a threshold's victim.
+//
+// It allows one trial if the first pod of the ranking is new or has grown since the breaker opened,
+// and does not replace a futile victim. If pods grew more than everything else since then, it
+// allows the first pod in the ranking that grew much and moves it to the front: that pod leaks, and
+// those before it do not.
 func (bs *breakers) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
-	b := bs.by[w.key()]
+	b := bs.byThreshold[w.key()]
 	if !bs.config.Breaker || b.futile < breakerLimit {
 		return false
 	}
-	remembers := b.known == nil || b.unread
+	remembers := b.usageAtOpen == nil || b.hasBounds
 	if remembers {
-		b.remember(ranked)
+		b.recordUsage(ranked)
 	}
-	if remembers || b.stopped.at.IsZero() {
-		b.noteStop(w)
-		bs.by[w.key()] = b
+	if remembers || b.atOpen.at.IsZero() {
+		b.recordOpen(w)
+		bs.byThreshold[w.key()] = b
 	}
-	if remembers || len(ranked) == 0 || now.Before(b.until) {
+	if remembers || len(ranked) == 0 || now.Before(b.nextTrial) {
 		return true
 	}
-	if first := &ranked[0].Candidate; b.isNew(w, first) && !b.inPlace(w, first) {
+	if first := &ranked[0].Candidate; b.newOrGrown(w, first) && !b.replacesFutile(w, first) {
 		return false
 	}
 	for i := range ranked[1:] {
-		if i == 0 && !b.inside(now, w) && !b.insideDisk(w, ranked) {
+		if i == 0 && !b.podsGrew(now, w) && !b.podsGrewOnDisk(w, ranked) {
 			return true
 		}
-		if c := &ranked[1+i].Candidate; b.leaks(w, c, &ranked[0].Candidate) {
-			putInFront(ranked, 1+i)
+		if c := &ranked[1+i].Candidate; b.grew(w, c, &ranked[0].Candidate) {
+			moveToFront(ranked, 1+i)
 			return false
 		}
 	}
 	return true
 }
 
-// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether
-// it has grown; nil: none. Nothing is lost by that: it has stopped.
-func (bs *breakers) unknown(now time.Time, w *watched, may []Candidate) *stats.PodStats {
-	b := bs.by[w.key()]
-	remembers := b.known == nil || b.unread
+// podToRead returns a pod that must be read in full, so that the breaker can store its usage or see
+// its growth; nil without one. The read delays no eviction, because the breaker is open.
+func (bs *breakers) podToRead(now time.Time, w *watched, eligible []Candidate) *stats.PodStats {
+	b := bs.byThreshold[w.key()]
+	remembers := b.usageAtOpen == nil || b.hasBounds
 	if !bs.config.Breaker || b.futile < breakerLimit ||
-		!remembers && (now.Before(b.until) || !b.inside(now, w)) {
+		!remembers && (now.Before(b.nextTrial) || !b.podsGrew(now, w)) {
 		return nil
 	}
-	for i := range may {
-		c := &may[i]
-		_, is := b.known[c.Pod.PodRef.UID]
-		if c.inexact() && (remembers && !is || !remembers && b.isNew(w, c)) {
+	for i := range eligible {
+		c := &eligible[i]
+		_, stored := b.usageAtOpen[c.Pod.PodRef.UID]
+		if c.upperBoundOnly() && (remembers && !stored || !remembers && b.newOrGrown(w, c)) {
 			return c.Pod
 		}
 	}
 	return nil
 }
 
-// stoppedBecause names what grows instead.
-func (bs *breakers) stoppedBecause(w *watched, growing []Growth) string {
-	reason := fmt.Sprintf("%d evictions did not lower the pressure on %s: stopped",
-		bs.by[w.key()].futile, w.Signal)
+// openReason returns why the breaker is open, with the cgroup that grows instead of pods.
+func (bs *breakers) openReason(w *watched, growing []Growth) string {
+	reason := fmt.Sprintf("circuit breaker open: %d evictions did not lower the pressure on %s",
+		bs.byThreshold[w.key()].futile, w.Signal)
 	var most Growth
 	for _, g := range growing {
 		if g.Bytes > most.Bytes {
@@ -137,18 +138,18 @@ func (bs *breakers) stoppedBecause(w *watched, growing []Growth) string {
 		}
 	}
 	if most.Bytes > 0 {
-		reason += fmt.Sprintf(", %s grows instead, by %s", most.Cgroup, bytesQuantity(uint64(most.Bytes)))
+		reason += fmt.Sprintf(", %s grew by %s instead", most.Cgroup, bytesQuantity(uint64(most.Bytes)))
 	}
 	return reason
 }
 
-// recollect returns a function that puts back what the breaker remembers of a threshold.
-func (bs *breakers) recollect(w *watched) func() {
-	b, stopped := bs.by[w.key()]
-	b.known = maps.Clone(b.known)
+// snapshot returns a function that restores the current state of a threshold's breaker.
+func (bs *breakers) snapshot(w *watched) func() {
+	b, counted := bs.byThreshold[w.key()]
+	b.usageAtOpen = maps.Clone(b.usageAtOpen)
 	return func() {
-		if stopped {
-			bs.by[w.key()] = b
+		if counted {
+			bs.byThreshold[w.key()] = b
 		}
 	}
 }

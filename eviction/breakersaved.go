@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// save is what is kept of them.
+// save returns the saved form of all breakers.
 func (bs *breakers) save() (out []SavedBreaker) {
-	for key, b := range bs.by {
+	for key, b := range bs.byThreshold {
 		out = append(out, SavedBreaker{
-			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known),
-			Unread: b.unread,
-			Vain:   maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0), Stopped: b.stopped.save(),
+			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.usageAtOpen),
+			Unread:        b.hasBounds,
+			FutileReturns: maps.Clone(b.futileReturns), Trials: b.trials,
+			Until: b.nextTrial.Round(0), Stopped: b.atOpen.save(),
 		})
 	}
 	slices.SortFunc(out, func(x, y SavedBreaker) int {
@@ -22,18 +23,18 @@ func (bs *breakers) save() (out []SavedBreaker) {
 	return out
 }
 
-// resume takes back what the breaker counted. An agent before this one counted by what was short,
-// for hard and soft alike.
+// resume restores the breakers. An older agent counted by resource, for hard and soft thresholds
+// together.
 func (bs *breakers) resume(now time.Time, s *Saved, all []watched, drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Futile)) {
 		k := slices.Index(kindNames[:], name)
 		if k < 0 || s.Futile[name] < 0 {
-			drop("what the breaker counted: %d of %.64q", s.Futile[name], name)
+			drop("circuit breaker: count %d for %.64q is invalid", s.Futile[name], name)
 			continue
 		}
 		for i := range all {
 			if w := &all[i]; int(w.info.kind) == k && s.Futile[name] > 0 {
-				bs.by[w.key()] = breaker{futile: min(s.Futile[name], breakerLimit)}
+				bs.byThreshold[w.key()] = breaker{futile: min(s.Futile[name], breakerLimit)}
 			}
 		}
 	}
@@ -42,26 +43,28 @@ func (bs *breakers) resume(now time.Time, s *Saved, all []watched, drop func(str
 	}
 }
 
-// resumeOne takes back what was counted for one threshold.
+// resumeOne restores the breaker of one threshold.
 func (bs *breakers) resumeOne(now time.Time, b *SavedBreaker, drop func(string, ...any)) {
 	_, known := signals[b.Signal]
-	if !known || b.Futile < 0 || b.Tries < 0 || max(len(b.Known), len(b.Vain)) > maxRemembered {
-		drop("what the breaker counted: %d of %.64q, %d pods", b.Futile, string(b.Signal), len(b.Known))
+	if !known || b.Futile < 0 || b.Trials < 0 ||
+		max(len(b.Known), len(b.FutileReturns)) > maxRemembered {
+		drop("circuit breaker: count %d for %.64q with %d pods is invalid", b.Futile, string(b.Signal),
+			len(b.Known))
 		return
 	}
-	tries := min(b.Tries, maxTries)
+	tries := min(b.Trials, maxTrials)
 	until := onClock(now, b.Until)
-	if most := now.Add(tryAfter(tries)); until.After(most) {
-		drop("the breaker waits until %s for %s, which is too far", b.Until.Format(time.RFC3339),
+	if latest := now.Add(trialDelay(tries)); until.After(latest) {
+		drop("circuit breaker: next trial at %s for %s is too far ahead", b.Until.Format(time.RFC3339),
 			b.Signal)
-		until = most
+		until = latest
 	}
 	if b.Futile > 0 {
-		back := breaker{
-			futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known), unread: b.Unread,
-			vain: maps.Clone(b.Vain), tries: tries, until: until,
+		restored := breaker{
+			futile: min(b.Futile, breakerLimit), usageAtOpen: maps.Clone(b.Known), hasBounds: b.Unread,
+			futileReturns: maps.Clone(b.FutileReturns), trials: tries, nextTrial: until,
 		}
-		back.stopped.resume(b.Stopped, drop)
-		bs.by[breakerKey{b.Signal, b.Hard}] = back
+		restored.atOpen.resume(b.Stopped, drop)
+		bs.byThreshold[breakerKey{b.Signal, b.Hard}] = restored
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// Annotations of pods. kubernetes.io ones are the kubelet's (pkg/kubelet/types/pod_update.go);
-// jettison/* count only in the namespaces that the configuration allows, or a tenant could make
-// itself immune.
+// Annotations of pods. kubernetes.io ones are the kubelet's (pkg/kubelet/types/pod_update.go).
+// jettison/* ones count only in the namespaces that the configuration allows: otherwise a tenant
+// could make itself immune.
 const (
 	annotationConfigSource  = "kubernetes.io/config.source"
 	annotationConfigMirror  = "kubernetes.io/config.mirror"
@@ -24,28 +24,29 @@ const (
 // SystemCriticalPriority).
 const systemCriticalPriority = 2_000_000_000
 
-// Policy is what the configuration says about who may be evicted, and in which order.
+// Policy is the configured part of the ranking: which pods are protected, and the order of the
+// others.
 type Policy struct {
 	AnnotationNamespaces []string // where jettison/* annotations count
 	ProtectedNamespaces  []string // never victims while their priority is unknown
-	// ByRelease compares pods by what killing them would really return, not by usage above request.
+	// ByRelease compares pods by the amount that killing them returns, not by usage above request.
 	// Usage over request and priority still come first.
 	ByRelease bool
 
-	// of protections, so that each is allocated once; nil: they are not kept
+	// texts of protections, so that each is allocated once; nil: not cached
 	texts map[protection]string
 }
 
-// protection is a reason with something of the pod in it.
+// protection is a reason that names something of the pod.
 type protection struct {
 	kind, of string
 	priority int32
 }
 
-// maxTexts bounds the protections whose words are kept.
+// maxTexts bounds the number of cached texts.
 const maxTexts = 256
 
-func (p *Policy) text(of protection) string {
+func (p *Policy) protectionText(of protection) string {
 	if text, ok := p.texts[of]; ok {
 		return text
 	}
@@ -58,7 +59,7 @@ func (p *Policy) text(of protection) string {
 	case "critical":
 		text = "critical pod (priority " + strconv.Itoa(int(of.priority)) + ")"
 	default:
-		text = "namespace " + of.of + " is protected and the pod's priority unknown"
+		text = "namespace " + of.of + " is protected and the pod's priority is unknown"
 	}
 	if p.texts != nil && len(p.texts) < maxTexts {
 		p.texts[of] = text
@@ -66,57 +67,59 @@ func (p *Policy) text(of protection) string {
 	return text
 }
 
-// Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step
-// is written again.
+// Candidate is a pod with its keys in the ranking. Pod and Object are valid until the Summary of
+// the step is overwritten.
 type Candidate struct {
 	Pod    *stats.PodStats // never nil
-	Object *Pod            // nil: it is not known
-	// Protected says in words why the pod is never a victim; empty: it may be one.
+	Object *Pod            // nil: unknown
+	// Protected is the reason why the pod is never a victim; empty if it may be one.
 	Protected string
 	Keys      Keys
 }
 
-// Keys are what a candidate was compared by, in the order in which they count.
+// Keys are compared in this order to rank candidates.
 type Keys struct {
-	SetAside bool // it was killed and did not die: last
-	Measured bool // what it uses is known
-	// being evicted already, not at once: if for the same, or it is all that is short, it goes first
+	SetAside bool // it survived a kill: last
+	Measured bool // its usage is known
+	// it is being evicted within a grace period; first if for the same resource, or if it ends the
+	// shortage
 	Dying    bool
-	Requests bool   // for this signal requests count
-	Usage    uint64 // in the signal's unit; of a pressure signal, what it caused
-	Unnamed  uint64 // of that, in files without a name
-	AtLeast  bool   // Usage is a lower bound: it counts as that figure
-	// Request in the signal's unit; its bounds are apart where it is not known exactly.
+	Requests bool   // requests count for this signal
+	Usage    uint64 // in the signal's unit; for a pressure signal, its part in the pressure
+	Unnamed  uint64 // part of Usage in files without a name
+	AtLeast  bool   // Usage is a lower bound, and is compared as that value
+	// Request in the signal's unit; its bounds differ if it is not known exactly.
 	Request stats.Opt[stats.Range]
-	// Request has no upper bound below all of the node's memory: not all of the pod was seen
+	// Request has no upper bound below the node's memory: a part of the pod was not seen
 	Open bool
-	// Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
-	Refused  bool
-	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
-	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it
-	QOSClass stats.QOSClass
-	Start    time.Time
-	Returned int // how often a pod of this UID was evicted before
+	// the pod itself keeps Request unknown: stats.PodStats.StatusRefused
+	Refused      bool
+	Priority     stats.Opt[int32]  // absent: unknown, which counts as 0
+	Release      stats.Opt[uint64] // return of killing it; only if the policy asks for it
+	QOSClass     stats.QOSClass
+	Start        time.Time
+	TimesEvicted int // earlier evictions of a pod with this UID
 
 	kind  kind
-	eases bool // what it is being evicted for is what is short here
+	eases bool // its eviction returns the resource that is short here
 }
 
-// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static
-// or a mirror is one, whatever its object says; else only a manifest's object says so (NewPod).
+// annotation returns an annotation of a pod: its object's value, or else the runtime's. A pod that
+// the runtime reports as static or mirror is one, even if its object disagrees. Otherwise only the
+// object of a manifest can make it one (NewPod).
 func (c *Candidate) annotation(key string) (string, bool) {
-	said, told := c.Pod.Annotations[key]
-	if told && strings.HasPrefix(key, "kubernetes.io/") && said != "api" || c.Object == nil {
-		return said, told
+	fromRuntime, found := c.Pod.Annotations[key]
+	if found && strings.HasPrefix(key, "kubernetes.io/") && fromRuntime != "api" || c.Object == nil {
+		return fromRuntime, found
 	}
 	if v, ok := c.Object.annotations[key]; ok {
 		return v, true
 	}
-	return said, told
+	return fromRuntime, found
 }
 
-// namespace of a pod: the runtime's word, or its object's where only the kernel knows the pod.
-// Empty: unknown.
+// namespace returns the pod's namespace as reported by the runtime, or its object's if only the
+// kernel knows the pod; empty if unknown.
 func (c *Candidate) namespace() string {
 	if c.Pod.PodRef.Namespace == "" && c.Object != nil {
 		return c.Object.Ref.Namespace
@@ -124,8 +127,8 @@ func (c *Candidate) namespace() string {
 	return c.Pod.PodRef.Namespace
 }
 
-// own is an annotation of this project's, where it counts.
-func (p *Policy) own(c *Candidate, key string) string {
+// ownAnnotation returns the value of a jettison/* annotation, where these count.
+func (p *Policy) ownAnnotation(c *Candidate, key string) string {
 	if !slices.Contains(p.AnnotationNamespaces, c.namespace()) || !c.Pod.Announced && c.Object == nil {
 		return ""
 	}
@@ -133,13 +136,13 @@ func (p *Policy) own(c *Candidate, key string) string {
 	return v
 }
 
-// candidate says who a pod is, but not yet what it uses.
+// candidate returns a candidate without its usage.
 func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	c := Candidate{Pod: pod, Object: object}
 	if object != nil && object.priority.OK {
 		c.Keys.Priority = object.priority
-	} else if text := p.own(&c,
-		annotationPriority); text != "" { // an error would be allocated for every pod
+		// empty: an error would be allocated for every pod
+	} else if text := p.ownAnnotation(&c, annotationPriority); text != "" {
 		if v, err := strconv.ParseInt(text, 10, 32); err == nil {
 			c.Keys.Priority = stats.Some(int32(v))
 		}
@@ -152,7 +155,7 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	return c
 }
 
-// Judge says what is known of a pod's priority, and why the pod is never a victim; empty: it may be
+// Judge returns a pod's priority, if known, and why the pod is never a victim; empty if it may be
 // one. object may be nil.
 func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32],
 	protected string) {
@@ -163,36 +166,36 @@ func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int
 	return c.Keys.Priority, c.Protected
 }
 
-// protected answers in the order in which the reasons are certain.
+// protected returns the first reason that applies, most certain first.
 func (p *Policy) protected(c *Candidate) string {
 	pod, priority := c.Pod, c.Keys.Priority
 	source, hasSource := c.annotation(annotationConfigSource)
 	_, mirror := c.annotation(annotationConfigMirror)
 	switch {
 	case pod.Self:
-		return "this agent runs in it"
+		return "the agent runs in this pod"
 	case hasSource && source != "api":
-		return p.text(protection{kind: "static", of: source})
+		return p.protectionText(protection{kind: "static", of: source})
 	case mirror:
 		return "mirror pod"
 	case priority.OK && priority.V >= systemCriticalPriority:
-		return p.text(protection{kind: "critical", priority: priority.V})
+		return p.protectionText(protection{kind: "critical", priority: priority.V})
 	case !priority.OK && pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
 	case c.Object != nil && c.Object.class != "":
-		return p.text(protection{kind: "class", of: c.Object.class})
-	case p.own(c, annotationNeverEvict) == "true":
+		return p.protectionText(protection{kind: "class", of: c.Object.class})
+	case p.ownAnnotation(c, annotationNeverEvict) == "true":
 		return "annotated " + annotationNeverEvict
 	case !pod.Announced && staticUID(pod.PodRef.UID): // no client's object has one
 		return "static pod (its UID is a hash)"
 	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
-		return p.text(protection{kind: "namespace", of: c.namespace()})
+		return p.protectionText(protection{kind: "namespace", of: c.namespace()})
 	}
 	return ""
 }
 
-// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it. A pod in
-// a cgroup of class BestEffort has none, whatever its object says.
+// memoryRequest returns the request of the pod's object, of the annotation, or of the Summary. A
+// pod in a cgroup of class BestEffort has no request, even if its object has one.
 func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	if c.Object != nil {
 		if c.Pod.QOSClass == stats.BestEffort {
@@ -200,7 +203,7 @@ func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 		}
 		return stats.Some(stats.Exactly(c.Object.memoryRequest))
 	}
-	if text := p.own(c, annotationMemoryRequest); text != "" {
+	if text := p.ownAnnotation(c, annotationMemoryRequest); text != "" {
 		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 {
 			return stats.Some(stats.Exactly(bytes(q)))
 		}
@@ -208,8 +211,8 @@ func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	return c.Pod.MemoryRequest
 }
 
-// staticUID tells the UID of a static pod, 32 hexadecimal digits (pkg/kubelet/config/common.go
-// applyDefaults), from a UUID.
+// staticUID reports whether a UID is that of a static pod, 32 hexadecimal digits
+// (pkg/kubelet/config/common.go applyDefaults), and not a UUID.
 func staticUID(uid string) bool {
 	if len(uid) != 32 {
 		return false

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// Every case of testdata/cases is named by a test or a script of this package; one that is marked differs, and then the parity page names
-// it, in a row of its own.
+// Every case of testdata/cases is named by a test or a script of this package. For a case marked
+// "differs", the parity page has a row.
 func TestEveryCaseIsCovered(t *testing.T) {
 	named := func(globs ...string) map[string]bool {
 		ids := map[string]bool{}
 		for _, glob := range globs {
 			paths, err := filepath.Glob(glob)
 			if err != nil || len(paths) == 0 {
-				t.Fatal(glob, err)
+				t.Fatalf("no files of this package match %s: %v", glob, err)
 			}
 			for _, path := range paths {
 				if path == "cases_test.go" {
@@ -46,19 +46,20 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		case id == "#":
 			continue
 		case mark == "differs" && !page[id]:
-			t.Errorf("case %s differs, and docs/reference/kubelet-parity.md does not say how", id)
+			t.Errorf("case %s is marked \"differs\", and docs/reference/kubelet-parity.md has no row for it", id)
 		case mark == "" && !tests[id]:
-			t.Errorf("no test and no script names case %s", id)
+			t.Errorf("case %s is named by no test and no script", id)
 		}
 		n++
 	}
 	if n < 70 {
-		t.Errorf("%d cases", n)
+		t.Errorf("testdata/cases has %d cases, want at least 70", n)
 	}
 }
 
-// What docs/reference/kubelet-parity.md names as a test is one: a function of some package, a script of this one, or a case in it.
-func TestThePageNamesTests(t *testing.T) {
+// Every test that docs/reference/kubelet-parity.md names exists: as a function of some package, a
+// script of this one, or a case in it.
+func TestParityPageNamesTests(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/kubelet-parity.md")
 	if err != nil {
 		t.Fatal(err)
@@ -80,14 +81,14 @@ func TestThePageNamesTests(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(string(page), -1) {
 		if !strings.Contains(all.String(), "func "+name+"(") {
-			t.Errorf("there is no %s", name)
+			t.Errorf("kubelet-parity.md names %s, which no package has", name)
 		}
 	}
 	// script.txt: "heading"; the heading is the beginning of a comment in the script.
 	for _, m := range regexp.MustCompile(`\b(\w+\.txt) "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
 		text, err := os.ReadFile("testdata/" + m[1])
 		if err != nil || !strings.Contains(string(text), "\n# "+m[2]) && !strings.HasPrefix(string(text), "# "+m[2]) {
-			t.Errorf("%s has nothing that begins with %q (%v)", m[1], m[2], err)
+			t.Errorf("kubelet-parity.md: %s has no comment that begins with %q (%v)", m[1], m[2], err)
 		}
 	}
 }

@@ -8,198 +8,207 @@ import (
 	"jettison/stats"
 )
 
-// Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal
-// evicts only a pod that causes it. The counters of pods between two steps tell.
+// Pressure shows which pods suffer, not which one causes it: a thrashing pod slows its neighbours.
+// A pressure signal therefore evicts only a pod that causes the pressure, by the pods' counters
+// between two steps.
 //
-//	memory  it reads in again at least half of all that is, and lost that at a limit of its own
-//	        (atOwnLimit), unless pods' growth left the node next to nothing: the pressure is that
-//	        pod's alone, then. Else at least half of what all pods grew by came from this one, if
-//	        pods grew by at least what all else did. Where they grew by next to nothing, or nothing
-//	        beside what the node has left, and nothing else grew either, at least half of what was
-//	        read in again, if others did not gain more of the node's memory than this one; where
-//	        that is next to nothing, too, it hit a limit of its own since the step before:
-//	        memory.events high or max rose
-//	io      at least half of what all pods grew by came from this one, and it is beyond an equal
-//	        share
-//	cpu     the same, and it is beyond what it requested
+//	memory  The first of these cases that applies decides:
+//	        1. A pod causes at least half of all refaults and lost that memory at its own limit
+//	           (atOwnLimit). The pressure is that pod's alone. This does not apply if the growth of
+//	           pods left the node next to nothing.
+//	        2. Pods grew by at least as much as everything else: the pod with at least half of the
+//	           growth of all pods.
+//	        3. Neither pods nor anything else grew noticeably, or pods grew by next to nothing
+//	           compared with the rest of the node: the pod with at least half of the refaults, if
+//	           others did not gain more of the node's memory than this pod.
+//	        4. There are next to no refaults either: a pod that hit its own limit since the
+//	           previous step (memory.events high or max rose).
+//	io      the pod with at least half of the growth of all pods, if it is above an equal share
+//	cpu     the same, if it is above its request
 //
-// Growth of memory is in what a pod's end returns: anonymous and shared memory, and what the kernel
-// keeps for it. Page cache, dentries and inodes stay, and the kernel takes them back when it needs
-// them. It is against the last step in which that kind of pressure was calm, by all of its
-// thresholds. A pod that suffers reads in again what it lost to another one, or to what grows
-// outside of pods, and hits its limit for what is taken from it: so growth counts first. A pod that
-// is known to be within its request never goes for memory pressure.
+// Growth of memory means growth of the memory that a pod's end returns: anonymous and shared
+// memory, and kernel memory that cannot be reclaimed. Page cache, dentries and inodes stay, and the
+// kernel reclaims them when necessary. Growth is measured from the last step in which all
+// thresholds of that kind of pressure were calm. A pod that suffers refaults the memory that
+// another pod, or something outside of pods, took from it, and hits its limit because of that.
+// Growth therefore counts first. A pod that is known to be within its request is never evicted for
+// memory pressure.
 
-// use is one counter of a pod, as a rate a second.
-type use struct {
-	counter uint64
-	known   bool
-	rate    float64 // between the last two steps
-	calm    float64 // while the signal was calm last
+// counterRate is one counter of a pod, as a rate per second.
+type counterRate struct {
+	counter  uint64
+	known    bool
+	rate     float64 // between the last two steps
+	calmRate float64 // when the signal was last calm
 }
 
-// useKey tells the cgroups of pods apart: of one UID there may be two.
+// useKey distinguishes the cgroups of pods: two may have one UID.
 type useKey struct {
 	uid string
-	id  stats.CgroupID // zero: not known
+	id  stats.CgroupID // zero: unknown
 }
 
 func useOf(p *stats.PodStats) useKey { return useKey{p.PodRef.UID, p.CgroupID} }
 
-// podUse is what a pod did between the last two steps.
-type podUse struct {
-	at       time.Time
-	events   uint64 // memory.events high and max
-	known    bool   // events is
-	hitLimit bool
-	hits     float64 // of a limit, a second
-	io, cpu  use
-	refault  use
-	held     level // what made is made of
-	made     made
-	usage    level   // with page cache
-	share    float64 // of a core that it requested a second; negative: unknown
-	seen     bool
+// podActivity is the activity of a pod between the last two steps.
+type podActivity struct {
+	at         time.Time
+	events     uint64 // memory.events high and max
+	known      bool   // events is known
+	hitLimit   bool
+	hitRate    float64 // hits of a limit, per second
+	io, cpu    counterRate
+	refault    counterRate
+	ownMemory  level // its memory, by figure
+	figure     memoryFigure
+	usage      level   // with page cache
+	cpuRequest float64 // requested CPU time per second, in nanoseconds; negative: unknown
+	seen       bool
 }
 
-// pressed is what was done to the node's memory, as of the last look.
-type pressed struct {
-	calmAt   time.Time // when it was calm last; zero: never
-	capacity uint64    // of the node; 0: not known
-	left     level     // by the kernel's estimate, which page cache does not lower
-	usage    level     // with page cache
-	gone     uint64    // bytes that pods held when it was calm which are gone now
-	grown    uint64    // bytes that pods grew by since it was calm
-	outside  float64   // the same of all else; 0: nothing, or it is not known
-	refaults uint64    // bytes a second, more than while it was calm
-	alone    bool      // a pod causes it at a limit of its own
+// nodeMemory is the state of the node's memory as of the last look.
+type nodeMemory struct {
+	calmAt        time.Time // when the pressure was last calm; zero: never
+	capacity      uint64    // of the node; 0: unknown
+	left          level     // the kernel's estimate, which page cache does not lower
+	usage         level     // with page cache
+	goneSinceCalm uint64    // bytes that pods held at calmAt and that are gone now
+	grown         uint64    // growth of pods since calmAt, in bytes
+	outside       float64   // growth of everything else; 0: none, or unknown
+	refaults      uint64    // bytes per second more than at calmAt
+	oneAtLimit    bool      // a pod causes the pressure at its own limit
 }
 
-// causes remembers what pods did between the last two steps, to tell which of them cause a
+// causes holds the pods' activity between the last two steps, to find which of them cause a
 // pressure.
 type causes struct {
-	uses    map[useKey]*podUse // nil: no pressure threshold is set
-	pressed pressed
+	uses map[useKey]*podActivity // nil: no pressure threshold is set
+	node nodeMemory
 }
 
-// What is next to nothing of a node's memory: growth, and what is read in again in a second.
+// Shares of the node's memory that count as next to nothing: growth, and refaults per second.
 const (
-	leastGrowth   = 100  // a hundredth
-	leastRefaults = 1024 // a thousandth
+	leastGrowth   = 100  // one hundredth
+	leastRefaults = 1024 // about one thousandth
 )
 
-// reclaimedAHit is what a cgroup loses at most, with pages of 4 KiB, each time that it hits a limit
-// of its own. At memory.max 32 pages are asked for (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages,
-// SWAP_CLUSTER_MAX), and with the multi-generational LRU a batch of 64 goes (MIN_LRU_BATCH); at
-// memory.high what a task has charged beyond it, up to two batches of 64 (mm/memcontrol.c
-// try_charge_memcg, MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a
-// hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 245 to 285 KiB at either; on 6.1, with the LRU of
-// before, 151 to 210 at memory.max, 304 to 421 at memory.high. Half of it counts, so that a pod's
-// own limit explains up to twice as much.
-const reclaimedAHit = 128 * 4096
+// reclaimedPerHit is the most that a cgroup loses each time that it hits its own limit, with pages
+// of 4 KiB.
+//
+// At memory.max the kernel asks for 32 pages (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages,
+// SWAP_CLUSTER_MAX), and the multi-generational LRU reclaims a batch of 64 (MIN_LRU_BATCH). At
+// memory.high it reclaims the charges of a task above the limit, up to two batches of 64
+// (mm/memcontrol.c try_charge_memcg, MEMCG_CHARGE_BATCH). Measured per hit with a pod that reads a
+// file repeatedly (e2e TestWhatAHitOfALimitReclaims): 245 to 285 KiB at either limit on 6.12; on
+// 6.1, with the older LRU, 151 to 210 KiB at memory.max and 304 to 421 KiB at memory.high. Half of
+// it counts, so a pod's own limit explains up to twice as much.
+const reclaimedPerHit = 128 * 4096
 
-// usePressure has it noted what each pod suffers, where a threshold is for pressure.
-func (cs *causes) usePressure(all []watched) {
+// enable starts to follow pods if a threshold for pressure is set.
+func (cs *causes) enable(all []watched) {
 	for i := range all {
 		if all[i].info.kind.pressure() && cs.uses == nil {
-			cs.uses = map[useKey]*podUse{}
+			cs.uses = map[useKey]*podActivity{}
 		}
 	}
 }
 
-// grew is what a pod's memory grew by.
-func (u *podUse) grew() uint64 { return uint64(max(u.held.gained(), 0)) }
+// grew returns the growth of a pod's memory.
+func (u *podActivity) grew() uint64 { return uint64(max(u.ownMemory.gained(), 0)) }
 
-// again is how much more it reads in again in a second.
-func (u *podUse) again() uint64 {
-	return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2))
+// refaultGrowth returns how much more the pod refaults per second.
+func (u *podActivity) refaultGrowth() uint64 {
+	return uint64(min(max(u.refault.rate-u.refault.calmRate, 0), math.MaxInt64/2))
 }
 
-// atOwnLimit reports whether a pod reads in again at least half of all that is, and lost at least
-// half of that at a limit of its own: what others take of a pod keeps it below its limit.
-func (cs *causes) atOwnLimit(u *podUse) bool {
-	all := &cs.pressed
-	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 &&
-		u.hits*reclaimedAHit >= float64(u.again())/2
+// atOwnLimit reports whether a pod causes at least half of all refaults, and lost at least half of
+// that memory at its own limit. A pod that loses memory to others stays below its limit.
+func (cs *causes) atOwnLimit(u *podActivity) bool {
+	all := &cs.node
+	return u.hitLimit && u.refaultGrowth() >= all.refaults-all.refaults/2 &&
+		u.hitRate*reclaimedPerHit >= float64(u.refaultGrowth())/2
 }
 
-// made is what the memory that a pod holds is made of, by what of it is known.
-type made uint8
+// memoryFigure names the counters that a pod's memory is computed from, because not all are always
+// known.
+type memoryFigure uint8
 
 const (
-	madeWorkingSet made = iota
-	madeOwn             // anonymous and shared memory
-	// these, and what the kernel keeps for it and cannot take back: sockets and pipes, not dentries
-	madeKernel
+	figureWorkingSet memoryFigure = iota
+	figureOwn                     // anonymous and shared memory
+	// these, and unreclaimable kernel memory: sockets and pipes, not dentries
+	figureKernel
 )
 
-// hold takes what a pod has of memory. One that was made after memory was calm last had nothing
+// trackMemory stores a pod's memory. A pod that started after memory was last calm held nothing
 // then.
-func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
+func (u *podActivity) trackMemory(p *stats.PodStats, calm bool, calmAt time.Time) {
 	mem := &p.Memory
-	has, of := mem.WorkingSetBytes, madeWorkingSet
-	if canBe(mem.AnonBytes) && canBe(mem.ShmemBytes) {
-		has, of = stats.Some(stats.SaturatingAdd(mem.AnonBytes.V, mem.ShmemBytes.V)), madeOwn
-		if canBe(mem.KernelBytes) {
-			has.V, of = stats.SaturatingAdd(has.V, mem.KernelBytes.V), madeKernel
+	value, figure := mem.WorkingSetBytes, figureWorkingSet
+	if plausible(mem.AnonBytes) && plausible(mem.ShmemBytes) {
+		value, figure = stats.Some(stats.SaturatingAdd(mem.AnonBytes.V, mem.ShmemBytes.V)), figureOwn
+		if plausible(mem.KernelBytes) {
+			value.V, figure = stats.SaturatingAdd(value.V, mem.KernelBytes.V), figureKernel
 		}
 	}
-	if canBe(has) && of != u.made {
-		u.held.based = u.held.based && u.held.calm == 0 // one figure does not grow into the other
-		u.made = of
+	if plausible(value) && figure != u.figure {
+		// values of different figures cannot be compared
+		u.ownMemory.hasCalm = u.ownMemory.hasCalm && u.ownMemory.calm == 0
+		u.figure = figure
 	}
 	isNew := !calmAt.IsZero() && p.StartTime.After(calmAt)
-	u.held.step(has, calm, isNew)
-	u.usage.step(p.Memory.UsageBytes, calm, isNew)
+	u.ownMemory.update(value, calm, isNew)
+	u.usage.update(p.Memory.UsageBytes, calm, isNew)
 }
 
-// presses reports whether a pod causes pressure of memory.
-func (cs *causes) presses(u *podUse) bool {
-	all := &cs.pressed
-	few := float64(all.capacity / leastGrowth)
+// causesMemoryPressure reports whether a pod causes memory pressure.
+func (cs *causes) causesMemoryPressure(u *podActivity) bool {
+	all := &cs.node
+	negligible := float64(all.capacity / leastGrowth)
 	switch {
-	case all.alone:
+	case all.oneAtLimit:
 		return cs.atOwnLimit(u)
 	case all.grown > all.capacity/leastGrowth && (!all.left.known || all.grown >= all.left.now/dip):
 		return float64(all.grown) >= all.outside && u.grew() >= all.grown-all.grown/2
-	case all.outside > few:
+	case all.outside > negligible:
 		return false
 	case all.refaults > all.capacity/leastRefaults:
-		others := 0.0 // what they gained of the node's memory
+		othersGained := 0.0 // memory that the others gained
 		if all.usage.known && u.usage.known {
-			others = all.usage.gained() - u.usage.gained()
+			othersGained = all.usage.gained() - u.usage.gained()
 		}
-		return u.again() >= all.refaults-all.refaults/2 && (others <= few || others <= u.usage.gained())
+		return u.refaultGrowth() >= all.refaults-all.refaults/2 &&
+			(othersGained <= negligible || othersGained <= u.usage.gained())
 	}
 	return u.hitLimit
 }
 
-// sum takes what all pods did together, and what the node lost.
-func (cs *causes) sum(s *stats.Summary, calm bool) {
-	all := &cs.pressed
+// sumUp adds up the activity of all pods and the node's loss.
+func (cs *causes) sumUp(s *stats.Summary, calm bool) {
+	all := &cs.node
 	n := &s.Node.Memory
 	left, usage := n.Available(stats.MemoryAvailableKernel), n.UsageBytes
-	if brokenMemory(&s.Node) { // a recording has no part of a reading that cannot be true
+	if brokenMemory(&s.Node) { // a recording does not contain an implausible reading
 		left, usage = stats.Observation{}, stats.Opt[uint64]{}
 	} else {
 		all.capacity = n.CapacityBytes.V
 	}
-	all.left.step(stats.Opt[uint64]{V: left.Value, OK: left.OK}, calm, false)
-	all.usage.step(usage, calm, false)
+	all.left.update(stats.Opt[uint64]{V: left.Value, OK: left.OK}, calm, false)
+	all.usage.update(usage, calm, false)
 	if calm {
-		all.gone = 0
+		all.goneSinceCalm = 0
 	}
-	maps.DeleteFunc(cs.uses, func(_ useKey, u *podUse) bool {
-		if !u.seen && u.held.based && !calm {
-			all.gone = stats.SaturatingAdd(all.gone, u.held.calm)
+	maps.DeleteFunc(cs.uses, func(_ useKey, u *podActivity) bool {
+		if !u.seen && u.ownMemory.hasCalm && !calm {
+			all.goneSinceCalm = stats.SaturatingAdd(all.goneSinceCalm, u.ownMemory.calm)
 		}
 		return !u.seen
 	})
-	shrunk := all.gone
+	shrunk := all.goneSinceCalm
 	for _, u := range cs.uses {
 		all.grown, all.refaults = stats.SaturatingAdd(all.grown, u.grew()),
-			stats.SaturatingAdd(all.refaults, u.again())
-		shrunk = stats.SaturatingAdd(shrunk, uint64(max(-u.held.gained(), 0)))
+			stats.SaturatingAdd(all.refaults, u.refaultGrowth())
+		shrunk = stats.SaturatingAdd(shrunk, uint64(max(-u.ownMemory.gained(), 0)))
 	}
 	least := all.capacity / leastRefaults
 	if all.left.known {
@@ -207,16 +216,16 @@ func (cs *causes) sum(s *stats.Summary, calm bool) {
 		switch {
 		case all.left.now <= all.grown/dip:
 			return
-		case all.left.now > all.grown: // nobody's growth presses then
+		case all.left.now > all.grown: // no pod's growth presses then
 			least = 0
 		}
 	}
 	for _, u := range cs.uses {
-		all.alone = all.alone || all.refaults > least && cs.atOwnLimit(u)
+		all.oneAtLimit = all.oneAtLimit || all.refaults > least && cs.atOwnLimit(u)
 	}
 }
 
-// follow takes a look into account. It runs only where a pressure threshold is set.
+// follow updates the state with a look. It does nothing unless a pressure threshold is set.
 func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 	if cs.uses == nil {
 		return
@@ -225,50 +234,50 @@ func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 	for _, u := range cs.uses {
 		u.seen = false
 	}
-	all := &cs.pressed
-	all.capacity, all.grown, all.outside, all.refaults, all.alone = 0, 0, 0, 0, false
+	all := &cs.node
+	all.capacity, all.grown, all.outside, all.refaults, all.oneAtLimit = 0, 0, 0, 0, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		u := cs.uses[useOf(p)]
 		isNew := u == nil
 		if isNew {
-			u = &podUse{}
+			u = &podActivity{}
 			cs.uses[useOf(p)] = u
 		}
 		u.seen = true
 		span := now.Sub(u.at)
-		u.hit(p, span)
-		u.io.step(stats.Opt[uint64]{V: stats.SaturatingAdd(p.IO.V.ReadBytes, p.IO.V.WriteBytes),
+		u.trackHits(p, span)
+		u.io.update(stats.Opt[uint64]{V: stats.SaturatingAdd(p.IO.V.ReadBytes, p.IO.V.WriteBytes),
 			OK: p.IO.OK}, span, calm[kindIOPressure])
-		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span,
+		u.cpu.update(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span,
 			calm[kindCPUPressure])
-		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
-		u.hold(p, calm[kindMemoryPressure], cs.pressed.calmAt)
-		if isNew { // it was not there for a look
-			cs.pressed.gone -= min(cs.pressed.gone, u.held.calm)
+		u.refault.update(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
+		u.trackMemory(p, calm[kindMemoryPressure], cs.node.calmAt)
+		if isNew { // it was missing in an earlier look
+			cs.node.goneSinceCalm -= min(cs.node.goneSinceCalm, u.ownMemory.calm)
 		}
-		u.share = -1
+		u.cpuRequest = -1
 		if p.CPURequestMillis.OK {
-			u.share = float64(p.CPURequestMillis.V.Max) / 1000 * float64(time.Second)
+			u.cpuRequest = float64(p.CPURequestMillis.V.Max) / 1000 * float64(time.Second)
 		}
 		u.at = now
 	}
-	if cs.sum(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
-		cs.pressed.calmAt = now
+	if cs.sumUp(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
+		cs.node.calmAt = now
 	}
 }
 
-// hit takes how often a pod hit a limit.
-func (u *podUse) hit(p *stats.PodStats, span time.Duration) {
-	u.hits, u.hitLimit = 0, false
+// trackHits stores how often a pod hit a limit.
+func (u *podActivity) trackHits(p *stats.PodStats, span time.Duration) {
+	u.hitRate, u.hitLimit = 0, false
 	hits := stats.SaturatingAdd(p.Events.V.High, p.Events.V.Max)
 	if p.Events.OK && u.known && hits > u.events && span > 0 {
-		u.hits, u.hitLimit = float64(hits-u.events)/span.Seconds(), true
+		u.hitRate, u.hitLimit = float64(hits-u.events)/span.Seconds(), true
 	}
 	u.events, u.known = hits, p.Events.OK
 }
 
-func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
+func (u *counterRate) update(counter stats.Opt[uint64], span time.Duration, calm bool) {
 	if !counter.OK || counter.V >= implausible {
 		u.rate, u.known = 0, false
 		return
@@ -281,14 +290,14 @@ func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
 	}
 	u.counter, u.known = counter.V, true
 	if calm {
-		u.calm = u.rate
+		u.calmRate = u.rate
 	}
 }
 
-// caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a
-// core a second that it grew by. Absent: it did not cause it.
-func (cs *causes) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
-	of := func(u *podUse) *use {
+// partIn returns a pod's part in the pressure that the threshold is for: its growth in bytes or
+// nanoseconds of CPU time per second. It is absent if the pod does not cause the pressure.
+func (cs *causes) partIn(w *watched, p *stats.PodStats) stats.Opt[uint64] {
+	rateOf := func(u *podActivity) *counterRate {
 		if w.info.kind == kindIOPressure {
 			return &u.io
 		}
@@ -299,19 +308,19 @@ func (cs *causes) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 		return stats.Opt[uint64]{}
 	}
 	if w.info.kind == kindMemoryPressure {
-		return stats.Opt[uint64]{OK: cs.presses(u)}
+		return stats.Opt[uint64]{OK: cs.causesMemoryPressure(u)}
 	}
 	var growth, total float64
 	for _, other := range cs.uses {
-		growth += max(0, of(other).rate-of(other).calm)
-		total += of(other).rate
+		growth += max(0, rateOf(other).rate-rateOf(other).calmRate)
+		total += rateOf(other).rate
 	}
 	share := total / float64(len(cs.uses))
-	if w.info.kind == kindCPUPressure && u.share >= 0 {
-		share = u.share
+	if w.info.kind == kindCPUPressure && u.cpuRequest >= 0 {
+		share = u.cpuRequest
 	}
-	own := of(u).rate - of(u).calm
-	if !(own > 0 && own >= growth/2 && of(u).rate > share) {
+	own := rateOf(u).rate - rateOf(u).calmRate
+	if !(own > 0 && own >= growth/2 && rateOf(u).rate > share) {
 		return stats.Opt[uint64]{}
 	}
 	return stats.Some(uint64(min(own, math.MaxInt64/2)))

@@ -7,30 +7,31 @@ import (
 	"jettison/stats"
 )
 
-// stalled sets the share of time in which all tasks waited for memory.
-func (w *ward) stalled(share float64) {
+// setStall sets the share of time in which all tasks waited for memory.
+func (w *testNode) setStall(share float64) {
 	last, averages := stats.StallShare{Over1s: stats.Some(share)}, w.node.Pressure.Memory.Stats
 	w.node.Pressure.Memory = stats.Pressure{Time: w.now, Full: last, Some: last, Stats: averages}
 }
 
-// full is a full look that decides on pressure: how much later, and the share of time stalled.
-func (w *ward) full(later time.Duration, share float64) (victim string) {
+// fullLook makes a full look that decides on pressure, that much later and with that share of time
+// stalled.
+func (w *testNode) fullLook(later time.Duration, share float64) (victim string) {
 	w.now = w.now.Add(later)
-	w.stalled(share)
+	w.setStall(share)
 	d := w.m.Step(w.now, Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}})
-	if w.why = d.Reason; len(d.Evictions) == 0 {
+	if w.reason = d.Reason; len(d.Evictions) == 0 {
 		return ""
 	}
 	return d.Evictions[0].Pod.PodRef.UID
 }
 
-// pressedNode is a node on which memory stalls: a hog without a limit that has taken so much since all was well, and a neighbour at a limit of
-// its own, which has requested so much, and read so much in again.
-func pressedNode(t *testing.T, grown, request, refaulted, hogRefaulted uint64) (*ward, string) {
-	w := newWard(t, "hard memory.pressure.full 20%/1s")
-	w.left(stats.SignalMemoryAvailable, 4000)
-	w.pod("hog", 500, 0, 1)
-	w.pod("neighbour", 900, 0, 1)
+// nodeUnderPressure returns a node on which memory stalls: a hog without a limit that has grown by
+// that much since the node was calm, and a neighbour at its own limit, with a request and refaults.
+func nodeUnderPressure(t *testing.T, grown, request, refaulted, hogRefaulted uint64) (*testNode, string) {
+	w := newTestNode(t, "hard memory.pressure.full 20%/1s")
+	w.setLeft(stats.SignalMemoryAvailable, 4000)
+	w.addPod("hog", 500, 0, 1)
+	w.addPod("neighbour", 900, 0, 1)
 	hog, neighbour := &w.pods[0], &w.pods[1]
 	neighbour.MemoryRequest, neighbour.QOSClass = stats.Some(stats.Exactly(request<<20)), stats.Burstable
 	set := func(p *stats.PodStats, hits, refaulted uint64) {
@@ -39,106 +40,109 @@ func pressedNode(t *testing.T, grown, request, refaulted, hogRefaulted uint64) (
 	}
 	set(hog, 0, 0)
 	set(neighbour, 0, 0)
-	if v := w.full(time.Second, 0.1); v != "" {
-		t.Fatalf("%s goes while all is well", v)
+	if v := w.fullLook(time.Second, 0.1); v != "" {
+		t.Fatalf("victim on a calm node = %q, want none", v)
 	}
 	hog.Memory.WorkingSetBytes, hog.Memory.AnonBytes = stats.Some((500+grown)<<20), stats.Some((500+grown)<<20)
 	set(hog, 0, hogRefaulted)
 	set(neighbour, 50, refaulted)
-	return w, w.full(time.Second, 0.5)
+	return w, w.fullLook(time.Second, 0.5)
 }
 
-// A pod that grows causes the pressure, with a limit of its own or not; one that suffers from it at its own limit does not, and one within
-// its request never goes for it. Where nobody grows, who reads its memory in over and over is the cause, and else who hit a limit.
-func TestWhoCausesMemoryPressure(t *testing.T) {
+// A growing pod causes the pressure, with its own limit or without. A pod that suffers from it at
+// its own limit does not. A pod within its request is never evicted for it. If no pod grows, the
+// cause is the pod that refaults most, or else the one that hit a limit.
+func TestCauseOfMemoryPressure(t *testing.T) {
 	for _, c := range []struct {
 		name                                    string
 		grown, request, refaulted, hogRefaulted uint64
 		want                                    string
 	}{
 		{"a hog without a limit", 2000, 100, 0, 0, "hog"},
-		{"whose neighbour reads in again what it lost", 2000, 100, 500, 0, "hog"},
-		{"nobody grows, the neighbour thrashes", 0, 100, 500, 0, "neighbour"},
+		{"neighbour refaults its losses", 2000, 100, 500, 0, "hog"},
+		{"no growth, the neighbour thrashes", 0, 100, 500, 0, "neighbour"},
 		{"the hog thrashes", 0, 100, 10, 500, "hog"},
-		{"nobody does anything but hit a limit", 0, 100, 0, 0, "neighbour"},
+		{"no growth and no refaults, the neighbour hits its limit", 0, 100, 0, 0, "neighbour"},
 		{"a little growth is none", 20, 100, 500, 0, "neighbour"},
 		{"within its request", 0, 2000, 500, 0, ""},
 		{"within its request, at its limit", 0, 2000, 0, 0, ""},
 	} {
-		if w, got := pressedNode(t, c.grown, c.request, c.refaulted, c.hogRefaulted); got != c.want {
-			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.why)
+		if w, got := nodeUnderPressure(t, c.grown, c.request, c.refaulted, c.hogRefaulted); got != c.want {
+			t.Errorf("%s: victim = %q, want %q: %s", c.name, got, c.want, w.reason)
 		}
 	}
 }
 
-// A pod that came after all was well has taken all that it has since; one that was only not seen before has not.
-func TestANewPodCausesMemoryPressure(t *testing.T) {
+// A pod that started after the node was calm has grown by everything that it holds. A pod that was
+// only missing in earlier looks has not.
+func TestNewPodCausesMemoryPressure(t *testing.T) {
 	for _, late := range []bool{true, false} {
-		w := newWard(t, "hard memory.pressure.full 20%/1s")
-		w.pod("neighbour", 900, 0, 1).Events = stats.Some(stats.MemoryEvents{})
-		w.full(time.Second, 0.1)
+		w := newTestNode(t, "hard memory.pressure.full 20%/1s")
+		w.addPod("neighbour", 900, 0, 1).Events = stats.Some(stats.MemoryEvents{})
+		w.fullLook(time.Second, 0.1)
 		w.pods[0].Events.V.Max = 50
-		p := w.pod("new", 1500, 0, 1)
+		p := w.addPod("new", 1500, 0, 1)
 		if p.StartTime = epoch.Add(-time.Hour); late {
 			p.StartTime = w.now.Add(time.Millisecond)
 		}
 		want := map[bool]string{true: "new", false: "neighbour"}[late]
-		if got := w.full(time.Second, 0.5); got != want {
-			t.Errorf("late %v: %q goes, want %q: %s", late, got, want, w.why)
+		if got := w.fullLook(time.Second, 0.5); got != want {
+			t.Errorf("late %v: victim = %q, want %q: %s", late, got, want, w.reason)
 		}
 	}
 }
 
-// Half of the growth is the least: of three that grew alike none is the cause by that.
-func TestNobodyAloneCausesMemoryPressure(t *testing.T) {
-	w := newWard(t, "hard memory.pressure.full 20%/1s")
+// Half of the growth is the minimum: of three pods that grew alike, none is the cause.
+func TestNoPodAloneCausesMemoryPressure(t *testing.T) {
+	w := newTestNode(t, "hard memory.pressure.full 20%/1s")
 	for _, uid := range []string{"a", "b", "c"} {
-		w.pod(uid, 500, 0, 1)
+		w.addPod(uid, 500, 0, 1)
 	}
-	w.full(time.Second, 0.1)
+	w.fullLook(time.Second, 0.1)
 	for i := range w.pods {
 		w.pods[i].Memory.WorkingSetBytes, w.pods[i].Memory.AnonBytes = stats.Some(uint64(900<<20)), stats.Some(uint64(900<<20))
 	}
-	if got := w.full(time.Second, 0.5); got != "" {
-		t.Errorf("%q goes", got)
+	if got := w.fullLook(time.Second, 0.5); got != "" {
+		t.Errorf("victim = %q, want none: each grew alike", got)
 	}
 }
 
-// A kind of pressure may have several thresholds, of other windows. It is calm where none of them is met, whichever comes last: else what the
-// cause took is no growth any more in the very look that looks for it.
-func TestPressureIsCalmByAllOfItsThresholds(t *testing.T) {
+// A kind of pressure may have several thresholds, with other windows. It is calm while none of them
+// is met, in any order of the thresholds. Otherwise the growth of the cause would no longer count
+// in the look that searches for it.
+func TestPressureIsCalmByAllThresholds(t *testing.T) {
 	for _, lines := range [][]string{
 		{"hard memory.pressure.full 20%/1s", "soft memory.pressure.full 10%/1m", "grace memory.pressure.full 30s"},
 		{"soft memory.pressure.full 10%/1m", "grace memory.pressure.full 30s", "hard memory.pressure.full 20%/1s"},
 		{"hard memory.pressure.full 20%/1s", "hard memory.pressure.some 60%/10s"},
 	} {
-		for _, lost := range []bool{false, true} { // the other window is not observed when it presses
-			w := newWard(t, lines...)
-			w.left(stats.SignalMemoryAvailable, 4000)
-			w.pod("hog", 500, 0, 1)
-			w.pod("neighbour", 900, 0, 1)
-			w.did("hog", 500, 0, 0)
-			w.did("neighbour", 900, 0, 0)
-			w.averages(0.02, true)
-			w.full(time.Second, 0.05)
-			w.did("hog", 2500, 0, 0)
-			w.did("neighbour", 900, 0, 50)
-			w.averages(0.05, !lost) // those of a second are ahead of them
-			if got := w.full(time.Second, 0.9); got != "hog" {
-				t.Errorf("%v, lost %v: %q goes, want hog, which grew by 2000 MiB: %s", lines, lost, got, w.why)
+		for _, lost := range []bool{false, true} { // the other window is not observed during the pressure
+			w := newTestNode(t, lines...)
+			w.setLeft(stats.SignalMemoryAvailable, 4000)
+			w.addPod("hog", 500, 0, 1)
+			w.addPod("neighbour", 900, 0, 1)
+			w.setActivity("hog", 500, 0, 0)
+			w.setActivity("neighbour", 900, 0, 0)
+			w.setAverages(0.02, true)
+			w.fullLook(time.Second, 0.05)
+			w.setActivity("hog", 2500, 0, 0)
+			w.setActivity("neighbour", 900, 0, 50)
+			w.setAverages(0.05, !lost) // those of one second rise first
+			if got := w.fullLook(time.Second, 0.9); got != "hog" {
+				t.Errorf("%v, lost %v: victim = %q, want hog, which grew by 2000 MiB: %s", lines, lost, got, w.reason)
 			}
 		}
 	}
 }
 
-// averages sets the kernel's own, of all windows.
-func (w *ward) averages(share float64, ok bool) {
+// setAverages sets the kernel's own averages, of all windows.
+func (w *testNode) setAverages(share float64, ok bool) {
 	of := stats.PSIData{Avg10: 100 * share, Avg60: 100 * share}
 	w.node.Pressure.Memory.Stats = stats.Opt[stats.PSIStats]{V: stats.PSIStats{Full: of, Some: of, HasFull: true, HasSome: true}, OK: ok}
 }
 
-// The same of io and cpu: by what pods did while it was calm it is told who does more now.
-func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
+// The same for io and cpu: the pods' rates while it was calm show which pod does more now.
+func TestIOAndCPUAreCalmByAllThresholds(t *testing.T) {
 	for _, c := range []struct {
 		lines []string
 		set   func(p *stats.PodStats, did uint64)
@@ -150,10 +154,10 @@ func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
 			p.CPU.Usage = stats.Some(time.Duration(did) * time.Millisecond)
 		}},
 	} {
-		w := newWard(t, c.lines...)
-		w.pod("hog", 500, 0, 1)
-		w.pod("busy", 500, 0, 1) // as ever
-		w.pod("idle", 500, 0, 1)
+		w := newTestNode(t, c.lines...)
+		w.addPod("hog", 500, 0, 1)
+		w.addPod("busy", 500, 0, 1) // unchanged
+		w.addPod("idle", 500, 0, 1)
 		hog, busy := uint64(0), uint64(0)
 		look := func(share float64) string {
 			last := stats.StallShare{Over1s: stats.Some(share)}
@@ -164,7 +168,7 @@ func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
 			c.set(&w.pods[0], hog)
 			c.set(&w.pods[1], busy)
 			c.set(&w.pods[2], 0)
-			return w.full(time.Second, 0)
+			return w.fullLook(time.Second, 0)
 		}
 		for range 3 {
 			busy += 400
@@ -172,21 +176,21 @@ func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
 		}
 		hog, busy = hog+900, busy+400
 		if got := look(0.9); got != "hog" {
-			t.Errorf("%v: %q goes, want hog: %s", c.lines, got, w.why)
+			t.Errorf("%v: victim = %q, want hog: %s", c.lines, got, w.reason)
 		}
 	}
 }
 
-// A pod may have two cgroups: one is left over, of another cgroup driver or of a sandbox before, and nothing is in it. What is counted there is
-// not taken for what the other one did, whichever comes last.
-func TestAPodOfTwoCgroupsCausesWhatItsLivingOneDoes(t *testing.T) {
+// A pod may have two cgroups: one is a leftover, of another cgroup driver or of an earlier sandbox,
+// and is empty. Its counters are not mixed with those of the other, in any order.
+func TestPodWithTwoCgroupsCountsByCgroup(t *testing.T) {
 	for _, signal := range []string{"memory.pressure.full", "io.pressure.full", "cpu.pressure.some"} {
 		for _, leftFirst := range []bool{false, true} {
-			w := newWard(t, "hard "+signal+" 20%/1s")
-			w.left(stats.SignalMemoryAvailable, 4000)
-			w.pod("idle", 500, 0, 1)
-			w.pod("hog", 500, 0, 1)
-			w.pod("hog", 10, 0, 0)
+			w := newTestNode(t, "hard "+signal+" 20%/1s")
+			w.setLeft(stats.SignalMemoryAvailable, 4000)
+			w.addPod("idle", 500, 0, 1)
+			w.addPod("hog", 500, 0, 1)
+			w.addPod("hog", 10, 0, 0)
 			living, left := &w.pods[1], &w.pods[2]
 			if leftFirst {
 				living, left = left, living
@@ -204,15 +208,15 @@ func TestAPodOfTwoCgroupsCausesWhatItsLivingOneDoes(t *testing.T) {
 				m := &living.Memory
 				m.WorkingSetBytes, m.AnonBytes = stats.Some((500+did)<<20), stats.Some((500+did)<<20)
 				left.Memory.WorkingSetBytes, left.Memory.AnonBytes = stats.Some(uint64(10<<20)), stats.Some(uint64(10<<20))
-				return w.full(time.Second, share)
+				return w.fullLook(time.Second, share)
 			}
 			for range 3 {
 				if got := look(0, 0.05); got != "" {
-					t.Fatalf("%s goes while all is well", got)
+					t.Fatalf("victim on a calm node = %q, want none", got)
 				}
 			}
 			if got := look(2000, 0.9); got != "hog" {
-				t.Errorf("%s, what is left over first %v: %q goes, want hog: %s", signal, leftFirst, got, w.why)
+				t.Errorf("%s, leftover cgroup first %v: victim = %q, want hog: %s", signal, leftFirst, got, w.reason)
 			}
 		}
 	}

@@ -7,47 +7,49 @@ import (
 	"jettison/stats"
 )
 
-// The breaker stops evictions that do not help: something else than pods takes what is short, and
-// each further victim dies for nothing.
+// The breaker stops evictions that do not help: something other than pods takes the resource, and
+// each further victim dies without effect.
 
-// breakerLimit is after how many evictions in a row for one threshold that did not lower the
-// pressure the breaker stops. One that did not because other pods grew is none of them: the next
-// pod's end may help.
+// breakerLimit is the number of evictions in a row for one threshold that may fail to lower the
+// pressure before the breaker opens. An eviction that failed because other pods grew does not
+// count: the next pod's end may help.
 const breakerLimit = 3
 
 // Growth of a cgroup.
 type Growth struct {
 	Cgroup string // path below the root
-	Bytes  int64  // memory that it uses more than before
+	Bytes  int64  // growth of its memory
 }
 
-// After one that was let through and did not help either, the next one waits: 30 s, doubled each
-// time up to the maximum. So a pod that is really new gets its turn within that, and what is made
-// anew again and again costs one pod in five minutes.
+// After an eviction that the open breaker allowed as a trial and that did not help either, the next
+// trial waits for trialDelayMin. The delay doubles with each trial up to trialDelayMax. A pod that
+// is really new gets its turn within that time, and a workload that is recreated forever costs one
+// pod in five minutes.
 const (
-	nextTry    = 30 * time.Second
-	nextTryMax = 5 * time.Minute
+	trialDelayMin = 30 * time.Second
+	trialDelayMax = 5 * time.Minute
 )
 
-// breaker is kept per threshold: what a soft one did in vain says nothing of a hard one.
+// breaker belongs to one threshold: futile evictions for a soft threshold show nothing about the
+// hard one.
 type breaker struct {
 	futile int // evictions in a row that did not lower the pressure
-	// known are the pods that could have gone when it stopped, and what each used; nil: it has not
-	// looked since. What was there then is not what will help now. Upper bounds are not in it: page
-	// cache would hide a leak.
-	known  map[string]uint64
-	unread bool // some are missing in known, for of them only an upper bound was read
-	// vain is what those returned that went in vain, by their kin: one that was made in the place of
-	// another is not new.
-	vain  map[string]uint64
-	tries int       // let through after it had stopped
-	until time.Time // none is let through before; zero: none was yet
-	// stopped is what all pods used when it stopped, and what was left then. Of a disk it is the
-	// latter only.
-	stopped together
+	// usageAtOpen is the usage of each eligible pod when the breaker opened; nil if no look was made
+	// since. The same usage will not help now. It holds no upper bounds: page cache would hide a leak.
+	usageAtOpen map[string]uint64
+	// pods are missing in usageAtOpen, because only an upper bound of their usage was read
+	hasBounds bool
+	// futileReturns holds the returns of futile victims, by their workload: a pod that replaces such a
+	// victim is not new.
+	futileReturns map[string]uint64
+	trials        int       // evictions that the open breaker allowed
+	nextTrial     time.Time // no trial before; zero: there was none yet
+	// atOpen holds the usage of all pods when the breaker opened, and the amount left. For a disk it
+	// holds only the latter.
+	atOpen podTotals
 }
 
-// breakerKey tells thresholds apart.
+// breakerKey identifies a threshold.
 type breakerKey struct {
 	signal stats.Signal
 	hard   bool
@@ -55,123 +57,128 @@ type breakerKey struct {
 
 func (w *watched) key() breakerKey { return breakerKey{w.Signal, w.Hard()} }
 
-// inVain counts an eviction that did not help.
-func (b *breaker) inVain(now time.Time, e *Eviction) {
-	if b.futile++; b.futile >= breakerLimit && b.tries > 0 {
-		b.until = now.Add(tryAfter(b.tries))
+// countFutile counts an eviction that did not help.
+func (b *breaker) countFutile(now time.Time, e *Eviction) {
+	if b.futile++; b.futile >= breakerLimit && b.trials > 0 {
+		b.nextTrial = now.Add(trialDelay(b.trials))
 	}
-	if of := kin(e.Pod.PodRef.Namespace, e.Pod.PodRef.Name); of != "" {
-		if b.vain == nil {
-			b.vain = map[string]uint64{}
+	if workload := workloadOf(e.Pod.PodRef.Namespace, e.Pod.PodRef.Name); workload != "" {
+		if b.futileReturns == nil {
+			b.futileReturns = map[string]uint64{}
 		}
-		if _, is := b.vain[of]; is || len(b.vain) < maxRemembered {
-			b.vain[of] = max(b.vain[of], e.Returns)
+		if _, stored := b.futileReturns[workload]; stored || len(b.futileReturns) < maxRemembered {
+			b.futileReturns[workload] = max(b.futileReturns[workload], e.Returns)
 		}
 	}
 }
 
-// tryAfter is how long the next one waits after so many.
-func tryAfter(tries int) time.Duration {
-	wait := nextTry
-	for range min(tries, maxTries) - 1 {
-		wait = min(2*wait, nextTryMax)
+// trialDelay returns the delay before the next trial.
+func trialDelay(trials int) time.Duration {
+	delay := trialDelayMin
+	for range min(trials, maxTrials) - 1 {
+		delay = min(2*delay, trialDelayMax)
 	}
-	return wait
+	return delay
 }
 
-// kin names a pod's maker, by its name without what was made for it alone: five characters
-// (k8s.io/apimachinery/pkg/util/rand) or a number. Empty: its name is not known.
-func kin(namespace, name string) string {
-	const made = "bcdfghjklmnpqrstvwxz2456789"
+// workloadOf returns the namespace and name of a pod's workload: the pod's name without its
+// generated suffix, five characters (k8s.io/apimachinery/pkg/util/rand) or a number. It returns ""
+// if the name is unknown.
+func workloadOf(namespace, name string) string {
+	const randomLetters = "bcdfghjklmnpqrstvwxz2456789"
 	if name == "" {
 		return ""
 	}
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
-		own := name[at+1:]
-		if number := own != "" && strings.Trim(own, "0123456789") == ""; number || len(own) == 5 &&
-			strings.Trim(own, made) == "" {
+		suffix := name[at+1:]
+		number := suffix != "" && strings.Trim(suffix, "0123456789") == ""
+		if number || len(suffix) == 5 && strings.Trim(suffix, randomLetters) == "" {
 			name = name[:at]
 		}
 	}
 	return namespace + "/" + name
 }
 
-// putInFront has another one than the first be the victim.
-func putInFront(ranked []Ranked, at int) {
+// moveToFront makes a candidate further down the ranking the victim.
+func moveToFront(ranked []Ranked, at int) {
 	c := ranked[at]
 	copy(ranked[1:at+1], ranked[:at])
-	ranked[0], ranked[0].DecidedBy, ranked[1].DecidedBy = c, "", "grown since evictions were stopped"
+	ranked[0], ranked[0].DecidedBy, ranked[1].DecidedBy = c, "", "grown since the breaker opened"
 }
 
-// noteStop keeps how a signal stood when it stopped.
-func (b *breaker) noteStop(w *watched) {
+// recordOpen stores a signal's state when the breaker opens.
+func (b *breaker) recordOpen(w *watched) {
 	switch {
-	case !b.stopped.at.IsZero():
+	case !b.atOpen.at.IsZero():
 	case w.info.kind.disk():
-		b.stopped = together{at: w.observed.Time, left: w.observed.Value}
+		b.atOpen = podTotals{at: w.observed.Time, left: w.observed.Value}
 	default:
-		b.stopped = w.together
+		b.atOpen = w.podTotals
 	}
 }
 
-// isNew: a pod was not there when it stopped, or has grown since.
-func (b *breaker) isNew(w *watched, c *Candidate) bool {
-	had, was := b.known[c.Pod.PodRef.UID]
-	return !was || w.grewFrom(had, c.Keys.Usage)
+// newOrGrown reports whether a pod started or grew since the breaker opened.
+func (b *breaker) newOrGrown(w *watched, c *Candidate) bool {
+	usage, stored := b.usageAtOpen[c.Pod.PodRef.UID]
+	return !stored || w.grewMuch(usage, c.Keys.Usage)
 }
 
-// inPlace: a pod was made in the place of one that went in vain, and returns no more than that.
-func (b *breaker) inPlace(w *watched, c *Candidate) bool {
+// replacesFutile reports whether a pod replaces a futile victim and would return no more than that.
+func (b *breaker) replacesFutile(w *watched, c *Candidate) bool {
 	name := c.Pod.PodRef.Name
 	if name == "" && c.Object != nil {
 		name = c.Object.Ref.Name
 	}
-	had, was := b.vain[kin(c.namespace(), name)]
-	return was && !w.grewFrom(had, expected(c, w).V)
+	returned, stored := b.futileReturns[workloadOf(c.namespace(), name)]
+	return stored && !w.grewMuch(returned, expected(c, w).V)
 }
 
-// leaks: a pod that is not the first has grown since it stopped: it alone makes a difference, it
-// may die, and it is not within its request where the first is not.
-func (b *breaker) leaks(w *watched, c, first *Candidate) bool {
+// grew reports whether a pod behind the first one grew since the breaker opened. Its growth alone
+// must make a difference. A pod that is set aside does not count, nor one within its request if the
+// first pod is not.
+func (b *breaker) grew(w *watched, c, first *Candidate) bool {
 	spared := c.Keys.SetAside || c.Keys.standing() == withinRequest &&
 		first.Keys.standing() != withinRequest
-	return !spared && w.grewFrom(b.known[c.Pod.PodRef.UID], c.Keys.Usage) && !b.inPlace(w, c)
+	return !spared && w.grewMuch(b.usageAtOpen[c.Pod.PodRef.UID], c.Keys.Usage) &&
+		!b.replacesFutile(w, c)
 }
 
-// inside reports whether pods that may go grew by much since it stopped, and by at least half of
-// what is left less. What is not known counts as outside.
-func (b *breaker) inside(now time.Time, w *watched) bool {
-	then, is := b.stopped, w.together
-	if w.info.kind.disk() || then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
+// podsGrew reports whether eligible pods grew by much since the breaker opened, and by at least
+// half of the signal's loss. It returns false if that is unknown.
+func (b *breaker) podsGrew(now time.Time, w *watched) bool {
+	before, after := b.atOpen, w.podTotals
+	if w.info.kind.disk() || before.at.IsZero() || after.at.IsZero() ||
+		now.Sub(after.at) > stats.MaxAge {
 		return false
 	}
-	grew := int64(is.pods) - int64(then.pods)
-	if !then.parted.IsZero() && is.parted.After(then.parted) {
-		grew -= then.grewOf(&is.parts, grew)
+	grew := int64(after.used) - int64(before.used)
+	if !before.splitAt.IsZero() && after.splitAt.After(before.splitAt) {
+		grew -= before.protectedGrowth(&after.split, grew)
 	}
-	return w.explains(grew, int64(then.left)-int64(is.left))
+	return w.growthExplains(grew, int64(before.left)-int64(after.left))
 }
 
-// insideDisk is inside for a disk, by what was found of each pod.
-func (b *breaker) insideDisk(w *watched, ranked []Ranked) bool {
-	if !w.info.kind.disk() || b.stopped.at.IsZero() {
+// podsGrewOnDisk reports the same for a disk, by the measured usage of each pod.
+func (b *breaker) podsGrewOnDisk(w *watched, ranked []Ranked) bool {
+	if !w.info.kind.disk() || b.atOpen.at.IsZero() {
 		return false
 	}
 	grew := uint64(0)
 	for i := range ranked {
 		c := &ranked[i].Candidate
-		grew = stats.SaturatingAdd(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
+		grew = stats.SaturatingAdd(grew, c.Keys.Usage-min(c.Keys.Usage, b.usageAtOpen[c.Pod.PodRef.UID]))
 	}
-	return w.explains(int64(min(grew, implausible)), int64(b.stopped.left)-int64(w.observed.Value))
+	return w.growthExplains(int64(min(grew, implausible)),
+		int64(b.atOpen.left)-int64(w.observed.Value))
 }
 
-// explains: pods grew by much, and by at least half of what is left less.
-func (w *watched) explains(grew, fell int64) bool {
-	return grew > 0 && w.grewFrom(0, uint64(grew)) && grew >= fell/2
+// growthExplains reports whether pods grew by much, and by at least half of the signal's loss.
+func (w *watched) growthExplains(grew, fell int64) bool {
+	return grew > 0 && w.grewMuch(0, uint64(grew)) && grew >= fell/2
 }
 
-// grewFrom reports whether a pod has so much more that its end may help.
-func (w *watched) grewFrom(had, has uint64) bool {
+// grewMuch reports whether a pod has so much more that its end may help.
+func (w *watched) grewMuch(had, has uint64) bool {
 	enough := had/dip + 1
 	if w.Amount() {
 		enough = max(enough, w.limit/dip)
@@ -179,29 +186,29 @@ func (w *watched) grewFrom(had, has uint64) bool {
 	return has >= stats.SaturatingAdd(had, enough)
 }
 
-// remember notes who could have gone, now that it has stopped. Those of which only an upper bound
-// was read are noted in the next look, for which Unread has them read; if that fails they count as
-// new.
-func (b *breaker) remember(ranked []Ranked) {
-	again := b.known != nil
-	if !again {
-		b.known = make(map[string]uint64, len(ranked))
+// recordUsage stores the usage of the eligible pods when the breaker opens. Pods with only an upper
+// bound are stored by the next look, because Unread requests a full read of them. If that read
+// fails they count as new.
+func (b *breaker) recordUsage(ranked []Ranked) {
+	recorded := b.usageAtOpen != nil
+	if !recorded {
+		b.usageAtOpen = make(map[string]uint64, len(ranked))
 	}
-	b.unread = false
+	b.hasBounds = false
 	for i := range ranked[:min(len(ranked), maxRemembered)] {
 		c := &ranked[i].Candidate
 		uid := c.Pod.PodRef.UID
-		switch _, is := b.known[uid]; {
-		case is:
-		case c.inexact():
-			b.unread = !again
-		case len(b.known) < maxRemembered:
-			b.known[uid] = c.Keys.Usage
+		switch _, stored := b.usageAtOpen[uid]; {
+		case stored:
+		case c.upperBoundOnly():
+			b.hasBounds = !recorded
+		case len(b.usageAtOpen) < maxRemembered:
+			b.usageAtOpen[uid] = c.Keys.Usage
 		}
 	}
 }
 
-// inexact: only an upper bound of what it uses was read.
-func (c *Candidate) inexact() bool {
+// upperBoundOnly reports whether only an upper bound of the pod's usage was read.
+func (c *Candidate) upperBoundOnly() bool {
 	return c.Pod.Memory.Quick && releaseKind(c.Keys.kind) == kindMemory
 }

@@ -8,8 +8,8 @@ import (
 // Condition is a condition of the node that thresholds raise.
 type Condition string
 
-// The conditions. The last two are this project's own, for pressure on what no kubelet has a
-// condition for.
+// The conditions. The last two are this project's own, for pressures without a condition in the
+// kubelet.
 const (
 	MemoryPressure Condition = "MemoryPressure"
 	DiskPressure   Condition = "DiskPressure"
@@ -18,11 +18,11 @@ const (
 	CPUPressure    Condition = "CPUPressure"
 )
 
-// Conditions are all of them, sorted.
+// Conditions lists all conditions, sorted.
 var Conditions = []Condition{CPUPressure, DiskPressure, IOPressure, MemoryPressure, PIDPressure}
 
-// conditionSets are all sets of them, sorted, by the bits of their indices: a condition that begins
-// costs no allocation.
+// conditionSets contains all sets of conditions, sorted, by the bits of their indices, so that a
+// new condition costs no allocation.
 var conditionSets = func() (sets [1 << 5][]Condition) {
 	for bits := range sets {
 		for i, c := range Conditions {
@@ -36,8 +36,9 @@ var conditionSets = func() (sets [1 << 5][]Condition) {
 
 func (c Condition) index() int { return slices.Index(Conditions, c) }
 
-// conditionWords are a condition's reasons in the node's status (kubelet
-// pkg/kubelet/nodestatus/setters.go), true and false, and its node events, likewise.
+// conditionWords contains a condition's reasons in the node's status (kubelet
+// pkg/kubelet/nodestatus/setters.go), for true and for false, then the reasons of its node events
+// for both.
 var conditionWords = map[Condition][4]string{
 	MemoryPressure: {"KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
 		"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
@@ -51,7 +52,7 @@ var conditionWords = map[Condition][4]string{
 		"NodeHasNoCPUPressure"},
 }
 
-// Reason is the condition's reason in the node's status while it is true, or false.
+// Reason returns the condition's reason in the node's status while it is true, or false.
 func (c Condition) Reason(status bool) string {
 	if status {
 		return conditionWords[c][0]
@@ -59,7 +60,8 @@ func (c Condition) Reason(status bool) string {
 	return conditionWords[c][1]
 }
 
-// Event is the reason of the node event, of type Normal, when the condition becomes true, or false.
+// Event returns the reason of the node event, of type Normal, when the condition becomes true, or
+// false.
 func (c Condition) Event(status bool) string {
 	if status {
 		return conditionWords[c][2]
@@ -67,30 +69,34 @@ func (c Condition) Event(status bool) string {
 	return conditionWords[c][3]
 }
 
-// Condition that the threshold raises.
+// Condition returns the condition that the threshold raises.
 func (m Met) Condition() Condition { return signals[m.Threshold.Signal].condition }
 
-// conditions remembers which conditions are true, and since when each was observed.
+// conditions stores which conditions are true, and when each was last observed.
 type conditions struct {
-	at   [5]time.Time // last observed, by the index in Conditions; zero: never
-	held []Condition  // as last reported
-	bits uint8        // the same, as bits
+	at      [5]time.Time // last observed, by the index in Conditions; zero: never
+	current []Condition  // as last reported
+	bits    uint8        // the same, as bits
 }
 
-// hold finds the conditions that are true: those whose thresholds are met, even a soft one in its
-// grace period; those observed within the transition period; and those that one which cannot be
-// observed held when it was observed last, as the kubelet's stay as they are while its summary
-// fails. With a transition period of 0 the kubelet reports none at all (weakness 24).
-func (cs *conditions) hold(now time.Time, all []watched, period time.Duration) []Condition {
+// update returns the conditions that are true:
+//
+//   - those with a threshold that is met, even a soft one in its grace period;
+//   - those observed within the transition period;
+//   - those that were true when their signal was last observed, if it is not observed now. The
+//     kubelet's conditions also stay unchanged while its summary fails.
+//
+// With a transition period of 0 the kubelet reports none at all (weakness 24).
+func (cs *conditions) update(now time.Time, all []watched, period time.Duration) []Condition {
 	var held uint8
 	for i := range all {
 		w := &all[i]
 		bit := w.info.condition.index()
 		if w.met {
-			cs.at[bit], w.raised = now, now
+			cs.at[bit], w.lastMet = now, now
 		}
-		lately := !w.raised.IsZero() && w.read.Sub(w.raised) < period
-		if w.met || !w.observed.OK && (!w.since.IsZero() || lately) {
+		recently := !w.lastMet.IsZero() && w.lastObserved.Sub(w.lastMet) < period
+		if w.met || !w.observed.OK && (!w.metSince.IsZero() || recently) {
 			held |= 1 << bit
 		}
 	}
@@ -103,7 +109,7 @@ func (cs *conditions) hold(now time.Time, all []watched, period time.Duration) [
 		}
 	}
 	if held != cs.bits {
-		cs.bits, cs.held = held, conditionSets[held]
+		cs.bits, cs.current = held, conditionSets[held]
 	}
-	return cs.held
+	return cs.current
 }

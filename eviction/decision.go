@@ -10,34 +10,33 @@ import (
 	"jettison/stats"
 )
 
-// Decision is what a step made of one look. Its slices are valid until the next step, and
-// candidates point into the step's Summary; what evictions point to is theirs, once they have
-// words.
+// Decision is the result of a step. Its slices are valid until the next step, and candidates point
+// into the step's Summary. Evictions own their data once they have words.
 type Decision struct {
 	Time time.Time
 	// Conditions of the node that are true now, sorted. The slice must not be changed.
 	Conditions []Condition
-	// Met are the thresholds that are met, whatever their grace periods, most urgent first.
+	// Met lists the thresholds that are met, in or after their grace periods, most urgent first.
 	Met []Met
-	// Reclaim is to be carried out before pods are evicted for the signals it is for, in this order.
-	// Then the caller looks again and calls Reclaimed.
+	// Reclaim lists what to reclaim, in this order, before pods are evicted for the signals named
+	// there. The caller then looks again and calls Reclaimed.
 	Reclaim []Wish
-	// Evictions are to be carried out now: any number for pods that exceed their own limits on local
-	// storage, or at most one for a threshold.
+	// Evictions lists the evictions to carry out now: any number for pods over their own limits on
+	// local storage, or at most one for a threshold.
 	Evictions []Eviction
-	// Ranking is the order among those who may be evicted for Signal, first victim first; only where a
+	// Ranking is the order of the candidates for Signal, first victim first. It is set only if a
 	// threshold asks for a victim.
 	Ranking []Ranked
-	// Protected are the pods that are never victims, with the reason.
+	// Protected lists the pods that are never victims, with the reason.
 	Protected []Candidate
-	// Signal is the threshold that asks for a victim. Its zero value: none does.
+	// Signal is the threshold that asks for a victim; zero if none does.
 	Signal Met
-	// Reason says in words why the victim is the victim, or why there is none although a threshold
-	// asks for one.
+	// Reason explains the choice of the victim, or why no pod is evicted although a threshold asks for
+	// one.
 	Reason string
-	// Stopped: the breaker holds back evictions that did not help.
+	// Stopped reports that the breaker is open.
 	Stopped bool
-	// Unexplained: what pods hold does not explain what a disk is short of, so that no pod goes for it
+	// Unexplained reports that pods do not explain a disk's shortage, so that no pod is evicted for it
 	// yet.
 	Unexplained bool
 }
@@ -47,85 +46,87 @@ type Met struct {
 	Threshold Threshold
 	Observed  stats.Observation
 	Limit     uint64            // the threshold's value for the observed capacity
-	Since     time.Time         // first observed so, without a break since
-	First     stats.Observation // what was observed then
-	// Due: its grace period is over, and it was observed anew.
+	Since     time.Time         // met without a break since then
+	First     stats.Observation // observation at that time
+	// Due reports that the grace period is over and that the signal was observed again.
 	Due bool
 }
 
-// Disk: pods take what is short by files, of which they are measured now and then.
+// Disk reports whether files use up the resource. Pods' usage of it is measured now and then.
 func (m Met) Disk() bool { return signals[m.Threshold.Signal].kind.disk() }
 
-// ObservedText is what was observed as the kubelet's messages write it: 50Mi.
+// ObservedText returns the observed value as in the kubelet's messages: 50Mi.
 func (m Met) ObservedText() string {
 	return amountText(signals[m.Threshold.Signal].kind, m.Observed.Value)
 }
 
-// LimitText is the threshold's value likewise.
+// LimitText returns the threshold's value in the same form.
 func (m Met) LimitText() string { return limitText(&m.Threshold, m.Limit) }
 
-// Reclaimable is what can be given back without evicting a pod.
+// Reclaimable is something that can be reclaimed without evicting a pod.
 type Reclaimable string
 
-// The kubelet's ways for disks, in the order in which it goes them.
+// The kinds that the kubelet reclaims for disks, in its order.
 const (
-	ReclaimContainers Reclaimable = "containers" // departed ones, with their logs and sandboxes
+	ReclaimContainers Reclaimable = "containers" // exited ones, with their logs and sandboxes
 	ReclaimImages     Reclaimable = "images"     // unused ones
 )
 
 // Wish is something to reclaim before pods are evicted.
 type Wish struct {
 	What    Reclaimable
-	Signals []stats.Signal // that it is for, and by which it is judged
+	Signals []stats.Signal // the signals that it is for; they decide whether it was enough
 }
 
-// Eviction is one pod that is to be evicted. It holds nothing of the Summary.
+// Eviction is one pod to evict. It holds nothing of the Summary.
 type Eviction struct {
 	Pod    stats.PodStats // a copy
 	Signal stats.Signal
-	// GracePeriodSeconds is at least 1, as the kubelet ends up with (pkg/kubelet/pod_workers.go
+	// GracePeriodSeconds is at least 1, like the kubelet's result (pkg/kubelet/pod_workers.go
 	// calculateEffectiveGracePeriod).
 	GracePeriodSeconds int64
-	// "Evicted": of the pod's status, whose phase becomes Failed, and of the event of type Warning
+	// "Evicted" in the pod's status, whose phase becomes Failed, and in the event of type Warning
 	Reason  string
 	Message string
-	// Annotations of the event; nil: none.
+	// Annotations of the event; may be nil.
 	Annotations map[string]string
-	// Disruption: the pod gets the condition DisruptionTarget with DisruptionReason and the message.
-	// Only evictions for a threshold do.
+	// Disruption reports that the pod gets the condition DisruptionTarget with DisruptionReason and
+	// the message. It is set only for evictions for a threshold.
 	Disruption bool
-	// Hastens: the pod is being evicted already, gently, and now has to go at once.
+	// Hastens reports that the pod is already being evicted within a grace period and must now be
+	// killed.
 	Hastens bool
-	// Returns is what its end is expected to return, in the signal's unit, for pressure of memory in
-	// bytes; 0: unknown, as for io and cpu.
+	// Returns is the expected return, in the signal's unit, or in bytes for memory pressure; 0 if
+	// unknown, as for io and cpu pressure.
 	Returns uint64
 
 	kind kind
 	hard bool
 }
 
-// Local: the pod is evicted for limits of its own.
+// Local reports whether the pod is evicted for its own limits.
 func (e *Eviction) Local() bool {
 	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit ||
 		e.Signal == SignalEphemeralContainerFsLimit
 }
 
-// Disk: its end gives files back, which takes more than the end of its processes.
+// Disk reports whether the eviction returns files, which takes longer than the end of its
+// processes.
 func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 
-// Urgent: a hard threshold of what only processes take asks for it, so that every millisecond
-// counts.
+// Urgent reports whether a hard threshold asks for it that only processes use up, so that every
+// millisecond counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
-// TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory,
-// for a disk, whose pages are memory, or for a critical pod, which is about to use the memory that
-// it asked for, or for none, when nothing waits for it.
+// TakesMemory reports whether the page cache that the victim leaves matters. It does for memory and
+// for a disk, whose pages are memory. It does for a critical pod, which is about to use the memory
+// that it requested, and for a descheduled pod, which nothing waits for.
 func (e *Eviction) TakesMemory() bool {
 	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap ||
 		e.kind == kindMemoryPressure
 }
 
-// Hard: a threshold that waits for nothing asks for it.
+// Hard reports whether a hard threshold asks for it.
 func (e *Eviction) Hard() bool { return e.hard }
 
 // Names in a pod's status and events (kubelet pkg/kubelet/eviction, k8s.io/api/core/v1).
@@ -137,53 +138,53 @@ const (
 	EventThresholdMet = "EvictionThresholdMet"
 )
 
-// AttemptingToReclaim is the message of the node event EventThresholdMet.
+// AttemptingToReclaim returns the message of the node event EventThresholdMet.
 func (m Met) AttemptingToReclaim() string {
 	return "Attempting to reclaim " + string(signals[m.Threshold.Signal].resource)
 }
 
-// Ranked is a candidate in its place.
+// Ranked is a candidate with its place in the ranking.
 type Ranked struct {
 	Candidate
-	// DecidedBy is the key by which the one before comes first; empty for the first.
+	// DecidedBy is the key that puts the previous candidate first; empty for the first candidate.
 	DecidedBy string
 }
 
-// Explain says in one line why the candidate stands where it stands.
+// Explain returns one line on why the candidate has its place.
 func (c Candidate) Explain() string {
 	var parts []string
-	k, say := &c.Keys, func(format string, args ...any) {
+	k, add := &c.Keys, func(format string, args ...any) {
 		parts = append(parts, fmt.Sprintf(format, args...))
 	}
 	if k.Dying {
-		say("being evicted already")
+		add("being evicted already")
 	}
 	if k.SetAside {
-		say("set aside: it was killed and did not die")
+		add("set aside: survived its kill")
 	}
-	if k.Returned > 0 {
-		say("was evicted before, %d times", k.Returned)
+	if k.TimesEvicted > 0 {
+		add("evicted %d times before", k.TimesEvicted)
 	}
-	c.explainUsage(say)
+	c.explainUsage(add)
 	if k.Unnamed > 0 {
-		say("of it %s in files without a name", amountText(k.kind, k.Unnamed))
+		add("%s of that in files without a name", amountText(k.kind, k.Unnamed))
 	}
 	if k.Release.OK {
-		say("its end returns %s", amountText(releaseKind(k.kind), k.Release.V))
+		add("killing it returns %s", amountText(releaseKind(k.kind), k.Release.V))
 	}
 	if k.Priority.OK && k.Priority.V != 0 {
-		say("priority %d", k.Priority.V)
+		add("priority %d", k.Priority.V)
 	}
 	if k.QOSClass != "" {
-		say("%s", k.QOSClass)
+		add("%s", k.QOSClass)
 	}
 	if !c.Pod.Announced {
-		say("not announced by the runtime")
+		add("not announced by the runtime")
 	}
 	return strings.Join(parts, ", ")
 }
 
-// releaseKind is what a pod's end returns is counted in.
+// releaseKind returns the kind in which a pod's return is counted.
 func releaseKind(k kind) kind {
 	if k.pressure() {
 		return kindMemory
@@ -191,7 +192,7 @@ func releaseKind(k kind) kind {
 	return k
 }
 
-func (c Candidate) explainUsage(say func(string, ...any)) {
+func (c Candidate) explainUsage(add func(string, ...any)) {
 	k := &c.Keys
 	kind := releaseKind(k.kind) // a pressure signal is a share of time, but pods use bytes
 	usage := amountText(kind, k.Usage)
@@ -200,23 +201,23 @@ func (c Candidate) explainUsage(say func(string, ...any)) {
 	}
 	switch {
 	case !k.Measured:
-		say("not measured")
+		add("not measured")
 	case k.kind == kindIOPressure:
-		say("reads and writes %s a second more than before, beyond its share", bytesQuantity(k.Usage))
+		add("reads and writes %s per second more than before, above its share", bytesQuantity(k.Usage))
 	case k.kind == kindCPUPressure:
-		say("uses %.1f cores more than before, beyond its share", float64(k.Usage)/float64(time.Second))
+		add("uses %.1f cores more than before, above its share", float64(k.Usage)/float64(time.Second))
 	case !k.Requests || k.kind == kindInodes:
-		say("uses %s", usage)
+		add("uses %s", usage)
 	case k.Refused:
-		say("uses %s, counts as over its request: the runtime's status of it is too large", usage)
+		add("uses %s, counts as over its request: its status in the runtime is too large", usage)
 	case !k.Request.OK:
-		say("uses %s, request unknown", usage)
+		add("uses %s, request unknown", usage)
 	default:
-		say("uses %s, %s", usage, k.requestText(kind))
+		add("uses %s, %s", usage, k.requestText(kind))
 	}
 }
 
-// requestText says how a pod stands to its request, by the bound that tells it.
+// requestText returns how a pod's usage compares with its request, by the bound that decides it.
 func (k *Keys) requestText(kind kind) string {
 	least, most := k.Request.V.Min, k.Request.V.Max
 	exact := least == most
@@ -230,10 +231,11 @@ func (k *Keys) requestText(kind kind) string {
 	case standing == withinRequest:
 		return fmt.Sprintf("within its request of at least %dMi", least>>20)
 	}
-	return fmt.Sprintf("its request is %dMi to %dMi", least>>20, most>>20)
+	return fmt.Sprintf("request between %dMi and %dMi", least>>20, most>>20)
 }
 
-// clonePod is a pod that outlives the Summary it was in. What only its object knows is filled in.
+// clonePod returns a copy that outlives the Summary, completed with the facts that only the object
+// contains.
 func clonePod(p *stats.PodStats, object *Pod) stats.PodStats {
 	out := *p
 	out.SandboxIDs = slices.Clone(p.SandboxIDs)

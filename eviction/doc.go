@@ -1,68 +1,93 @@
-// Package eviction decides which pod must go, and why, and follows each eviction to its end. It is
-// pure: a Manager takes the time, a stats.Summary and what is known of pods, and returns values;
-// what becomes of them is reported back. It reads nothing, waits for nothing and has no clock.
+// Package eviction decides which pod to evict, and why, and follows each eviction to its outcome.
+// It is pure: a Manager takes the time, a stats.Summary and the known pod objects, and returns
+// values. The caller carries them out and reports the result. The package does no I/O, blocks on
+// nothing and has no clock.
 //
-//	r := m.Observe(now, node, s) the cheap half: all that has to be done, in order; what follows is
-//	  worth its price if r says so
-//	d := m.Step(now, in) conditions, what is met, what to reclaim first, which pod is to be evicted
-//	if len(d.Reclaim) > 0 { ...; d2 := m.Reclaimed(now, after) } the second half, on a look taken
-//	   after the reclaim
-//	for e of d.Evictions and d2.Evictions: l := m.Begin(at, e, d.Signal); m.Killed(at, l);
-//	    m.Emptied(at, l); m.Cleaned(at, l)
-//	r = m.Ready(now); ...; m.Advance()      what has become of them
+//	r := m.Observe(now, node, s)      the cheap half: the work to do, in order; r reports whether the
+//	                                  rest is worth its cost
+//	d := m.Step(now, in)              conditions, thresholds met, what to reclaim first, the victim
+//	if len(d.Reclaim) > 0 {
+//		d2 := m.Reclaimed(now, after) the second half, on a look made after the reclaim
+//	}
+//	for e of d.Evictions and d2.Evictions {
+//		l := m.Begin(at, e, d.Signal); m.Killed(at, l); m.Emptied(at, l); m.Cleaned(at, l)
+//	}
+//	r = m.Ready(now); m.Advance()     the outcomes
 //
-//	signal.go     the signals; threshold.go: Threshold
-//	parse.go      the kubelet's grammar and its error texts; settingsdoubt.go: what it takes and
-//	              should not;
-//	              quantity.go: quantities of any origin; reservation.go: what hard thresholds keep back of a node
-//	pod.go        Pod: what is taken of an object; request.go: its requests, limits and class
-//	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by
-//	usage.go      what a pod uses of what is short; level.go: amounts against those of a calm look
-//	rank.go       the order among candidates; preempt.go: pods that go for a critical one
+// Input and ranking:
 //
-//	manager.go    Manager and Config: it has the parts below do their work in turn; input.go: Input
-//	step.go       one step; candidates.go: who may go for a threshold, and who does;
-//	              local.go: pods over limits of their own; terse.go: a step that allocates nothing
-//	ready.go      Ready: what an observation asks of the caller, and when to look again
-//	reports.go    what the caller reports of evictions; observed.go: what it may ask
-//	resume.go     saving everything and taking it back
-//	outlook.go    Outlook: whom each threshold would have evicted, were it met
+//	signal.go            the signals
+//	threshold.go         Threshold
+//	parse.go             the kubelet's grammar and its error texts
+//	settingswarnings.go  warnings about settings that the kubelet accepts and should not
+//	quantity.go          quantities from any origin
+//	reservation.go       the reservation of hard thresholds on a node
+//	pod.go               Pod: the parts of a pod object that the Manager uses
+//	request.go           a pod's requests and limits
+//	candidate.go         Candidate: which pods are protected, and the keys of the ranking
+//	usage.go             a pod's usage of the resource that is short
+//	level.go             amounts compared with the last calm look
+//	rank.go              the order among candidates
+//	preempt.go           evictions for a critical pod and for the descheduler
 //
-// The parts. Each has its own state and knows neither the Manager nor another part: what it needs
-// of one is an argument. All read the configuration.
+// The Manager:
 //
-//	watch.go        thresholds and what was observed of their signals; watchread.go: questions about
-//	                them;
-//	                together.go: what all pods used at one moment; need.go: Need: memory to be reclaimed first
-//	filesystems.go  the layout of the file systems, and what a pod takes of each
-//	condition.go    conditions of the node, and their words
-//	looks.go        when pods were looked at, and whether a look is worth its price
-//	evictions.go    the evictions under way; life.go: Life: an eviction's phases and limits;
-//	                awaited.go: what it is expected to return, of every signal;
-//	                shared.go: what it leaves in shared memory; diskwait.go: on disks;
-//	                wait.go: which evictions others wait for;
-//	                history.go: what became of pods that were killed
-//	recovery.go     whether what was short is back after a kill, so that an eviction is over
-//	breakers.go     which thresholds' evictions are stopped, for they do not help; circuitbreaker.go: one
-//	                threshold's
-//	cause.go        which pods cause a pressure
-//	explain.go      whether what pods hold explains what a disk lost; quiet.go: what that is held
-//	                against;
-//	                unfinished.go: figures that are too small to tell;
-//	                fresh.go: how long a victim for a disk waits for fresh figures
-//	relief.go       garbage to be reclaimed before a pod goes for a disk
+//	manager.go     Manager and Config: calls the parts below in order
+//	input.go       Input
+//	step.go        one step
+//	candidates.go  the candidates for a threshold, and the choice of the victim
+//	local.go       pods over their own limits on local storage
+//	terse.go       a step that allocates nothing
+//	ready.go       Ready: the work that an observation asks for, and the next look
+//	reports.go     the caller's reports about evictions
+//	observed.go    queries for the caller
+//	resume.go      saving and restoring the state
+//	outlook.go     Outlook: the victim that each threshold would choose
 //
-//	saved.go        what outlives a restart; lifesaved.go, awaitedsaved.go, sharedsaved.go,
-//	                breakersaved.go,
-//	                explainsaved.go: each part's share of it
-//	decision.go     Decision: a value that explains itself; message.go: the kubelet's messages
+// The parts. Each has its own state and knows neither the Manager nor another part: it gets its
+// input as arguments. All read the configuration.
 //
-// An eviction is over when what was short is back, not when a call returned. Meanwhile no other pod
-// is evicted for the same shortage, for a runtime that tears a pod down takes memory first; nor for
-// another shortage, as far as that pod explains it. Each signal is held against what was left of it
-// at the kill, or its limit: if it fell by more than what is still to come, or by half where that
-// is not known or takes long, the next one goes at once. For a disk the wait is longer: what a
-// victim holds lies in files, which are removed after its end, and a runtime frees layers in its
-// own time. One file system is spoken of by several signals, so a victim of one holds up all of
-// them.
+//	watch.go           thresholds and the observations of their signals
+//	watchread.go       queries on them
+//	podtotals.go       the usage of all pods at one moment
+//	need.go            Need: memory to reclaim before an eviction
+//	filesystems.go     the layout of the file systems, and a pod's usage of each
+//	condition.go       conditions of the node, with their reasons and events
+//	looks.go           when looks were made, and whether a look is worth its cost
+//	evictions.go       the evictions in progress
+//	life.go            Life: the phases and limits of an eviction
+//	awaited.go         the expected returns of an eviction, of every signal
+//	shared.go          shared memory that a victim leaves
+//	diskwait.go        files that a victim leaves
+//	wait.go            which evictions a threshold waits for
+//	history.go         pods that were evicted or set aside
+//	recovery.go        the outcome of an eviction
+//	breakers.go        the circuit breakers of all thresholds
+//	circuitbreaker.go  the circuit breaker of one threshold
+//	cause.go           which pods cause a pressure
+//	explain.go         whether the growth of pods explains a disk's loss
+//	quiet.go           the state of a quiet disk, which later shortages are compared with
+//	unfinished.go      measurements that are cut off or too old
+//	fresh.go           how long a victim for a disk waits for fresh measurements
+//	relief.go          garbage collection before an eviction for a disk
+//
+// Saved state and published values:
+//
+//	saved.go         the saved form
+//	lifesaved.go     evictions
+//	awaitedsaved.go  expected returns
+//	sharedsaved.go   shared memory
+//	breakersaved.go  circuit breakers
+//	explainsaved.go  quiet disks
+//	decision.go      Decision, with the reasons in words
+//	message.go       the kubelet's messages
+//
+// An eviction is over when the resource has recovered, not when a call returned. Until then no
+// other pod is evicted for the same shortage, because a runtime takes memory itself while it tears
+// a pod down. Nor is one evicted for another shortage that the first victim explains. Each signal
+// is compared with its value at the kill, or with its limit. The next victim is chosen immediately
+// if the signal fell by more than the amount that is still expected, or by half if that amount is
+// unknown or late. For a disk the wait is longer: files are removed after the victim's death, and a
+// runtime frees layers later still. Several signals share one file system, so a victim for one
+// holds back all of them.
 package eviction

@@ -7,167 +7,169 @@ import (
 	"jettison/stats"
 )
 
-// evictions are those that are not forgotten, with all that others wait for.
+// evictions holds the evictions that others may still wait for, or whose outcome is pending.
 type evictions struct {
 	config      *Config
-	lives       []*Life    // in the order in which they were begun or hastened
-	diskCleaned time.Time  // when the last victim's files were removed
-	pool        sharedPool // what those that are not settled have in shared memory
+	lives       []*Life    // in the order in which they began or were hastened
+	diskCleaned time.Time  // when the files of the last victim were removed
+	pool        sharedPool // shared memory of those that are not settled
 	history     history
 
-	known, finished []*Life // what Ready returned
+	withOutcome, finished []*Life // slices that Ready returned
 }
 
-// atOnce is how many evictions Ready has room for from the start, so that it does not allocate
-// between a crossing and its kill.
-const atOnce = 16
+// readyCapacity is the number of evictions that fit into the slices of Ready without an allocation.
+// No allocation may happen between a crossing and its kill.
+const readyCapacity = 16
 
 func newEvictions(c *Config) evictions {
 	return evictions{
-		config: c, known: make([]*Life, 0, atOnce), finished: make([]*Life, 0, atOnce),
-		history: history{aside: map[string]setAside{}, evicted: map[string]evicted{}},
+		config: c, withOutcome: make([]*Life, 0, readyCapacity),
+		finished: make([]*Life, 0, readyCapacity),
+		history:  history{aside: map[string]setAside{}, evicted: map[string]evicted{}},
 	}
 }
 
-// begin adds an eviction. An earlier one of the same pod ends with it.
+// begin adds an eviction. It supersedes an earlier one of the same pod.
 func (es *evictions) begin(at Stamp, e Eviction, met Met, ws *watchlist,
 	shmem stats.Opt[uint64]) *Life {
 	for _, l := range es.lives {
 		if l.e.Pod.PodRef.UID == e.Pod.PodRef.UID {
-			es.replaced(l, ws)
+			es.supersede(l, ws)
 		}
 	}
 	l := &Life{began: at}
-	es.take(l, e, met, ws, shmem)
+	es.assign(l, e, met, ws, shmem)
 	l.deadline = at.Time.Add(time.Duration(e.GracePeriodSeconds) * time.Second)
 	es.lives = append(es.lives, l)
 	return l
 }
 
-// hasten notes that a kill cut the grace period of an eviction short. It reports whether the
-// eviction is now for e: a victim of a disk stays one.
+// hasten stores that a kill cut the grace period of an eviction short. It reports whether the
+// eviction is now for e: a victim for a disk stays the disk's.
 func (es *evictions) hasten(
 	at Stamp, l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64],
-) (taken bool) {
-	if taken = !l.e.Disk() || e.Disk(); taken {
-		es.take(l, e, met, ws, shmem)
+) (reassigned bool) {
+	if reassigned = !l.e.Disk() || e.Disk(); reassigned {
+		es.assign(l, e, met, ws, shmem)
 	} else {
-		l.awaitAmounts(&e.Pod, ws.all)
+		l.expectAmounts(&e.Pod, ws.all)
 	}
 	l.killed = at
 	es.lives = append(slices.DeleteFunc(es.lives, func(o *Life) bool { return o == l }), l)
-	return taken
+	return reassigned
 }
 
-// take makes a life one of an eviction as it is decided on now. shmem is what the node has of
-// shared memory.
-func (es *evictions) take(l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64]) {
+// assign sets the eviction and threshold of a life, with the observations of now. shmem is the
+// node's shared memory.
+func (es *evictions) assign(l *Life, e Eviction, met Met, ws *watchlist, shmem stats.Opt[uint64]) {
 	l.e, l.met, l.level = e, met, ws.observedBy(&e, &met.Threshold).Value
-	es.await(l, ws, shmem)
+	es.expectReturns(l, ws, shmem)
 	shared := e.Pod.Memory.ShmemBytes
-	l.shared = e.kind == kindMemory && shared.OK && shared.V > leastShared
+	l.hasShmem = e.kind == kindMemory && shared.OK && shared.V > leastShared
 }
 
-// emptied notes that no process is left of a victim.
+// emptied stores that no process of a victim is left.
 func (es *evictions) emptied(at Stamp, l *Life, ws *watchlist) {
 	if l.Dead() || l.Phase() == Over {
 		return
 	}
 	if l.emptied = at; l.undying {
-		l.undying, l.outcome, l.told = false, OutcomeUnknown, false
+		l.undying, l.outcome, l.outcomeAcked = false, OutcomeUnknown, false
 	}
-	if !l.back {
-		es.died(at.Time, l, ws)
+	if !l.recreated {
+		es.noteDeath(at.Time, l, ws)
 	}
 }
 
-// cleaned notes that the runtime has cleaned up after a victim.
+// cleaned stores that the runtime has cleaned up after a victim.
 func (es *evictions) cleaned(at Stamp, l *Life) {
 	if l.Phase() == Over {
 		return
 	}
-	if l.clean, l.cleaned = true, at; l.e.Disk() {
+	if l.cleanedUp, l.cleaned = true, at; l.e.Disk() {
 		es.diskCleaned = at.Time
 	}
 }
 
-// refused sets a victim aside that does not die.
-func (es *evictions) refused(now time.Time, l *Life, ws *watchlist) {
+// markUndying sets aside a victim that survived its kill.
+func (es *evictions) markUndying(now time.Time, l *Life, ws *watchlist) {
 	if l.Phase() == Over || l.Dead() {
 		return
 	}
-	es.letGo(l)
+	es.settle(l)
 	l.undying = true
-	l.outcome, l.after, l.told = OutcomeUndying, ws.observedBy(&l.e, &l.met.Threshold), false
-	es.history.putAside(now, l.e.Pod.PodRef.UID)
+	l.outcome, l.outcomeAcked = OutcomeUndying, false
+	l.observedAfter = ws.observedBy(&l.e, &l.met.Threshold)
+	es.history.rankLast(now, l.e.Pod.PodRef.UID)
 }
 
-// gone notes that nothing is carried out any more for an eviction that a process before this one
-// has begun.
-func (es *evictions) gone(now time.Time, l *Life, ws *watchlist) {
-	if l.gone = true; !l.departed() && !l.undying {
-		l.emptied, l.cleaned, l.clean = Stamp{Time: now}, Stamp{Time: now}, true
-		es.died(now, l, ws)
+// abandon stores that nothing is left to carry out for an eviction that an earlier process began.
+func (es *evictions) abandon(now time.Time, l *Life, ws *watchlist) {
+	if l.abandoned = true; !l.terminated() && !l.undying {
+		l.emptied, l.cleaned, l.cleanedUp = Stamp{Time: now}, Stamp{Time: now}, true
+		es.noteDeath(now, l, ws)
 	}
 }
 
-// died remembers that a pod has died.
-func (es *evictions) died(now time.Time, l *Life, ws *watchlist) {
-	es.history.died(now, l.e.Pod.PodRef.UID)
-	l.wroteOn(ws)
+// noteDeath stores that a victim has died.
+func (es *evictions) noteDeath(now time.Time, l *Life, ws *watchlist) {
+	es.history.noteDeath(now, l.e.Pod.PodRef.UID)
+	l.noteDiskGrowth(ws)
 }
 
-// replaced: a later attempt took its place, which cleans up for both.
-func (es *evictions) replaced(l *Life, ws *watchlist) {
+// supersede ends an eviction because a later attempt at the same pod replaces it. That attempt
+// cleans up for both.
+func (es *evictions) supersede(l *Life, ws *watchlist) {
 	if l.outcome == OutcomeUnknown {
-		l.after = ws.observedBy(&l.e, &l.met.Threshold)
+		l.observedAfter = ws.observedBy(&l.e, &l.met.Threshold)
 		l.outcome = OutcomeUndying
-		if l.departed() {
+		if l.terminated() {
 			l.outcome = OutcomeNotBack
 		}
 	}
-	es.letGo(l)
-	l.clean, l.superseded = true, true
+	es.settle(l)
+	l.cleanedUp, l.superseded = true, true
 }
 
-// letGo ends the wait for a victim.
-func (es *evictions) letGo(l *Life) {
+// settle ends the wait for a victim.
+func (es *evictions) settle(l *Life) {
 	if !l.settled {
 		l.settled = true
-		es.unshare(l)
+		es.releaseShmem(l)
 	}
 }
 
-// recognize finds the victims that came back: another cgroup or sandbox has the UID, so that the
-// one that was killed is gone.
-func (es *evictions) recognize(now time.Time, pods []stats.PodStats, ws *watchlist) {
+// noteRecreated finds the victims that are gone because another cgroup or sandbox has their UID.
+func (es *evictions) noteRecreated(now time.Time, pods []stats.PodStats, ws *watchlist) {
 	for i := range pods {
-		if l := es.dying(pods[i].PodRef.UID); l != nil && cameBack(&l.e.Pod, &pods[i]) {
-			l.back = true
-			es.died(now, l, ws)
+		if l := es.terminating(pods[i].PodRef.UID); l != nil && sameUIDRecreated(&l.e.Pod, &pods[i]) {
+			l.recreated = true
+			es.noteDeath(now, l, ws)
 		}
 	}
-	es.remade(now, pods)
+	es.settleRecreatedShmem(now, pods)
 }
 
-// forget drops the evictions of which nothing more is to come, and that were told to be over. In a
-// replay no caller waits to be told.
+// forget drops the evictions that are finished and acknowledged. In a replay nothing is
+// acknowledged.
 func (es *evictions) forget() {
 	es.lives = slices.DeleteFunc(es.lives, func(l *Life) bool {
-		return l.settled && (l.ended || l.gone || es.config.Replay)
+		return l.settled && (l.endAcked || l.abandoned || es.config.Replay)
 	})
 }
 
-// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and
-// one cgroup, across the sandboxes of a pod that it restarts.
-func cameBack(was, is *stats.PodStats) bool {
+// sameUIDRecreated distinguishes a pod that was evicted from one that has its UID now. A kubelet
+// keeps one UID and one cgroup across the sandboxes of a pod that it restarts.
+func sameUIDRecreated(evicted, current *stats.PodStats) bool {
 	var unread stats.PodStats
-	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID &&
-		was.CgroupID != is.CgroupID ||
-		len(was.SandboxIDs) > 0 && len(is.SandboxIDs) > 0 && was.SandboxIDs[0] != is.SandboxIDs[0]
+	return evicted.CgroupID != unread.CgroupID && current.CgroupID != unread.CgroupID &&
+		evicted.CgroupID != current.CgroupID ||
+		len(evicted.SandboxIDs) > 0 && len(current.SandboxIDs) > 0 &&
+			evicted.SandboxIDs[0] != current.SandboxIDs[0]
 }
 
-// life returns the eviction of a pod that is not over; nil: there is none.
+// life returns the eviction of a pod that is not over; nil without one.
 func (es *evictions) life(uid string) *Life {
 	for _, l := range slices.Backward(es.lives) {
 		if l.e.Pod.PodRef.UID == uid && l.Phase() != Over {
@@ -177,60 +179,61 @@ func (es *evictions) life(uid string) *Life {
 	return nil
 }
 
-// open returns the evictions that are not over, or whose outcome is still to be told.
-func (es *evictions) open() []*Life {
+// inProgress returns the evictions that are not over, or whose outcome the caller has not
+// acknowledged.
+func (es *evictions) inProgress() []*Life {
 	var out []*Life
 	for _, l := range es.lives {
-		if l.Phase() != Over || l.untold() {
+		if l.Phase() != Over || l.unacknowledged() {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// dying is the eviction of a pod that still lives and is not set aside; nil: none.
-func (es *evictions) dying(uid string) *Life {
+// terminating returns the eviction of a pod that still runs and is not set aside; nil without one.
+func (es *evictions) terminating(uid string) *Life {
 	for _, l := range es.lives {
-		if l.dying() && l.e.Pod.PodRef.UID == uid {
+		if l.terminating() && l.e.Pod.PodRef.UID == uid {
 			return l
 		}
 	}
 	return nil
 }
 
-// report tells of the evictions.
+// report fills in the fields of r about evictions.
 func (es *evictions) report(now time.Time, r *Ready) {
-	es.known, es.finished = es.known[:0], es.finished[:0]
+	es.withOutcome, es.finished = es.withOutcome[:0], es.finished[:0]
 	for _, l := range es.lives {
-		if l.outcome != OutcomeUnknown && !l.told {
-			l.shown = true
-			es.known = append(es.known, l)
+		if l.outcome != OutcomeUnknown && !l.outcomeAcked {
+			l.outcomeReported = true
+			es.withOutcome = append(es.withOutcome, l)
 		}
-		if l.outcome != OutcomeUnknown && l.clean && !l.ended && !l.gone {
-			l.ending = true
+		if l.outcome != OutcomeUnknown && l.cleanedUp && !l.endAcked && !l.abandoned {
+			l.endReported = true
 			es.finished = append(es.finished, l)
 		}
-		hit := l.began.Time
+		stopped := l.began.Time
 		if !l.killed.Time.IsZero() {
-			hit = l.killed.Time
+			stopped = l.killed.Time
 		}
-		r.Evicting = r.Evicting || l.Leaving() && now.Sub(hit) < busyLimit
+		r.Evicting = r.Evicting || l.Leaving() && now.Sub(stopped) < busyLimit
 		switch {
-		case l.returns(now):
+		case l.returningMemory(now):
 			r.Within = pollReturn
-		// others fill tmpfs meanwhile: between two looks that hides what is gone
-		case l.sharedAwaited(now) && !l.settled:
+		// other pods fill tmpfs meanwhile, which hides the freed memory between two looks
+		case l.shmemPending(now) && !l.settled:
 			r.Within = min(r.Within, pollShort)
 		}
 	}
-	r.Outcomes, r.Finished = es.known, es.finished
+	r.Outcomes, r.Finished = es.withOutcome, es.finished
 }
 
-// advance notes that what the last Ready told was seen to.
+// advance marks everything that the last Ready contained as acknowledged.
 func (es *evictions) advance() {
 	for _, l := range es.lives {
-		l.told, l.ended = l.told || l.shown, l.ended || l.ending
-		l.shown, l.ending = false, false
+		l.outcomeAcked, l.endAcked = l.outcomeAcked || l.outcomeReported, l.endAcked || l.endReported
+		l.outcomeReported, l.endReported = false, false
 	}
 	es.forget()
 }

@@ -8,106 +8,109 @@ import (
 	"jettison/stats"
 )
 
-// What fills a disk need not be a pod's: images, the node's own logs, a file that nobody finds.
-// Pods are ranked by what they are known to hold, so that then one would go that has nothing to do
-// with it. So it is kept how much of the disk was used, and what pods held of it, when the disk was
-// last quiet. If what they hold more by now explains less than half of what is used more,
+// This file checks whether the growth of pods explains a disk's loss.
 //
-//	no pod goes before they were measured once more, anew and for longer (unfinished.go);
-//	if that does not explain it either, none goes for unexplainedLimit: the node has the condition,
-//	   and what can be reclaimed is;
-//	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too
-//	     little to help.
+// Something other than a pod may fill a disk: images, the node's logs, an unknown file. Pods are
+// ranked by their known usage, so an eviction would then hit a pod that has nothing to do with it.
+// The Manager therefore stores the use of a disk, and each pod's usage, while the disk is quiet. If
+// the growth of pods since then explains less than half of the growth in use:
 //
-// The first goes at once if what it alone holds more ends the shortage, and is no small part of
-// what was taken. How much is used is known by any look at a disk at rest, what pods held only by a
-// full one: until that was made they held nothing, so that what they hold now is the most that they
-// can explain. A disk that was never seen quiet has nothing to be held against. While a minimum
-// reclaim keeps one short that has hardly more used than then, it is what is missing that pods have
-// to explain.
+//	1. No pod is evicted until pods were measured again, for longer (unfinished.go).
+//	2. If that does not explain it either, no pod is evicted for unexplainedLimit. The node has the
+//	   condition, and reclaim goes ahead.
+//	3. Then the first pod of the ranking is evicted as usual, unless all ranked pods are known to
+//	   hold too little to help.
+//
+// The first pod is evicted immediately if its growth alone ends the shortage and is no small part
+// of the growth in use. Any look shows the use of a quiet disk, but only a full one shows the pods'
+// usage. Before the first full look pods count as having held nothing, so that their current usage
+// is the most that they can explain. A disk that was never seen quiet has nothing to compare with.
+// If a minimum reclaim keeps a disk short whose use has hardly grown, pods have to explain the
+// amount that is missing.
 
 const (
-	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at
-	// once, one after the other.
+	// unexplainedLimit is the time in which no pod is evicted for a shortage that pods do not explain.
+	// A kubelet would evict immediately, one pod after the other.
 	unexplainedLimit = 10 * time.Minute
-	// quietEvery is how often a disk that rests is looked at, and quietAgain when a look at it failed.
+	// quietEvery is the interval between looks at a quiet disk, and quietRetry the one after a failed
+	// look.
 	quietEvery = 15 * time.Minute
-	quietAgain = time.Minute
-	// doubtKept is how long a doubt outlives its shortage: one that ends for a moment now and then
-	// must not begin anew each time.
+	quietRetry = time.Minute
+	// doubtKept is the time by which a doubt outlives its shortage, so that a shortage with short
+	// breaks does not start the time again.
 	doubtKept = 10 * time.Minute
-	// partAlone of what was taken is no small part, if one pod has it.
+	// One pod's growth is no small part if it is at least 1/partAlone of the growth in use.
 	partAlone = 4
-	// justBegun is how long before a look at a disk at rest was asked for a pod may have begun to
-	// count as one that held nothing then.
-	justBegun = 10 * time.Second
+	// A pod that started less than justStarted before a look at a quiet disk was requested counts as
+	// having held nothing then.
+	justStarted = 10 * time.Second
 )
 
-// explaining is what a Manager remembers for that.
-type explaining struct {
-	pending bool      // a look at disks that rest is due
-	asked   time.Time // since when
-	tried   time.Time // when the last one was made
-	// since when pods have to be measured once more; zero: for no doubt that this process had
-	fuller  time.Time
-	quiet   map[stats.Signal]quiet
-	doubts  map[stats.Signal]doubt
-	unsaved bool // something of quiet and doubts has changed since Save
+// diskExplainer is the state of this file.
+type diskExplainer struct {
+	quietLookDue   bool      // a look at quiet disks is due
+	quietLookSince time.Time // since when it is due
+	lastQuietLook  time.Time // time of the last one
+	// since when pods must be measured again; zero: no doubt of this process needs that
+	remeasureSince time.Time
+	quiet          map[stats.Signal]quietDisk
+	doubts         map[stats.Signal]doubt
+	unsaved        bool // quiet or doubts have changed since Save
 }
 
 // doubt is a shortage that pods do not explain.
 type doubt struct {
 	since  time.Time
-	ended  time.Time // the shortage did; zero: it has not
-	reason string    // why no pod goes; empty: one may
+	ended  time.Time // end of the shortage; zero: it has not ended
+	reason string    // why no pod is evicted; empty: one may be
 }
 
-// gone reports whether so long has passed since a time; a clock that was set back must not make it
-// wait.
-func gone(now, since time.Time, long time.Duration) bool {
+// elapsed reports whether that much time has passed since a time. A clock that was set back must
+// not delay it.
+func elapsed(now, since time.Time, long time.Duration) bool {
 	return since.IsZero() || now.Before(since) || now.Sub(since) >= long
 }
 
-// used is how much of its capacity is not available.
+// used returns how much of the capacity is not available.
 func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capacity) }
 
-func (e *explaining) forgetDoubt(signal stats.Signal) {
+func (e *diskExplainer) forgetDoubt(signal stats.Signal) {
 	if _, doubted := e.doubts[signal]; doubted {
 		delete(e.doubts, signal)
 		e.unsaved = true
 	}
 }
 
-func has(pods map[string]uint64, uid string) bool {
+func hasKey(pods map[string]uint64, uid string) bool {
 	_, has := pods[uid]
 	return has
 }
 
-// grown is what became of a disk since it was last quiet.
-type grown struct {
-	pods  uint64 // so much more is held by pods that live
-	ended uint64 // and so much by pods that have ended: nobody's end brings it back
-	gone  uint64 // so much was held by pods that have ended, and is not there any more
-	lost  uint64 // so much more is used of it
-	short uint64 // so much is to be explained: that, or what is missing where that is more
+// diskChange is the change of a disk since it was last quiet.
+type diskChange struct {
+	heldMore      uint64 // held in addition by pods that live
+	endedHeldMore uint64 // held in addition by pods that have ended: no eviction returns it
+	freed         uint64 // held then by pods that have ended, and gone now
+	usedMore      uint64 // growth in use of the disk
+	toExplain     uint64 // usedMore, or the missing amount if that is more
 }
 
-// explained finds out what became of a disk. A pod that was not there then held nothing. How much
-// one has grown that was not measured then is not known, so that it explains nothing but what it
-// cannot have held then, and one that is not measured now holds what it held. What one held that is
-// gone is free, as far as that is known: its successor has taken nothing by that.
-func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.Time) (g grown,
-	known bool) {
+// changeSinceQuiet computes the change of a disk. A pod that did not exist then held nothing. A pod
+// that was not measured then explains only usage that it cannot have had then. A pod that is not
+// measured now counts with its usage of then. The usage of a pod that is gone counts as free, as
+// far as known: a successor that holds the same has taken nothing.
+func (e *diskExplainer) changeSinceQuiet(in Input, w *watched, d *fileSystems,
+	full time.Time) (g diskChange, known bool) {
 	q, known := e.quiet[w.Signal]
 	if !known {
 		return g, false
 	}
-	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk
-	// became short.
-	g.lost = taken(&w.observed, &q)
-	g.short = max(g.lost, min(w.missing(),
-		max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
-	held, less, grew, listed := d.held(in, w), uint64(0), uint64(0), map[string]bool{}
+	// Of a minimum reclaim, pods must explain at most the amount that was used or missing when the
+	// disk became short.
+	g.usedMore = usedMore(&w.observed, &q)
+	g.toExplain = max(g.usedMore, min(w.missing(),
+		max(usedMore(&w.firstMet, &q), w.limit-min(w.firstMet.Value, w.limit))))
+	held, shrunk, unknownGrowth, listed := d.heldByPod(in, w), uint64(0), uint64(0), map[string]bool{}
 	for _, uid := range in.Summary.Remains {
 		listed[uid] = true
 	}
@@ -118,74 +121,77 @@ func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.T
 		if !measured {
 			continue
 		}
-		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
+		delete(held, p.PodRef.UID) // a foreign Summary may contain a pod twice
 		then := q.pods[p.PodRef.UID]
-		if q.unknown(full, p) {
+		if q.growthUnknown(full, p) {
 			if !empty(p, in.object(p)) {
-				grew = stats.SaturatingAdd(grew, now-min(then, now))
+				unknownGrowth = stats.SaturatingAdd(unknownGrowth, now-min(then, now))
 			}
 			continue
 		}
-		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
-			g.ended, g.gone = stats.SaturatingAdd(g.ended, more), stats.SaturatingAdd(g.gone, fewer)
+		if growth, shrinkage := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
+			g.endedHeldMore = stats.SaturatingAdd(g.endedHeldMore, growth)
+			g.freed = stats.SaturatingAdd(g.freed, shrinkage)
 		} else {
-			g.pods, less = stats.SaturatingAdd(g.pods, more), stats.SaturatingAdd(less, fewer)
+			g.heldMore = stats.SaturatingAdd(g.heldMore, growth)
+			shrunk = stats.SaturatingAdd(shrunk, shrinkage)
 		}
 	}
 	for uid, then := range q.pods {
 		if !listed[uid] {
-			g.gone = stats.SaturatingAdd(g.gone, then)
+			g.freed = stats.SaturatingAdd(g.freed, then)
 		}
 	}
-	g.pods = stats.SaturatingAdd(g.pods, grew-min(q.others(), grew))
-	g.pods -= min(stats.SaturatingAdd(less, g.gone), g.pods)
+	g.heldMore = stats.SaturatingAdd(g.heldMore, unknownGrowth-min(q.unattributed(), unknownGrowth))
+	g.heldMore -= min(stats.SaturatingAdd(shrunk, g.freed), g.heldMore)
 	return g, true
 }
 
-// taken is how much more is used of a disk than when it was quiet.
-func taken(o *stats.Observation, q *quiet) uint64 { return used(o) - min(q.used, used(o)) }
+// usedMore returns the growth in use of a disk since it was quiet.
+func usedMore(o *stats.Observation, q *quietDisk) uint64 { return used(o) - min(q.used, used(o)) }
 
-// missing is what a disk lacks for its shortage to be over, with the minimum reclaim.
+// missing returns how much a disk lacks until its shortage is over, with the minimum reclaim.
 func (w *watched) missing() uint64 {
-	enough := w.enough(w.observed.Capacity)
+	enough := w.recoveryTarget(w.observed.Capacity)
 	return enough - min(w.observed.Value, enough)
 }
 
-// unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one
-// may go all the same.
-func (e *explaining) unexplained(
+// unexplained returns why no pod is evicted for a shortage that pods do not explain. It returns ""
+// if they do, or if one may be evicted nevertheless.
+func (e *diskExplainer) unexplained(
 	now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems, full time.Time,
 ) string {
-	g, known := e.explained(in, w, ds, full)
-	if !known || g.pods >= g.short-g.short/2 || e.explainsAlone(w, &ranked[0], &g, full) {
+	g, known := e.changeSinceQuiet(in, w, ds, full)
+	if !known || g.heldMore >= g.toExplain-g.toExplain/2 || e.explainsAlone(w, &ranked[0], &g, full) {
 		e.forgetDoubt(w.Signal)
 		return ""
 	}
 	d, doubted := e.doubts[w.Signal]
-	of := func(v uint64) string { return amountText(w.info.kind, v) }
-	what := "something else takes it"
-	if g.ended >= g.short-g.short/2 {
-		what = of(g.ended) + " of it is held by pods that have ended"
+	amount := func(v uint64) string { return amountText(w.info.kind, v) }
+	holder := "something else uses the rest"
+	if g.endedHeldMore >= g.toExplain-g.toExplain/2 {
+		holder = amount(g.endedHeldMore) + " is held by pods that have ended"
 	}
-	since := "were taken since"
-	if g.short > g.lost {
-		since = "are missing"
+	gap := "used since then"
+	if g.toExplain > g.usedMore {
+		gap = "missing"
 	}
-	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that %s of what %s counts: ",
-		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(g.pods), of(g.short), since, w.Signal)
-	waits := now.Sub(d.since) < unexplainedLimit
+	d.reason = fmt.Sprintf("%s: growth of pods since %s explains %s of the %s %s: ", w.Signal,
+		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), amount(g.heldMore), amount(g.toExplain), gap)
+	spared := now.Sub(d.since) < unexplainedLimit
 	switch {
 	case !doubted || now.Before(d.since):
-		d.since, e.fuller = now, now
+		d.since, e.remeasureSince = now, now
 		e.unsaved = true
-		d.reason += measuredAgain
-	case waits && e.fuller.IsZero(): // it is this process' first word of it
-		e.fuller = now
-		d.reason += measuredAgain
-	case waits:
-		d.reason += what + e.orPods(in, w, ds) + d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly)
-	case !e.mayHelp(w, ranked, ds):
-		d.reason += what + ", and the end of all pods that may be evicted would not bring back what is short"
+		d.reason += remeasureFirst
+	case spared && e.remeasureSince.IsZero(): // the doubt was restored from an earlier process
+		e.remeasureSince = now
+		d.reason += remeasureFirst
+	case spared:
+		d.reason += holder + e.orUnfinished(in, w, ds) +
+			d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly)
+	case !e.evictionsMayHelp(w, ranked, ds):
+		d.reason += holder + ", and evicting all eligible pods would not end the shortage"
 	default:
 		d.reason = ""
 	}
@@ -196,24 +202,24 @@ func (e *explaining) unexplained(
 	return d.reason
 }
 
-// explainsAlone reports whether what one pod holds more than when the disk was last quiet would end
-// the shortage, and is no small part of what is to be explained: a shortage that has just begun is
-// small. What those held that are gone was there for who came since.
-func (e *explaining) explainsAlone(w *watched, r *Ranked, g *grown, full time.Time) bool {
+// explainsAlone reports whether one pod's growth would end the shortage and is no small part of the
+// amount to explain, because a shortage is small when it begins. Space freed by pods that are gone
+// was available to pods that started since.
+func (e *diskExplainer) explainsAlone(w *watched, r *Ranked, g *diskChange, full time.Time) bool {
 	q, uid := e.quiet[w.Signal], r.Pod.PodRef.UID
-	if !r.Keys.Measured || q.unknown(full, r.Pod) {
+	if !r.Keys.Measured || q.growthUnknown(full, r.Pod) {
 		return false
 	}
-	more := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)
+	growth := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)
 	if q.pods[uid] == 0 {
-		more -= min(g.gone, more)
+		growth -= min(g.freed, growth)
 	}
-	return more >= g.short/partAlone && stats.SaturatingAdd(w.observed.Value, more) >= w.enough(
-		w.observed.Capacity)
+	return growth >= g.toExplain/partAlone &&
+		stats.SaturatingAdd(w.observed.Value, growth) >= w.recoveryTarget(w.observed.Capacity)
 }
 
-// reasons returns the words of all doubts, of each disk that is watched.
-func (e *explaining) reasons(ws *watchlist) string {
+// reasons returns the reasons of all doubts, of each watched disk.
+func (e *diskExplainer) reasons(ws *watchlist) string {
 	var reasons []string
 	for i := range ws.all {
 		if w := &ws.all[i]; i == 0 || w.Signal != ws.all[i-1].Signal {
@@ -225,12 +231,12 @@ func (e *explaining) reasons(ws *watchlist) string {
 	return strings.Join(reasons, "; ")
 }
 
-// recollect returns a function that puts back since when a disk's shortage is doubted.
-func (e *explaining) recollect(w *watched) func() {
+// snapshot returns a function that restores the current doubt about a disk's shortage.
+func (e *diskExplainer) snapshot(w *watched) func() {
 	d, doubted := e.doubts[w.Signal]
-	fuller, unsaved := e.fuller, e.unsaved
+	fuller, unsaved := e.remeasureSince, e.unsaved
 	return func() {
-		if e.fuller, e.unsaved = fuller, unsaved; doubted {
+		if e.remeasureSince, e.unsaved = fuller, unsaved; doubted {
 			e.doubts[w.Signal] = d
 		} else {
 			delete(e.doubts, w.Signal)

@@ -10,7 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// disks is a node with one file system that has so much left of 100 GiB, and pods that hold so much of it; 0: not known.
+// disks returns a node with one file system of 100 GiB, with that much left, and pods that hold
+// that much of it; 0: unknown.
 func disks(at time.Time, left uint64, pods map[string]uint64) Input {
 	s := &stats.Summary{Time: at}
 	s.Node.Layout = stats.Some(stats.Layout{})
@@ -34,14 +35,14 @@ func explainer(t interface{ Fatal(...any) }) *Manager {
 	return m
 }
 
-// quietAt has a manager look at a disk that rests.
+// quietAt makes a look at a quiet disk.
 func quietAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) {
 	in := disks(at, left, pods)
 	m.Observe(at, &in.Summary.Node, Situation{})
 	m.Step(at, in)
 }
 
-// shortAt is a step with a disk that is short, after a reclaim that freed nothing.
+// shortAt makes a step with a short disk, after a reclaim that freed nothing.
 func shortAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) Decision {
 	in := disks(at, left, pods)
 	m.Observe(at, &in.Summary.Node, Situation{})
@@ -49,7 +50,7 @@ func shortAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) Deci
 	return m.Reclaimed(at, in)
 }
 
-func TestWhatPodsExplain(t *testing.T) {
+func TestPodsExplainDiskGrowth(t *testing.T) {
 	const gi = 1 << 30
 	for _, c := range []struct {
 		name      string
@@ -66,24 +67,25 @@ func TestWhatPodsExplain(t *testing.T) {
 		{"one that is not measured now", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 0, "b": 8 * gi}, 3 * gi, true},
 		{"one that was not measured then", map[string]uint64{"a": 0, "b": 5 * gi}, map[string]uint64{"a": 20 * gi, "b": 5 * gi}, 0, true},
 		{"a number that cannot be true", map[string]uint64{"a": 50 * gi}, map[string]uint64{"a": 1 << 63}, 0, true},
-		// Then what they hold now is the most that they can have taken.
+		// Then they can have taken at most what they hold now.
 		{"few were measured then", map[string]uint64{"a": 0, "b": 0, "c": 5 * gi}, map[string]uint64{"a": 20 * gi}, 20 * gi, true},
 		{"there were none", nil, map[string]uint64{"a": 20 * gi}, 20 * gi, true},
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gi, c.then)
 		in := disks(epoch.Add(time.Minute), 4*gi, c.now)
-		m.watch.judge(epoch.Add(time.Minute), in.Summary)
-		g, known := m.explain.explained(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
-		if g.pods != c.explained || known != c.known || known && g.lost != 36*gi {
-			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.pods/gi, g.lost/gi, known)
+		m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
+		g, known := m.explain.changeSinceQuiet(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
+		if g.heldMore != c.explained || known != c.known || known && g.usedMore != 36*gi {
+			t.Errorf("%s: explained %d GiB of %d GiB, known %v, want %d GiB of 36, known %v", c.name, g.heldMore/gi, g.usedMore/gi, known, c.explained/gi, c.known)
 		}
 	}
 }
 
-// Whatever pods hold: where they explain less than half of what a disk lost, none goes for unexplainedLimit, nor ever if all of them would
-// not end the shortage, unless nothing is left, so that all helps. Else one goes: at once where they explain it, or where the first alone
-// has a quarter of it and that would end the shortage.
+// Whatever pods hold: if they explain less than half of what a disk lost, no pod is evicted for
+// unexplainedLimit, and never if the end of all of them would not end the shortage, unless nothing
+// is left, when every byte helps. Otherwise one is evicted: immediately if pods explain the loss,
+// or if the first pod alone holds a quarter of it and that would end the shortage.
 func TestUnexplainedShortages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const gi = 1 << 30
@@ -112,7 +114,7 @@ func TestUnexplainedShortages(t *testing.T) {
 			explained = explained || 4*own >= lost && left+own >= 10*gi
 			may := explained || waited && (left == 0 || left+all >= 10*gi)
 			if evicts := len(d.Evictions) == 1; evicts != may || d.Unexplained == may || (m.Unexplained() == "") != may {
-				t.Fatalf("%v after it became short: evicts %v, want %v; %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
+				t.Fatalf("%v after the disk became short: eviction %v, want %v; reason %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
 			}
 			if may {
 				break
@@ -121,35 +123,35 @@ func TestUnexplainedShortages(t *testing.T) {
 		}
 		in := disks(at, 50*gi, now)
 		if m.Observe(at, &in.Summary.Node, Situation{}); m.Unexplained() != "" {
-			t.Fatalf("not short any more, and still %q", m.Unexplained())
+			t.Fatalf("Unexplained after the shortage = %q, want none", m.Unexplained())
 		}
 		if m.Observe(at.Add(doubtKept), &in.Summary.Node, Situation{}); len(m.explain.doubts) != 0 {
-			t.Fatal("not short for long, and still doubted")
+			t.Fatalf("doubts %v after the shortage = %v, want none", doubtKept, m.explain.doubts)
 		}
 	})
 }
 
-// A clock that is set back neither holds pods back for longer nor ends the looks at disks that rest.
-func TestAClockThatIsSetBackExplainsNothing(t *testing.T) {
+// A clock that is set back neither extends the delay nor ends the looks at quiet disks.
+func TestDoubtEndsWithClockSetBack(t *testing.T) {
 	const gi = 1 << 30
 	m := explainer(t)
 	pods := map[string]uint64{"a": 20 * gi}
 	quietAt(m, epoch, 40*gi, pods)
 	shortAt(m, epoch.Add(time.Minute), 5*gi, pods)
 	back := epoch.Add(-24 * time.Hour)
-	for range 2 { // the first one has no news of the disk
+	for range 2 { // the first one has no new observation of the disk
 		back = back.Add(time.Second)
 		if d := shortAt(m, back, 5*gi, pods); len(d.Evictions) > 0 {
-			t.Error("evicts at once")
+			t.Error("eviction immediately after the clock was set back, want none")
 		}
 	}
 	if d := shortAt(m, back.Add(unexplainedLimit), 5*gi, pods); len(d.Evictions) != 1 {
-		t.Errorf("after the limit: %s", d.Reason)
+		t.Errorf("no eviction after unexplainedLimit, want one: %s", d.Reason)
 	}
 	m = explainer(t)
 	quietAt(m, epoch, 40*gi, pods)
 	in := disks(back, 40*gi, pods)
-	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.pending {
-		t.Error("no look at a disk that rests is due")
+	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.quietLookDue {
+		t.Error("no look at a quiet disk is due after the clock was set back")
 	}
 }

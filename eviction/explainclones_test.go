@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A tenant whose usage is inflated while the disk rests, by clones of one file that count whole, and real while it is short: that it holds
-// no more than before does not spare it.
-func TestClonesAtRestShieldNobody(t *testing.T) {
+// A tenant inflates its usage while the disk is quiet, by clones of one file that count whole, and
+// fills the disk later. It is not spared for holding no more than before.
+func TestClonesOnQuietDiskShieldNoPod(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		then   map[string]uint64
@@ -19,19 +19,19 @@ func TestClonesAtRestShieldNobody(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gib, c.then)
-		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
 
-// What a pod seems to hold beyond all that is used explains nothing.
+// Usage of a pod beyond everything that is used explains nothing.
 func TestNoPodHoldsMoreThanIsUsed(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"a": gib})
 	in := disks(epoch.Add(time.Minute), 4*gib, map[string]uint64{"a": 900 * gib})
-	m.watch.judge(epoch.Add(time.Minute), in.Summary)
-	if held := m.watch.disks.held(in, &m.watch.all[0])["a"]; held != 96*gib {
-		t.Errorf("%d GiB of the 96 that are used", held/gib)
+	m.watch.evaluate(epoch.Add(time.Minute), in.Summary)
+	if held := m.watch.disks.heldByPod(in, &m.watch.all[0])["a"]; held != 96*gib {
+		t.Errorf("usage of the pod = %d GiB, want the 96 GiB that are used", held/gib)
 	}
 }

@@ -13,8 +13,9 @@ import (
 
 const gib = 1 << 30
 
-// goesAfter steps every minute for so long while a disk is short, and tells who goes, and when. atLeast: whose figure is a lower bound.
-func goesAfter(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
+// firstEviction steps every minute for that long while a disk is short, and returns the victim and
+// its time. atLeast is the pod whose usage is a lower bound.
+func firstEviction(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
 	for after := time.Duration(0); after < long; after += time.Minute {
 		in := disks(at.Add(after), left, pods)
 		for i := range in.Summary.Pods {
@@ -31,8 +32,9 @@ func goesAfter(m *Manager, at time.Time, long time.Duration, left uint64, pods m
 	return "", long
 }
 
-// What a pod holds at least, or what was not measured of it, might be all that is short: then nobody waits for ever. Nor do those who would
-// help where nothing is left, though all of them would not bring back all that is short.
+// A pod with a lower bound, or with unmeasured usage, might hold everything that is short: the
+// delay ends then. It also ends if nothing is left and pods would help, although all of them would
+// not return everything that is short.
 func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 	then := map[string]uint64{"leaker": gib / 2, "b": 3 * gib}
 	for _, c := range []struct {
@@ -51,43 +53,44 @@ func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 90*gib, then)
-		uid, after := goesAfter(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
+		uid, after := firstEviction(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
 		if uid != c.victim || uid != "" && after != unexplainedLimit {
-			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
+			t.Errorf("%s: victim = %q after %v, want %q after %v", c.name, uid, after, c.victim, unexplainedLimit)
 		}
 	}
 }
 
-// With a minimum reclaim the end of all pods need not bring that back, too.
-func TestTheMinimumReclaimSparesNobody(t *testing.T) {
+// The end of all pods need not return the minimum reclaim too.
+func TestMinimumReclaimSparesNoPod(t *testing.T) {
 	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi", "min nodefs.available 5Gi")
 	m.config.Replay, m.config.Explain = false, true
 	pods := map[string]uint64{"a": 6 * gib}
 	quietAt(m, epoch, 90*gib, pods)
-	if uid, after := goesAfter(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("%q goes after %v", uid, after)
+	if uid, after := firstEviction(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+		t.Errorf("victim = %q after %v, want a after %v", uid, after, unexplainedLimit)
 	}
 }
 
-// Images grew by 8 GiB in weeks on a disk that is always near its limit of 10 GiB; then a pod writes 7 GiB in a minute.
+// Images grew by 8 GiB in weeks on a disk that is always near its limit of 10 GiB; then a pod
+// writes 7 GiB in a minute.
 func TestSlowGrowthDoesNotShieldALeaker(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"leaker": gib, "b": gib}
 	at := epoch
-	for left := uint64(19); left >= 11; left-- { // a GiB a day
+	for left := uint64(19); left >= 11; left-- { // one GiB per day
 		quietAt(m, at, left*gib, pods)
 		at = at.Add(24 * time.Hour)
 	}
 	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.used != 89*gib {
-		t.Errorf("it is held against %d GiB used", q.used/gib)
+		t.Errorf("use of the quiet disk = %d GiB, want 89 GiB", q.used/gib)
 	}
-	if uid, after := goesAfter(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
-		t.Errorf("%q goes after %v", uid, after)
+	if uid, after := firstEviction(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
+		t.Errorf("victim = %q after %v, want leaker immediately", uid, after)
 	}
 }
 
-// One that alone has grown by what is short goes at once, though something else took more; not one that grew by little, where little is
-// short yet, nor one that only is large.
+// A pod that alone has grown by what is short is evicted immediately, although something else took
+// more. A pod that grew by little while little is short is not, nor one that is only large.
 func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	then := map[string]uint64{"a": gib, "b": 5 * gib}
 	for _, c := range []struct {
@@ -103,14 +106,15 @@ func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
 	} {
 		m := explainer(t)
 		quietAt(m, epoch, 19*gib, then)
-		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
-			t.Errorf("%s: %q goes", c.name, uid)
+		if uid, _ := firstEviction(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
 
-// A shortage that ends for a moment every nine minutes does not begin anew each time, nor is a disk at rest meanwhile.
-func TestAShortageThatComesAndGoesIsOne(t *testing.T) {
+// A shortage that ends for a moment every nine minutes does not restart the delay, and the disk is
+// not quiet meanwhile.
+func TestIntermittentShortageIsOneDoubt(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": 15 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
@@ -124,44 +128,45 @@ func TestAShortageThatComesAndGoesIsOne(t *testing.T) {
 		}
 		if d := shortAt(m, at, left*gib+uint64(i%2), pods); len(d.Evictions) > 0 {
 			if after := at.Sub(began.Add(time.Minute)); after != unexplainedLimit {
-				t.Errorf("one goes after %v", after)
+				t.Errorf("first eviction after %v, want %v", after, unexplainedLimit)
 			}
 			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(epoch) {
-				t.Errorf("the disk counts as quiet at %v, between two shortages", q.at.Sub(epoch))
+				t.Errorf("disk recorded as quiet at %v, want no record between two shortages", q.at.Sub(epoch))
 			}
 			return
 		}
 	}
-	t.Error("nobody in an hour")
+	t.Error("no eviction in an hour, want one after unexplainedLimit")
 }
 
-// After a restart a shortage is held against what it was, as long as it was.
-func TestARestartForgetsNoDoubt(t *testing.T) {
+// After a restart a shortage is compared with the same values, for the same time.
+func TestRestartKeepsDoubts(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": 5 * gib, "b": gib}
 	quietAt(m, epoch, 90*gib, pods)
 	if !m.Unsaved() {
-		t.Error("nothing is to be saved of a disk at rest")
+		t.Error("Unsaved = false after a look at a quiet disk, want true")
 	}
 	at := epoch.Add(time.Minute)
 	if d := shortAt(m, at, 5*gib, pods); len(d.Evictions) > 0 {
-		t.Fatalf("%s goes at once", d.Evictions[0].Pod.PodRef.UID)
+		t.Fatalf("%s is evicted immediately, want a delay", d.Evictions[0].Pod.PodRef.UID)
 	}
-	again := explainer(t)
-	if dropped := again.Resume(at, onFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
-		t.Error(dropped, m.Unsaved())
+	restored := explainer(t)
+	if dropped := restored.Resume(at, throughFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
+		t.Errorf("Resume dropped %v, Unsaved = %v, want nothing and false", dropped, m.Unsaved())
 	}
-	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(m.Save(), restored.Save()); diff != "" {
+		t.Errorf("saved state after a restart differs (-want +got):\n%s", diff)
 	}
 	at = at.Add(10 * time.Second)
-	if uid, after := goesAfter(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
-		t.Errorf("after a restart %q goes after %v", uid, after)
+	if uid, after := firstEviction(restored, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+		t.Errorf("victim after a restart = %q after %v, want a after %v", uid, after, unexplainedLimit)
 	}
 }
 
-// What a file says of disks is bounded, and what cannot be true is dropped. A file that says nothing of them is one of an agent before.
-func TestSavedDisksAreHeldAgainstWhatCanBe(t *testing.T) {
+// Saved disks are bounded, and implausible values are dropped. A file without them is an older
+// agent's.
+func TestSavedDisksAreBounded(t *testing.T) {
 	far := epoch.Add(1000 * time.Hour)
 	m := explainer(t)
 	dropped := m.Resume(epoch, Saved{Disks: []SavedDisk{
@@ -172,21 +177,21 @@ func TestSavedDisksAreHeldAgainstWhatCanBe(t *testing.T) {
 		{Signal: "nodefs.available", Quiet: far, Used: 60 * gib, Pods: map[string]uint64{"a": gib, "b": math.MaxUint64, "c/d": 1}, Doubt: far, Ended: far},
 	}})
 	if len(dropped) != 5 || !strings.Contains(dropped[4].Error(), "2 of 3") || len(m.explain.quiet) != 1 {
-		t.Errorf("%v", dropped)
+		t.Errorf("Resume dropped %v, %d quiet disks, want 5 errors and one disk", dropped, len(m.explain.quiet))
 	}
 	q, d := m.explain.quiet["nodefs.available"], m.explain.doubts["nodefs.available"]
 	if !q.at.Equal(epoch) || len(q.pods) != 1 || !d.since.Equal(epoch) || !d.ended.Equal(epoch) {
-		t.Errorf("%+v, %+v", q, d)
+		t.Errorf("quiet disk = %+v, doubt = %+v, want times at most epoch and one pod", q, d)
 	}
-	many := quiet{at: epoch, pods: map[string]uint64{}}
+	many := quietDisk{at: epoch, pods: map[string]uint64{}}
 	for i := range 2 * maxRemembered {
 		many.pods[strings.Repeat("u", i%200+1)+string(rune('a'+i/200))] = uint64(i)
 	}
 	m.explain.quiet["nodefs.available"] = many
 	if s := m.Save(); len(s.Disks) != 1 || len(s.Disks[0].Pods) != maxRemembered {
-		t.Errorf("%d pods are saved", len(s.Disks[0].Pods))
+		t.Errorf("saved %d pods of the disk, want %d", len(s.Disks[0].Pods), maxRemembered)
 	}
 	if errs := explainer(t).Resume(epoch, Saved{}); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("Resume of a file without disks: %v, want no errors", errs)
 	}
 }

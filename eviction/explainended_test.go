@@ -8,8 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// A pod that has ended, as one killed for memory, keeps its files until somebody removes them. No pod's end would bring them back: nobody
-// goes for what it holds, and it is said.
+// A pod that has ended, such as one killed for memory, keeps its files until something removes
+// them. No eviction would return them: no pod is evicted for them, and the reason names them.
 func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 	m := explainer(t)
 	quietAt(m, epoch, 40*gib, map[string]uint64{"ended": gib, "b": 3 * gib})
@@ -24,15 +24,15 @@ func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
 		m.Observe(at, &in.Summary.Node, Situation{})
 		m.Step(at, in)
 		if d = m.Reclaimed(at, in); len(d.Evictions) > 0 {
-			t.Fatalf("%s goes at %v", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
+			t.Fatalf("%s is evicted at %v, want no eviction", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
 		}
 		at = at.Add(time.Minute)
 	}
-	if !strings.Contains(d.Reason, "30Gi of it is held by pods that have ended") {
-		t.Error(d.Reason)
+	if !strings.Contains(d.Reason, "30Gi is held by pods that have ended") {
+		t.Errorf("reason = %q, want the usage of ended pods", d.Reason)
 	}
-	// Once it lives again, it is the one.
-	if uid, _ := goesAfter(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
-		t.Errorf("%q goes", uid)
+	// Once it lives again, it is the victim.
+	if uid, _ := firstEviction(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
+		t.Errorf("victim = %q, want ended, which lives again", uid)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// save is what is kept of disks. Of too many pods on one those are left out that hold the least.
-func (e *explaining) save() (out []SavedDisk) {
+// save returns the saved form of the quiet disks. If a disk has too many pods, those that hold the
+// least are left out.
+func (e *diskExplainer) save() (out []SavedDisk) {
 	for signal := range signals {
 		q, known := e.quiet[signal]
 		d, doubted := e.doubts[signal]
@@ -38,32 +39,32 @@ func (e *explaining) save() (out []SavedDisk) {
 	return out
 }
 
-// resume takes back what shortages of disks are held against.
-func (e *explaining) resume(now time.Time, saved []SavedDisk, drop func(string, ...any)) {
-	e.quiet, e.doubts = map[stats.Signal]quiet{}, map[stats.Signal]doubt{}
+// resume restores the quiet disks and the doubts.
+func (e *diskExplainer) resume(now time.Time, saved []SavedDisk, drop func(string, ...any)) {
+	e.quiet, e.doubts = map[stats.Signal]quietDisk{}, map[stats.Signal]doubt{}
 	for i := range saved[:min(len(saved), signalCount)] {
 		s := &saved[i]
 		info, known := signals[s.Signal]
 		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible ||
 			max(len(s.Pods), len(s.Unmeasured)) > maxRemembered {
-			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods)+
-				len(s.Unmeasured))
+			drop("quiet disk: %.64q with %d used and %d pods is invalid", string(s.Signal), s.Used,
+				len(s.Pods)+len(s.Unmeasured))
 			continue
 		}
-		// what was missing is not kept
-		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, again: quietAgain}
+		// how complete it was is not saved
+		q := quietDisk{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, nextLook: quietRetry}
 		if len(s.Pods) > 0 {
 			q.pods = make(map[string]uint64, len(s.Pods))
 		}
 		for uid, held := range s.Pods {
-			if checkWord("a UID", uid) == nil && held <= implausible {
+			if checkName("a UID", uid) == nil && held <= implausible {
 				q.pods[uid] = held
 			}
 		}
-		wrong := len(s.Pods) - len(q.pods)
+		invalid := len(s.Pods) - len(q.pods)
 		for _, uid := range s.Unmeasured {
-			if checkWord("a UID", uid) != nil {
-				wrong++
+			if checkName("a UID", uid) != nil {
+				invalid++
 				continue
 			}
 			if q.unmeasured == nil {
@@ -71,8 +72,8 @@ func (e *explaining) resume(now time.Time, saved []SavedDisk, drop func(string, 
 			}
 			q.unmeasured[uid] = true
 		}
-		if wrong > 0 {
-			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+
+		if invalid > 0 {
+			drop("quiet disk: usage by %s of %d of %d pods is implausible", s.Signal, invalid, len(s.Pods)+
 				len(s.Unmeasured))
 		}
 		if e.quiet[s.Signal] = q; !s.Doubt.IsZero() {
@@ -82,7 +83,7 @@ func (e *explaining) resume(now time.Time, saved []SavedDisk, drop func(string, 
 	}
 }
 
-// earlier is the earlier of two times: a clock that was set back must not make one wait.
+// earlier returns the earlier of two times: a clock that was set back must not delay anything.
 func earlier(a, b time.Time) time.Time {
 	if a.After(b) {
 		return b

@@ -7,9 +7,10 @@ import (
 	"jettison/stats"
 )
 
-// A disk that becomes short before pods were measured at rest: how much of it was used then is known all the same, and that is more than
-// all that pods hold. On a node whose agent had just started an innocent pod of 76 KiB went so, for a file that was found a look later.
-func TestADiskThatIsShortBeforePodsWereMeasured(t *testing.T) {
+// A disk becomes short before pods were measured while it was quiet. Its use at that time is known,
+// and is more than all pods hold. On a node whose agent had just started, an innocent pod of 76 KiB
+// was evicted for a file that was found one look later.
+func TestDiskShortBeforePodsWereMeasured(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		now    map[string]uint64
@@ -24,50 +25,51 @@ func TestADiskThatIsShortBeforePodsWereMeasured(t *testing.T) {
 		m.Observe(epoch, &in.Summary.Node, Situation{})
 		in.Measuring = true
 		m.Step(epoch, in)
-		if uid, _ := goesAfter(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+		if uid, _ := firstEviction(m, epoch.Add(10*time.Second), 9*time.Minute, 5*gib, c.now, ""); uid != c.victim {
+			t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 		}
 	}
 }
 
-// Pods are looked at soon after they were measured at rest, and again as soon as a shortage that came before that is over: without that
-// look nothing is known of what they held.
-func TestADiskAtRestIsLookedAtAsSoonAsItCanBe(t *testing.T) {
+// Pods are looked at soon after the disk became quiet, and again as soon as an earlier shortage is
+// over: without that look it is unknown what they held.
+func TestQuietDiskIsRecordedSoon(t *testing.T) {
 	pods := map[string]uint64{"a": 20 * gib}
 	m := explainer(t)
 	at := epoch
 	in := disks(at, 40*gib, pods)
 	in.Measuring = true
 	if r := m.Observe(at, &in.Summary.Node, Situation{}); r.Look != LookFull {
-		t.Fatalf("at first: %v", r.Look)
+		t.Fatalf("first look = %v, want a full one", r.Look)
 	}
 	m.Step(at, in)
-	at = at.Add(fullAgain)
+	at = at.Add(fullRetry)
 	if r := m.Observe(at, &in.Summary.Node, Situation{}); r.Look != LookFull || !r.Periodic {
-		t.Errorf("%v later: %v", fullAgain, r.Look)
+		t.Errorf("look %v later = %v, periodic %v, want a periodic full one", fullRetry, r.Look, r.Periodic)
 	}
 	shortAt(m, at, 5*gib, pods)
 	at = at.Add(time.Second)
 	quietAt(m, at, 40*gib, pods)
 	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(at) || q.pods["a"] != 20*gib {
-		t.Errorf("after the shortage: %+v", q)
+		t.Errorf("quiet disk after the shortage = %+v, want it recorded at %v with 20 GiB of pod a", q, at)
 	}
 }
 
-// What is known of a disk without its pods outlives a restart as that: pods are looked at as soon as they can be.
-func TestARestartKeepsWhatIsKnownWithoutPods(t *testing.T) {
+// A disk that was recorded without its pods survives a restart like that: pods are looked at as
+// soon as possible.
+func TestRestartKeepsDiskWithoutPods(t *testing.T) {
 	m := explainer(t)
 	in := disks(epoch, 40*gib, nil)
 	m.Observe(epoch, &in.Summary.Node, Situation{})
-	again := explainer(t)
-	if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
-		t.Error(dropped)
+	restored := explainer(t)
+	if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+		t.Errorf("Resume dropped %v, want nothing", dropped)
 	}
-	if again.Observe(epoch, &in.Summary.Node, Situation{}); !again.explain.pending {
-		t.Error("no look at pods is due")
+	if restored.Observe(epoch, &in.Summary.Node, Situation{}); !restored.explain.quietLookDue {
+		t.Error("no look at a quiet disk is due after a restart")
 	}
 	pods := map[string]uint64{"a": 1 * gib}
-	if uid, _ := goesAfter(again, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
-		t.Errorf("%q goes", uid)
+	if uid, _ := firstEviction(restored, epoch.Add(time.Minute), 9*time.Minute, 5*gib, pods, ""); uid != "" {
+		t.Errorf("victim = %q, want none", uid)
 	}
 }

@@ -2,27 +2,27 @@ package eviction
 
 import "jettison/stats"
 
-// fileSystems knows the layout of the file systems, and tells what a pod takes of each.
+// fileSystems knows the layout of the file systems and computes pods' usage of each.
 type fileSystems struct {
-	layout  stats.Opt[stats.Layout] // as last known
+	layout  stats.Opt[stats.Layout] // last known layout
 	foreign bool                    // Input.Foreign of the last step
 }
 
-// sameDisk reports whether two signals speak of one file system, by the layout. While that is not
-// known all are one: no pod goes then.
+// sameDisk reports whether the file systems of two signals are the same, by the layout. While the
+// layout is unknown all count as one, and no pod is evicted.
 func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 	l := d.layout.V
 	switch {
 	case a == b || !d.layout.OK || !l.DedicatedImageFs:
 		return true
-	// the writable layers lie there where they do not lie with the images
+	// nodefs holds the writable layers unless they are on the images' file system
 	case a == nodeFs || b == nodeFs:
 		return l.SplitContainerFs && (a == containerFs || b == containerFs)
 	}
 	return !l.SplitContainerFs
 }
 
-// usage is what a pod takes of the file system that the threshold is for, by the layout
+// namedUsage returns a pod's usage of a threshold's file system, by the layout
 // (pkg/kubelet/eviction/helpers.go buildSignalToRankFunc):
 //
 //	layout            nodefs                  imagefs           containerfs
@@ -30,15 +30,15 @@ func (d *fileSystems) sameDisk(a, b fileSystem) bool {
 //	dedicated imagefs logs, volumes           layers            layers
 //	split             layers, logs, volumes   nothing           as nodefs
 //
-// Absent: no part of it was measured; where nothing counts, no part at all.
-func (d *fileSystems) usage(c *Candidate, w *watched) (total stats.Opt[uint64]) {
-	nothing := d.layout.V.DedicatedImageFs && d.layout.V.SplitContainerFs && w.info.fs == imageFs
+// It is absent if no part was measured. Where nothing counts, that means no part at all.
+func (d *fileSystems) namedUsage(c *Candidate, w *watched) (total stats.Opt[uint64]) {
+	countsNothing := d.layout.V.DedicatedImageFs && d.layout.V.SplitContainerFs && w.info.fs == imageFs
 	d.eachPart(c, w, func(u *stats.FsUsage) {
 		v := u.UsedBytes
 		if w.info.kind == kindInodes {
 			v = u.InodesUsed
 		}
-		if nothing {
+		if countsNothing {
 			v = 0
 		}
 		total = stats.Some(stats.SaturatingAdd(total.V, v))
@@ -46,8 +46,8 @@ func (d *fileSystems) usage(c *Candidate, w *watched) (total stats.Opt[uint64]) 
 	return total
 }
 
-// eachPart goes through the parts of a pod that were measured and lie on the file system that the
-// threshold is for; where nothing counts, through all.
+// eachPart visits the measured parts of a pod on a threshold's file system; where nothing counts,
+// all measured parts.
 func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsUsage)) {
 	apart := d.layout.V.DedicatedImageFs && !d.layout.V.SplitContainerFs
 	layers, files := !apart || w.info.fs != nodeFs, !apart || w.info.fs == nodeFs
@@ -77,8 +77,9 @@ func (d *fileSystems) eachPart(c *Candidate, w *watched, visit func(u *stats.FsU
 	}
 }
 
-// countsAsDisk: a volume in memory takes no disk. Of the others all count, for only local volumes
-// are measured; in a foreign Summary those do that the object calls local, if there is one.
+// countsAsDisk reports whether a volume is on disk. A volume in memory is not. All others of the
+// agent's own Summary are, because only local volumes are measured. In a foreign Summary the pod's
+// object decides, if there is one.
 func (d *fileSystems) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 	if v.Memory {
 		return false
@@ -90,17 +91,16 @@ func (d *fileSystems) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 	return ok
 }
 
-// use is what a pod takes of the file system that a threshold is for, files without a name
-// included.
-func (d *fileSystems) use(c *Candidate, w *watched) stats.Opt[uint64] {
-	use := d.usage(c, w)
+// usage returns a pod's usage of a threshold's file system, with files without a name.
+func (d *fileSystems) usage(c *Candidate, w *watched) stats.Opt[uint64] {
+	use := d.namedUsage(c, w)
 	if u := unnamed(c, w); u.OK {
 		use = stats.Some(stats.SaturatingAdd(use.V, inUnit(&u.V, w)))
 	}
 	return use
 }
 
-// unnamed is what a pod's processes keep there of files without a name.
+// unnamed returns the usage of files without a name that the pod's processes keep open.
 func unnamed(c *Candidate, w *watched) stats.Opt[stats.FsUsage] {
 	u := &c.Pod.EphemeralStorage.Unnamed
 	return [...]stats.Opt[stats.FsUsage]{nodeFs: u.Node, imageFs: u.Image,
@@ -114,20 +114,20 @@ func inUnit(u *stats.FsUsage, w *watched) uint64 {
 	return u.UsedBytes
 }
 
-// held is what each pod is known to hold of a disk, protected ones too: no more than is used of it.
-func (d *fileSystems) held(in Input, w *watched) map[string]uint64 {
+// heldByPod returns each pod's known usage of a disk, protected pods included, bounded by the use
+// of the disk.
+func (d *fileSystems) heldByPod(in Input, w *watched) map[string]uint64 {
 	pods := make(map[string]uint64, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
 		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.Pods[in.Summary.Pods[i].PodRef.UID]}
-		if u := d.use(&c, w); u.OK && u.V <= implausible {
+		if u := d.usage(&c, w); u.OK && u.V <= implausible {
 			pods[c.Pod.PodRef.UID] = min(u.V, used(&w.observed))
 		}
 	}
 	return pods
 }
 
-// atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as
-// that figure.
+// atLeast reports whether a pod's known disk usage is a lower bound. It is compared as that value.
 func atLeast(c *Candidate, w *watched) bool {
 	s := &c.Pod.EphemeralStorage
 	if s.Logs.V.Partial || s.Files.V.Partial || s.ExitedLayers.V.Partial || unnamed(c, w).V.Partial {

@@ -2,29 +2,31 @@ package eviction
 
 import "time"
 
-// freshLimit is how long a victim for a disk waits for pods' disk usage to be measured anew: a walk
-// may take its time, so that after it the victim is chosen by what there is.
+// freshLimit bounds the time that a victim for a disk waits for a new measurement of pods' disk
+// usage. After it the victim is chosen by the latest one, because a walk may take long.
 const freshLimit = 20 * time.Second
 
-// diskFresh is the latest of when a disk became short, when the last victim's files were removed,
-// and when what pods hold was found not to explain the shortage; while none is short, of when a
-// look at disks that rest became due, too, which holds up no victim. Zero when that is so long ago
-// that a victim is chosen by what there is, for a walk may take its time.
-func (e *explaining) diskFresh(now time.Time, all []watched, cleaned time.Time) time.Time {
+// diskFresh returns the time since which pods' disk usage must have been measured, or zero.
+//
+// It is the latest of three times: a disk became short, the last victim's files were removed, or
+// pods were found not to explain the shortage. While no disk is short, the time at which a look at
+// quiet disks became due counts too; that look delays no victim. The result is zero after
+// freshLimit, because a walk may take long.
+func (e *diskExplainer) diskFresh(now time.Time, all []watched, cleaned time.Time) time.Time {
 	since := cleaned
-	if e.fuller.After(since) {
-		since = e.fuller
+	if e.remeasureSince.After(since) {
+		since = e.remeasureSince
 	}
 	short := false
 	for i := range all {
 		if w := &all[i]; w.met && w.info.kind.disk() {
-			if short = true; w.since.After(since) {
-				since = w.since
+			if short = true; w.metSince.After(since) {
+				since = w.metSince
 			}
 		}
 	}
-	if e.pending && !short && e.asked.After(since) {
-		since = e.asked
+	if e.quietLookDue && !short && e.quietLookSince.After(since) {
+		since = e.quietLookSince
 	}
 	if since.IsZero() || now.Sub(since) >= freshLimit {
 		return time.Time{}

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// history remembers what became of pods that were killed.
+// history remembers pods that were set aside and pods that were evicted.
 type history struct {
 	aside   map[string]setAside // by pod UID
 	evicted map[string]evicted  // by pod UID
 }
 
-// setAside is what is remembered of a pod that was killed and did not die.
+// setAside is the state of a pod that survived its kill.
 type setAside struct {
-	until time.Time
-	next  time.Duration // how long the next time
+	until  time.Time
+	period time.Duration // doubled next time
 }
 
-// evicted remembers a pod that died.
+// evicted is the state of a pod that died.
 type evicted struct {
 	times int
 	last  time.Time
 }
 
-// fillKeys fills in what is remembered of a candidate.
+// fillKeys sets the keys of a candidate that depend on earlier evictions.
 func (h *history) fillKeys(k *Keys, now time.Time, uid string) {
 	k.SetAside = now.Before(h.aside[uid].until)
-	k.Returned = h.evicted[uid].times
+	k.TimesEvicted = h.evicted[uid].times
 }
 
-// setAside returns the pods that are ranked last, by UID, and until when.
+// setAside returns the pods that are ranked last, by UID, with the end of that time.
 func (h *history) setAside(now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for uid, a := range h.aside {
@@ -43,33 +43,31 @@ func (h *history) setAside(now time.Time) map[string]time.Time {
 	return out
 }
 
-// putAside has a pod that cannot be killed ranked last for a while.
-func (h *history) putAside(now time.Time, uid string) {
-	h.clear(now)
+// rankLast ranks a pod that cannot be killed last for a while.
+func (h *history) rankLast(now time.Time, uid string) {
+	h.expire(now)
 	a := h.aside[uid]
-	a.next = min(max(a.next*2, setAsideFirst), setAsideMax)
-	a.until = now.Add(a.next)
+	a.period = min(max(a.period*2, setAsideFirst), setAsideMax)
+	a.until = now.Add(a.period)
 	h.aside[uid] = a
 }
 
-// died remembers that a pod has died.
-func (h *history) died(now time.Time, uid string) {
-	h.clear(now)
+// noteDeath stores that a pod has died.
+func (h *history) noteDeath(now time.Time, uid string) {
+	h.expire(now)
 	delete(h.aside, uid)
 	h.evicted[uid] = evicted{times: h.evicted[uid].times + 1, last: now}
 }
 
-// clear forgets pods that were set aside, or evicted, long ago.
-func (h *history) clear(now time.Time) {
-	maps.DeleteFunc(h.aside, func(_ string,
-		a setAside) bool {
-		return now.Sub(a.until) > 2*setAsideMax
-	})
+// expire forgets pods that were set aside or evicted long ago.
+func (h *history) expire(now time.Time) {
+	maps.DeleteFunc(h.aside,
+		func(_ string, a setAside) bool { return now.Sub(a.until) > 2*setAsideMax })
 	maps.DeleteFunc(h.evicted,
 		func(_ string, e evicted) bool { return now.Sub(e.last) > rememberEvicted })
 }
 
-// save is what is kept of it: those that matter most, where there are too many.
+// save returns the saved form. If there are too many entries, the latest are kept.
 func (h *history) save() (aside []SavedAside, died []SavedEvicted) {
 	for uid, a := range h.aside {
 		aside = append(aside, SavedAside{UID: uid, Until: a.until.Round(0), Times: a.times()})
@@ -88,7 +86,7 @@ func (h *history) save() (aside []SavedAside, died []SavedEvicted) {
 	return aside, died
 }
 
-// resume takes back what was saved.
+// resume restores the history.
 func (h *history) resume(now time.Time, s *Saved, drop func(string, ...any)) {
 	h.resumeAside(now, s.Aside, drop)
 	h.resumeEvicted(now, s.Evicted, drop)
@@ -97,34 +95,34 @@ func (h *history) resume(now time.Time, s *Saved, drop func(string, ...any)) {
 func (h *history) resumeAside(now time.Time, saved []SavedAside, drop func(string, ...any)) {
 	for i, a := range saved {
 		if len(h.aside) == maxRemembered {
-			drop("%d pods set aside too many", len(saved)-i)
+			drop("%d pods set aside beyond the limit", len(saved)-i)
 			return
 		}
-		if err := checkWord("a UID", a.UID); err != nil || a.Times < 1 {
-			drop("a pod set aside: %w", cmp.Or(err, fmt.Errorf("%d times", a.Times)))
+		if err := checkName("a UID", a.UID); err != nil || a.Times < 1 {
+			drop("pod set aside: %w", cmp.Or(err, fmt.Errorf("implausible count %d", a.Times)))
 			continue
 		}
-		back := setAside{until: onClock(now, a.Until), next: setAsideFirst}
+		restored := setAside{until: onClock(now, a.Until), period: setAsideFirst}
 		for range min(a.Times, maxSetAsides) - 1 {
-			back.next = min(2*back.next, setAsideMax)
+			restored.period = min(2*restored.period, setAsideMax)
 		}
-		if back.until.After(now.Add(back.next)) {
-			drop("pod %s is set aside until %s, which is too far: for %v from now", a.UID,
-				a.Until.Format(time.RFC3339), back.next)
-			back.until = now.Add(back.next)
+		if restored.until.After(now.Add(restored.period)) {
+			drop("pod %s is set aside until %s, which is too far ahead: shortened to %v from now", a.UID,
+				a.Until.Format(time.RFC3339), restored.period)
+			restored.until = now.Add(restored.period)
 		}
-		h.aside[a.UID] = back
+		h.aside[a.UID] = restored
 	}
 }
 
 func (h *history) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(string, ...any)) {
 	for i, e := range saved {
 		if len(h.evicted) == maxRemembered {
-			drop("%d evicted pods too many", len(saved)-i)
+			drop("%d evicted pods beyond the limit", len(saved)-i)
 			return
 		}
-		if err := checkWord("a UID", e.UID); err != nil || e.Times < 1 {
-			drop("an evicted pod: %w", cmp.Or(err, fmt.Errorf("%d times", e.Times)))
+		if err := checkName("a UID", e.UID); err != nil || e.Times < 1 {
+			drop("evicted pod: %w", cmp.Or(err, fmt.Errorf("implausible count %d", e.Times)))
 			continue
 		}
 		if e.Last.After(now) {
@@ -134,10 +132,10 @@ func (h *history) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(s
 	}
 }
 
-// times is how often in a row a pod was set aside, as far as it counts.
+// times returns how often in a row a pod was set aside, up to maxSetAsides.
 func (a setAside) times() int {
 	n := 1
-	for d := setAsideFirst; d < a.next && n < maxSetAsides; d = min(2*d, setAsideMax) {
+	for d := setAsideFirst; d < a.period && n < maxSetAsides; d = min(2*d, setAsideMax) {
 		n++
 	}
 	return n

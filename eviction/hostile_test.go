@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// Figures that cannot be true, of which a shortage would follow, are no observations: nothing is met, nobody dies.
+// Implausible values that would mean a shortage are no observations: nothing is met, and no pod
+// dies.
 func TestFiguresThatCannotBeTrue(t *testing.T) {
 	huge, gib := stats.Some(uint64(math.MaxUint64)), stats.Some(uint64(1<<30))
 	minus := stats.Some(uint64(1 << 63))
@@ -24,13 +25,13 @@ func TestFiguresThatCannotBeTrue(t *testing.T) {
 	} {
 		m := managerOf(t, time.Minute, append(hardLines, "enforce pods")...)
 		if d := m.Step(epoch, Input{Summary: &stats.Summary{Node: node, Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}}}); len(d.Met)+len(d.Evictions) > 0 {
-			t.Errorf("%s: %+v", name, d.Met)
+			t.Errorf("%s: met %+v, evictions %+v, want none", name, d.Met, d.Evictions)
 		}
 	}
 }
 
-// A request that cannot be true is unknown: it neither saves a pod nor condemns it.
-func TestARequestThatCannotBeTrue(t *testing.T) {
+// An implausible request is unknown: it neither saves a pod nor condemns it.
+func TestImplausibleRequest(t *testing.T) {
 	m, pods := managerOf(t, 0, hardLines...), []stats.PodStats{}
 	for uid, request := range map[string]uint64{"broken": math.MaxUint64, "over": 1, "within": 1 << 40} {
 		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid}, MemoryRequest: stats.Some(stats.Exactly(request))}
@@ -40,11 +41,12 @@ func TestARequestThatCannotBeTrue(t *testing.T) {
 	in := Input{Summary: &stats.Summary{Pods: pods}}
 	in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 	if got := names(m.Step(epoch, in).Ranking); got != "over broken within" {
-		t.Error(got)
+		t.Errorf("ranking = %q, want over broken within", got)
 	}
 }
 
-// A reading beyond MaxAge is no observation; in a replay none is too old, and one without a time never is.
+// A reading older than MaxAge is no observation. In a replay none is too old, and one without a
+// time never is.
 func TestMaxAge(t *testing.T) {
 	in := Input{Summary: &stats.Summary{}}
 	in.Summary.Node.Memory = stats.NodeMemoryStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
@@ -56,7 +58,7 @@ func TestMaxAge(t *testing.T) {
 		m := managerOf(t, 0, hardLines...)
 		m.config.Replay = c.replay
 		if d := m.Step(epoch.Add(c.age), in); len(d.Met) > 0 != c.met {
-			t.Errorf("%+v: met %v", c, d.Met)
+			t.Errorf("%+v: met = %v, want %v", c, d.Met, c.met)
 		}
 	}
 	m := managerOf(t, 0, hardLines...)
@@ -64,16 +66,16 @@ func TestMaxAge(t *testing.T) {
 	disk := Input{Summary: &stats.Summary{}}
 	disk.Summary.Node.Fs = stats.Some(stats.FsStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), AvailableBytes: stats.Some(uint64(1))})
 	if d := m.Step(epoch.Add(time.Minute), disk); len(d.Met) == 0 {
-		t.Error("a disk is read now and then: its source says when that is too long ago")
+		t.Error("old reading of a disk: nothing is met, want met: its source decides on its age")
 	}
 	in.Summary.Node.Memory.Time = time.Time{}
 	if d := m.Step(epoch, in); len(d.Met) == 0 {
-		t.Error("a reading without a time has an age")
+		t.Error("reading without a time: nothing is met, want met")
 	}
 }
 
-// A victim holds nothing of the Summary, which the next look overwrites.
-func TestAVictimIsACopy(t *testing.T) {
+// An eviction holds nothing of the Summary, which the next look overwrites.
+func TestEvictionCopiesPod(t *testing.T) {
 	pod := stats.PodStats{PodRef: stats.PodReference{UID: "a"}, SandboxIDs: []string{"s"}, Annotations: map[string]string{"k": "v"}, Containers: []stats.ContainerStats{{Name: "c"}}}
 	pod.Memory.WorkingSetBytes = stats.Some(uint64(1))
 	pod.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v"}}
@@ -81,17 +83,18 @@ func TestAVictimIsACopy(t *testing.T) {
 	in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 	d := managerOf(t, 0, hardLines...).Step(epoch, in)
 	if len(d.Evictions) != 1 {
-		t.Fatal(d.Reason)
+		t.Fatalf("%d evictions, want one: %s", len(d.Evictions), d.Reason)
 	}
 	in.Summary.Pods[0].PodRef.UID = "other"
 	pod.SandboxIDs[0], pod.Annotations["k"], pod.Containers[0].Name, pod.EphemeralStorage.Volumes[0].Name = "x", "x", "x", "x"
 	v := d.Evictions[0].Pod
 	if v.PodRef.UID != "a" || v.SandboxIDs[0] != "s" || v.Annotations["k"] != "v" || v.Containers[0].Name != "c" || v.EphemeralStorage.Volumes[0].Name != "v" {
-		t.Errorf("the victim became %+v", v)
+		t.Errorf("victim after the Summary was overwritten = %+v, want a copy", v)
 	}
 }
 
-// A pod that never dies is set aside for 30 s, a minute, two, four, then five each time; one that died starts afresh.
+// A pod that never dies is set aside for 30 s, then for one, two, four, and from then on five
+// minutes. A pod that died starts again.
 func TestHowLongPodsAreSetAside(t *testing.T) {
 	m := managerOf(t, 0, hardLines...)
 	begin := func() *Life {
@@ -108,6 +111,6 @@ func TestHowLongPodsAreSetAside(t *testing.T) {
 	m.Emptied(Stamp{Time: epoch}, begin())
 	m.Refused(epoch, begin())
 	if got := m.evictions.history.aside["a"].until.Sub(epoch); got != 30*time.Second {
-		t.Errorf("after it died: %v", got)
+		t.Errorf("set aside for %v after a death, want 30s", got)
 	}
 }

@@ -2,36 +2,35 @@ package eviction
 
 import "jettison/stats"
 
-// Input is one look, and what goes with it.
+// Input is one look, with the caller's other facts about it.
 type Input struct {
 	Summary *stats.Summary // must not be nil; only read during the step
-	// Pods are the objects that are known, by UID; without one, what the Summary knows of a pod
-	// counts.
+	// Pods holds the known objects by UID. For a pod without one, the Summary's data is used.
 	Pods map[string]*Pod
-	// Foreign: the Summary is a kubelet's, or was written by hand. Which pods there are beside those
-	// in it, and which volumes lie on the node's disk, is what objects say. What the agent itself
-	// looks at, kernel and runtime have, and it measures local volumes only.
+	// Foreign reports that the Summary is a kubelet's, or was written by hand. Pod objects then decide
+	// which other pods exist, and which volumes are on the node's disk. A Summary of the agent itself
+	// contains all pods of the kernel and the runtime, and only local volumes.
 	Foreign bool
-	// Growing are cgroups at the top of the hierarchy and by how much they grew lately, for the
-	// breaker to name one. Optional.
+	// Growing lists cgroups at the top of the hierarchy and their recent growth, so that the breaker
+	// can name one. Optional.
 	Growing []Growth
-	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask
-	// for no victim in this step, and are none the wiser for it.
+	// MemoryOnly reports that only memory and tasks of pods were measured. Thresholds for anything
+	// else ask for no victim in this step, and their state does not change.
 	MemoryOnly bool
-	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks
-	// ask for no victim yet; what can be reclaimed is.
+	// Measuring reports that pods' disk usage was measured before the disks were short. Thresholds for
+	// disks ask for no victim yet, but reclaim goes ahead.
 	Measuring bool
-	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is
-	// reclaimed and no pod evicted for them, nor for a pod's own limits on local storage.
+	// ObserveDisks reports that a kubelet manages the disks. Their signals only set conditions:
+	// nothing is reclaimed and no pod evicted for them, nor for a pod's own limits on local storage.
 	ObserveDisks bool
-	// Terse: the Decision has no words, and its eviction points into the Summary, until Words
-	// completes it. Such a step allocates nothing: there may be no memory to be had between a
-	// threshold that is crossed and the kill.
+	// Terse omits the words of the Decision, and its eviction points into the Summary, until Words
+	// completes it. Such a step allocates nothing, because no memory may be available between a
+	// crossing and the kill.
 	Terse bool
 }
 
-// object is what is known of a pod by its object; nil: nothing is, or it is of another pod than the
-// runtime has by this UID.
+// object returns the object of a pod; nil if it is unknown, or if it belongs to another pod than
+// the one with this UID in the runtime.
 func (in *Input) object(p *stats.PodStats) *Pod {
 	if object := in.Pods[p.PodRef.UID]; object != nil && object.of(p) {
 		return object
@@ -39,22 +38,22 @@ func (in *Input) object(p *stats.PodStats) *Pod {
 	return nil
 }
 
-// unseen considers the pods whose object is known and that a foreign Summary does not have: as the
-// kubelet does, but they are not measured, so they come last.
+// unseen passes on the pods whose object is known and that a foreign Summary does not contain, like
+// the kubelet. They are not measured, so they are ranked last.
 func (in *Input) unseen(consider func(*stats.PodStats, *Pod)) {
-	has := make(map[string]struct{}, len(in.Summary.Pods))
+	contained := make(map[string]struct{}, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
-		has[in.Summary.Pods[i].PodRef.UID] = struct{}{}
+		contained[in.Summary.Pods[i].PodRef.UID] = struct{}{}
 	}
 	for uid, object := range in.Pods {
-		if _, ok := has[uid]; !ok && object != nil && !object.finished {
+		if _, ok := contained[uid]; !ok && object != nil && !object.finished {
 			consider(&object.unseen, object)
 		}
 	}
 }
 
-// empty: nothing lives in the pod, so there is no pod to evict. The kernel knows; where it was not
-// asked, the pod's phase counts.
+// empty reports whether no process runs in the pod, so that there is no pod to evict. The kernel
+// decides; if it was not read, the pod's phase does.
 func empty(p *stats.PodStats, object *Pod) bool {
 	if p.Populated.OK {
 		return !p.Populated.V

@@ -22,13 +22,13 @@ var (
 func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...string) *Manager {
 	thresholds, _, errs := in(lines...).Parse()
 	if errs != nil {
-		t.Fatal(errs[0])
+		t.Fatal("Parse of the settings failed:", errs[0])
 	}
 	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600, Replay: true,
 		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
 }
 
-// anyPods draws pods of all sorts. Critical ones are named so.
+// anyPods draws pods of all sorts. Critical ones have that in their names.
 func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
 	objects = map[string]*Pod{}
 	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
@@ -61,7 +61,7 @@ func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
 			name, p.NodeCritical = "critical", true
 		case known && rapid.IntRange(0, 9).Draw(t, "never") == 0:
 			object.Annotations = map[string]string{annotationNeverEvict: "true"}
-			if namespace == "kube-system" { // a tenant's word does not count
+			if namespace == "kube-system" { // a tenant's annotation does not count
 				name = "critical"
 			}
 		}
@@ -78,7 +78,7 @@ func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
 	return pods, objects
 }
 
-// anyNode draws what is left of memory, disk and tasks, or that it is not known.
+// anyNode draws what is left of memory, disk and tasks, or that it is unknown.
 func anyNode(t *rapid.T, at time.Time) (n stats.NodeStats) {
 	left := func(name string) (uint64, bool) {
 		return uint64(rapid.SampledFrom([]int{0, 1, 2, 4, 9}).Draw(t, name)), rapid.IntRange(0, 5).Draw(t, name+" known") > 0
@@ -99,44 +99,44 @@ func anyNode(t *rapid.T, at time.Time) (n stats.NodeStats) {
 	return n
 }
 
-// both is a step with its second half.
-func both(t *rapid.T, m *Manager, now time.Time, in, afterwards Input) Decision {
+// stepWithReclaim makes a step with its second half.
+func stepWithReclaim(t *rapid.T, m *Manager, now time.Time, in, afterwards Input) Decision {
 	d := m.Step(now, in)
 	for _, e := range d.Evictions {
-		check(t, d, e)
+		checkEviction(t, d, e)
 	}
 	if len(d.Reclaim) == 0 {
 		return d
 	}
 	second := m.Reclaimed(now, afterwards)
 	for _, e := range second.Evictions {
-		check(t, second, e)
+		checkEviction(t, second, e)
 	}
 	if !slices.Equal(d.Conditions, second.Conditions) || len(second.Reclaim) > 0 {
-		t.Fatalf("the second half says otherwise: %+v, %+v", d, second)
+		t.Fatalf("second half = %+v, want the conditions of %+v and nothing to reclaim", second, d)
 	}
 	second.Evictions = append(d.Evictions, second.Evictions...)
 	return second
 }
 
-// check holds for every eviction of every decision.
-func check(t *rapid.T, d Decision, e Eviction) {
+// checkEviction checks what is true of every eviction of every decision.
+func checkEviction(t *rapid.T, d Decision, e Eviction) {
 	met := slices.ContainsFunc(d.Met, func(m Met) bool { return m.Threshold.Signal == e.Signal && m.Due })
 	switch {
 	case e.Pod.PodRef.Name == "critical":
-		t.Fatalf("a critical pod: %+v", e)
+		t.Fatalf("critical pod is evicted, want never: %+v", e)
 	case e.Disruption && !met:
-		t.Fatalf("for %s, which is not met: %+v", e.Signal, d)
+		t.Fatalf("eviction for %s, which is not met: %+v", e.Signal, d)
 	case e.Pod.Populated.OK && !e.Pod.Populated.V:
-		t.Fatalf("nothing lives in %s", e.Pod.PodRef.UID)
+		t.Fatalf("evicted pod %s has no process", e.Pod.PodRef.UID)
 	case e.GracePeriodSeconds < 1:
-		t.Fatalf("a grace period of %d s", e.GracePeriodSeconds)
+		t.Fatalf("grace period = %d s, want at least 1", e.GracePeriodSeconds)
 	case e.Disruption && !d.Ranking[0].Keys.Measured && slices.ContainsFunc(d.Ranking, func(r Ranked) bool { return r.Keys.Measured && !r.Keys.SetAside }):
-		t.Fatalf("a pod that is not measured before one that is: %+v", d.Ranking)
+		t.Fatalf("unmeasured pod ranked before a measured one: %+v", d.Ranking)
 	}
 }
 
-// metBy is the threshold that an eviction of a step is for; zero: the pod's own limit.
+// metBy returns the threshold that an eviction of a step is for; zero: the pod's own limit.
 func metBy(d Decision, e *Eviction) (met Met) {
 	for _, m := range d.Met {
 		if m.Threshold.Signal == e.Signal && m.Threshold.Hard() == e.hard {
@@ -155,8 +155,8 @@ func victims(d Decision) (n int) {
 	return n
 }
 
-// On any timeline: never two node-pressure victims in a step, never a critical pod, never a victim when nothing is met, and no
-// condition left after enough steps without pressure.
+// On any timeline: never two victims for thresholds in a step, never a critical pod, never a victim
+// when nothing is met, and no condition left after enough steps without pressure.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		period := rapid.SampledFrom([]time.Duration{0, 30 * time.Second}).Draw(t, "transition")
@@ -166,13 +166,13 @@ func TestInvariants(t *testing.T) {
 			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
 			look.Summary.Pods, look.Pods = anyPods(t)
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
-			d := both(t, m, now, look, later)
+			d := stepWithReclaim(t, m, now, look, later)
 			if victims(d) > 1 {
-				t.Fatalf("%d victims", victims(d))
+				t.Fatalf("%d victims in a step, want at most one", victims(d))
 			}
 			for _, met := range d.Met {
 				if !slices.Contains(d.Conditions, signals[met.Threshold.Signal].condition) {
-					t.Fatalf("%v is met, conditions %v", met.Threshold, d.Conditions)
+					t.Fatalf("%v is met, conditions = %v, want its condition", met.Threshold, d.Conditions)
 				}
 			}
 			for _, e := range d.Evictions {
@@ -195,13 +195,13 @@ func TestInvariants(t *testing.T) {
 		calm.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(1000)), Current: stats.Some(uint64(10))}
 		m.Step(now.Add(20*time.Second), calm)
 		if d := m.Step(now.Add(time.Hour), calm); len(d.Conditions)+len(d.Met)+len(d.Evictions) > 0 {
-			t.Fatalf("left after an hour without pressure: %+v", d)
+			t.Fatalf("state after an hour without pressure = %+v, want nothing", d)
 		}
 	})
 }
 
-// Soft never delays hard: whenever a manager that knows hard thresholds only evicts, one that has soft ones too, and gentle
-// evictions under way, evicts at once as well.
+// Soft never delays hard: whenever a manager with only hard thresholds evicts, one that also has
+// soft ones, and evictions in their grace periods, evicts immediately too.
 func TestSoftNeverDelaysHard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hard, full, now := managerOf(t, 0, hardLines...), managerOf(t, 0, append(hardLines, softLines...)...), epoch
@@ -210,18 +210,19 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
 			look.Summary.Pods, look.Pods = anyPods(t)
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
-			one, two := both(t, hard, now, look, later), both(t, full, now, look, later)
-			before := len(one.Evictions) > 0 && slices.ContainsFunc(full.evictions.lives, func(l *Life) bool { // it went a look sooner
+			one, two := stepWithReclaim(t, hard, now, look, later), stepWithReclaim(t, full, now, look, later)
+			// it was evicted one look earlier
+			before := len(one.Evictions) > 0 && slices.ContainsFunc(full.evictions.lives, func(l *Life) bool {
 				return l.e.hard && !l.settled && l.e.Pod.PodRef.UID == one.Evictions[0].Pod.PodRef.UID
 			})
 			if len(one.Evictions) > 0 && !before && (len(two.Evictions) == 0 || two.Evictions[0].GracePeriodSeconds != 1) {
-				t.Fatalf("hard alone evicts %s for %s, with soft ones %+v: %s", one.Evictions[0].Pod.PodRef.UID, one.Evictions[0].Signal, two.Evictions, two.Reason)
+				t.Fatalf("hard thresholds alone evict %s for %s, with soft ones %+v: %s", one.Evictions[0].Pod.PodRef.UID, one.Evictions[0].Signal, two.Evictions, two.Reason)
 			}
 			for i, d := range []Decision{one, two} {
 				for _, e := range d.Evictions {
 					m := []*Manager{hard, full}[i]
 					l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
-					if e.Hard() { // gentle ones take their time, though it may be a second too
+					if e.Hard() { // those with a grace period take their time, though it may be one second too
 						m.Emptied(Stamp{Time: now}, l)
 						m.Cleaned(Stamp{Time: now}, l)
 					}
@@ -231,7 +232,7 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 	})
 }
 
-// Whatever a broken source says: no panic, and no victim for a number that cannot be true.
+// Whatever a broken source reports: no panic, and no victim for an implausible value.
 func FuzzStep(f *testing.F) {
 	minus := uint64(math.MaxUint64)
 	f.Add(uint64(16<<30), uint64(1), minus, uint64(1), minus, minus, 0.5, int64(0))
@@ -275,13 +276,13 @@ func FuzzStep(f *testing.F) {
 			for _, e := range all {
 				if e.Disruption && e.Signal != stats.SignalMemoryPressureFull && e.Signal != stats.SignalIOPressureFull && e.Signal != stats.SignalCPUPressureSome &&
 					(capacity == 0 || capacity > implausible || used > implausible && e.kind == kindPID || available > implausible && (e.kind == kindBytes || e.kind == kindSwap)) {
-					t.Errorf("a victim for %s: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
+					t.Errorf("victim for %s by implausible values: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
 				}
 				if !e.Disruption && pod > implausible && more > implausible {
-					t.Errorf("a victim for %s: used %d, %d", e.Signal, pod, more)
+					t.Errorf("victim for %s by implausible usage %d, %d", e.Signal, pod, more)
 				}
 				if share != share && signals[e.Signal].kind.pressure() {
-					t.Errorf("a victim for a share of %v", share)
+					t.Errorf("victim for a share of %v, want none for NaN", share)
 				}
 				l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
 				l.level = available

@@ -2,35 +2,36 @@ package eviction
 
 import "jettison/stats"
 
-// level is an amount, and what it was while a signal was calm last. A look in which it is not known
-// changes nothing.
+// level is an amount, with its value when a signal was last calm. A look without the amount changes
+// nothing.
 type level struct {
 	now, calm uint64
-	known     bool // both are, as of the last look
-	based     bool // calm is
+	known     bool // now and calm are known as of the last look
+	hasCalm   bool // calm is known
 }
 
-// canBe: it is known, and may be true.
-func canBe(v stats.Opt[uint64]) bool { return v.OK && v.V < implausible }
+// plausible reports whether a value is known and may be true.
+func plausible(v stats.Opt[uint64]) bool { return v.OK && v.V < implausible }
 
-// step takes a look. What has come since the signal was calm was nothing then; what was there and
-// was not known is taken to have been as it is now.
-func (l *level) step(v stats.Opt[uint64], calm, isNew bool) {
-	if l.known = canBe(v); !l.known {
-		l.based = l.based && !calm
+// update adds a look. A pod that is new since the signal was calm held nothing then; one whose
+// amount was unknown then is assumed to have held its current amount.
+func (l *level) update(v stats.Opt[uint64], calm, isNew bool) {
+	if l.known = plausible(v); !l.known {
+		l.hasCalm = l.hasCalm && !calm
 		return
 	}
 	l.now = v.V
 	switch {
-	case calm || !l.based && !isNew:
+	case calm || !l.hasCalm && !isNew:
 		l.calm = v.V
-	case !l.based:
+	case !l.hasCalm:
 		l.calm = 0
 	}
-	l.based = true
+	l.hasCalm = true
 }
 
-// gained is what it is more; negative: less. What is not known has gained nothing.
+// gained returns the growth since the signal was calm, which may be negative. An unknown amount has
+// gained nothing.
 func (l *level) gained() float64 {
 	if !l.known {
 		return 0

@@ -6,172 +6,171 @@ import (
 	"jettison/stats"
 )
 
-// All limits of an eviction, in the order in which they come up.
+// The limits of an eviction, in the order in which they apply.
 const (
-	// DieLimit is how long a kill, or the end of a grace period, may take to empty the pod's cgroup.
-	// Beyond it the pod counts as one that does not die. A process dies within milliseconds unless the
-	// kernel holds it; a gigabyte takes a second to be freed on a slow machine.
+	// DieLimit bounds the time from a kill, or the end of a grace period, to an empty cgroup. After it
+	// the pod counts as undying. A process dies within milliseconds unless the kernel holds it;
+	// freeing a gigabyte takes a second on a slow machine.
 	DieLimit = 10 * time.Second
 
-	// settleLimit is how long after the end of its processes others wait for what a pod returns, and
-	// how long memory may take to be back before the outcome is OutcomeNotBack. A runtime that tears a
-	// pod down takes memory first.
+	// settleLimit bounds how long other thresholds wait for a victim's returns after its last process
+	// ended. It also bounds how long memory may take to recover before the outcome is OutcomeNotBack.
+	// A runtime that tears a pod down takes memory first.
 	settleLimit = 2 * time.Second
 
-	// sharedLimit is the same where much lies in /dev/shm or in volumes in memory: that comes back
-	// when it is unmounted, by the agent, the runtime, or the owner of the volume, which takes as long
-	// as it takes. leastShared is how much is worth waiting for.
+	// sharedLimit replaces settleLimit for a victim with more than leastShared bytes in /dev/shm or in
+	// volumes in memory. These are freed when the agent, the runtime or the owner of the volume
+	// unmounts them, which has no bound.
 	sharedLimit = 15 * time.Second
 	leastShared = 16 << 20
 
-	// cleanLimit is the same for disks, until the clean-up: containers, logs and volumes have to be
-	// removed first. Files that take longer are still removed (RemoveLimit, for which the outcome
-	// waits, too), but a disk that fills meanwhile cannot wait for them.
+	// cleanLimit replaces settleLimit for disks, until the clean-up has removed containers, logs and
+	// volumes. Files that take longer are still removed, and the outcome waits for them (RemoveLimit),
+	// but a disk that fills meanwhile does not.
 	cleanLimit = 2 * time.Minute
 
-	// diskSettle is how long after the clean-up a disk may take to show it: a runtime frees what a
-	// container wrote in its own time (containerd's garbage collector pauses for fifty times as long
-	// as it worked last).
+	// diskSettle bounds the time from the clean-up until a disk shows it. A runtime frees the files of
+	// a container later: containerd's garbage collector pauses for fifty times the length of its last
+	// run.
 	diskSettle = time.Minute
 
 	// RemoveLimit bounds the removal of a pod's files. A volume of some million files takes minutes.
 	RemoveLimit = 5 * time.Minute
 
-	// busyLimit is how long others of the agent's own, garbage collection and the reclaim of memory,
-	// make way for an eviction. One that takes longer is held up by something else, and they might be
-	// what helps.
+	// busyLimit bounds how long garbage collection and proactive reclaim make way for an eviction. An
+	// eviction that takes longer is blocked by something else, and one of these two may help.
 	busyLimit = time.Minute
 
-	// A pod that was killed and did not die is ranked last for so long, doubled each time up to the
-	// maximum.
+	// A pod that survived its kill is ranked last for setAsideFirst. The time doubles with each
+	// attempt, up to setAsideMax.
 	setAsideFirst = 30 * time.Second
 	setAsideMax   = 5 * time.Minute
 
-	// rememberEvicted is how long a pod that was evicted is recognised when it comes back.
+	// rememberEvicted bounds the time in which an evicted pod is recognized when it returns.
 	rememberEvicted = time.Hour
 )
 
-// Stamp is an instant on both clocks, of which only the caller has any: they are kept, and the wall
-// clock is reckoned with.
+// Stamp is an instant on both clocks, read by the caller. The Manager stores both and computes with
+// the wall clock.
 type Stamp = stats.Stamp
 
-// Phase of an eviction. They come in this order, but for Undying, which may still turn to Emptied.
+// Phase of an eviction. Phases follow this order, except that Undying may still change to Emptied.
 type Phase uint8
 
-// The phases.
 const (
-	Stopping Phase = iota // it is in its grace period, or the runtime is what kills it
-	Killed                // the kill was written, but processes may be left
-	Emptied               // no process is left, but the runtime has not cleaned up
-	Cleaned               // the runtime has cleaned up, but whether enough is back is not known
-	Over                  // the outcome is known, and nothing is left to be carried out
-	Undying               // it did not die, and is set aside
+	Stopping Phase = iota // in its grace period, or killed by the runtime
+	Killed                // the kill was written; processes may be left
+	Emptied               // no process is left; the runtime has not cleaned up
+	Cleaned               // the runtime has cleaned up; the outcome is unknown
+	Over                  // the outcome is known and nothing is left to carry out
+	Undying               // the pod survived its kill and is set aside
 )
 
-// Outcome is what became of an eviction.
+// Outcome of an eviction.
 type Outcome uint8
 
-// The outcomes. Their words are those of records.
+// The outcomes. Records contain their words.
 const (
 	OutcomeUnknown Outcome = iota
 	OutcomeBack            // enough is available again
-	OutcomeNotBack         // the pod is dead, but not enough came back in time
+	OutcomeNotBack         // the pod is dead, but not enough was returned in time
 	OutcomeUndying         // the pod did not die
 )
 
 var outcomeWords = [...]string{"", "back", "notBack", "undying"}
 
-// String is the outcome in a word; empty while it is not known.
+// String returns the outcome in one word, empty while it is unknown.
 func (o Outcome) String() string { return outcomeWords[o] }
 
-// Life is one eviction, from the moment its victim is pinned until all it returns is there. The
-// Manager owns it and moves it on with what the caller reports; others only read it. Its three
-// fields are the caller's: they are kept with the rest, and mean nothing here.
+// Life is one eviction, from the moment its victim is pinned until everything that it returns is
+// available. The Manager owns it and updates it with the caller's reports; others only read it. The
+// exported fields belong to the caller: they are saved with the rest and have no meaning here.
 type Life struct {
 	Record      string // ID of its record
-	RemoveFiles bool   // what it leaves on disk is to be removed
-	KillWaits   bool   // the kill is under way, and the kernel has not carried it out yet
+	RemoveFiles bool   // remove the files that the pod leaves on disk
+	KillWaits   bool   // a kill is pending in the kernel
 
 	e        Eviction
-	met      Met    // that asked for it; zero: the pod's own limit
-	level    uint64 // observed when it began, in the signal's unit
+	met      Met    // the threshold it is for; zero: the pod's own limit
+	level    uint64 // observed at the start, in the signal's unit
 	awaited         // of all signals
 	began    Stamp
-	deadline time.Time // of the grace period
-	killed   Stamp     // zero: it is being stopped gently
-	emptied  Stamp     // zero: it may have processes
-	cleaned  Stamp     // zero: it is not, or the next reading of a disk counts whenever it was taken
-	clean    bool      // cleaned up
-	shared   bool      // much of what it returns is shared memory
-	uncached bool      // its page cache was given back
-	back     bool      // another cgroup or sandbox has its UID: what was killed is gone
-	undying  bool
-	refused  bool // the kernel did to kill it for what it was not chosen for
-	gone     bool // nothing is carried out any more, and its outcome is not asked for
-	resumed  bool // a process before this one has begun it
-	settled  bool // others do not wait for it any more
+	deadline time.Time // end of the grace period
+	killed   Stamp     // zero: stopped within its grace period
+	emptied  Stamp     // zero: processes may be left
+	// zero: not cleaned up, or the next reading of a disk counts, even an older one
+	cleaned      Stamp
+	cleanedUp    bool // the runtime has cleaned up
+	hasShmem     bool // a large part of its returns is shared memory
+	cacheDropped bool // its page cache was dropped
+	recreated    bool // another cgroup or sandbox has its UID, so the killed one is gone
+	undying      bool
+	killRefused  bool // the kernel refused to kill it for a shortage that it was not chosen for
+	abandoned    bool // nothing is left to carry out, and its outcome is not reported
+	resumed      bool // an earlier process began it
+	settled      bool // other thresholds no longer wait for it
 
-	superseded bool // a later attempt at the same pod took its place
+	superseded bool // a later attempt at the same pod replaced it
 
-	outcome Outcome
-	after   stats.Observation // when that became known
-	shown   bool              // the outcome was in the last Ready
-	told    bool              // and was acknowledged
-	ending  bool              // likewise, as one that is over
-	ended   bool
+	outcome         Outcome
+	observedAfter   stats.Observation // the observation when the outcome became known
+	outcomeReported bool              // the last Ready contained the outcome
+	outcomeAcked    bool              // the caller acknowledged the outcome
+	endReported     bool              // the last Ready contained it as finished
+	endAcked        bool
 }
 
-// Eviction that it is. It must not be changed.
+// Eviction returns the eviction that the life follows. The caller must not change it.
 func (l *Life) Eviction() *Eviction { return &l.e }
 
-// Met is the threshold that asked for it, as it was decided on; zero: it is for the pod's own
-// limit.
+// Met returns the threshold that the eviction is for, as it was when decided; zero for the pod's
+// own limit.
 func (l *Life) Met() *Met { return &l.met }
 
-// Began is when the victim was pinned.
+// Began returns when the victim was pinned.
 func (l *Life) Began() Stamp { return l.began }
 
-// Killed is when the kill was written; zero: it was not.
+// Killed returns when the kill was written; zero if it was not.
 func (l *Life) Killed() Stamp { return l.killed }
 
-// Emptied is when the last process was gone; zero: not known to be.
+// Emptied returns when the last process ended; zero if processes may be left.
 func (l *Life) Emptied() Stamp { return l.emptied }
 
-// Cleaned is when the runtime had cleaned up; zero: it has not.
+// Cleaned returns when the runtime had cleaned up; zero if it has not.
 func (l *Life) Cleaned() Stamp { return l.cleaned }
 
-// Deadline is the end of the grace period of one that was not killed.
+// Deadline returns the end of the grace period of a victim that was not killed.
 func (l *Life) Deadline() time.Time { return l.deadline }
 
-// Resumed reports whether a process before this one has begun it.
+// Resumed reports whether an earlier process began the eviction.
 func (l *Life) Resumed() bool { return l.resumed }
 
-// Outcome is what became of it, as far as that is known.
+// Outcome returns the outcome, or OutcomeUnknown.
 func (l *Life) Outcome() Outcome { return l.outcome }
 
-// After is what was observed of its signal when the outcome became known.
-func (l *Life) After() stats.Observation { return l.after }
+// After returns the observation of its signal when the outcome became known.
+func (l *Life) After() stats.Observation { return l.observedAfter }
 
-// Dead reports whether no process of it is left.
+// Dead reports whether no process of the victim is left.
 func (l *Life) Dead() bool { return !l.emptied.Time.IsZero() }
 
-// Leaving reports whether it is on its way out: not cleaned up, and not one that does not die.
-func (l *Life) Leaving() bool { return !l.clean && !l.undying && !l.gone }
+// Leaving reports whether the victim is being torn down: not cleaned up yet, and not undying.
+func (l *Life) Leaving() bool { return !l.cleanedUp && !l.undying && !l.abandoned }
 
-// Left reports whether nothing runs any more of what it was to end: no process is left of it, or
-// another cgroup or sandbox has its UID.
-func (l *Life) Left() bool { return l.departed() }
+// Left reports whether the victim no longer runs: none of its processes is left, or another cgroup
+// or sandbox has its UID.
+func (l *Life) Left() bool { return l.terminated() }
 
-// Phase that it is in.
+// Phase returns the current phase.
 func (l *Life) Phase() Phase {
 	switch {
-	case l.gone || l.clean && l.outcome != OutcomeUnknown:
+	case l.abandoned || l.cleanedUp && l.outcome != OutcomeUnknown:
 		return Over
 	case l.undying:
 		return Undying
-	case l.clean && l.departed():
+	case l.cleanedUp && l.terminated():
 		return Cleaned
-	case l.departed():
+	case l.terminated():
 		return Emptied
 	case !l.killed.Time.IsZero():
 		return Killed
@@ -179,54 +178,55 @@ func (l *Life) Phase() Phase {
 	return Stopping
 }
 
-// Released is by how much more was available when the outcome became known than when the eviction
-// was decided on. Of a share of time nothing is.
+// Released returns how much more was available when the outcome became known than when the eviction
+// was decided. ok is false for signals that are a share of time.
 func (l *Life) Released() (amount uint64, ok bool) {
 	before := &l.met.Observed
 	if !l.Dead() || l.met.Threshold.Signal == "" || !l.met.Threshold.Amount() || !before.OK ||
-		!l.after.OK || l.after.Value < before.Value {
+		!l.observedAfter.OK || l.observedAfter.Value < before.Value {
 		return 0, false
 	}
-	return l.after.Value - before.Value, true
+	return l.observedAfter.Value - before.Value, true
 }
 
-// Resting reports whether it did not die, and was tried so lately that to try again is of no use.
+// Resting reports whether the victim survived a kill so recently that another attempt is useless.
 func (l *Life) Resting(now time.Time) bool { return l.undying && now.Sub(l.began.Time) < DieLimit }
 
-// Lapsed reports whether its grace period has ended long ago without a kill, so that a process that
-// takes it up after a restart had better have the victim chosen anew: what was short then may be
-// plenty now.
+// Lapsed reports whether the grace period ended more than DieLimit ago without a kill. A process
+// that resumes such an eviction should choose the victim again, because the shortage may have
+// ended.
 func (l *Life) Lapsed(now time.Time) bool {
-	return !l.departed() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
+	return !l.terminated() && l.killed.Time.IsZero() && now.Sub(l.deadline) > DieLimit
 }
 
-// dead: what was killed is gone, whatever has its UID now.
-func (l *Life) departed() bool { return l.Dead() || l.back }
+// terminated reports whether the killed pod is gone. Another pod may have its UID now.
+func (l *Life) terminated() bool { return l.Dead() || l.recreated }
 
-// dying: it may have processes, and will not for long.
-func (l *Life) dying() bool { return !l.departed() && !l.undying && !l.settled }
+// terminating reports whether the victim may have processes that will end soon.
+func (l *Life) terminating() bool { return !l.terminated() && !l.undying && !l.settled }
 
-// gentle: it has a grace period, which a hard threshold does not wait for.
-func (l *Life) gentle() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
+// gracious reports whether the victim has a grace period that a hard threshold does not wait for.
+func (l *Life) gracious() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
 
-// hastened: a disk's victim was killed, for what else was short or for the disk's own hard
-// threshold. It is told by the kill, for that outlives a restart: the runtime is what ends others.
+// hastened reports whether a victim for a disk was killed, for another shortage or for the disk's
+// own hard threshold. The kill shows it, because that survives a restart; the runtime ends all
+// other victims for a disk.
 func (l *Life) hastened() bool { return l.e.Disk() && !l.killed.Time.IsZero() }
 
-// limit is how long what it returns may take, once no process is left.
-func (l *Life) limit() time.Duration {
-	if l.shared && (l.shmem.bytes == 0 || l.shmem.left > 0) {
+// returnLimit returns how long the victim's returns may take after its last process ended.
+func (l *Life) returnLimit() time.Duration {
+	if l.hasShmem && (l.shmem.bytes == 0 || l.shmem.pending > 0) {
 		return sharedLimit
 	}
 	return settleLimit
 }
 
-// Shared reports whether what it returns lay in shared memory, which comes back when it is
-// unmounted and not when processes die.
-func (l *Life) Shared() bool { return l.shared }
+// Shared reports whether a large part of the victim's returns is shared memory, which is freed by
+// an unmount and not by the death of processes.
+func (l *Life) Shared() bool { return l.hasShmem }
 
-// untold: its outcome is known, and the caller has not taken it yet. One that a later attempt took
-// the place of is not kept for that.
-func (l *Life) untold() bool {
-	return l.outcome != OutcomeUnknown && !l.told && !l.gone && !l.superseded
+// unacknowledged reports whether the outcome is known and the caller has not acknowledged it. A
+// superseded eviction is not kept for that.
+func (l *Life) unacknowledged() bool {
+	return l.outcome != OutcomeUnknown && !l.outcomeAcked && !l.abandoned && !l.superseded
 }

@@ -8,10 +8,10 @@ import (
 	"jettison/stats"
 )
 
-// save is what is kept of evictions, and of what they have in shared memory.
+// save returns the evictions to save, and the state of shared memory.
 func (es *evictions) save() (lives []SavedLife, shmem *SavedPool) {
 	for _, l := range es.lives {
-		if !l.settled || l.Phase() != Over || l.untold() {
+		if !l.settled || l.Phase() != Over || l.unacknowledged() {
 			lives = append(lives, l.save())
 		}
 	}
@@ -19,37 +19,37 @@ func (es *evictions) save() (lives []SavedLife, shmem *SavedPool) {
 	return lives, es.pool.save()
 }
 
-// resume takes back what was saved.
+// resume restores the evictions from s and reports each one that it drops.
 func (es *evictions) resume(now time.Time, s *Saved, drop func(string, ...any)) {
 	for i := range s.Lives {
 		if len(es.lives) == maxLives {
-			drop("%d evictions too many", len(s.Lives)-i)
+			drop("%d evictions beyond the limit", len(s.Lives)-i)
 			break
 		}
 		l, err := es.resumeLife(now, &s.Lives[i], drop)
 		if err != nil {
-			drop("an eviction: %w", err)
+			drop("eviction: %w", err)
 			continue
 		}
 		es.lives = append(es.lives, l)
 	}
-	es.resumeShared(s.Shmem, drop)
+	es.resumeShmem(s.Shmem, drop)
 }
 
-// save is what is kept of a life.
+// save returns the saved form of l.
 func (l *Life) save() SavedLife {
 	s := SavedLife{
 		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles,
 		KillWaits: l.KillWaits, Level: l.level,
 		Began: wallOnly(l.began), Deadline: l.deadline.Round(0),
-		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.clean,
+		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.cleanedUp,
 		Cleaned: wallOnly(l.cleaned),
-		Shared:  l.shared, CameBack: l.back,
-		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
+		Shared:  l.hasShmem, CameBack: l.recreated,
+		Undying: l.undying, Gone: l.abandoned, Settled: l.settled, Outcome: l.outcome.String(),
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
-	s.Shmem, s.Together = l.shmem.save(), l.together.save()
-	s.Untold = l.outcome != OutcomeUnknown && !l.told
+	s.Shmem, s.PodTotals = l.shmem.save(), l.podTotals.save()
+	s.Untold = l.outcome != OutcomeUnknown && !l.outcomeAcked
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
 		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
 		if o.OK {
@@ -59,8 +59,8 @@ func (l *Life) save() SavedLife {
 	return s
 }
 
-// resumeLife makes one life of what was saved of it.
-func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ...any)) (*Life,
+// resumeLife restores one eviction from its saved form.
+func (es *evictions) resumeLife(now time.Time, s *SavedLife, report func(string, ...any)) (*Life,
 	error) {
 	e, err := s.Eviction.Eviction()
 	if err != nil {
@@ -68,7 +68,7 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 	}
 	uid := e.Pod.PodRef.UID
 	if slices.ContainsFunc(es.lives, func(l *Life) bool { return l.e.Pod.PodRef.UID == uid }) {
-		return nil, fmt.Errorf("pod %s comes twice", uid)
+		return nil, fmt.Errorf("pod %s occurs twice", uid)
 	}
 	grace := e.GracePeriodSeconds
 	if !e.hard && !e.Local() && !e.Planned() {
@@ -78,23 +78,23 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 	l := &Life{
 		Record: s.Record, RemoveFiles: s.RemoveFiles, KillWaits: s.KillWaits, e: e,
 		met: es.config.metThen(&e, s.Met), level: s.Level,
-		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean,
-		cleaned: s.Cleaned, shared: s.Shared,
-		back: s.CameBack, gone: s.Gone, resumed: true,
+		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, cleanedUp: s.Clean,
+		cleaned: s.Cleaned, hasShmem: s.Shared,
+		recreated: s.CameBack, abandoned: s.Gone, resumed: true,
 	}
-	l.expect()
-	l.awaited.resume(s, say)
-	l.shmem.resume(s.Shmem, say)
-	l.together.resume(s.Together, say)
-	if l.level > implausible { // as if nothing had been left: so nothing is worse than that
-		say("the eviction of pod %s: a number that cannot be true", uid)
+	l.expectReturned()
+	l.awaited.resume(s, report)
+	l.shmem.resume(s.Shmem, report)
+	l.podTotals.resume(s.PodTotals, report)
+	if l.level > implausible { // 0 means that nothing was left, so that no later value is worse
+		report("eviction of pod %s: implausible number", uid)
 		l.level = 0
 	}
 	if l.emptied.Time.After(now) {
-		say("pod %s died at %s, which is to come: what it returns is awaited from now", uid,
+		report("pod %s died at %s, which is in the future: its returns are expected from now on", uid,
 			l.emptied.Time.Format(time.RFC3339))
 	}
-	// A clock that was set back: no reading would ever be newer.
+	// The clock may have been set back: no reading would ever be newer than a time in the future.
 	for _, at := range []*Stamp{&l.began, &l.killed, &l.emptied, &l.cleaned} {
 		if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
 			at.Time = now
@@ -105,25 +105,25 @@ func (es *evictions) resumeLife(now time.Time, s *SavedLife, say func(string, ..
 	if l.began.Time.IsZero() {
 		l.began.Time = now
 	}
-	if most := now.Add(time.Duration(grace) * time.Second); l.deadline.After(most) {
-		say("the grace period of pod %s ends at %s, which is too far: %d s from now", uid,
-			l.deadline.Format(time.RFC3339), grace)
-		l.deadline = most
+	if latest := now.Add(time.Duration(grace) * time.Second); l.deadline.After(latest) {
+		report("grace period of pod %s ends at %s, which is too far ahead: shortened to %d s from now",
+			uid, l.deadline.Format(time.RFC3339), grace)
+		l.deadline = latest
 	}
 	l.undying = s.Undying && !l.Dead()
-	l.settled = l.undying || s.Settled && l.departed()
-	if at := slices.Index(outcomeWords[:], s.Outcome); at > 0 && (l.undying || l.departed()) {
-		l.outcome, l.told = Outcome(at), !s.Untold
+	l.settled = l.undying || s.Settled && l.terminated()
+	if at := slices.Index(outcomeWords[:], s.Outcome); at > 0 && (l.undying || l.terminated()) {
+		l.outcome, l.outcomeAcked = Outcome(at), !s.Untold
 	}
-	l.ended = l.Phase() == Over && l.told
+	l.endAcked = l.Phase() == Over && l.outcomeAcked
 	return l, nil
 }
 
-// wallOnly leaves out what only this process can compare.
+// wallOnly drops the monotonic reading, which only this process can compare.
 func wallOnly(s Stamp) Stamp { return Stamp{Time: s.Time.Round(0), Monotonic: s.Monotonic} }
 
-// metThen is the threshold that an eviction is for, as far as it is configured still, as it was
-// when that was decided on.
+// metThen returns the threshold that an eviction is for, with the values of the time when it was
+// decided. Its Threshold is zero if it is no longer configured.
 func (c *Config) metThen(e *Eviction, s *SavedMet) (met Met) {
 	if e.Local() {
 		return met

@@ -16,10 +16,10 @@ const (
 	containerStorage = "Container %s exceeded its local ephemeral storage limit %q. "
 )
 
-// offenders are all pods that exceed their own limits on local storage, by UID, each to be evicted
-// on its own. Without an object a pod's limits are unknown, so it exceeds none; nor does one that
-// the runtime has not told of, whose object may be another's. One that was killed for it and is
-// still there holds up no other: it is left out while it is dying, and while it is set aside.
+// offenders returns an eviction for each pod over its own limits on local storage, sorted by UID. A
+// pod without an object has unknown limits and exceeds none. Neither does a pod that the runtime
+// has not announced, because its object may be another pod's. A pod that was killed for its limits
+// holds back no other: it is left out while it terminates and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
 		return nil
@@ -31,8 +31,8 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 			continue
 		}
 		signal, message := m.watch.disks.exceeds(pod, object)
-		dying := m.evictions.dying(pod.PodRef.UID)
-		if signal == "" || dying != nil && !dying.gentle() ||
+		dying := m.evictions.terminating(pod.PodRef.UID)
+		if signal == "" || dying != nil && !dying.gracious() ||
 			now.Before(m.evictions.history.aside[pod.PodRef.UID].until) {
 			continue
 		}
@@ -51,13 +51,13 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	return evictions
 }
 
-// Limited reports whether the pod has any limit on local storage.
+// Limited reports whether the pod has a limit on local storage.
 func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
 
-// exceeds says which limit on local storage a pod exceeds; the first that fits counts
-// (pkg/kubelet/eviction/eviction_manager.go localStorageEviction). An empty signal: none. Only what
-// was counted now does: a file that was moved must not count twice. While the layout is not known,
-// writable layers may be imagefs' business and do not count against a container.
+// exceeds returns the first limit on local storage that a pod exceeds
+// (pkg/kubelet/eviction/eviction_manager.go localStorageEviction), or an empty signal. It uses only
+// the usage counted now, so that a file that was moved does not count twice. While the layout is
+// unknown, writable layers may be on imagefs and do not count against a container.
 func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal,
 	message string) {
 	s := &pod.EphemeralStorage
@@ -92,5 +92,5 @@ func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Si
 	return "", ""
 }
 
-// over is strict; a number that cannot be true is over nothing.
+// beyond is a strict comparison; an implausible value is beyond nothing.
 func beyond(used, limit uint64) bool { return used > limit && used <= implausible }

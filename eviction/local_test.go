@@ -11,8 +11,9 @@ import (
 	"jettison/stats"
 )
 
-// A pod exceeds limits of its own by what was counted only: what is kept of an earlier look may have been moved, and would count twice.
-func TestOwnLimitsKnowOnlyWhatWasCounted(t *testing.T) {
+// Only counted usage exceeds a pod's own limits: usage kept from an earlier look may have been
+// moved, and would count twice.
+func TestOwnLimitsUseOnlyCountedUsage(t *testing.T) {
 	const mi = 1 << 20
 	limit := resource.MustParse("10Mi")
 	o := &v1.Pod{}
@@ -34,14 +35,15 @@ func TestOwnLimitsKnowOnlyWhatWasCounted(t *testing.T) {
 			m := managerOf(t, 0, "hard nodefs.available 10Gi")
 			m.watch.disks.layout = stats.Some(stats.Layout{})
 			if signal, message := m.watch.disks.exceeds(p, object); (signal != "") != exceeds {
-				t.Errorf("%s of 12 MiB, %d KiB of them kept: %q", part, kept>>10, message)
+				t.Errorf("%s of 12 MiB, %d KiB of them from an earlier look: message %q, want exceeded %v", part, kept>>10, message, exceeds)
 			}
 		}
 	}
 }
 
-// limited gives a pod a volume with a limit of 1000 MiB, of which it has filled so much, or an older look says so.
-func (w *ward) limited(uid string, u stats.FsUsage) {
+// addLimitedPod adds a pod whose volume with a limit of 1000 MiB holds that much, or held it at an
+// older look.
+func (w *testNode) addLimitedPod(uid string, u stats.FsUsage) {
 	limit := resource.MustParse("1000Mi")
 	o := &v1.Pod{}
 	o.UID, o.Name, o.Namespace = types.UID(uid), uid, "default"
@@ -50,11 +52,11 @@ func (w *ward) limited(uid string, u stats.FsUsage) {
 		w.objects = map[string]*Pod{}
 	}
 	w.objects[uid] = NewPod(o)
-	w.pod(uid, 10, 0, 1).EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: u}}
+	w.addPod(uid, 10, 0, 1).EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: u}}
 }
 
-// fills sets what the volume of the first pod holds.
-func (w *ward) fills(uid string, mib uint64) {
+// setVolume sets what the volume of the first pod holds.
+func (w *testNode) setVolume(uid string, mib uint64) {
 	for i := range w.pods {
 		if p := &w.pods[i]; p.PodRef.UID == uid {
 			p.EphemeralStorage.Volumes[0].UsedBytes = mib << 20
@@ -62,92 +64,94 @@ func (w *ward) fills(uid string, mib uint64) {
 	}
 }
 
-// ownLimit is a node on whose disk a pod fills its volume beyond its own limit and the disk beyond the threshold. It dies for the former.
-func ownLimit(t *testing.T, filled uint64, lines ...string) (*ward, *Life) {
-	w := newWard(t, lines...)
-	w.limited("filler", stats.FsUsage{})
-	w.files("clerk", stats.FsUsage{UsedBytes: 300 << 20})
-	w.disk(4000, 1_000_000)
-	w.victim(w.look(11*time.Second), "")
-	w.disk(800, 1_000_000)
-	w.fills("filler", filled)
+// nodeWithOwnLimitVictim returns a node on which a pod fills its volume beyond its own limit and
+// the disk beyond the threshold. It dies for the former.
+func nodeWithOwnLimitVictim(t *testing.T, filled uint64, lines ...string) (*testNode, *Life) {
+	w := newTestNode(t, lines...)
+	w.addLimitedPod("filler", stats.FsUsage{})
+	w.setFiles("clerk", stats.FsUsage{UsedBytes: 300 << 20})
+	w.setDisk(4000, 1_000_000)
+	w.wantVictim(w.look(11*time.Second), "")
+	w.setDisk(800, 1_000_000)
+	w.setVolume("filler", filled)
 	l := w.look(11 * time.Second)
-	if w.victim(l, "filler"); !l.e.Local() {
-		t.Fatalf("it goes for %s", l.e.Signal)
+	if w.wantVictim(l, "filler"); !l.e.Local() {
+		t.Fatalf("eviction of filler for %s, want its own limit", l.e.Signal)
 	}
 	return w, l
 }
 
-// While the files of who died for a limit of its own are removed, and until the disk was measured after that, no other one goes for the disk.
-func TestAVictimOfItsOwnLimitHoldsTheDisk(t *testing.T) {
+// While the files of an own-limit victim are removed, and until the disk was measured after that,
+// no other pod is evicted for the disk.
+func TestOwnLimitVictimDelaysDisk(t *testing.T) {
 	for _, lines := range [][]string{
 		{"hard nodefs.available 1000Mi"}, {"soft nodefs.available 1000Mi", "grace nodefs.available 1s"},
 		{"hard nodefs.available 1000Mi", "hard imagefs.available 1000Mi"},
 	} {
-		w, l := ownLimit(t, 3200, lines...)
-		w.victim(w.look(2*time.Second), "")
-		w.disk(300, 1_000_000) // it writes on while it is being stopped
-		w.victim(w.look(2*time.Second), "")
-		w.dead(l)
+		w, l := nodeWithOwnLimitVictim(t, 3200, lines...)
+		w.wantVictim(w.look(2*time.Second), "")
+		w.setDisk(300, 1_000_000) // it writes on while it is being stopped
+		w.wantVictim(w.look(2*time.Second), "")
+		w.reportDead(l)
 		for range 20 {
-			w.victim(w.look(2*time.Second), "")
+			w.wantVictim(w.look(2*time.Second), "")
 		}
 		w.m.Cleaned(Stamp{Time: w.now}, l)
-		w.victim(w.look(0), "") // that was measured before
-		w.disk(700, 1_000_000)  // the runtime frees it bit by bit
-		w.victim(w.look(2*time.Second), "")
-		w.disk(4000, 1_000_000)
-		w.victim(w.look(2*time.Second), "")
-		w.disk(900, 1_000_000) // what comes then is somebody else's
+		w.wantVictim(w.look(0), "") // measured before the removal
+		w.setDisk(700, 1_000_000)   // the runtime frees it bit by bit
+		w.wantVictim(w.look(2*time.Second), "")
+		w.setDisk(4000, 1_000_000)
+		w.wantVictim(w.look(2*time.Second), "")
+		w.setDisk(900, 1_000_000) // returned by others
 		var next *Life
 		for range 5 {
 			if l := w.look(time.Second); l != nil {
 				next = l
 			}
 		}
-		w.victim(next, "clerk")
+		w.wantVictim(next, "clerk")
 	}
 }
 
-// A little of a pod that exceeds a limit of its own does not end the shortage of a disk: who fills that goes.
-func TestAVictimOfItsOwnLimitHoldsNoDiskThatItDoesNotEase(t *testing.T) {
-	w := newWard(t, "hard nodefs.available 3000Mi")
-	w.limited("filler", stats.FsUsage{})
-	w.files("clerk", stats.FsUsage{UsedBytes: 300 << 20})
-	w.disk(4000, 1_000_000)
-	w.victim(w.look(11*time.Second), "")
-	w.disk(1500, 1_000_000)
-	w.fills("filler", 1010)
+// A small own-limit victim does not end a disk's shortage: the pod that fills the disk is evicted.
+func TestOwnLimitVictimDelaysOnlyIfEnough(t *testing.T) {
+	w := newTestNode(t, "hard nodefs.available 3000Mi")
+	w.addLimitedPod("filler", stats.FsUsage{})
+	w.setFiles("clerk", stats.FsUsage{UsedBytes: 300 << 20})
+	w.setDisk(4000, 1_000_000)
+	w.wantVictim(w.look(11*time.Second), "")
+	w.setDisk(1500, 1_000_000)
+	w.setVolume("filler", 1010)
 	l := w.look(11 * time.Second)
-	w.victim(l, "filler")
-	w.dead(l)
-	w.victim(w.look(2*time.Second), "clerk")
+	w.wantVictim(l, "filler")
+	w.reportDead(l)
+	w.wantVictim(w.look(2*time.Second), "clerk")
 }
 
-// Two that exceed limits of their own end it together.
-func TestVictimsOfTheirOwnLimitsHoldTheDiskTogether(t *testing.T) {
-	w := newWard(t, "hard nodefs.available 3000Mi")
-	w.limited("filler", stats.FsUsage{})
-	w.limited("second", stats.FsUsage{})
-	w.files("clerk", stats.FsUsage{UsedBytes: 300 << 20})
-	w.disk(4000, 1_000_000)
-	w.victim(w.look(11*time.Second), "")
-	w.disk(900, 1_000_000)
-	w.fills("filler", 1200)
-	w.fills("second", 1100)
+// Two own-limit victims end it together.
+func TestOwnLimitVictimsDelayDiskTogether(t *testing.T) {
+	w := newTestNode(t, "hard nodefs.available 3000Mi")
+	w.addLimitedPod("filler", stats.FsUsage{})
+	w.addLimitedPod("second", stats.FsUsage{})
+	w.setFiles("clerk", stats.FsUsage{UsedBytes: 300 << 20})
+	w.setDisk(4000, 1_000_000)
+	w.wantVictim(w.look(11*time.Second), "")
+	w.setDisk(900, 1_000_000)
+	w.setVolume("filler", 1200)
+	w.setVolume("second", 1100)
 	l := w.look(11 * time.Second)
-	w.victim(l, "filler")
+	w.wantVictim(l, "filler")
 	second := w.look(2 * time.Second)
-	w.victim(second, "second")
-	w.dead(l)
-	w.dead(second)
+	w.wantVictim(second, "second")
+	w.reportDead(l)
+	w.reportDead(second)
 	for range 20 {
-		w.victim(w.look(2*time.Second), "")
+		w.wantVictim(w.look(2*time.Second), "")
 	}
 }
 
-// It does not for ever: what bounds the wait for a victim of the disk bounds this one.
-func TestWhatADiskWaitsForAVictimOfItsOwnLimitHasAnEnd(t *testing.T) {
+// The wait ends: the bounds of the wait for a victim for the disk apply here too.
+func TestDiskWaitForOwnLimitVictimEnds(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		dead, clean bool
@@ -158,51 +162,51 @@ func TestWhatADiskWaitsForAVictimOfItsOwnLimitHasAnEnd(t *testing.T) {
 		{"never freed", true, true, time.Minute, time.Minute + 4*time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, l := ownLimit(t, 3200, "hard nodefs.available 1000Mi")
-			w.disk(0, 1_000_000)
-			w.victim(w.look(time.Second), "")
+			w, l := nodeWithOwnLimitVictim(t, 3200, "hard nodefs.available 1000Mi")
+			w.setDisk(0, 1_000_000)
+			w.wantVictim(w.look(time.Second), "")
 			since := w.now
 			if c.dead {
-				w.dead(l)
+				w.reportDead(l)
 			}
 			if c.clean {
 				w.m.Cleaned(Stamp{Time: w.now}, l)
 			}
-			w.ends(since, c.least, c.most, "clerk")
+			w.wantEvictionWithin(since, c.least, c.most, "clerk")
 		})
 	}
 }
 
-// ends holds that a pod goes so long after that, and none before it.
-func (w *ward) ends(since time.Time, least, most time.Duration, want string) {
+// wantEvictionWithin checks that a pod is evicted that long after a time, and none before it.
+func (w *testNode) wantEvictionWithin(since time.Time, least, most time.Duration, want string) {
 	w.t.Helper()
 	for {
 		l := w.look(time.Second)
 		switch waited := w.now.Sub(since); {
 		case waited > most:
-			w.t.Fatalf("nobody goes for %v: %s", waited, w.why)
+			w.t.Fatalf("no eviction for %v, want one within %v: %s", waited, most, w.reason)
 		case l != nil && l.e.Pod.PodRef.UID != want:
 			continue
 		case l != nil && waited < least:
-			w.t.Fatalf("it goes after %v", waited)
+			w.t.Fatalf("eviction after %v, want at least %v", waited, least)
 		case l != nil:
 			return
 		}
 	}
 }
 
-// What a victim of its own limit holds of a disk is known after a restart.
-func TestWhatAVictimOfItsOwnLimitOwesIsKept(t *testing.T) {
-	w, l := ownLimit(t, 3200, "hard nodefs.available 1000Mi")
+// The disk usage of an own-limit victim survives a restart.
+func TestOwnLimitReturnsSurviveRestart(t *testing.T) {
+	w, l := nodeWithOwnLimitVictim(t, 3200, "hard nodefs.available 1000Mi")
 	l.e.Pod.CgroupID.Ino = 1
-	again := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
-	again.config.Replay = false
-	if dropped := again.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].marks != l.marks {
-		t.Fatalf("%v: %+v, want %+v", dropped, again.evictions.lives[0].marks, l.marks)
+	restored := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
+	restored.config.Replay = false
+	if dropped := restored.Resume(w.now, throughFile(t, w.m.Save())); len(dropped) > 0 || restored.evictions.lives[0].baselines != l.baselines {
+		t.Fatalf("Resume dropped %v, baselines = %+v, want %+v", dropped, restored.evictions.lives[0].baselines, l.baselines)
 	}
-	w.m = again
-	w.dead(w.m.evictions.lives[0])
+	w.m = restored
+	w.reportDead(w.m.evictions.lives[0])
 	for range 20 {
-		w.victim(w.look(2*time.Second), "")
+		w.wantVictim(w.look(2*time.Second), "")
 	}
 }

@@ -2,73 +2,74 @@ package eviction
 
 import "time"
 
-// Situation is what decides whether a look at pods is worth its price, beside what is observed.
+// Situation decides, together with the observations, whether a look at pods is worth its cost.
 type Situation struct {
 	ObserveDisks bool // as Input.ObserveDisks
-	Limited      bool // some pod's object has limits on local storage
-	Recording    bool // frames are wanted, also of a node that is calm
+	Limited      bool // a pod's object has limits on local storage
+	Recording    bool // frames are recorded, also of a calm node
 }
 
-// Look at pods.
+// Look is a kind of look at pods.
 type Look uint8
 
-// The looks.
 const (
 	LookNone   Look = iota
-	LookMemory      // at the memory and tasks of pods, with Input.MemoryOnly
+	LookMemory      // memory and tasks of pods, with Input.MemoryOnly
 	LookFull
 )
 
-// When a look is worth its price again, and is made at the latest.
+// Intervals between looks.
 const (
-	// between two observations while the memory of a victim is on its way back
+	// between two observations while a victim's memory is being returned
 	pollReturn = 5 * time.Millisecond
 	// while a quick signal is short; and between two looks at memory that led to no eviction
 	pollShort   = 100 * time.Millisecond
-	pollCalm    = time.Second      // else
-	fullAgain   = 2 * time.Second  // between two full looks that led to no eviction
-	fullRegular = 10 * time.Second // between two full looks that are made whatever is met
+	pollCalm    = time.Second      // otherwise
+	fullRetry   = 2 * time.Second  // between two full looks that led to no eviction
+	fullRegular = 10 * time.Second // between two periodic full looks
 )
 
-// looks remembers when pods were looked at, and what for.
+// looks remembers when looks were made, and their kind.
 type looks struct {
-	situation Situation               // of the last observation
-	last      Look                    // of the last step
-	lastFull  time.Time               // when a full one was made last
-	fruitless [LookFull + 1]time.Time // when each was made last, if no eviction was begun after it
+	situation Situation // of the last observation
+	last      Look      // of the last step
+	lastFull  time.Time // time of the last full look
+	// time of the last look of each kind, if no eviction began after it
+	fruitless [LookFull + 1]time.Time
 }
 
-// looked remembers that a look was made, which leads to no eviction unless one is begun.
-func (ls *looks) looked(now time.Time, look Look) {
+// record stores that a look was made. It counts as fruitless until an eviction begins.
+func (ls *looks) record(now time.Time, look Look) {
 	ls.last, ls.fruitless[look] = look, now
 	if look == LookFull {
 		ls.lastFull = now
 	}
 }
 
-// ledToEviction notes that the last look led to an eviction, or to one that goes on: the next look
-// does not wait.
+// ledToEviction stores that the last look led to an eviction or confirmed one, so that the next
+// look does not wait.
 func (ls *looks) ledToEviction() { ls.fruitless[ls.last] = time.Time{} }
 
-// due returns the look that is worth its price, where victims are asked for that a look at memory
-// finds, or only a full one. A look that led to no eviction is not repeated at once.
+// due returns the look that is worth its cost. memory and full report that a threshold asks for a
+// victim that such a look finds. A look that led to no eviction is not repeated immediately.
 func (ls *looks) due(now time.Time, memory, full, periodic bool) Look {
 	switch {
 	case memory && now.Sub(ls.fruitless[LookMemory]) >= pollShort:
 		return LookMemory
-	case periodic || full && now.Sub(ls.fruitless[LookFull]) >= fullAgain:
+	case periodic || full && now.Sub(ls.fruitless[LookFull]) >= fullRetry:
 		return LookFull
 	}
 	return LookNone
 }
 
-// periodic reports whether a full look is due whatever is met: pods have limits of their own to be
-// held against, or counters that tell who causes a pressure, and files that tell who fills a disk,
-// only against what they were before. Of these nothing is known until the first look after they
-// were measured: the disk may be short soon. quiet: a look at disks that rest is due. counters:
-// those of pods are followed. local: pods' limits are enforced.
+// periodic reports whether a full look is due even if no threshold is met.
+//
+// It is needed to enforce pods' own limits, and to follow the counters that show which pod causes a
+// pressure and the files that show which pod fills a disk. Both need an earlier value to compare
+// with, and a disk may be short soon. quiet reports that a look at quiet disks is due, counters
+// that pods' counters are followed, local that pods' limits are enforced.
 func (ls *looks) periodic(now time.Time, quiet, counters, local bool) bool {
 	s, since := &ls.situation, now.Sub(ls.lastFull)
-	return quiet && since >= fullAgain ||
+	return quiet && since >= fullRetry ||
 		since >= fullRegular && (counters || s.Recording || s.Limited && local && !s.ObserveDisks)
 }

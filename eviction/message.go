@@ -11,7 +11,7 @@ import (
 )
 
 // Messages of evictions for a threshold (pkg/kubelet/eviction/helpers.go nodeLowMessageFmt,
-// thresholdMetMessageFmt, containerMessageFmt and podMessageFmt); the last one is this project's
+// thresholdMetMessageFmt, containerMessageFmt and podMessageFmt). The last one is this project's
 // own.
 const (
 	nodeLow          = "The node was low on resource: %v. "
@@ -30,45 +30,47 @@ const (
 	annotationPodUsage        = "offending_pod_usage"
 )
 
-// message of an eviction, and the annotations of its event (pkg/kubelet/eviction/helpers.go
-// evictionMessage). Containers are named as far as the pod's object is known.
+// message returns the message of an eviction, and the annotations of its event
+// (pkg/kubelet/eviction/helpers.go evictionMessage). It names containers if the pod's object is
+// known.
 func message(met *Met, c *Candidate) (text string, annotations map[string]string) {
-	what := signals[met.Threshold.Signal].resource
+	resourceName := signals[met.Threshold.Signal].resource
 	if w := met.Threshold.Window; w > 0 {
 		text = fmt.Sprintf(pressureExceeded, met.Threshold.Signal, met.ObservedText(), shortDuration(w),
 			met.LimitText())
 	} else {
-		text = fmt.Sprintf(nodeLow, what) + fmt.Sprintf(thresholdMet, met.LimitText(), met.ObservedText())
+		text = fmt.Sprintf(nodeLow, resourceName) +
+			fmt.Sprintf(thresholdMet, met.LimitText(), met.ObservedText())
 	}
 	annotations = map[string]string{}
 	if c.Object == nil || c.Pod == &c.Object.unseen {
 		if c.Object == nil {
-			annotations[annotationStarved] = string(what)
+			annotations[annotationStarved] = string(resourceName)
 		}
-		return text, annotations // the kubelet gives none for a pod without figures
+		return text, annotations // the kubelet sets none for a pod without figures
 	}
-	if request := c.Object.memoryOfPod; request != nil && what == v1.ResourceMemory &&
+	if request := c.Object.memoryOfPod; request != nil && resourceName == v1.ResourceMemory &&
 		c.Pod.Memory.WorkingSetBytes.OK {
 		used := bytesQuantity(c.Pod.Memory.WorkingSetBytes.V)
-		text += fmt.Sprintf(podOver, c.Object.Ref.Name, used, request.String(), what)
+		text += fmt.Sprintf(podOver, c.Object.Ref.Name, used, request.String(), resourceName)
 		annotations[annotationPod], annotations[annotationPodUsage] = c.Object.Ref.Name, used
 	}
 	var over, usage []string
 	for i := range c.Pod.Containers {
 		stats := &c.Pod.Containers[i]
 		container := c.Object.container(stats.Name)
-		if container == nil { // an ephemeral one, which is never blamed
+		if container == nil { // an ephemeral container, which is never blamed
 			continue
 		}
-		used, request := containerUsage(what, stats, container)
+		used, request := containerUsage(resourceName, stats, container)
 		if used != nil && used.Cmp(request) > 0 {
-			text += fmt.Sprintf(containerOver, container.name, used.String(), request.String(), what)
+			text += fmt.Sprintf(containerOver, container.name, used.String(), request.String(), resourceName)
 			over, usage = append(over, container.name), append(usage, used.String())
 		}
 	}
 	annotations[annotationContainers] = strings.Join(over, ",")
 	annotations[annotationContainersUsage] = strings.Join(usage, ",")
-	annotations[annotationStarved] = string(what)
+	annotations[annotationStarved] = string(resourceName)
 	return text, annotations
 }
 
@@ -81,14 +83,14 @@ func (p *Pod) container(name string) *podContainer {
 	return nil
 }
 
-// containerUsage is what a container uses of a resource, and its request; nil: not known, or not
-// counted by container.
+// containerUsage returns a container's usage of a resource, and its request. The usage is nil if it
+// is unknown or not counted by container.
 func containerUsage(what v1.ResourceName, s *stats.ContainerStats,
 	c *podContainer) (used *resource.Quantity, request resource.Quantity) {
 	switch {
 	case what == v1.ResourceEphemeralStorage && s.Rootfs.OK && s.Logs.OK:
-		both := min(stats.SaturatingAdd(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)
-		return resource.NewQuantity(int64(both), resource.BinarySI), c.storageRequest
+		sum := min(stats.SaturatingAdd(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)
+		return resource.NewQuantity(int64(sum), resource.BinarySI), c.storageRequest
 	case what == v1.ResourceMemory && s.Memory.WorkingSetBytes.OK:
 		return resource.NewQuantity(int64(min(s.Memory.WorkingSetBytes.V, implausible)),
 			resource.BinarySI), c.memoryRequest

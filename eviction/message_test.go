@@ -12,7 +12,7 @@ import (
 	"jettison/stats"
 )
 
-// container0 makes a container of an object: its memory request, "" for none.
+// container0 returns a container of an object with its memory request, "" for none.
 func container0(name, request string) v1.Container {
 	c := v1.Container{Name: name}
 	if request != "" {
@@ -27,12 +27,13 @@ func sidecar(name, request string) v1.Container {
 	return c
 }
 
-// using makes a container's figures.
+// using returns a container's measurements.
 func using(name, memory string) stats.ContainerStats {
 	return stats.ContainerStats{Name: name, Memory: stats.ContainerMemoryStats{WorkingSetBytes: stats.Some(quantity(memory))}}
 }
 
-// E07 to E11, word for word: which containers the message names, and the annotations of the event.
+// E07 to E11, word for word: the containers that the message names, and the annotations of the
+// event.
 func TestEvictionMessages(t *testing.T) {
 	low := "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. "
 	for _, c := range []struct {
@@ -72,20 +73,20 @@ func TestEvictionMessages(t *testing.T) {
 			Pods: []stats.PodStats{c.stats},
 		}})
 		if len(d.Evictions) != 1 {
-			t.Errorf("%s: %s", c.id, d.Reason)
+			t.Errorf("%s: %d evictions, want one: %s", c.id, len(d.Evictions), d.Reason)
 			continue
 		}
 		e := d.Evictions[0]
 		if e.Message != c.message || !maps.Equal(e.Annotations, c.annotations) || e.Reason != "Evicted" || !e.Disruption {
-			t.Errorf("%s: got %s\n%q", c.id, e.Message, e.Annotations)
+			t.Errorf("%s: message %q, annotations %q, want %q, %q", c.id, e.Message, e.Annotations, c.message, c.annotations)
 		}
 	}
 	if ReasonEvicted+ConditionDisruption+DisruptionReason+EventThresholdMet != "EvictedDisruptionTargetTerminationByKubeletEvictionThresholdMet" {
-		t.Error("another name than the kubelet's")
+		t.Error("a reason or condition differs from the kubelet's name")
 	}
 }
 
-// A pod-level request is for memory: it says nothing where disks are short.
+// A pod-level request is for memory: it has no effect on disk messages.
 func TestAPodLevelRequestIsForMemory(t *testing.T) {
 	object := NewPod(&v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: parsed("1Mi")}}}})
 	pod := &stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(uint64(2 << 20))}}
@@ -93,13 +94,13 @@ func TestAPodLevelRequestIsForMemory(t *testing.T) {
 		q := parsed("1Gi")
 		text, annotations := message(&Met{Threshold: Threshold{Signal: signal, Value: ThresholdValue{Quantity: &q}}}, &Candidate{Pod: pod, Object: object})
 		if _, named := annotations[annotationPod]; named != want || strings.Contains(text, "was using") != want {
-			t.Errorf("%s: %s %v", signal, text, annotations)
+			t.Errorf("%s: message %q, annotations %v, want the pod named: %v", signal, text, annotations, want)
 		}
 	}
 }
 
-// A pod that nobody has seen on the node has no figures, so its event has no annotations; one whose object is not known has those that need
-// none.
+// A pod that was never seen on the node has no figures, so its event has no annotations. A pod
+// without an object has those that need none.
 func TestAnnotationsWithoutFigures(t *testing.T) {
 	for name, in := range map[string]Input{
 		"map[]":                        {Pods: map[string]*Pod{"P": NewPod(&v1.Pod{})}, Summary: &stats.Summary{}, Foreign: true},
@@ -108,12 +109,13 @@ func TestAnnotationsWithoutFigures(t *testing.T) {
 		in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 		d := managerOf(t, 0, hardLines...).Step(epoch, in)
 		if len(d.Evictions) != 1 || fmt.Sprint(d.Evictions[0].Annotations) != name {
-			t.Errorf("want %s: %+v, %s", name, d.Evictions, d.Reason)
+			t.Errorf("evictions = %+v, want one with annotations %s: %s", d.Evictions, name, d.Reason)
 		}
 	}
 }
 
-// The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go signalToResource); the last ones are ours.
+// The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go
+// signalToResource); the last ones are this project's own.
 func TestAttemptingNamesTheResource(t *testing.T) {
 	for resource, signals := range map[string][]stats.Signal{
 		"memory":            {stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome},
@@ -124,14 +126,14 @@ func TestAttemptingNamesTheResource(t *testing.T) {
 	} {
 		for _, signal := range signals {
 			if got := (Met{Threshold: Threshold{Signal: signal}}).AttemptingToReclaim(); got != "Attempting to reclaim "+resource {
-				t.Errorf("%s: %q", signal, got)
+				t.Errorf("AttemptingToReclaim of %s = %q, want resource %s", signal, got, resource)
 			}
 		}
 	}
 }
 
-// Requests as the kubelet adds them up: init containers and sidecars, overhead, and pod-level resources, which say nothing of
-// ephemeral storage (weakness 26).
+// Requests are added up like the kubelet's: init containers and sidecars, overhead, and pod-level
+// resources, which do not contain ephemeral storage (weakness 26).
 func TestRequestsOfObjects(t *testing.T) {
 	both := func(name, memory, storage string) v1.Container {
 		c := container0(name, memory)
@@ -161,41 +163,42 @@ func TestRequestsOfObjects(t *testing.T) {
 	} {
 		p := NewPod(&v1.Pod{Spec: c.spec})
 		if p.memoryRequest != quantity(c.memory) || p.storageRequest != quantity(c.storage) || p.qos != c.qos {
-			t.Errorf("%s: got %d, %d, %s", c.name, p.memoryRequest, p.storageRequest, p.qos)
+			t.Errorf("%s: requests %d, %d, class %s, want %s, %s, %s", c.name, p.memoryRequest, p.storageRequest, p.qos, c.memory, c.storage, c.qos)
 		}
 	}
 	limits := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Mi"), v1.ResourceCPU: resource.MustParse("1")}
 	if got := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: limits}}}}}).qos; got != stats.Guaranteed {
-		t.Errorf("limits without requests: %s", got)
+		t.Errorf("QoS class of limits without requests = %s, want Guaranteed", got)
 	}
 }
 
-// The sum of the limits that exist binds the pod as a whole (facts section 5), and 0 is a limit of the pod but of no container.
+// The sum of the existing limits bounds the pod as a whole (facts section 5), and 0 is a limit of
+// the pod but of no container.
 func TestStorageLimitsOfObjects(t *testing.T) {
 	limited := func(limit string) v1.Container {
 		return v1.Container{Name: limit, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}}}
 	}
 	p := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{limited("1Gi"), limited("2Gi"), container0("free", ""), limited("0")}, InitContainers: []v1.Container{limited("1Mi")}}})
 	if p.storageLimit.String() != "3Gi" || !p.containers[0].storageLimit.OK || p.containers[2].storageLimit.OK || p.containers[3].storageLimit.OK || p.containers[4].storageLimit.OK {
-		t.Errorf("got %v, %+v", p.storageLimit, p.containers)
+		t.Errorf("storage limit %v of containers %+v, want 3Gi", p.storageLimit, p.containers)
 	}
 	none := resource.MustParse("0")
 	if p := NewPod(&v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &none}}}}}}); p.Limited() {
-		t.Error("a size limit of 0 is one")
+		t.Error("Limited with a size limit of 0 = true, want false")
 	}
 	if NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container0("free", "1Mi")}}}).storageLimit != nil {
-		t.Error("a limit of nobody")
+		t.Error("storage limit without any container's limit, want none")
 	}
 }
 
-// A decision says who stands where and why, in words and as data.
+// A decision contains the ranking and its reasons, in words and as data.
 func TestDecisionsExplainThemselves(t *testing.T) {
 	c := pod("a", 3, "100Mi", "200Mi")
 	c.Keys.SetAside, c.Keys.Request.V.Min, c.Pod.Announced = true, 0, false
-	if got, want := c.Explain(), "set aside: it was killed and did not die, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
-		t.Errorf("got %s", got)
+	if got, want := c.Explain(), "set aside: survived its kill, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
+		t.Errorf("Explain = %q, want %q", got, want)
 	}
 	if c = pod("a", 0, "1Gi", "-"); !strings.HasPrefix(c.Explain(), "not measured") {
-		t.Errorf("got %s", c.Explain())
+		t.Errorf("Explain = %q, want \"not measured\" first", c.Explain())
 	}
 }

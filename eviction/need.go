@@ -6,27 +6,27 @@ import (
 	"jettison/stats"
 )
 
-// killMargin is kept for the kill, of the time that there is until a hard threshold is crossed.
+// killMargin is the part of the time until a hard threshold is crossed that is reserved for the
+// kill.
 const killMargin = 250 * time.Millisecond
 
-// swapTimes a threshold for swap is kept free of what is reclaimed.
+// Reclaim leaves swapTimes the threshold for swap free.
 const swapTimes = 2
 
-// Need is how the node stands by one signal of memory: whether it should be reclaimed before a pod
-// has to go for it, and how much.
+// Need is the node's state by one signal of memory: whether to reclaim memory before a pod is
+// evicted for it, and how much.
 type Need struct {
 	Available uint64 // bytes
 	// the highest hard threshold, in bytes; absent: none, or the signal is not observed
 	Hard stats.Opt[uint64]
 	Soft stats.Opt[uint64] // the highest soft one
-	// Grace is what is left of a soft threshold's grace period, the least of them. Absent: none is
-	// met.
+	// Grace is the shortest rest of a soft threshold's grace period; absent if none is met.
 	Grace    stats.Opt[time.Duration]
 	Margin   time.Duration // for the reaction to a hard threshold
-	SwapKeep uint64        // bytes of swap that have to stay free
+	SwapKeep uint64        // bytes of swap that must stay free
 }
 
-// need returns how the node stands by a signal of memory. swap is the size of its swap in bytes.
+// need returns the node's state by a signal of memory. swap is the size of its swap in bytes.
 func (ws *watchlist) need(now time.Time, signal stats.Signal, swap uint64) Need {
 	o := ws.observedOf(signal)
 	n := Need{Margin: killMargin, Available: o.Value}
@@ -45,7 +45,8 @@ func (ws *watchlist) need(now time.Time, signal stats.Signal, swap uint64) Need 
 			to = &n.Soft
 		}
 		*to = stats.Some(max(to.V, w.Value.Of(o.Capacity)))
-		if left := w.Grace - now.Sub(w.since); w.met && !w.Hard() && (!n.Grace.OK || left < n.Grace.V) {
+		if left := w.Grace - now.Sub(w.metSince); w.met && !w.Hard() &&
+			(!n.Grace.OK || left < n.Grace.V) {
 			n.Grace = stats.Some(left)
 		}
 	}

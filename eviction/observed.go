@@ -7,72 +7,71 @@ import (
 	"jettison/stats"
 )
 
-// Watches reports whether some threshold is for a signal.
+// Watches reports whether a threshold is set for a signal.
 func (m *Manager) Watches(signal stats.Signal) bool { return m.config.watches(signal) }
 
 func (c *Config) watches(signal stats.Signal) bool {
 	return slices.ContainsFunc(c.Thresholds, func(t Threshold) bool { return t.Signal == signal })
 }
 
-// Memory is the observation that memory thresholds are judged by.
+// Memory returns the observation that memory thresholds use.
 func (m *Manager) Memory(node *stats.NodeStats) stats.Observation {
 	return node.Memory.Available(m.config.MemoryAvailable)
 }
 
-// Observed is what was last observed of a signal that some threshold is for.
+// Observed returns the last observation of a signal that has a threshold.
 func (m *Manager) Observed(signal stats.Signal) stats.Observation {
-	return m.watch.observedOf(
-		signal)
+	return m.watch.observedOf(signal)
 }
 
-// SignalState is what was last observed of a signal, and the thresholds for it in words.
+// SignalState is the last observation of a signal, with its thresholds in words.
 type SignalState struct {
 	Signal     stats.Signal
 	Observed   stats.Observation
 	Thresholds []string
-	Limits     []uint64 // of each, in the signal's unit; nil: the capacity is not known
+	Limits     []uint64 // of each, in the signal's unit; nil: unknown capacity
 }
 
-// Signals are those that some threshold is for, in the order of the configuration.
+// Signals returns the signals that have a threshold, in the order of the configuration.
 func (m *Manager) Signals() []SignalState { return m.watch.states() }
 
-// Lost is a signal that some threshold is for and that is not observed any more, so that the
-// threshold does nothing.
+// Lost is a signal with a threshold that is no longer observed, so that the threshold has no
+// effect.
 type Lost struct {
 	Signal stats.Signal
 	Reason string
 }
 
-// Lost are the signals that have not been observed for so long that they count as lost: a file
-// system that hangs, a runtime that does not tell where its images are. What the node does not have
-// is not lost, and the cgroup above all pods comes with the first one.
+// Lost returns the signals that have not been observed for so long that they count as lost: a file
+// system hangs, or a runtime does not report the location of its images. A signal that the node
+// does not have is not lost. The cgroup above all pods appears with the first pod.
 func (m *Manager) Lost(now time.Time) []Lost { return m.watch.lost(now) }
 
-// Need is how the node stands by a signal of memory, by what was last observed.
+// Need returns the node's state by a signal of memory, as last observed.
 func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
-	return m.watch.need(now, signal, m.cheap.Node.Swap.TotalBytes.V)
+	return m.watch.need(now, signal, m.lastCheap.Node.Swap.TotalBytes.V)
 }
 
-// HardBytes is the highest hard threshold of memory.available on a node with so much memory; 0:
-// there is none.
+// HardBytes returns the highest hard threshold of memory.available for a node with that much
+// memory; 0 without one.
 func (m *Manager) HardBytes(capacity uint64) uint64 { return m.config.hardBytes(capacity) }
 
-// LooksShort reports whether memory.available is below a threshold by what was read of a node: then
-// what a cheap look does not count is worth being read before it is observed.
+// LooksShort reports whether memory.available is below a threshold by a reading of the node. The
+// caller then reads the amounts that a cheap look omits before it observes.
 func (m *Manager) LooksShort(node *stats.NodeStats) bool { return m.watch.near(node) == Short }
 
-// Unexplained says of the disks that are short and for which no pod goes, since pods do not explain
-// it, why; empty: there is none.
+// Unexplained returns why no pod is evicted for the disks whose shortage pods do not explain; empty
+// if there is no such disk.
 func (m *Manager) Unexplained() string { return m.explain.reasons(&m.watch) }
 
-// Life is the eviction of a pod that is not over; nil: there is none.
+// Life returns the eviction of a pod that is not over; nil without one.
 func (m *Manager) Life(uid string) *Life { return m.evictions.life(uid) }
 
-// Lives are the evictions that are not over, or whose outcome is still to be told, in the order in
-// which they were begun or hastened.
-func (m *Manager) Lives() []*Life { return m.evictions.open() }
+// Lives returns the evictions that are not over, or whose outcome the caller has not acknowledged,
+// in the order in which they began or were hastened.
+func (m *Manager) Lives() []*Life { return m.evictions.inProgress() }
 
-// SetAside are the pods that were killed and did not die, by UID, and until when they are ranked
+// SetAside returns the pods that survived a kill, by UID, with the time until which they are ranked
 // last.
 func (m *Manager) SetAside(now time.Time) map[string]time.Time {
 	return m.evictions.history.setAside(now)

@@ -10,8 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// shortage is a node whose memory is short by what its first victim will return, and a bit more comes and goes: what the
-// runtime takes to tear the victim down.
+// shortage is a node whose memory is short by the amount that its first victim will return. A
+// little more varies: what the runtime takes to tear the victim down.
 type shortage struct {
 	t       *rapid.T
 	m       *Manager
@@ -33,13 +33,14 @@ func (s *shortage) step(available uint64) Decision {
 	return d
 }
 
-// dip is a look while the runtime is at work: some of what the victim returns is there, and an eighth at most of what was available is
-// not, for the moment.
+// dip makes a look while the runtime works: a part of the victim's return is available, and at most
+// an eighth of the available amount is missing for the moment.
 func (s *shortage) dip(level, freed uint64) {
 	s.step(level + freed - rapid.Uint64Range(0, level/dip).Draw(s.t, "dip"))
 }
 
-// Where one victim is enough, however slowly and unevenly its memory comes back, there is no second one; and there is a first one.
+// If one victim is enough, there is one and no second, however slowly and unevenly its memory
+// returns.
 func TestOneVictimIsEnough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := append(hardLines, rapid.SampledFrom([]string{"enforce none", "enforce pods"}).Draw(t, "enforced"))
@@ -55,10 +56,11 @@ func TestOneVictimIsEnough(t *testing.T) {
 			s.pods = append(s.pods, p)
 		}
 		s.step(4 << 30)
-		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available") // the minimum reclaim is a GiB more, soft thresholds 3Gi
+		// the minimum reclaim is one GiB more, soft thresholds 3Gi
+		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available")
 		d := s.step(level)
 		if s.victims != 1 {
-			t.Fatalf("%d victims: %s", s.victims, d.Reason)
+			t.Fatalf("%d victims, want one: %s", s.victims, d.Reason)
 		}
 		e := d.Evictions[0]
 		uid, returns := e.Pod.PodRef.UID, e.Pod.Memory.WorkingSetBytes.V
@@ -83,13 +85,13 @@ func TestOneVictimIsEnough(t *testing.T) {
 			s.step(level + returns)
 		}
 		if s.victims != 1 {
-			t.Fatalf("%d victims where one was enough", s.victims)
+			t.Fatalf("%d victims, want one: it was enough", s.victims)
 		}
 	})
 }
 
-// A gentle eviction under way is no second victim either: until the hard threshold trips nobody else goes, and then the same pod
-// goes at once.
+// An eviction in its grace period is no second victim either: until the hard threshold is met no
+// other pod is evicted, and then the same pod is killed immediately.
 func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &shortage{t: t, m: managerOf(t, time.Minute, append(hardLines, softLines...)...), now: epoch}
@@ -102,43 +104,43 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 		s.now = s.now.Add(10 * time.Second)
 		d := s.step(2 << 30)
 		if s.victims != 1 || d.Evictions[0].GracePeriodSeconds != 600 {
-			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+			t.Fatalf("evictions = %+v, want one with a grace period of 600 s: %s", d.Evictions, d.Reason)
 		}
-		gentle := d.Evictions[0]
-		s.m.Begin(Stamp{Time: s.now}, gentle, d.Signal)
+		soft := d.Evictions[0]
+		s.m.Begin(Stamp{Time: s.now}, soft, d.Signal)
 		for range rapid.IntRange(0, 5).Draw(t, "looks in the grace period") {
 			if d = s.step(rapid.Uint64Range(1<<30+1<<29, 3<<30).Draw(t, "available")); victims(d) > 0 {
-				t.Fatalf("a second victim, %s", d.Evictions[0].Pod.PodRef.UID)
+				t.Fatalf("second victim %s, want none", d.Evictions[0].Pod.PodRef.UID)
 			}
 		}
-		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != gentle.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
-			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != soft.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
+			t.Fatalf("evictions = %+v, want %s hastened: %s", d.Evictions, soft.Pod.PodRef.UID, d.Reason)
 		}
 	})
 }
 
-// A pod whose second container is never made has a request that is open above. It uses 7 of 8 GB, and goes: not first those beside it that
-// have 3 MiB each.
+// A pod whose second container is never created has a request that is open above. It uses 7 of 8 GB
+// and is evicted, before the others, which have 3 MiB each.
 func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
-	w := newWard(t, "hard memory.available 100Mi")
-	w.pod("hog", 7000, 0, 1)
+	w := newTestNode(t, "hard memory.available 100Mi")
+	w.addPod("hog", 7000, 0, 1)
 	w.pods[0].QOSClass, w.pods[0].MemoryRequest = stats.Burstable, stats.Some(stats.Range{Min: 64 << 20, Max: 8000 << 20})
 	for _, uid := range []string{"i0", "i1", "i2", "i3", "i4", "i5"} {
-		w.pod(uid, 3, 0, 1)
+		w.addPod(uid, 3, 0, 1)
 	}
-	var gone []string
+	var evicted []string
 	for range 200 {
-		w.left(stats.SignalMemoryAvailable, 90)
+		w.setLeft(stats.SignalMemoryAvailable, 90)
 		if l := w.look(100 * time.Millisecond); l != nil {
-			gone = append(gone, l.e.Pod.PodRef.UID)
+			evicted = append(evicted, l.e.Pod.PodRef.UID)
 			if l.e.Pod.PodRef.UID == "hog" {
 				break
 			}
-			w.dead(l)
+			w.reportDead(l)
 			w.m.Cleaned(Stamp{Time: w.now}, l)
 		}
 	}
-	if len(gone) != 1 || gone[0] != "hog" {
-		t.Errorf("in this order: %v", gone)
+	if len(evicted) != 1 || evicted[0] != "hog" {
+		t.Errorf("victims in order = %v, want hog alone", evicted)
 	}
 }

@@ -9,8 +9,9 @@ import (
 
 func managerWith(thresholds ...Threshold) *Manager { return NewManager(Config{Thresholds: thresholds}) }
 
-// However long the removal of a victim's files took, the runtime has a minute after it to show what it freed.
-func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
+// However long the removal of a victim's files took, the runtime has a minute after it to show what
+// it freed.
+func TestOutcomeAfterSlowCleanUp(t *testing.T) {
 	pct := ThresholdValue{Percentage: 0.1}
 	for _, removal := range []time.Duration{30 * time.Second, 115 * time.Second, 150 * time.Second} {
 		m := managerWith(Threshold{Signal: stats.SignalNodeFsAvailable, Value: pct})
@@ -38,7 +39,7 @@ func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
 			obs(at, avail)
 			if l.Outcome() != OutcomeUnknown {
 				if l.Outcome() != OutcomeBack {
-					t.Errorf("removal %v: disk is back 10 s after the clean-up, outcome %v", removal, l.Outcome())
+					t.Errorf("removal %v: outcome = %v, want back: the disk recovers 10 s after the clean-up", removal, l.Outcome())
 				}
 				break
 			}
@@ -46,8 +47,9 @@ func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
 	}
 }
 
-// An outcome that becomes known in a Step and is saved before it is told, for the agent ends then, is told by the next process.
-func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
+// An outcome that becomes known in a Step and is saved before it is reported, because the agent
+// ends then, is reported by the next process.
+func TestUnacknowledgedOutcomeSurvivesRestart(t *testing.T) {
 	m := managerWith(Threshold{Signal: stats.SignalMemoryAvailable, Value: ThresholdValue{Percentage: 0.1}})
 	now := time.Unix(1e9, 0)
 	node := func(now time.Time, mib uint64) stats.NodeStats {
@@ -66,12 +68,12 @@ func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
 	m.Advance()
 	at := now.Add(2 * time.Millisecond)
 	m.Step(at, Input{Summary: &stats.Summary{Node: node(at, 500)}})
-	s := onFile(t, m.Save()) // end of the same look
-	again := managerWith(m.config.Thresholds...)
-	again.Resume(at, s)
+	s := throughFile(t, m.Save()) // end of the same look
+	restored := managerWith(m.config.Thresholds...)
+	restored.Resume(at, s)
 	n = node(at, 500)
-	r := again.Observe(at.Add(time.Second), &n, Situation{})
+	r := restored.Observe(at.Add(time.Second), &n, Situation{})
 	if len(r.Outcomes) == 0 {
-		t.Error("the outcome is never told: its record stays running")
+		t.Error("outcome not reported after a restart: its record stays running")
 	}
 }

@@ -6,20 +6,21 @@ import (
 	"jettison/stats"
 )
 
-// Outlook is whom a threshold would have evicted by the last look, if it asked for a victim now.
+// Outlook is the eviction that a threshold would cause by the last look, if it asked for a victim
+// now.
 type Outlook struct {
 	Threshold Threshold
-	Observed  stats.Observation // of its signal, as last observed
-	Limit     uint64            // its value for the observed capacity; 0: nothing was observed
+	Observed  stats.Observation // last observation of its signal
+	Limit     uint64            // its value for the observed capacity; 0: not observed
 	Met       bool
-	Ranking   []Ranked    // the first one goes
-	Protected []Candidate // those that are never victims
-	Withheld  string      // why nobody would go all the same; empty: the first one would
+	Ranking   []Ranked    // the first is the victim
+	Protected []Candidate // pods that are never victims
+	Withheld  string      // why no pod would be evicted; empty: the first would
 }
 
-// Outlook says whom each threshold would have evicted: by the order and the exceptions of Step,
-// with nothing done, decided or remembered. It is for people who ask, and allocates. What it points
-// to is the Summary's.
+// Outlook returns the eviction that each threshold would cause. It follows the order and the
+// exceptions of Step, but decides and stores nothing. It serves queries by people, and allocates.
+// The results point into the Summary.
 func (m *Manager) Outlook(now time.Time, in Input) []Outlook {
 	out := make([]Outlook, 0, len(m.watch.all))
 	for i := range m.watch.all {
@@ -29,15 +30,15 @@ func (m *Manager) Outlook(now time.Time, in Input) []Outlook {
 }
 
 func (m *Manager) outlook(now time.Time, in Input, w *watched) Outlook {
-	defer m.breakers.recollect(w)() // a question changes nothing
-	defer m.explain.recollect(w)()
+	defer m.breakers.snapshot(w)() // a query changes nothing
+	defer m.explain.snapshot(w)()
 	o := Outlook{Threshold: w.Threshold, Observed: w.observed, Met: w.met}
 	if w.observed.OK {
 		o.Limit = w.limit
 	}
 	l := &lists{}
 	causes := m.candidates(now, in, w, l)
-	o.Ranking, o.Protected = l.rank(), l.mayNot
-	o.Withheld, _ = m.whyNot(now, in, w, o.Ranking, causes)
+	o.Ranking, o.Protected = l.rank(), l.protected
+	o.Withheld, _ = m.withheldReason(now, in, w, o.Ranking, causes)
 	return o
 }

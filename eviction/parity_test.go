@@ -13,7 +13,8 @@ import (
 	"jettison/stats"
 )
 
-// amounts are written in ways that do not mix: the kubelet's sum takes the format of what it was begun with.
+// amount draws amounts in formats that do not mix: the kubelet's sum has the format of its first
+// part.
 func amount(t *rapid.T, label string) (q resource.Quantity, given bool) {
 	text := rapid.SampledFrom([]string{"", "0", "1", "1024", "1k", "300Mi", "1300Mi", "1.5Gi", "100m"}).Draw(t, label)
 	if text == "" {
@@ -22,7 +23,8 @@ func amount(t *rapid.T, label string) (q resource.Quantity, given bool) {
 	return resource.MustParse(text), true
 }
 
-// anyPod draws an object with every kind of container, overhead and, with podLevel, resources of its own.
+// anyPod draws an object with every kind of container, overhead and, with podLevel, pod-level
+// resources.
 func anyPod(t *rapid.T, podLevel bool) *v1.Pod {
 	p := &v1.Pod{}
 	resources := func(label string) (r v1.ResourceRequirements) {
@@ -65,8 +67,8 @@ func anyPod(t *rapid.T, podLevel bool) *v1.Pod {
 	return p
 }
 
-// Requests and the total storage limit of any object are what the kubelet's library makes of it, and the limit is written as it writes it: in
-// the message it is compared word for word.
+// Requests and the total storage limit of any object equal those of the kubelet's library, also in
+// their format: the message is compared word for word.
 func TestRequestsAndLimitsAreTheKubelets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPod(t, rapid.Bool().Draw(t, "pod level"))
@@ -76,7 +78,7 @@ func TestRequestsAndLimitsAreTheKubelets(t *testing.T) {
 			t.Fatalf("total storage limit %v, want %v (%v)", got, &want, found)
 		}
 		if p.Spec.Resources != nil {
-			return // the ranking's rule is another one there, see podRequest
+			return // the ranking has another rule, see podRequest
 		}
 		requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 		for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceEphemeralStorage} {
@@ -91,7 +93,8 @@ func TestRequestsAndLimitsAreTheKubelets(t *testing.T) {
 	})
 }
 
-// The kubelet's own case: it adds the sidecars to an init container, not the other way round, so the sum has the init container's format.
+// The kubelet's own case: it adds the sidecars to an init container, not the other way round, so
+// the sum has the init container's format.
 func TestTheTotalStorageLimitIsWrittenAsTheKubeletWritesIt(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	with := func(limit string) v1.Container {
@@ -101,11 +104,12 @@ func TestTheTotalStorageLimitIsWrittenAsTheKubeletWritesIt(t *testing.T) {
 	sidecar.RestartPolicy = &always
 	p := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{sidecar, with("1024")}, Containers: []v1.Container{with("1")}}}
 	if got := podStorageLimit(p).String(); got != "1363149824" {
-		t.Errorf("got %s, want 1363149824", got)
+		t.Errorf("storage limit = %s, want 1363149824", got)
 	}
 }
 
-// What a message tells of an eviction after a reclaim is of one look: the one by which the victim was chosen.
+// The message of an eviction after a reclaim is from one look: the one by which the victim was
+// chosen.
 func TestAMessageAfterAReclaimIsOfOneLook(t *testing.T) {
 	thresholds, _, _ := in("hard nodefs.available 1Gi").Parse()
 	m := NewManager(Config{Thresholds: thresholds})
@@ -121,18 +125,19 @@ func TestAMessageAfterAReclaimIsOfOneLook(t *testing.T) {
 	}
 	m.config.Replay = true
 	if d := m.Step(epoch, look("500Mi", "2Gi")); len(d.Reclaim) == 0 {
-		t.Fatal("nothing to be reclaimed")
+		t.Fatal("decision has nothing to reclaim, want containers and images")
 	}
 	d := m.Reclaimed(epoch, look("700Mi", "1800Mi"))
 	if len(d.Evictions) != 1 {
-		t.Fatal(d.Reason)
+		t.Fatalf("%d evictions after the reclaim, want one: %s", len(d.Evictions), d.Reason)
 	}
 	for _, part := range []string{"available: 700Mi. ", "using 1800Mi"} {
 		if got := d.Evictions[0].Message; !strings.Contains(got, part) {
-			t.Errorf("%q is not in %q", part, got)
+			t.Errorf("message = %q, want %q in it", got, part)
 		}
 	}
-	if got := d.Met[0].ObservedText(); got != "500Mi" { // what is met is as before the reclaim
-		t.Errorf("met at %s", got)
+	// the met threshold keeps its value from before the reclaim
+	if got := d.Met[0].ObservedText(); got != "500Mi" {
+		t.Errorf("observed value of the met threshold = %s, want 500Mi", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"jettison/stats"
 )
 
-// Settings are the fields of a configuration that thresholds are made of, with the kubelet's names
-// and grammar (k8s.io/kubelet config/v1beta1). Maps are by signal.
+// Settings are the configuration fields for thresholds, with the kubelet's names and grammar
+// (k8s.io/kubelet config/v1beta1). Maps are by signal.
 type Settings struct {
 	EvictionHard            map[string]string
 	EvictionSoft            map[string]string
@@ -23,13 +23,13 @@ type Settings struct {
 	OwnSignals bool
 }
 
-// FieldError says what is wrong with a field of a configuration.
+// FieldError is an error in a field of a configuration.
 type FieldError struct {
 	Field []string // path of keys: "evictionHard", "memory.available"
 	Err   error
 }
 
-// Line is the error with its field before it, for a log.
+// Line returns the error with its field before it, for a log.
 func (e *FieldError) Line() string { return strings.Join(e.Field, ": ") + ": " + e.Err.Error() }
 
 // Names of the fields in a configuration file.
@@ -44,9 +44,9 @@ const (
 // (pkg/kubelet/types/constants.go NodeAllocatableEnforcementKey).
 const enforcePods = "pods"
 
-// DefaultHard is evictionHard where a configuration file leaves it out (kubelet
-// pkg/kubelet/apis/config/v1beta1 defaults_linux.go, v1.36). Where it is given, even empty, it
-// replaces all of these.
+// DefaultHard returns evictionHard for a configuration file without it (kubelet
+// pkg/kubelet/apis/config/v1beta1 defaults_linux.go, v1.36). A configured value, even an empty one,
+// replaces all of it.
 func DefaultHard() map[string]string {
 	return map[string]string{
 		"memory.available":   "100Mi",
@@ -57,10 +57,10 @@ func DefaultHard() map[string]string {
 	}
 }
 
-// Parse makes thresholds of the settings: hard ones, soft ones, then the copies for the cgroup
-// above all pods, each group sorted by signal. Errors are the kubelet's, word for word
-// (pkg/kubelet/eviction/helpers.go ParseThresholdConfig); with any there are no thresholds.
-// Warnings are what a kubelet takes and should not.
+// Parse returns the thresholds of the settings: hard ones, soft ones, then the copies for the
+// cgroup above all pods, each group sorted by signal. Errors are the kubelet's, word for word
+// (pkg/kubelet/eviction/helpers.go ParseThresholdConfig); with any error there are no thresholds.
+// Warnings concern settings that a kubelet accepts and should not.
 func (s Settings) Parse() (thresholds []Threshold, warnings, errs []*FieldError) {
 	p := settingsParser{Settings: s}
 	hard := p.thresholds(fieldHard, s.EvictionHard)
@@ -81,8 +81,8 @@ func (s Settings) Parse() (thresholds []Threshold, warnings, errs []*FieldError)
 			thresholds[i].MinReclaim = &v
 		}
 	}
-	p.doubtful(hard, soft)
-	p.orphans(thresholds, soft)
+	p.warnIneffective(hard, soft)
+	p.warnUnused(thresholds, soft)
 	if slices.Contains(s.EnforceNodeAllocatable, enforcePods) {
 		for _, t := range thresholds {
 			if t.Signal == stats.SignalMemoryAvailable && t.Hard() {
@@ -111,7 +111,7 @@ func (p *settingsParser) warn(field string, signal stats.Signal, format string, 
 		fmt.Errorf(format, args...)})
 }
 
-// each visits the entries of a map in order; signals that do not exist are errors.
+// each visits the entries of a map in order; unknown signals are errors.
 func (p *settingsParser) each(field string, statements map[string]string,
 	visit func(stats.Signal, string) error) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
@@ -142,8 +142,8 @@ func (p *settingsParser) thresholds(field string, statements map[string]string) 
 	return out
 }
 
-// parseThreshold reads one threshold (pkg/kubelet/eviction/helpers.go parseThresholdStatement);
-// nil: "0%" and "100%" switch a signal off.
+// parseThreshold parses one threshold (pkg/kubelet/eviction/helpers.go parseThresholdStatement). It
+// returns nil for "0%" and "100%", which switch a signal off.
 func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
 	if signals[signal].kind.pressure() {
 		return parsePressure(signal, value)
@@ -173,8 +173,8 @@ func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
 	return &Threshold{Signal: signal, Value: ThresholdValue{Quantity: &quantity}}, nil
 }
 
-// parsePressure reads "20%/1s": the share of time stalled, and the window it refers to. The kernel
-// and this agent know four.
+// parsePressure parses "20%/1s": the share of time stalled, and its window. The kernel and this
+// agent have four windows.
 func parsePressure(signal stats.Signal, value string) (*Threshold, error) {
 	text, windowText, _ := strings.Cut(value, "/")
 	share, err := parsePercentage(text)
@@ -193,14 +193,14 @@ func parsePressure(signal stats.Signal, value string) (*Threshold, error) {
 	return &Threshold{Signal: signal, Value: ThresholdValue{Percentage: share}, Window: window}, nil
 }
 
-// parsePercentage follows the kubelet's parsePercentage: what is before the % as a 32-bit float, a
-// hundredth of it.
+// parsePercentage follows the kubelet's parsePercentage: the number before the % as a 32-bit float,
+// divided by 100.
 func parsePercentage(text string) (float32, error) {
 	v, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
 	return float32(v) / 100, err
 }
 
-// gracePeriods reads evictionSoftGracePeriod (pkg/kubelet/eviction/helpers.go parseGracePeriods).
+// gracePeriods parses evictionSoftGracePeriod (pkg/kubelet/eviction/helpers.go parseGracePeriods).
 func (p *settingsParser) gracePeriods() map[stats.Signal]time.Duration {
 	out := map[stats.Signal]time.Duration{}
 	p.each(fieldGrace, p.EvictionSoftGracePeriod, func(signal stats.Signal, value string) error {
@@ -221,7 +221,7 @@ func (p *settingsParser) gracePeriods() map[stats.Signal]time.Duration {
 	return out
 }
 
-// minimumReclaims reads evictionMinimumReclaim (pkg/kubelet/eviction/helpers.go
+// minimumReclaims parses evictionMinimumReclaim (pkg/kubelet/eviction/helpers.go
 // parseMinimumReclaims).
 func (p *settingsParser) minimumReclaims() map[stats.Signal]ThresholdValue {
 	out := map[stats.Signal]ThresholdValue{}

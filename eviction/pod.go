@@ -9,24 +9,24 @@ import (
 	"jettison/stats"
 )
 
-// Pod is what the manager takes of a pod object, made once and never changed. The runtime knows
-// none of it exactly.
+// Pod is the part of a pod object that the Manager uses. It never changes. The runtime knows none
+// of it exactly.
 type Pod struct {
 	Ref         stats.PodReference
 	annotations map[string]string
-	// absent: the object does not say, which ranks as 0, as in the kubelet, and lifts no protection
+	// absent: not set, which ranks as 0, as in the kubelet, and lifts no protection
 	priority stats.Opt[int32]
-	class    string // its priority class, where that is a critical one
+	class    string // its priority class, if that is a critical one
 	qos      stats.QOSClass
-	// Succeeded or Failed; the kernel's word on whether anything lives in it goes before
+	// Succeeded or Failed; the kernel's view of running processes takes precedence
 	finished bool
-	// terminationGrace in seconds; absent: the object does not say.
+	// terminationGrace in seconds; absent: not set.
 	terminationGrace stats.Opt[int64]
 
 	memoryRequest, storageRequest uint64 // bytes
 	// memoryOfPod is the request of pod-level resources, which the message names; nil: none.
 	memoryOfPod *resource.Quantity
-	// regular ones, then init containers: the order in which messages look for a name
+	// regular containers, then init containers: the order in which messages look for a name
 	containers []podContainer
 	// storageLimit is the sum of the containers' limits on ephemeral storage; nil: no container has
 	// one.
@@ -34,7 +34,7 @@ type Pod struct {
 	emptyDirs    []emptyDir          // those with a size limit above 0, on disk
 	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
 
-	// unseen stands for the pod in a ranking while the Summary does not have it.
+	// unseen represents the pod in a ranking while the Summary does not contain it.
 	unseen stats.PodStats
 }
 
@@ -42,24 +42,25 @@ type Pod struct {
 type podContainer struct {
 	name                          string
 	memoryRequest, storageRequest resource.Quantity
-	// storageLimit is its limit on ephemeral storage in bytes, as a number and as it is written;
-	// absent: none, or 0, or an init container, for which the kubelet does not enforce it.
+	// storageLimit is its limit on ephemeral storage in bytes, and storageLimitText the limit as
+	// written. It is absent without a limit, for 0, and for an init container, where the kubelet does
+	// not enforce it.
 	storageLimit     stats.Opt[uint64]
 	storageLimitText string
 }
 
-// emptyDir is a volume with a size limit in bytes, as a number and as it is written.
+// emptyDir is a volume with a size limit, in bytes and as written.
 type emptyDir struct {
 	name, text string
 	limit      uint64
 }
 
-// NewPod takes what it needs of an object, which it does not keep. That a pod is static, or a
-// mirror, is not a client's to say: the object makes it neither.
+// NewPod copies the used parts of an object and does not keep the object. A client cannot make a
+// pod static or a mirror: the annotations for that are ignored.
 func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
 
-// NewManifestPod is NewPod for an object that root wrote, a static pod's manifest or one in a
-// frame: it may say that.
+// NewManifestPod is NewPod for an object that root wrote, in a static pod's manifest or a frame. It
+// keeps the annotations of static and mirror pods.
 func NewManifestPod(p *v1.Pod) *Pod { return newPod(p, true) }
 
 func newPod(p *v1.Pod, manifest bool) *Pod {
@@ -108,19 +109,19 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	return out
 }
 
-// Names reports whether the object is of the pod that the runtime has by its UID. What one of the
-// two does not say is no contradiction.
+// Names reports whether the object belongs to the pod that the runtime has under its UID. A name
+// that one of the two does not have is no contradiction.
 func (p *Pod) Names(runtime stats.PodReference) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.Ref.Namespace, runtime.Namespace) && same(p.Ref.Name, runtime.Name)
 }
 
-// of reports whether the object is a pod's, as far as the runtime has told of that.
+// of reports whether the object belongs to a pod, as far as the runtime has announced the pod.
 func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests
-	// copies: a quantity with a fraction is a pointer, and the object is others' too
+	// copies: a quantity with a fraction is a pointer, and others own the object too
 	out := podContainer{
 		name:           c.Name,
 		memoryRequest:  requests[v1.ResourceMemory].DeepCopy(),
@@ -133,9 +134,9 @@ func newContainer(c *v1.Container, regular bool) podContainer {
 	return out
 }
 
-// volume notes a volume that lies on the node's disk (pkg/kubelet/eviction/helpers.go
-// localVolumeNames; a hostPath yields no figures there either). One in memory is bounded by the
-// size of its tmpfs, so its limit needs no enforcing.
+// volume stores a volume that is on the node's disk (pkg/kubelet/eviction/helpers.go
+// localVolumeNames; a hostPath yields no figures there either). A volume in memory is bounded by
+// the size of its tmpfs, so its limit needs no enforcement.
 func (p *Pod) volume(v *v1.Volume) {
 	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {
@@ -147,5 +148,5 @@ func (p *Pod) volume(v *v1.Volume) {
 	}
 }
 
-// bytes is a quantity as a number, floor 0.
+// bytes returns a quantity as a number, at least 0.
 func bytes(q resource.Quantity) uint64 { return whole(&q) }

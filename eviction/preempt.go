@@ -8,25 +8,25 @@ import (
 	"jettison/stats"
 )
 
-// SignalPreempted is that of evictions which make room for a critical pod. Nothing is short, so
-// that no threshold can be set for it; which pods go is for package admit to say.
+// SignalPreempted is the signal of evictions for a critical pod. Nothing is short, so it cannot
+// have a threshold; package admit chooses the pods.
 const SignalPreempted stats.Signal = "preempted"
 
-// Preempted is the eviction of a pod that goes for a critical one, with the reason and the message
-// of its status. It has its own grace period, however long: the kubelet overrides none
+// Preempted returns the eviction of a pod for a critical one, with the reason and the message of
+// its status. The pod keeps its own grace period, however long: the kubelet overrides none
 // (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests). object may be nil.
 func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Eviction {
 	return planned(SignalPreempted, pod, object, reason, message)
 }
 
-// SignalDescheduled is that of evictions of pods that should not be there, though nothing is short;
-// which those are is for package reclaim/nodedeschedule to say.
+// SignalDescheduled is the signal of evictions of pods that should not run on the node, although
+// nothing is short; package reclaim/nodedeschedule chooses the pods.
 const SignalDescheduled stats.Signal = "descheduled"
 
-// ReasonDescheduled is that of their status.
+// ReasonDescheduled is the reason in their status.
 const ReasonDescheduled = "Descheduled"
 
-// Descheduled is the eviction of such a pod, in its own grace period. object may be nil.
+// Descheduled returns the eviction of such a pod, with its own grace period. object may be nil.
 func Descheduled(pod *stats.PodStats, object *Pod, message string) Eviction {
 	return planned(SignalDescheduled, pod, object, ReasonDescheduled, message)
 }
@@ -48,14 +48,13 @@ func planned(signal stats.Signal, pod *stats.PodStats, object *Pod, reason,
 	return e
 }
 
-// Planned: the pod goes to make room for a critical one, or because it should not be there, and not
-// for what the node is short of.
+// Planned reports whether the pod is preempted or descheduled, and not evicted for a shortage.
 func (e *Eviction) Planned() bool {
 	return e.Signal == SignalPreempted || e.Signal == SignalDescheduled
 }
 
-// Spares says why a pod never goes for a critical one; empty: its priority decides. What protects
-// it from evictions does here, too, but a critical pod goes for one of a higher priority. object
+// Spares returns why a pod is never preempted; empty if its priority decides. The protections from
+// evictions apply, except that a critical pod may be preempted for one of a higher priority. object
 // may be nil.
 func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	if object != nil && !object.of(pod) {
@@ -69,7 +68,7 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 		return c.Protected
 	}
 	c.Keys.Priority = stats.Some[int32](systemCriticalPriority - 1)
-	if classed { // which is a priority (pkg/apis/scheduling/types.go SystemPriorityClasses)
+	if classed { // the class is a priority (pkg/apis/scheduling/types.go SystemPriorityClasses)
 		unclassed := *object
 		unclassed.class = ""
 		c.Object = &unclassed
@@ -77,16 +76,16 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
-// Room says what became of the room that a victim held. back: no process of it is left, nor what it
-// had in shared memory, as long as that may still come. over: there is nothing to wait for any
-// more; without back it did not die.
-func (l *Life) Room(now time.Time) (back, over bool) {
+// Room reports whether a preempted pod's resources are free. free: none of its processes is left,
+// nor its shared memory, as long as that is still expected. over: there is nothing left to wait
+// for; without free the pod did not die.
+func (l *Life) Room(now time.Time) (free, over bool) {
 	switch {
 	case l.undying:
 		return false, true
-	case l.departed():
-		back = !l.sharedAwaited(now)
-		return back, back
+	case l.terminated():
+		free = !l.shmemPending(now)
+		return free, free
 	}
-	return false, l.gone || l.superseded
+	return false, l.abandoned || l.superseded
 }

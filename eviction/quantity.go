@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Bounds of a quantity's text. resource.ParseQuantity computes with as many digits as an exponent
-// asks for: 1e-99990000 keeps it busy for minutes.
+// Bounds of a quantity's text. resource.ParseQuantity computes with as many digits as the exponent
+// requires: 1e-99990000 keeps it busy for minutes.
 const (
 	maxQuantityText     = 100
 	maxQuantityExponent = 1000
 )
 
-// whole is a quantity as a number, rounded up, floor 0; one that no int64 holds is the greatest
-// number there is. Quantity.Value makes 0 of 100E, and anything of longer ones: a threshold that is
-// always met would never be, a limit that no pod reaches be exceeded by each.
+// whole returns a quantity as a number, rounded up, at least 0 and at most MaxInt64. Quantity.Value
+// returns 0 for 100E, and arbitrary values for longer ones: a threshold that is always met would
+// never be met, and every pod would exceed a limit that none reaches.
 func whole(q *resource.Quantity) uint64 {
 	if n, ok := q.AsInt64(); ok {
 		return uint64(max(n, 0))
@@ -30,7 +30,7 @@ func whole(q *resource.Quantity) uint64 {
 	return uint64(max(q.Value(), 0))
 }
 
-// parseQuantity is resource.ParseQuantity for text of any origin.
+// parseQuantity is resource.ParseQuantity for text from any origin.
 func parseQuantity(text string) (resource.Quantity, error) {
 	if len(text) > maxQuantityText {
 		return resource.Quantity{}, fmt.Errorf("quantity %.40q...: longer than %d characters", text,

@@ -10,7 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// A text that would keep the parser busy for minutes is refused at once; what a kubelet takes is taken.
+// A text that would keep the parser busy for minutes is rejected immediately; what a kubelet
+// accepts is accepted.
 func TestQuantities(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"100Mi": true, "1E": true, "1Ei": true, "1e3": true, "1E3": true, "12e-2": true, "1e400": true, "0.5": true, "-1": true,
@@ -18,7 +19,7 @@ func TestQuantities(t *testing.T) {
 	} {
 		q, err := parseQuantity(text)
 		if (err == nil) != ok {
-			t.Errorf("%q: %s, %v", text, q.String(), err)
+			t.Errorf("parseQuantity(%q) = %s, error %v, want accepted: %v", text, q.String(), err, ok)
 		}
 	}
 	long := make([]byte, 1<<20)
@@ -26,12 +27,13 @@ func TestQuantities(t *testing.T) {
 		long[i] = '9'
 	}
 	if _, err := parseQuantity(string(long)); err == nil {
-		t.Error("a million digits are taken")
+		t.Error("parseQuantity accepts a million digits, want an error")
 	}
 }
 
-// Weakness 28: what no int64 holds is more than anything, not 0. A threshold of it is met by whatever is there, as the kubelet's, and
-// said at start to be; nobody is over such a request or such a limit.
+// Weakness 28: a quantity above every int64 is more than anything, not 0. A threshold of it is
+// always met, as the kubelet's, and a warning is issued at start; no pod exceeds such a request or
+// limit.
 func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"100E": math.MaxInt64, "10Ei": math.MaxInt64, "1e30": math.MaxInt64, "9e400": math.MaxInt64, "18446744073709551617": math.MaxInt64,
@@ -39,18 +41,18 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	} {
 		q := parsed(text)
 		if got := whole(&q); got != want {
-			t.Errorf("%s is %d, want %d", text, got, want)
+			t.Errorf("whole(%s) = %d, want %d", text, got, want)
 		}
 	}
 	thresholds, _, _ := in("hard memory.available 100E").Parse()
 	if got := CheckCapacity(thresholds, func(stats.Signal) stats.Observation { return stats.Observation{Capacity: 1 << 40, OK: true} }); len(got) != 1 {
-		t.Errorf("a threshold above everything is fine: %v", got)
+		t.Errorf("warnings for a threshold above everything = %v, want one", got)
 	}
 	m, look := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
 	look.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(1 << 40)), WorkingSetBytes: stats.Some(uint64(1)), KernelAvailableBytes: stats.Some(uint64(1 << 40))}
 	m.config.MemoryAvailable = stats.MemoryAvailableLower
 	if d := m.Step(epoch, look); len(d.Met) != 1 {
-		t.Error("100E is not above everything")
+		t.Error("threshold 100E is not met, want it always met")
 	}
 	huge, size := v1.ResourceList{v1.ResourceMemory: parsed("100E"), v1.ResourceEphemeralStorage: parsed("100E")}, parsed("100E")
 	p := NewPod(&v1.Pod{Spec: v1.PodSpec{
@@ -58,17 +60,18 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 		Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}},
 	}})
 	if p.memoryRequest != math.MaxInt64 || p.storageRequest != math.MaxInt64 {
-		t.Errorf("requests of %d, %d", p.memoryRequest, p.storageRequest)
+		t.Errorf("requests = %d, %d, want the maximum", p.memoryRequest, p.storageRequest)
 	}
 	pod := stats.PodStats{Containers: []stats.ContainerStats{{Name: "c", Logs: stats.Some(stats.FsUsage{UsedBytes: 1 << 50})}}}
 	pod.EphemeralStorage = stats.PodStorageStats{UsedBytes: stats.Some(uint64(1 << 50)), Volumes: []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 50}}}}
 	if signal, message := m.watch.disks.exceeds(&pod, p); signal != "" {
-		t.Errorf("%s: %s", signal, message)
+		t.Errorf("exceeded %s: %s, want nothing exceeded", signal, message)
 	}
 }
 
-// The object is others' too, and a quantity with a fraction is a pointer: nothing that is done with one reaches the other.
-func TestNothingIsSharedWithTheObject(t *testing.T) {
+// Others own the object too, and a quantity with a fraction is a pointer: changes of one do not
+// reach the other.
+func TestPodSharesNothingWithObject(t *testing.T) {
 	requests := func() v1.ResourceList {
 		return v1.ResourceList{v1.ResourceMemory: resource.MustParse("1.5Gi"), v1.ResourceEphemeralStorage: resource.MustParse("1.5Gi")}
 	}
@@ -84,7 +87,7 @@ func TestNothingIsSharedWithTheObject(t *testing.T) {
 	}
 	for _, q := range []resource.Quantity{*p.memoryOfPod, p.containers[0].memoryRequest, p.containers[0].storageRequest} {
 		if q.Value() != 3<<29 {
-			t.Errorf("%d, want 1.5Gi", q.Value())
+			t.Errorf("quantity after a change of the copy = %d, want 1.5Gi", q.Value())
 		}
 	}
 }

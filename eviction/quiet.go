@@ -9,72 +9,73 @@ import (
 	"jettison/stats"
 )
 
-// quiet is how a disk was when it was last quiet.
-type quiet struct {
+// quietDisk is the state of a disk when it was last quiet: none of its thresholds was met.
+type quietDisk struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
-	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
-	// unmeasured are those that were there then and not measured, or whose walk was cut off, by UID,
-	// and whether the runtime had told of them: how much they have grown since is not known, for a
-	// longer walk finds more.
+	pods map[string]uint64 // usage of each measured pod, by UID; nil: no full look was made
+	// unmeasured contains the UIDs of pods that existed then and were not measured, or whose walk was
+	// cut off, and whether the runtime had announced them. Their growth is unknown, because a longer
+	// walk finds more.
 	unmeasured map[string]bool
-	again      time.Duration // it is looked at again after that; zero: after quietEvery
+	nextLook   time.Duration // time until the next look; zero: quietEvery
 }
 
-// unknown reports whether what a pod held then is not known. One held nothing of which nothing but
-// a cgroup was there, and whose first sandbox is younger than that, by a clock that was not ahead.
-func (q *quiet) unknown(now time.Time, p *stats.PodStats) bool {
-	told, was := q.unmeasured[p.PodRef.UID]
-	return was && (told || p.StartTime.After(now) || len(p.SandboxIDs) > 1 ||
-		!p.StartTime.After(q.at.Add(-justBegun)))
+// growthUnknown reports whether a pod's usage at that time is unknown. A pod of which only a cgroup
+// existed held nothing, if its first sandbox is younger than the look, by a clock that was not
+// ahead.
+func (q *quietDisk) growthUnknown(now time.Time, p *stats.PodStats) bool {
+	announced, unmeasured := q.unmeasured[p.PodRef.UID]
+	return unmeasured && (announced || p.StartTime.After(now) || len(p.SandboxIDs) > 1 ||
+		!p.StartTime.After(q.at.Add(-justStarted)))
 }
 
-// begun reports whether a pod had just begun when a look was asked for, or has begun since. It has
-// no files that could have been measured, and had no time to hold much: were it as unknown as one
-// that cannot be measured, it could fill the disk and explain nothing. A sandbox that was made
-// anew, or by a clock that was ahead, is no new pod.
-func (e *explaining) begun(now time.Time, p *stats.PodStats) bool {
-	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.asked.Add(-justBegun)) &&
+// startedSinceAsked reports whether a pod started just before a look was requested, or later. It
+// had no files to measure and no time to hold much. If it counted as a pod that cannot be measured,
+// it could fill the disk and explain nothing. A recreated sandbox, or one from a clock that was
+// ahead, is no new pod.
+func (e *diskExplainer) startedSinceAsked(now time.Time, p *stats.PodStats) bool {
+	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.quietLookSince.Add(-justStarted)) &&
 		!p.StartTime.After(now)
 }
 
-// sum is what all pods held.
-func (q *quiet) sum() (all uint64) {
+// sum returns the usage of all pods.
+func (q *quietDisk) sum() (all uint64) {
 	for _, held := range q.pods {
 		all = stats.SaturatingAdd(all, held)
 	}
 	return all
 }
 
-// rests reports whether a disk is to be looked at anew: none of its thresholds is met, however near
-// they are, for what fills it slowly must not be held against who fills it fast; and it is not one
-// that was short a while ago for what no pod explained.
-func (e *explaining) rests(now time.Time, of *watched, all []watched) bool {
-	if !of.info.kind.disk() || !of.observed.OK {
+// isQuiet reports whether a look at a quiet disk is due. None of its thresholds is met, however
+// near they are: a pod that fills the disk slowly must not hide one that fills it fast. A disk that
+// was recently short without an explanation is not quiet.
+func (e *diskExplainer) isQuiet(now time.Time, target *watched, all []watched) bool {
+	if !target.info.kind.disk() || !target.observed.OK {
 		return false
 	}
 	for i := range all {
-		if w := &all[i]; w.Signal == of.Signal && w.met {
+		if w := &all[i]; w.Signal == target.Signal && w.met {
 			return false
 		}
 	}
-	if _, doubted := e.doubts[of.Signal]; doubted {
+	if _, doubted := e.doubts[target.Signal]; doubted {
 		return false
 	}
-	q := e.quiet[of.Signal]
-	return q.pods == nil || gone(now, q.at, cmp.Or(q.again, quietEvery))
+	q := e.quiet[target.Signal]
+	return q.pods == nil || elapsed(now, q.at, cmp.Or(q.nextLook, quietEvery))
 }
 
-// watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained
-// of those that are short no more.
-func (e *explaining) watchQuiet(now time.Time, ws *watchlist, observe bool) {
+// scheduleQuietLook determines whether a look at quiet disks is due, and ends the doubts about
+// disks that are no longer short.
+func (e *diskExplainer) scheduleQuietLook(now time.Time, ws *watchlist, observe bool) {
 	for signal, d := range e.doubts {
 		switch short := ws.short(signal); {
 		case short && !d.ended.IsZero():
 			d.ended = time.Time{}
 		case !short && d.ended.IsZero():
 			d.ended, d.reason = now, ""
-		case !short && gone(now, d.ended, doubtKept):
+		case !short && elapsed(now, d.ended, doubtKept):
 			e.forgetDoubt(signal)
 			continue
 		default:
@@ -84,95 +85,97 @@ func (e *explaining) watchQuiet(now time.Time, ws *watchlist, observe bool) {
 		e.unsaved = true
 	}
 	if !ws.config.Explain || observe {
-		e.pending = false
+		e.quietLookDue = false
 		return
 	}
-	again := !e.pending && gone(now, e.tried, quietAgain)
+	retry := !e.quietLookDue && elapsed(now, e.lastQuietLook, quietRetry)
 	for i := range ws.all {
 		w := &ws.all[i]
-		if !e.rests(now, w, ws.all) {
+		if !e.isQuiet(now, w, ws.all) {
 			continue
 		}
-		if q := e.quiet[w.Signal]; q.pods == nil && gone(now, q.at, quietEvery) {
-			e.keep(w.Signal, quiet{at: now, used: used(&w.observed)})
+		if q := e.quiet[w.Signal]; q.pods == nil && elapsed(now, q.at, quietEvery) {
+			e.setQuiet(w.Signal, quietDisk{at: now, used: used(&w.observed)})
 		}
-		if again {
-			e.pending, e.asked, again = true, now, false
+		if retry {
+			e.quietLookDue, e.quietLookSince, retry = true, now, false
 		}
 	}
 }
 
-// keep remembers how a disk is at rest.
-func (e *explaining) keep(signal stats.Signal, q quiet) {
+// setQuiet stores the state of a quiet disk.
+func (e *diskExplainer) setQuiet(signal stats.Signal, q quietDisk) {
 	if e.quiet == nil {
-		e.quiet = map[stats.Signal]quiet{}
+		e.quiet = map[stats.Signal]quietDisk{}
 	}
 	e.quiet[signal] = q
 	e.unsaved = true
 }
 
-// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured,
-// what they held is not known. One that has become short meanwhile is looked at as soon as it rests
+// recordQuiet stores the state of the quiet disks. If less than half of the pods are measured, the
+// usage of all is unknown. A disk that became short meanwhile gets its look as soon as it is quiet
 // again.
-func (e *explaining) lookAtQuiet(now time.Time, in Input, ws *watchlist) {
-	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
+func (e *diskExplainer) recordQuiet(now time.Time, in Input, ws *watchlist) {
+	if !e.quietLookDue || in.MemoryOnly || in.Measuring || in.ObserveDisks {
 		return
 	}
-	e.pending = false
+	e.quietLookDue = false
 	for i := range ws.all {
 		w := &ws.all[i]
-		if !e.rests(now, w, ws.all) {
+		if !e.isQuiet(now, w, ws.all) {
 			continue
 		}
-		e.tried = now
-		if held := ws.disks.held(in, w); 2*len(held) >= len(in.Summary.Pods) {
-			q := e.quietNow(now, in, w, held)
-			q.fit()
-			e.keep(w.Signal, q)
+		e.lastQuietLook = now
+		if held := ws.disks.heldByPod(in, w); 2*len(held) >= len(in.Summary.Pods) {
+			q := e.measureQuiet(now, in, w, held)
+			q.capToUsed()
+			e.setQuiet(w.Signal, q)
 		}
 	}
 }
 
-// quietNow is how a disk is that rests. Where not every pod was measured, wholly and since the look
-// was asked for, the next one comes soon, and ever later while none is missing that was not before:
-// until then a pod may seem to have grown, or not, by what it held.
-func (e *explaining) quietNow(now time.Time, in Input, w *watched, held map[string]uint64) quiet {
+// measureQuiet returns the state of a quiet disk. If a pod was not measured completely since the
+// look was requested, the next look follows soon: until then the pod's growth is misjudged by its
+// earlier usage. The delay grows while no further pod is missing.
+func (e *diskExplainer) measureQuiet(now time.Time, in Input, w *watched,
+	held map[string]uint64) quietDisk {
 	before := e.quiet[w.Signal]
-	q := quiet{at: now, used: used(&w.observed), pods: held, unmeasured: map[string]bool{}}
-	whole, known := true, true
+	q := quietDisk{at: now, used: used(&w.observed), pods: held, unmeasured: map[string]bool{}}
+	complete, noneNew := true, true
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
 		switch st := &p.EphemeralStorage; {
-		case has(q.pods, p.PodRef.UID):
-			if whole = whole && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial &&
-				!st.Time.Before(e.asked)); st.Cut {
+		case hasKey(q.pods, p.PodRef.UID):
+			if complete = complete && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial &&
+				!st.Time.Before(e.quietLookSince)); st.Cut {
 				q.unmeasured[p.PodRef.UID] = true
 			}
-		case e.begun(now, p):
-			q.pods[p.PodRef.UID], whole = 0, false
+		case e.startedSinceAsked(now, p):
+			q.pods[p.PodRef.UID], complete = 0, false
 		default:
-			_, was := before.unmeasured[p.PodRef.UID]
-			q.unmeasured[p.PodRef.UID], whole, known = p.Announced, false, known && was
+			_, unmeasuredBefore := before.unmeasured[p.PodRef.UID]
+			q.unmeasured[p.PodRef.UID], complete, noneNew = p.Announced, false, noneNew && unmeasuredBefore
 		}
 	}
 	switch {
-	case !known:
-		q.again = quietAgain
-	case !whole:
-		q.again = min(max(2*before.again, quietAgain), quietEvery)
+	case !noneNew:
+		q.nextLook = quietRetry
+	case !complete:
+		q.nextLook = min(max(2*before.nextLook, quietRetry), quietEvery)
 	}
 	return q
 }
 
-// others is how much was used beyond what pods are known to have held: those of which that is not
-// known held no more, together.
-func (q *quiet) others() uint64 { return q.used - min(q.sum(), q.used) }
+// unattributed returns the use of the disk beyond the known usage of pods. All pods with unknown
+// usage held no more than that together.
+func (q *quietDisk) unattributed() uint64 { return q.used - min(q.sum(), q.used) }
 
-// fit forgets what those held that held most, until the rest is no more than was used: files that
-// share blocks (FICLONE) count whole, and who makes many before it fills a disk would hold no more
-// then than before. What those held that held less is not forgotten for that; one that held more
-// than each of several who share is.
-func (q *quiet) fit() {
+// capToUsed forgets the pods that held most until the rest is no more than was used.
+//
+// Files that share blocks (FICLONE) count whole. A pod that makes many of them before it fills a
+// disk would seem to hold no more later than before. Pods that held less stay; one that held more
+// than each of several sharing pods is forgotten.
+func (q *quietDisk) capToUsed() {
 	all := q.sum()
 	if all <= q.used {
 		return

@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// comparison orders two candidates: negative if a goes first. Zero leaves it to the next one.
+// comparison orders two candidates: negative if a comes first, zero if the next comparison decides.
 type comparison struct {
 	name    string
 	compare func(a, b *Candidate) int
@@ -17,10 +17,12 @@ type comparison struct {
 
 // ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure,
 // rankDiskPressureFunc, rankPIDPressure): usage over request where requests count, priority, usage
-// minus request; with what it lacks: pods that will not die last, measured before unmeasured, those
-// being evicted already for the same, or that have all that is short, inodes by inodes, threads by
-// threads, and an order among equals, and what lists.forward does after it. A priority that is
-// unknown counts as 0, as a pod without a priority class has it.
+// minus request.
+//
+// It adds to the kubelet's order: pods that are set aside last; measured before unmeasured; pods
+// first that are already being evicted for the same resource, or that end the shortage; inodes by
+// inodes, threads by threads; and an order among equals. Afterwards lists.promote applies. An
+// unknown priority counts as 0, like that of a pod without a priority class.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},
@@ -44,25 +46,25 @@ var ranking = []comparison{
 	{"UID", func(a, b *Candidate) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) }},
 }
 
-// lists are what one ranking is made of; they are used again.
+// lists are the reused buffers of one ranking.
 type lists struct {
-	may, mayNot []Candidate
-	order       []*Candidate
-	ranked      []Ranked
+	eligible, protected []Candidate
+	order               []*Candidate
+	ranked              []Ranked
 }
 
-// rank sorts those who may go, first victim first, and gives each the key by which it comes after
-// the one before.
+// rank sorts the eligible pods, first victim first, and gives each the key that puts the previous
+// pod before it.
 func (l *lists) rank() []Ranked {
 	l.order, l.ranked = l.order[:0], l.ranked[:0]
-	for i := range l.may {
-		l.order = append(l.order, &l.may[i])
+	for i := range l.eligible {
+		l.order = append(l.order, &l.eligible[i])
 	}
 	slices.SortStableFunc(l.order, func(a, b *Candidate) int {
 		result, _ := compare(a, b)
 		return result
 	})
-	l.forward()
+	l.promote()
 	for i, c := range l.order {
 		r := Ranked{Candidate: *c}
 		if i > 0 {
@@ -76,23 +78,22 @@ func (l *lists) rank() []Ranked {
 	return l.ranked
 }
 
-// A pod of which it is not known whether it is over its request goes before another that is for
-// sure if it may be over by so many times as much. It is why a pod that may be within its request
-// does not go before one that uses much more than it asked for, and why a pod that uses much finds
-// no shelter behind pods that are over by a little: not by hiding a part of its request, as by a
-// container that is never made, nor by sidecars that carry its score, nor while the runtime says
-// nothing of it.
+// A pod that may be over its request comes before one that certainly is, if it may be over by this
+// factor as much. A pod that may be within its request therefore does not come before one that uses
+// much more than it requested. And a pod that uses much cannot hide behind pods that are slightly
+// over their requests: not by hiding a part of its request, as with a container that is never
+// created, nor by sidecars that carry its score, nor while the runtime reports nothing about it.
 const (
-	openDoubt = 8 // where the request is open above: a part of the pod was not seen, for sure
-	// Where all was seen, or nothing: most pods with containers of equal scores ask for the sum, and
-	// most of which nothing is known yet ask for what they use.
-	closedDoubt = 32
+	openFactor = 8 // the request is open above: a part of the pod was certainly not seen
+	// All of the pod was seen, or nothing: most pods with containers of equal scores request the sum,
+	// and most unknown pods have requests equal to their usage.
+	closedFactor = 32
 )
 
-// forward moves pods of which it is not known whether they are over their request, from behind
-// those that are for sure to before the first one that they outweigh. Nothing else changes its
-// place. It is no comparison: of three pods, each could go before the next one then.
-func (l *lists) forward() {
+// promote moves pods that may be over their request before the first pod that is certainly over it
+// and that they outweigh. All others keep their order. This cannot be a comparison: three pods
+// could each come before the next one.
+func (l *lists) promote() {
 	for i, c := range l.order {
 		if !c.Keys.Measured || c.Keys.standing() != unknownRequest {
 			continue
@@ -107,17 +108,17 @@ func (l *lists) forward() {
 	}
 }
 
-// outweighs: k, of which it is not known whether it is over its request, may be so much more over
-// it than other is for sure that it goes first; where the keys before usage over request do not
-// tell them apart, and priority does not say that other goes first.
+// outweighs reports whether k, which may be over its request, may exceed it by so much more than
+// other does that it comes first. The keys before usage over request must be equal, and k must not
+// have the higher priority.
 func (k *Keys) outweighs(other *Keys) bool {
-	doubt := int64(closedDoubt)
+	factor := int64(closedFactor)
 	if k.Open {
-		doubt = openDoubt
+		factor = openFactor
 	}
 	return other.standing() == overRequest && k.SetAside == other.SetAside &&
 		(k.Dying && k.eases) == (other.Dying && other.eases) &&
-		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/doubt
+		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/factor
 }
 
 func compare(a, b *Candidate) (order int, key string) {
@@ -129,7 +130,7 @@ func compare(a, b *Candidate) (order int, key string) {
 	return 0, ""
 }
 
-// compareBool puts true first.
+// compareBool orders true before false.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -140,16 +141,17 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// How a pod stands to its request. Between its bounds it is not known.
+// Comparison of a pod's usage with its request. Between the bounds of the request it is unknown.
 const (
 	overRequest = iota
 	unknownRequest
 	withinRequest
 )
 
-// standing is one of these: a pod is over its request if it uses more than the upper bound, and
-// within it if it uses no more than the lower one. One that keeps its request from being known
-// counts as over it, or tenants would. Where requests do not count, all are alike.
+// standing returns one of these values. A pod is over its request if it uses more than the upper
+// bound, and within it if it uses at most the lower bound. A pod that keeps its request from being
+// known counts as over it: otherwise tenants would do that. If requests do not count, all pods are
+// equal.
 func (k *Keys) standing() int {
 	switch {
 	case !k.Requests || !k.Measured:
@@ -166,10 +168,9 @@ func (k *Keys) standing() int {
 	return unknownRequest
 }
 
-// excess is usage minus request; it may be negative. It is what the pod is over by at least or
-// within by at most, which the upper bound tells; of one of which neither is known, what it may be
-// over by, which the lower bound tells: all of it where the request is unknown. Of a pod that is
-// not measured nothing is known.
+// excess returns usage minus request, which may be negative, or 0 for an unmeasured pod. It uses
+// the upper bound of the request. If the pod's standing is unknown it uses the lower bound, which
+// gives the largest possible excess: all of its usage if the request is unknown.
 func (k *Keys) excess() int64 {
 	if !k.Measured {
 		return 0
@@ -180,7 +181,7 @@ func (k *Keys) excess() int64 {
 	}
 	usage := min(k.Usage, math.MaxInt64)
 	request = min(request, math.MaxInt64)
-	return int64(usage) - int64(request) // both are not negative: it cannot overflow
+	return int64(usage) - int64(request) // neither is negative, so this cannot overflow
 }
 
 func qosOrder(q stats.QOSClass) int {
@@ -195,7 +196,7 @@ func qosOrder(q stats.QOSClass) int {
 	return 2 // unknown
 }
 
-func goesBefore(a, b *Candidate) bool {
+func ranksBefore(a, b *Candidate) bool {
 	order, _ := compare(a, b)
 	return order < 0
 }

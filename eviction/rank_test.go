@@ -13,7 +13,8 @@ import (
 	"jettison/stats"
 )
 
-// pod makes a candidate for memory: priority, request and working set as quantities; "-" is absent.
+// pod returns a candidate for memory: priority, request and working set as quantities; "-" is
+// absent.
 func pod(name string, priority int32, request, usage string) Candidate {
 	c := Candidate{Pod: &stats.PodStats{PodRef: stats.PodReference{Namespace: "default", Name: name, UID: name}, Announced: true}}
 	c.Keys = Keys{Priority: stats.Some(priority), Requests: true, kind: kindMemory}
@@ -26,8 +27,8 @@ func pod(name string, priority int32, request, usage string) Candidate {
 	return c
 }
 
-// alone makes a candidate for a signal that nobody can request.
-func alone(name string, priority int32, usage string) Candidate {
+// podWithoutRequest returns a candidate for a signal that cannot be requested.
+func podWithoutRequest(name string, priority int32, usage string) Candidate {
 	c := pod(name, priority, "-", usage)
 	c.Keys.Requests, c.Keys.kind = false, kindPID
 	return c
@@ -50,10 +51,10 @@ func names(ranked []Ranked) string {
 	return strings.Join(out, " ")
 }
 
-// The kubelet's own tables, each in the expected order, and what it has no order for. Disk rows are what root, logs and volumes
-// add up to; that they do is in testdata/disk.txt.
+// The kubelet's own tables, each in the expected order, and cases that it does not order. Disk rows
+// are the sum of root, logs and volumes; testdata/disk.txt checks that sum.
 func TestRanking(t *testing.T) {
-	p, a := pod, alone
+	p, a := pod, podWithoutRequest
 	full := func(kind kind) []Candidate {
 		out := []Candidate{
 			p("p1", -1, "0", "500Mi"), p("p2", -1, "0", "50Mi"), p("p3", 1, "100Mi", "600Mi"), p("p4", 1, "100Mi", "150Mi"),
@@ -71,7 +72,8 @@ func TestRanking(t *testing.T) {
 		{"C01, C06", []Candidate{p("exceeds", 0, "100Mi", "101Mi"), p("below", 0, "200Mi", "199Mi")}},
 		// C01 gives exceeds the higher priority: usage over request counts before it.
 		{"C01", []Candidate{p("exceeds", 1, "100Mi", "101Mi"), p("below", -1, "200Mi", "199Mi")}},
-		// C02, C04 order by usage minus request alone; with the full keys, those within their request come after.
+		// C02, C04 order by usage minus request alone; with the full keys, pods within their request come
+		// after.
 		{"C02", []Candidate{
 			p("C", 0, "100Mi", "800Mi"), p("A", 0, "0", "500Mi"), p("B", 0, "0", "300Mi"),
 			p("D", 0, "100Mi", "300Mi"), p("E", 0, "1Gi", "800Mi"), p("F", 0, "1Gi", "200Mi"),
@@ -86,7 +88,7 @@ func TestRanking(t *testing.T) {
 		{"C08", []Candidate{p("a", -1, "0", "400000"), p("b", -1, "0", "100000"), p("c", 1, "0", "350000"), p("d", 1, "0", "150000")}},
 		{"C09", []Candidate{a("a", -1, "20"), a("b", -1, "6"), a("c", 1, "20"), a("d", 1, "5")}},
 		{"C10", []Candidate{p("low", -134, "0", "1Mi"), p("mid", 1, "0", "1Mi"), p("high", 12534, "0", "1Mi")}},
-		// C11: of two pods that are not measured no key but those for equals says anything.
+		// C11: for two unmeasured pods only the keys for equals decide.
 		{"C11", []Candidate{p("a", 0, "0", "-"), p("b", 0, "1Gi", "-")}},
 		// Weakness 6: the kubelet evicts a pod without stats before every other one.
 		{"unmeasured pods are never preferred", []Candidate{p("hog", 1000, "0", "10Gi"), p("unmeasured", -1, "0", "-")}},
@@ -104,13 +106,14 @@ func TestRanking(t *testing.T) {
 			}
 			shuffle(pods)
 			if got := names(rank(pods)); got != strings.Join(want, " ") {
-				t.Errorf("%s: got %s, want %s", c.id, got, want)
+				t.Errorf("%s: ranking = %s, want %s", c.id, got, want)
 			}
 		}
 	}
 }
 
-// Weakness 31: among equals the kubelet has no order; here QoS, then the youngest, then the UID decide.
+// Weakness 31: the kubelet has no order among equals; here QoS, then the youngest, then the UID
+// decide.
 func TestEqualsHaveAnOrder(t *testing.T) {
 	with := func(name string, qos stats.QOSClass, start int64) Candidate {
 		c := pod(name, 0, "0", "1Mi")
@@ -123,7 +126,7 @@ func TestEqualsHaveAnOrder(t *testing.T) {
 	}
 	got := rank(pods)
 	if names(got) != "b a c d e" {
-		t.Errorf("got %s", names(got))
+		t.Errorf("ranking = %s, want b a c d e", names(got))
 	}
 	var keys []string
 	for _, r := range got {
@@ -134,7 +137,8 @@ func TestEqualsHaveAnOrder(t *testing.T) {
 	}
 }
 
-// With ByRelease what killing returns counts instead of usage above request, after the request and the priority.
+// With ByRelease the amount that killing returns replaces usage above request, after the request
+// and the priority.
 func TestRankingByRelease(t *testing.T) {
 	with := func(name string, priority int32, usage, release string) Candidate {
 		c := pod(name, priority, "1Mi", usage)
@@ -143,12 +147,13 @@ func TestRankingByRelease(t *testing.T) {
 	}
 	pods := []Candidate{with("cache", 0, "900Mi", "10Mi"), with("anon", 0, "500Mi", "490Mi"), with("low", -1, "20Mi", "1Mi")}
 	if got := names(rank(pods)); got != "low anon cache" {
-		t.Errorf("got %s", got)
+		t.Errorf("ranking by release = %s, want low anon cache", got)
 	}
 }
 
-// naive says the rule in one breath: what counts against a pod, most important first. How often it was evicted before does not.
-func naive(c *Candidate) []any {
+// naiveKeys states the rule directly: the keys, most important first. The number of earlier
+// evictions does not count.
+func naiveKeys(c *Candidate) []any {
 	k := c.Keys
 	over, excess, release := 1, 0.0, 0.0
 	if k.Measured {
@@ -166,8 +171,8 @@ func naive(c *Candidate) []any {
 	return []any{k.SetAside, !k.Measured, !(k.Dying && k.eases), over, int(k.Priority.V), -release, -excess, qos[k.QOSClass], -int(k.Start.Unix()), c.Pod.PodRef.UID}
 }
 
-// before compares what naive says, element by element: false before true, less before more.
-func before(a, b []any) bool {
+// naiveLess compares naiveKeys element by element: false before true, smaller before larger.
+func naiveLess(a, b []any) bool {
 	for i := range a {
 		var order int
 		switch x := a[i].(type) {
@@ -187,7 +192,7 @@ func before(a, b []any) bool {
 	return false
 }
 
-// The order is exactly the naive one, whatever order the pods come in.
+// The order equals the naive one, whatever the order of the input.
 func TestRankingHoldsForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "pods")
@@ -206,25 +211,25 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 			if released {
 				k.Release = stats.Opt[uint64]{V: rapid.Uint64Range(0, 2).Draw(t, "release"), OK: true}
 			}
-			k.SetAside, k.Dying, k.eases, k.Returned = some("aside"), some("dying"), rapid.Bool().Draw(t, "eases"), rapid.IntRange(0, 2).Draw(t, "returned")
+			k.SetAside, k.Dying, k.eases, k.TimesEvicted = some("aside"), some("dying"), rapid.Bool().Draw(t, "eases"), rapid.IntRange(0, 2).Draw(t, "returned")
 			k.QOSClass = rapid.SampledFrom([]stats.QOSClass{"", stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos")
 			k.Start = time.Unix(rapid.Int64Range(0, 2).Draw(t, "start"), 0)
 			pods = append(pods, c)
 		}
 		got := rank(pods)
 		for i := 1; i < len(got); i++ {
-			if a, b := &got[i-1].Candidate, &got[i].Candidate; !before(naive(a), naive(b)) {
-				t.Fatalf("%v goes before %v", naive(a), naive(b))
+			if a, b := &got[i-1].Candidate, &got[i].Candidate; !naiveLess(naiveKeys(a), naiveKeys(b)) {
+				t.Fatalf("ranking has %v before %v, want the naive order", naiveKeys(a), naiveKeys(b))
 			}
 		}
-		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
+		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(shuffled))
 		}
 	})
 }
 
-// A pod of which it is not known whether it is over its request is no victim before one that clearly is, and no small pod goes before it
-// for bytes: with its request open above, within closed bounds, or not known at all.
+// A pod that may be over its request is no victim before one that certainly is, and no small pod is
+// evicted before it for bytes: with its request open above, within closed bounds, or unknown.
 func TestAnOpenRequestIsNoShelter(t *testing.T) {
 	open := func(name string, priority int32, least, usage string) Candidate {
 		c := pod(name, priority, least, usage)
@@ -248,7 +253,7 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 			"over request, possible excess"},
 		{"it may be within its request", []Candidate{pod("leaker", 0, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
 		{"a clear one of higher priority, too", []Candidate{pod("leaker", 9, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
-		{"lower priority goes first, as it does before one that is over for sure", []Candidate{pod("low", -1, "0", "1Mi"), open("hog", 0, "0", "7Gi")}, "over request"},
+		{"lower priority first, also before a pod certainly over its request", []Candidate{pod("low", -1, "0", "1Mi"), open("hog", 0, "0", "7Gi")}, "over request"},
 		{"of two the one that may be over by more", []Candidate{open("more", 0, "49Mi", "7Gi"), open("less", 0, "49Mi", "5Gi"), pod("a", 0, "0", "3Mi")},
 			"usage - request, possible excess"},
 		{"within it for sure", []Candidate{pod("a", 0, "0", "3Mi"), open("within", 0, "1Gi", "900Mi")}, "over request"},
@@ -256,8 +261,8 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 		{"but with more doubt", []Candidate{pod("leaker", 0, "0", "2Gi"), closed}, "over request"},
 		{"nothing is known of it", []Candidate{pod("leaker", 0, "0", "2Gi"), pod("unknown", 0, "-", "40Gi"), pod("a", 0, "0", "3Mi")},
 			"over request, possible excess"},
-		{"who is not measured", []Candidate{pod("a", 0, "0", "3Mi"), pod("unmeasured", 0, "-", "-")}, "measured"},
-		{"who will not die is still last, who dies already first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
+		{"unmeasured pod", []Candidate{pod("a", 0, "0", "3Mi"), pod("unmeasured", 0, "-", "-")}, "measured"},
+		{"undying pod still last, terminating pod first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
 	} {
 		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
 			pods := slices.Clone(c.pods)
@@ -271,15 +276,15 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 				keys = append(keys, r.DecidedBy)
 			}
 			if names(got) != strings.Join(want, " ") || strings.Join(keys, ", ") != c.keys {
-				t.Errorf("%s: %s by %q, want %q by %s", c.what, names(got), keys, want, c.keys)
+				t.Errorf("%s: ranking %s by %q, want %q by %s", c.what, names(got), keys, want, c.keys)
 			}
 		}
 	}
 }
 
-// Whatever pods there are: those of which it is not known change nothing among the others; none comes after a pod of its priority or a
-// higher one that it outweighs; and where one comes before a pod that is over its request, the first such one behind it is one that it
-// outweighs.
+// For any pods: those that may be over their request change nothing among the others. None comes
+// after a pod of its priority or a higher one that it outweighs. If one comes before a pod over its
+// request, it outweighs the first such pod behind it.
 func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []Candidate
@@ -299,8 +304,8 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 			pods = append(pods, c)
 		}
 		got := rank(pods)
-		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
-			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
+		if shuffled := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(shuffled) {
+			t.Fatalf("ranking depends on the input order: %s and %s", names(got), names(shuffled))
 		}
 		unsure := func(c Candidate) bool {
 			r := c.Keys.Request
@@ -324,15 +329,15 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 				}
 				may := doubt*(o.Keys.Usage-o.Keys.Request.V.Max) <= u.Keys.Usage-u.Keys.Request.V.Min && o.Keys.Priority.V >= u.Keys.Priority.V
 				if may && j < i || j > i && next && !may {
-					t.Fatalf("%s: %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
+					t.Fatalf("ranking %s: wrong order of %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
 				}
 				next = next && j < i
 			}
 		}
 		if without := rank(slices.DeleteFunc(slices.Clone(pods), unsure)); names(without) != names(rest) {
-			t.Fatalf("the others: %s, without these %s", names(rest), names(without))
+			t.Fatalf("other pods ranked %s, without the unknown ones %s", names(rest), names(without))
 		}
 	})
 }
 
-func rank(candidates []Candidate) []Ranked { return (&lists{may: candidates}).rank() }
+func rank(candidates []Candidate) []Ranked { return (&lists{eligible: candidates}).rank() }

@@ -12,7 +12,7 @@ import (
 
 var phaseWords = [...]string{Stopping: "stopping", Killed: "killed", Emptied: "emptied", Cleaned: "cleaned", Over: "over", Undying: "undying"}
 
-// ask is what a script asks of the manager beside steps.
+// ask runs the script commands that query the manager.
 func (s *script) ask(cmd string, now time.Time, args map[string]string) (string, error) {
 	var b strings.Builder
 	switch cmd {
@@ -63,7 +63,7 @@ func (s *script) ask(cmd string, now time.Time, args map[string]string) (string,
 	return cmp.Or(strings.TrimSuffix(b.String(), "\n"), "nothing") + "\n", nil
 }
 
-// text writes a Ready for the scripts. What is as in calm is left out.
+// text writes a Ready for the scripts, without the values of a calm node.
 func (r *Ready) text(now time.Time) string {
 	var b strings.Builder
 	b.WriteString(Decision{Time: now, Met: r.Met, Conditions: r.Conditions}.text(true))

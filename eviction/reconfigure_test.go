@@ -10,9 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// A configuration that is read again and has not changed changes nothing: not since when a threshold is met, not who is being evicted, not
-// who is held back or set aside.
-func TestAReloadOfTheSameChangesNothing(t *testing.T) {
+// Reading an unchanged configuration again changes nothing: not since when a threshold is met, not
+// the evictions in progress, not the breakers, not the pods set aside.
+func TestReloadOfSameConfigChangesNothing(t *testing.T) {
 	evictions := 0
 	for seed := range uint64(min(*timelines, 300)) {
 		tl := generate(seed)
@@ -25,15 +25,15 @@ func TestAReloadOfTheSameChangesNothing(t *testing.T) {
 		for i < min(len(want.log), len(got.log)) && want.log[i] == got.log[i] {
 			i++
 		}
-		t.Fatalf("seed %d, line %d: %q is now %q", seed, i, slices.Concat(want.log, []string{"nothing"})[i], slices.Concat(got.log, []string{"nothing"})[i])
+		t.Fatalf("seed %d, line %d: log after a reload = %[4]q, want %[3]q", seed, i, slices.Concat(want.log, []string{"nothing"})[i], slices.Concat(got.log, []string{"nothing"})[i])
 	}
 	if evictions == 0 {
-		t.Error("no timeline has an eviction")
+		t.Error("no timeline has an eviction, want some")
 	}
 }
 
-// softly is a configuration with one soft threshold, as a manager has it.
-func softly(t *testing.T, value, grace string) Config {
+// softConfig returns a configuration with one soft threshold, as a manager has it.
+func softConfig(t *testing.T, value, grace string) Config {
 	t.Helper()
 	s := Settings{
 		EvictionHard: map[string]string{"memory.available": "1Mi"}, EvictionSoft: map[string]string{"memory.available": value},
@@ -41,14 +41,15 @@ func softly(t *testing.T, value, grace string) Config {
 	}
 	thresholds, _, errs := s.Parse()
 	if errs != nil {
-		t.Fatal(errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	return Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: time.Minute}
 }
 
-// A threshold that is met keeps since when it is, whatever its value and its grace period become: one that is as good as over is not begun
-// again. What has no threshold any more is not met, and its condition goes after the transition period.
-func TestAReloadKeepsSinceWhen(t *testing.T) {
+// A met threshold keeps the time since which it is met, whatever its value and its grace period
+// become: a grace period that is nearly over does not start again. A signal without a threshold is
+// no longer met, and its condition ends after the transition period.
+func TestReloadKeepsTimeSinceMet(t *testing.T) {
 	at := time.Unix(1700000000, 0)
 	observe := func(m *Manager, now time.Time) Ready {
 		n := &stats.NodeStats{}
@@ -56,36 +57,37 @@ func TestAReloadKeepsSinceWhen(t *testing.T) {
 		return m.Observe(now, n, Situation{})
 	}
 	for _, c := range []struct{ value, grace string }{{"200Mi", "60s"}, {"300Mi", "60s"}, {"200Mi", "30s"}, {"20%", "90s"}} {
-		m := NewManager(softly(t, "200Mi", "60s"))
+		m := NewManager(softConfig(t, "200Mi", "60s"))
 		observe(m, at)
-		m.Reconfigure(softly(t, c.value, c.grace))
+		m.Reconfigure(softConfig(t, c.value, c.grace))
 		r := observe(m, at.Add(29*time.Second))
 		if len(r.Met) != 1 || !r.Met[0].Since.Equal(at) {
-			t.Fatalf("%+v: %+v", c, r.Met)
+			t.Fatalf("%+v: met = %+v, want one since %v", c, r.Met, at)
 		}
 		grace, _ := time.ParseDuration(c.grace)
 		for _, after := range []time.Duration{grace - time.Second, grace} {
 			r = observe(m, at.Add(after))
 			if asks := r.Look == LookMemory; asks != (after == grace) {
-				t.Errorf("%+v: after %v a pod is looked for: %v, want at %v", c, after, asks, grace)
+				t.Errorf("%+v: look at pods after %v = %v, want it after %v", c, after, asks, grace)
 			}
 		}
 	}
-	m := NewManager(softly(t, "200Mi", "60s"))
+	m := NewManager(softConfig(t, "200Mi", "60s"))
 	observe(m, at)
-	none := softly(t, "200Mi", "60s")
+	none := softConfig(t, "200Mi", "60s")
 	none.Thresholds = nil
 	m.Reconfigure(none)
 	if r := observe(m, at.Add(time.Second)); len(r.Met) > 0 || fmt.Sprint(r.Conditions) != "[MemoryPressure]" {
-		t.Errorf("%v, %v", r.Met, r.Conditions)
+		t.Errorf("without the threshold: met %v, conditions %v, want MemoryPressure only", r.Met, r.Conditions)
 	}
 	if r := observe(m, at.Add(2*time.Minute)); len(r.Conditions) > 0 {
-		t.Errorf("%v", r.Conditions)
+		t.Errorf("conditions after the transition period = %v, want none", r.Conditions)
 	}
 }
 
-// Whatever a configuration becomes in the middle of whatever goes on, nothing breaks down, and all that was begun ends.
-func TestAnyReloadAtAnyTime(t *testing.T) {
+// Whatever a configuration becomes at any moment, nothing fails, and everything that was begun
+// ends.
+func TestReloadAtAnyTime(t *testing.T) {
 	for seed := range uint64(min(*timelines, 100)) {
 		tl, other := generate(seed), generate(seed+1000)
 		dice := rand.New(rand.NewPCG(seed, 2))

@@ -2,41 +2,41 @@ package eviction
 
 import "time"
 
-// conclude finds out what became of an eviction: whether what was short is back by an observation,
-// or is not in time, or gets much worse, for another pod eats what the victim returns.
+// conclude sets the outcome of an eviction: the signal recovered, did not recover in time, or got
+// much worse because another pod uses up the victim's returns.
 func (l *Life) conclude(now time.Time, ws *watchlist) {
-	if l.outcome != OutcomeUnknown || l.gone || !l.Dead() {
+	if l.outcome != OutcomeUnknown || l.abandoned || !l.Dead() {
 		return
 	}
-	w, known, waited := ws.watchedBy(&l.e, &l.met.Threshold), true,
-		now.Sub(l.emptied.Time) >= l.limit()
-	if l.e.Disk() { // what lies there is back only with the clean-up, and is measured now and then
-		known = l.clean && w != nil && w.observed.Time.After(l.cleaned.Time)
-		waited = l.clean && now.Sub(l.cleaned.Time) >= diskSettle || !l.clean &&
+	w, known, timedOut := ws.watchedBy(&l.e, &l.met.Threshold), true,
+		now.Sub(l.emptied.Time) >= l.returnLimit()
+	if l.e.Disk() { // a disk gains only with the clean-up, and is measured now and then
+		known = l.cleanedUp && w != nil && w.observed.Time.After(l.cleaned.Time)
+		timedOut = l.cleanedUp && now.Sub(l.cleaned.Time) >= diskSettle || !l.cleanedUp &&
 			now.Sub(l.emptied.Time) >= RemoveLimit
 	}
-	back, worse := known, false
+	recovered, worse := known, false
 	switch {
 	case l.e.Local():
-		back = l.clean
+		recovered = l.cleanedUp
 	case l.e.Planned():
-		back, waited = !l.sharedAwaited(now), false
+		recovered, timedOut = !l.shmemPending(now), false
 	case w != nil:
-		back = known && w.observed.OK && !w.met
-		worse = !l.clean && w.observed.OK && w.observed.HalfGone(l.level)
-		l.after = w.observed
+		recovered = known && w.observed.OK && !w.met
+		worse = !l.cleanedUp && w.observed.OK && w.observed.HalfGone(l.level)
+		l.observedAfter = w.observed
 	}
 	switch {
-	case back:
+	case recovered:
 		l.outcome = OutcomeBack
-	case waited || worse:
+	case timedOut || worse:
 		l.outcome = OutcomeNotBack
 	}
 }
 
-// returns reports whether the memory of a victim is on its way back, so that each millisecond
+// returningMemory reports whether a victim's memory is being returned, so that each millisecond
 // counts.
-func (l *Life) returns(now time.Time) bool {
-	return l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
+func (l *Life) returningMemory(now time.Time) bool {
+	return l.outcome == OutcomeUnknown && !l.abandoned && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
 		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)
 }

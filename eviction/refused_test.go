@@ -11,12 +11,13 @@ import (
 	"jettison/stats"
 )
 
-// A pod that makes its status too large to be taken hides its request. It is ranked as over it: before all pods within theirs and all whose
-// request is unknown for no fault of their own, by what it uses. Where the request is known all the same, that counts.
-func TestAPodThatHidesItsRequestCountsAsOverIt(t *testing.T) {
+// A pod with a status too large to be read hides its request. It is ranked as over it: before all
+// pods within theirs and all whose request is unknown for other reasons, by its usage. If the
+// request is known nevertheless, that counts.
+func TestHiddenRequestCountsAsExceeded(t *testing.T) {
 	thresholds, _, errs := Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}.Parse()
 	if len(errs) > 0 {
-		t.Fatal(errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	m := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower})
 	pod := func(name string, usage uint64, request stats.Opt[stats.Range], refused bool) stats.PodStats {
@@ -41,14 +42,14 @@ func TestAPodThatHidesItsRequestCountsAsOverIt(t *testing.T) {
 		Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("300Mi")}}}}
 	d := m.Step(now, Input{Summary: s, Pods: map[string]*Pod{"told": NewPod(object)}})
 	if len(d.Evictions) != 1 {
-		t.Fatalf("%d evictions: %+v", len(d.Evictions), d)
+		t.Fatalf("%d evictions, want one: %+v", len(d.Evictions), d)
 	}
 	if got := names(d.Ranking); got != "over hides unknown hides-in-vain told within" {
-		t.Errorf("ranked %s", got)
+		t.Errorf("ranking = %s, want over hides unknown hides-in-vain told within", got)
 	}
 	for _, r := range d.Ranking {
 		if text := r.Explain(); r.Pod.PodRef.Name == "hides" && !strings.Contains(text, "counts as over its request") {
-			t.Errorf("explained as %q", text)
+			t.Errorf("Explain = %q, want \"counts as over its request\" in it", text)
 		}
 	}
 }

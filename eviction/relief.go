@@ -7,55 +7,55 @@ import (
 	"jettison/stats"
 )
 
-// relieveAgain is between two passes of garbage collection that bring a disk back without an
-// eviction. relieveLimit is how long one may take, after which the look that there is decides.
+// reliefInterval is the shortest time between two passes of garbage collection that make an
+// eviction for a disk unnecessary. reliefLimit bounds a pass; after it the next look decides.
 const (
-	relieveAgain = time.Minute
-	relieveLimit = 5 * time.Minute
+	reliefInterval = time.Minute
+	reliefLimit    = 5 * time.Minute
 )
 
-// Relief says what comes of a decision that wishes for something to be reclaimed first.
+// Relief is the caller's next action for a decision that asks for a reclaim first.
 type Relief int
 
-// What comes of it.
 const (
-	// it was reclaimed, or that takes too long: what there is decides, see Reclaimed
+	// it was reclaimed, or the pass takes too long: call Reclaimed with the next look
 	ReliefNone  Relief = iota
-	ReliefBegin        // begin a pass, and wait
-	ReliefWait         // for the pass, or for the signals to be observed after it
+	ReliefBegin        // begin a pass and wait for its end
+	ReliefWait         // wait for the end of the pass, or for an observation after it
 )
 
-// lastRelief is the last pass that was asked for.
+// lastRelief is the last pass that was requested.
 type lastRelief struct {
-	asked, done time.Time // zero: never; done before asked: it is under way
-	what        []Reclaimable
+	requestedAt, doneAt time.Time // zero: never; doneAt before requestedAt: in progress
+	requested           []Reclaimable
 }
 
-// ask answers for wishes, and notes what a pass is begun for.
-func (r *lastRelief) ask(now time.Time, wishes []Wish, ws *watchlist) Relief {
-	underWay := !r.asked.IsZero() && r.done.Before(r.asked)
-	lately := !r.done.IsZero() && now.Sub(r.done) < relieveAgain && r.covers(wishes)
+// request answers a decision with wishes, and stores the pass that it requests.
+func (r *lastRelief) request(now time.Time, wishes []Wish, ws *watchlist) Relief {
+	inProgress := !r.requestedAt.IsZero() && r.doneAt.Before(r.requestedAt)
+	recently := !r.doneAt.IsZero() && now.Sub(r.doneAt) < reliefInterval && r.covers(wishes)
 	switch {
-	case underWay && now.Sub(r.asked) < relieveLimit, !underWay && lately &&
-		!ws.observedSince(wishes, r.done):
+	case inProgress && now.Sub(r.requestedAt) < reliefLimit, !inProgress && recently &&
+		!ws.observedSince(wishes, r.doneAt):
 		return ReliefWait
-	case underWay, lately:
+	case inProgress, recently:
 		return ReliefNone
 	}
-	r.asked, r.what = now, r.what[:0]
+	r.requestedAt, r.requested = now, r.requested[:0]
 	for _, w := range wishes {
-		r.what = append(r.what, w.What)
+		r.requested = append(r.requested, w.What)
 	}
 	return ReliefBegin
 }
 
-// covers: all that is wished for was asked for.
+// covers reports whether the last pass included all wishes.
 func (r *lastRelief) covers(wishes []Wish) bool {
-	return !slices.ContainsFunc(wishes, func(w Wish) bool { return !slices.Contains(r.what, w.What) })
+	return !slices.ContainsFunc(wishes,
+		func(w Wish) bool { return !slices.Contains(r.requested, w.What) })
 }
 
-// observedSince: each signal that something is wished for was observed since then. A look from
-// before the end of a pass says nothing of what that freed.
+// observedSince reports whether each signal of the wishes was observed since then. A look made
+// before the end of a pass does not show the freed space.
 func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
@@ -67,7 +67,7 @@ func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	return true
 }
 
-// reclaims is what the kubelet reclaims for a disk signal, by the layout
+// reclaims returns the kinds that the kubelet reclaims for a disk signal, by the layout
 // (pkg/kubelet/eviction/helpers.go buildSignalToNodeReclaimFuncs):
 //
 //	layout            nodefs              imagefs             containerfs
@@ -86,8 +86,7 @@ func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
 	return []Reclaimable{ReclaimContainers, ReclaimImages}
 }
 
-// wishes are what can be reclaimed, for every threshold that asks for a victim, whichever comes
-// first.
+// wishes returns the possible reclaims for all thresholds that ask for a victim.
 func (ws *watchlist) wishes() (out []Wish) {
 	if !ws.disks.layout.OK {
 		return nil
@@ -97,7 +96,7 @@ func (ws *watchlist) wishes() (out []Wish) {
 		for _, i := range ws.order {
 			t := &ws.all[i]
 			if slices.Contains(reclaims(ws.disks.layout.V, t.info.fs), what) {
-				t.asked = true
+				t.reclaiming = true
 				if !slices.Contains(w.Signals, t.Signal) {
 					w.Signals = append(w.Signals, t.Signal)
 				}

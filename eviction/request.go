@@ -7,10 +7,11 @@ import (
 	"jettison/stats"
 )
 
-// podRequest is a pod's request for memory or ephemeral storage as the kubelet's ranking has it
-// (pkg/api/v1/resource/helpers.go GetResourceRequestQuantity): pod-level resources count instead of
-// the containers', and overhead is added to what is not 0. It differs where the kubelet forgets
-// (weakness 26): a pod-level request says nothing of ephemeral storage, so the containers' stays.
+// podRequest returns a pod's request for memory or ephemeral storage as in the kubelet's ranking
+// (pkg/api/v1/resource/helpers.go GetResourceRequestQuantity): pod-level resources replace those of
+// the containers, and overhead is added unless the sum is 0. It differs in one case that the
+// kubelet misses (weakness 26): a pod-level request does not contain ephemeral storage, so the
+// containers' requests for it stay.
 func podRequest(p *v1.Pod, name v1.ResourceName) resource.Quantity {
 	var total resource.Quantity
 	if stats.PodLevel(p.Spec.Resources) && name == v1.ResourceMemory {
@@ -25,8 +26,8 @@ func podRequest(p *v1.Pod, name v1.ResourceName) resource.Quantity {
 	return total
 }
 
-// podStorageLimit is the sum of the limits on ephemeral storage of those containers that have one,
-// as the kubelet adds them up (k8s.io/component-helpers/resource PodLimits); nil: none has.
+// podStorageLimit returns the sum of the limits on ephemeral storage of the containers that have
+// one, as the kubelet computes it (k8s.io/component-helpers/resource PodLimits); nil if none has.
 func podStorageLimit(p *v1.Pod) *resource.Quantity {
 	total, found := aggregate(p, func(r *v1.ResourceRequirements) v1.ResourceList { return r.Limits },
 		v1.ResourceEphemeralStorage)
@@ -39,24 +40,25 @@ func podStorageLimit(p *v1.Pod) *resource.Quantity {
 	return &total
 }
 
-// aggregate is the greater of what the regular containers and sidecars take together and of what
-// each init container takes with the sidecars before it (k8s.io/component-helpers/resource
+// aggregate returns the larger of two sums: the regular containers and sidecars together, and any
+// init container with the sidecars before it (k8s.io/component-helpers/resource
 // AggregateContainerRequests).
 func aggregate(p *v1.Pod, list func(*v1.ResourceRequirements) v1.ResourceList,
 	name v1.ResourceName) (total resource.Quantity, found bool) {
-	of := func(c *v1.Container) resource.Quantity {
+	quantity := func(c *v1.Container) resource.Quantity {
 		q, ok := list(&c.Resources)[name]
 		found = found || ok
 		return q
 	}
 	for i := range p.Spec.Containers {
-		total.Add(of(&p.Spec.Containers[i]))
+		total.Add(quantity(&p.Spec.Containers[i]))
 	}
 	var sidecars, starting resource.Quantity
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		q := of(c)
-		// begun with as the kubelet begins, for a sum is written in the format of its first part
+		q := quantity(c)
+		// starts with the same part as the kubelet, because a sum is printed in the format of its first
+		// part
 		during := q.DeepCopy()
 		during.Add(sidecars)
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {

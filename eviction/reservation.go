@@ -9,10 +9,10 @@ import (
 	"jettison/stats"
 )
 
-// HardReservation is what the hard thresholds of memory.available and nodefs.available keep back of
-// a node with that capacity; shares of it are resolved as the thresholds' own are
-// (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.36.3). A share of what the capacity does
-// not name is 0, as there.
+// HardReservation returns the resources that the hard thresholds of memory.available and
+// nodefs.available reserve on a node with that capacity. Percentages are resolved like those of the
+// thresholds (pkg/kubelet/cm/helpers.go hardEvictionReservation, v1.36.3). As there, a percentage
+// of a resource that is missing in capacity is 0.
 func HardReservation(thresholds []Threshold, capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for _, t := range thresholds {
@@ -32,8 +32,8 @@ func HardReservation(thresholds []Threshold, capacity v1.ResourceList) v1.Resour
 			out[name] = q.DeepCopy()
 			continue
 		}
-		has := capacity[name]
-		share := min(t.Value.Of(bytes(has)), math.MaxInt64)
+		total := capacity[name]
+		share := min(t.Value.Of(bytes(total)), math.MaxInt64)
 		out[name] = *resource.NewQuantity(int64(share), resource.BinarySI)
 	}
 	return out

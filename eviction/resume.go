@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Save is what Resume needs. It shares nothing with the manager.
+// Save returns the state that Resume needs. It shares no memory with the manager.
 func (m *Manager) Save() Saved {
 	var s Saved
 	s.Lives, s.Shmem = m.evictions.save()
@@ -14,13 +14,13 @@ func (m *Manager) Save() Saved {
 	return s
 }
 
-// Unsaved reports whether something that no eviction has changed is to be saved.
+// Unsaved reports whether something must be saved that no eviction has changed.
 func (m *Manager) Unsaved() bool { return m.explain.unsaved }
 
-// Resume takes back what a manager before this one has saved. The manager must not have seen
-// anything yet. What cannot be true is dropped or put right, each with one error that says why;
-// nothing waits longer for it than for an eviction that began now. What is left to be carried out
-// of each of Lives has to be taken up, or Gone reported, for others wait for it.
+// Resume restores the state that an earlier manager saved. The manager must not have made a look
+// yet. Implausible values are dropped or corrected, each with one error that states the reason.
+// Nothing waits longer for a restored eviction than for one that begins now. Other thresholds wait
+// for each of Lives: the caller must carry out the rest of it or report Gone.
 func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
 	m.evictions.resume(now, &s, drop)
@@ -32,8 +32,8 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	return dropped
 }
 
-// onClock is an instant that was saved, on the clock of now: with a monotonic reading if that has
-// one, so that the wall clock may be set from then on.
+// onClock returns a saved instant on the clock of now. The result has a monotonic reading if now
+// has one, so that later changes of the wall clock do no harm.
 func onClock(now, at time.Time) time.Time {
 	if at.IsZero() {
 		return at

@@ -16,8 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// onFile is what is left of a value after it lay in a file.
-func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
+// throughFile returns a value after it was written to a file and read back.
+func throughFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 	text, err := json.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(text, &out)
@@ -28,11 +28,12 @@ func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 	return out
 }
 
-// restarted is a manager after a restart that took no time: what was saved came through a file, what is met the next look tells at once.
-func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
-	again := NewManager(*m.config)
-	if dropped := again.Resume(now, onFile(t, m.Save())); len(dropped) > 0 {
-		t.Fatalf("dropped of what was saved: %v", dropped)
+// restartedManager returns a manager after a restart that took no time: the saved state went
+// through a file, and the next look evaluates the thresholds immediately.
+func restartedManager(t *rapid.T, m *Manager, now time.Time) *Manager {
+	restored := NewManager(*m.config)
+	if dropped := restored.Resume(now, throughFile(t, m.Save())); len(dropped) > 0 {
+		t.Fatalf("Resume dropped saved state: %v", dropped)
 	}
 	phases := func(m *Manager) (out []string) {
 		for _, l := range m.Lives() {
@@ -40,17 +41,18 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 		}
 		return out
 	}
-	if diff := cmp.Diff(phases(m), phases(again)); diff != "" {
-		t.Fatalf("evictions that are not over: %s", diff)
+	if diff := cmp.Diff(phases(m), phases(restored)); diff != "" {
+		t.Fatalf("phases of evictions after a restart differ (-want +got):\n%s", diff)
 	}
-	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
-	e := &again.explain // looks that are due, and reasons, come anew
-	e.pending, e.asked, e.tried, e.fuller = m.explain.pending, m.explain.asked, m.explain.tried, m.explain.fuller
-	again.conditions = m.conditions
-	return again
+	restored.watch.disks.layout, restored.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
+	e := &restored.explain // pending looks and reasons are computed again
+	e.quietLookDue, e.quietLookSince, e.lastQuietLook, e.remeasureSince = m.explain.quietLookDue, m.explain.quietLookSince, m.explain.lastQuietLook, m.explain.remeasureSince
+	restored.conditions = m.conditions
+	return restored
 }
 
-// Resume(Save()) decides the same as a manager that was never ended, whatever comes before and after.
+// Resume(Save()) decides the same as a manager without a restart, whatever happens before and
+// after.
 func TestResumeDecidesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, now := managerOf(t, 30*time.Second, append(hardLines, softLines...)...), epoch
@@ -60,7 +62,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20000).Draw(t, "ms")) * time.Millisecond)
 			if two == one || rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
-				two = restarted(t, one, now)
+				two = restartedManager(t, one, now)
 			}
 			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
 			look.Summary.Pods, look.Pods = anyPods(t)
@@ -69,13 +71,14 @@ func TestResumeDecidesTheSame(t *testing.T) {
 				p.Cgroup, p.CgroupID = "kubepods/pod"+p.PodRef.UID, stats.CgroupID{Dev: 1, Ino: rapid.Uint64Range(1, 2).Draw(t, "cgroup")}
 				p.SandboxIDs = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(t, "sandbox")}
 			}
-			maps.DeleteFunc(look.Pods, func(uid string, _ *Pod) bool { // one that is not there has nothing to be killed by
+			// a pod that is missing has nothing to kill
+			maps.DeleteFunc(look.Pods, func(uid string, _ *Pod) bool {
 				return !slices.ContainsFunc(look.Summary.Pods, func(p stats.PodStats) bool { return p.PodRef.UID == uid })
 			})
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
-			a, b := both(t, one, now, look, later), both(t, two, now, look, later)
+			a, b := stepWithReclaim(t, one, now, look, later), stepWithReclaim(t, two, now, look, later)
 			if diff := cmp.Diff(a.text(false), b.text(false)); diff != "" {
-				t.Fatalf("after a restart it decides otherwise:\n%s", diff)
+				t.Fatalf("decision after a restart differs (-want +got):\n%s", diff)
 			}
 			if len(look.Summary.Pods) > 0 && rapid.IntRange(0, 3).Draw(t, "for a critical pod") == 0 {
 				for _, m := range []*Manager{one, two} {
@@ -105,7 +108,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(one.Save(), two.Save()); diff != "" {
-				t.Fatalf("after a restart it remembers otherwise:\n%s", diff)
+				t.Fatalf("saved state after a restart differs (-want +got):\n%s", diff)
 			}
 			if rapid.Bool().Draw(t, "told") {
 				for _, m := range []*Manager{one, two} {
@@ -117,7 +120,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 	})
 }
 
-// Times in the far future hold up nobody for longer than what begins now would.
+// Times in the far future delay nothing longer than an eviction that begins now.
 func TestResumeClamps(t *testing.T) {
 	m, far := managerOf(t, 0, append(hardLines, softLines...)...), epoch.Add(1000*time.Hour)
 	pod := SavedPod{UID: "a", SandboxIDs: []string{"s"}}
@@ -133,60 +136,61 @@ func TestResumeClamps(t *testing.T) {
 	})
 	a, b, now := m.evictions.lives[0], m.evictions.lives[1], Stamp{Time: epoch}
 	if a.level != 0 || a.killed != now || a.emptied != now || a.cleaned != now || a.began.Time != epoch || a.e.GracePeriodSeconds != 1 {
-		t.Errorf("a dead one: %+v", a)
+		t.Errorf("restored dead victim = %+v, want times at most now", a)
 	}
 	if b.Phase() != Stopping || b.settled || b.outcome != OutcomeUnknown || b.e.GracePeriodSeconds != 600 || b.e.Returns != 0 || !b.deadline.Equal(epoch.Add(maxSavedGrace*time.Second)) {
-		t.Errorf("one that lives: %+v", b)
+		t.Errorf("restored live victim = %+v, want it stopping with a bounded grace period", b)
 	}
 	for uid, want := range map[string]time.Duration{"c": 30 * time.Second, "d": 5 * time.Minute, "e": time.Second} {
 		if got := m.evictions.history.aside[uid].until.Sub(epoch); got != want {
 			t.Errorf("%s is set aside for %v, want %v", uid, got, want)
 		}
 	}
-	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.by[breakerKey{"memory.available", true}].futile != breakerLimit {
-		t.Errorf("evicted %+v, breakers %v", m.evictions.history.evicted, m.breakers.by)
+	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.byThreshold[breakerKey{"memory.available", true}].futile != breakerLimit {
+		t.Errorf("evicted %+v, breakers %v, want bounded counts", m.evictions.history.evicted, m.breakers.byThreshold)
 	}
 	if len(dropped) != 5 {
-		t.Errorf("said: %v", dropped)
+		t.Errorf("Resume dropped %v, want 5 errors", dropped)
 	}
 	m.Aside(epoch, "e")
 	if got := m.evictions.history.aside["e"].until.Sub(epoch); got != 2*time.Minute {
-		t.Errorf("the third time it is set aside for %v", got)
+		t.Errorf("set aside for %v the third time, want 2m", got)
 	}
 }
 
-// What cannot be true of an eviction is dropped, with a reason: above all no cgroup is killed that is not the pod's own.
+// An implausible eviction is dropped with a reason: above all, no cgroup is killed that is not the
+// pod's own.
 func TestResumeDropsNonsense(t *testing.T) {
 	fine := SavedEviction{Signal: "memory.available", Pod: SavedPod{UID: "1-2", Cgroup: "kubepods.slice/kubepods-pod1_2.slice", CgroupIno: 7}}
 	if _, err := fine.Eviction(); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*SavedEviction){
-		"is no signal":                  func(s *SavedEviction) { s.Signal = "memory" },
-		"a UID is missing":              func(s *SavedEviction) { s.Pod.UID = "" },
-		"is not a UID":                  func(s *SavedEviction) { s.Pod.UID = "1-2\nx" },
-		"a UID of 1000 bytes":           func(s *SavedEviction) { s.Pod.UID = strings.Repeat("x", 1000) },
-		"is not a name":                 func(s *SavedEviction) { s.Pod.Name = "a b" },
-		"is not a namespace":            func(s *SavedEviction) { s.Pod.Namespace = "../x" },
-		"is no QoS class":               func(s *SavedEviction) { s.Pod.QOSClass = "Best" },
-		"65 sandboxes":                  func(s *SavedEviction) { s.Pod.SandboxIDs = make([]string, 65) },
-		"the ID of a sandbox is missin": func(s *SavedEviction) { s.Pod.SandboxIDs = []string{""} },
-		"neither its cgroup nor":        func(s *SavedEviction) { s.Pod.Cgroup = "" },
-		"which cgroup":                  func(s *SavedEviction) { s.Pod.CgroupIno = 0 },
-		`"kubepods" is not its cgroup`:  func(s *SavedEviction) { s.Pod.Cgroup = "kubepods" },
-		`"kubepods/pod2" is not its`:    func(s *SavedEviction) { s.Pod.Cgroup = "kubepods/pod2" },
-		`"/kubepods/pod1-2" is no path`: func(s *SavedEviction) { s.Pod.Cgroup = "/kubepods/pod1-2" },
-		`"../pod1-2" is no path`:        func(s *SavedEviction) { s.Pod.Cgroup = "../pod1-2" },
-		`"a/../b/pod1-2" is no path`:    func(s *SavedEviction) { s.Pod.Cgroup = "a/../b/pod1-2" },
+		"unknown signal":                          func(s *SavedEviction) { s.Signal = "memory" },
+		"a UID is missing":                        func(s *SavedEviction) { s.Pod.UID = "" },
+		"is not a UID":                            func(s *SavedEviction) { s.Pod.UID = "1-2\nx" },
+		"a UID of 1000 bytes is too long":         func(s *SavedEviction) { s.Pod.UID = strings.Repeat("x", 1000) },
+		"is not a name":                           func(s *SavedEviction) { s.Pod.Name = "a b" },
+		"is not a namespace":                      func(s *SavedEviction) { s.Pod.Namespace = "../x" },
+		"unknown QoS class":                       func(s *SavedEviction) { s.Pod.QOSClass = "Best" },
+		"too many sandboxes (65)":                 func(s *SavedEviction) { s.Pod.SandboxIDs = make([]string, 65) },
+		"the ID of a sandbox is missin":           func(s *SavedEviction) { s.Pod.SandboxIDs = []string{""} },
+		"neither its cgroup nor":                  func(s *SavedEviction) { s.Pod.Cgroup = "" },
+		"has no inode number":                     func(s *SavedEviction) { s.Pod.CgroupIno = 0 },
+		`"kubepods" is not the pod's cgroup`:      func(s *SavedEviction) { s.Pod.Cgroup = "kubepods" },
+		`"kubepods/pod2" is not the pod's`:        func(s *SavedEviction) { s.Pod.Cgroup = "kubepods/pod2" },
+		`"/kubepods/pod1-2" is not a cgroup path`: func(s *SavedEviction) { s.Pod.Cgroup = "/kubepods/pod1-2" },
+		`"../pod1-2" is not a cgroup path`:        func(s *SavedEviction) { s.Pod.Cgroup = "../pod1-2" },
+		`"a/../b/pod1-2" is not a cgroup path`:    func(s *SavedEviction) { s.Pod.Cgroup = "a/../b/pod1-2" },
 	} {
 		s := fine
 		change(&s)
 		if _, err := s.Eviction(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("error = %v, want %q in it, on one line", err, want)
 		}
 		m := managerOf(t, 0, hardLines...)
 		if dropped := m.Resume(epoch, Saved{Lives: []SavedLife{{Eviction: s}}}); len(m.evictions.lives) > 0 || len(dropped) != 1 {
-			t.Errorf("%s: resumed %v, dropped %v", want, m.evictions.lives, dropped)
+			t.Errorf("%s: resumed %v, dropped %v, want one dropped", want, m.evictions.lives, dropped)
 		}
 	}
 	var many Saved
@@ -197,14 +201,15 @@ func TestResumeDropsNonsense(t *testing.T) {
 	}
 	m := managerOf(t, 0, hardLines...)
 	if dropped := m.Resume(epoch, many); len(m.evictions.lives) != maxLives || len(m.evictions.history.aside) != maxRemembered || len(m.evictions.history.evicted) != maxRemembered || len(dropped) != 3 {
-		t.Errorf("%d, %d, %d, %v", len(m.evictions.lives), len(m.evictions.history.aside), len(m.evictions.history.evicted), dropped)
+		t.Errorf("resumed %d evictions, %d set aside, %d evicted, dropped %v, want the bounds and 3 errors", len(m.evictions.lives), len(m.evictions.history.aside), len(m.evictions.history.evicted), dropped)
 	}
 	if s := m.Save(); len(s.Lives) != maxLives || len(s.Aside) != maxRemembered {
-		t.Error("it does not save what it has")
+		t.Errorf("saved %d evictions and %d set aside, want the bounds", len(s.Lives), len(s.Aside))
 	}
 }
 
-// Whatever a file says: no panic, nobody is held up for longer than the clamps allow, and what was resumed can be saved again.
+// Whatever a file contains: no panic, no delay longer than the bounds allow, and the restored state
+// can be saved again.
 func FuzzResume(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"lives":[{"eviction":{"pod":{"uid":"a","cgroup":"kubepods/poda","cgroupIno":3},"signal":"memory.available","hard":true},"level":18446744073709551615,"emptied":{"time":"9999-01-01T00:00:00Z"}}]}`))
@@ -219,24 +224,24 @@ func FuzzResume(f *testing.F) {
 		dropped := m.Resume(epoch, s)
 		for _, err := range dropped {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 2000 {
-				t.Errorf("%q", err)
+				t.Errorf("error = %q, want one short printable line", err)
 			}
 		}
 		for uid, until := range m.SetAside(epoch) {
 			if until.Sub(epoch) > setAsideMax {
-				t.Errorf("%s is set aside until %v", uid, until)
+				t.Errorf("%s is set aside until %v, want at most %v", uid, until, setAsideMax)
 			}
 		}
 		for _, l := range m.Lives() {
 			e := l.Eviction()
 			if c := e.Pod.Cgroup; c != "" && (!strings.Contains(c, strings.ReplaceAll(e.Pod.PodRef.UID, "-", "_")) && !strings.Contains(c, e.Pod.PodRef.UID) || e.Pod.CgroupID.Ino == 0) {
-				t.Errorf("it would kill %q for pod %q", c, e.Pod.PodRef.UID)
+				t.Errorf("eviction of pod %q has cgroup %q, want its own", e.Pod.PodRef.UID, c)
 			}
 			m.Gone(epoch, l)
 		}
-		again := managerOf(t, time.Minute, hardLines...)
-		if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
-			t.Errorf("what it saves itself it drops: %v", dropped)
+		restored := managerOf(t, time.Minute, hardLines...)
+		if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+			t.Errorf("Resume dropped its own saved state: %v", dropped)
 		}
 		m.config.Breaker = false
 		m.Step(epoch, Input{Summary: &stats.Summary{}})
@@ -245,7 +250,7 @@ func FuzzResume(f *testing.F) {
 		m.config.Breaker = false
 		m.Step(epoch, short)
 		if d := m.Step(epoch.Add(settleLimit+time.Second), short); len(d.Evictions) != 1 {
-			t.Errorf("memory is short, and nobody goes: %s", d.Reason)
+			t.Errorf("memory is short: %d evictions, want one: %s", len(d.Evictions), d.Reason)
 		}
 	})
 }

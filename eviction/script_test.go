@@ -15,8 +15,8 @@ import (
 	"jettison/stats"
 )
 
-// The scripts in testdata are conversations with a Manager; go test ./eviction -rewrite writes the answers anew, to be
-// reviewed as a diff.
+// The scripts in testdata are commands to a Manager with its answers; go test ./eviction -rewrite
+// writes the answers, to be reviewed as a diff.
 //
 //	new                                 a manager; one setting a line: hard SIGNAL VALUE, soft SIGNAL VALUE GRACE, min SIGNAL VALUE,
 //	                                    live (not a replay), maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease, explain
@@ -24,18 +24,18 @@ import (
 //	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
 //	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
 //	                                    layout=one|dedicated|split|unknown, growing=CGROUP
-//	                                    kubelet: one takes care of the disks; memoryonly; measuring
-//	observe t=1m mem=1Gi                the cheap half of a step, and how much the next one would have to know
-//	ready t=1m mem=1Gi                  the same, and all that it asks for; [limited] [recording] of the situation, [again]: without a new
-//	                                    observation, [advance]: its outcomes were seen to
+//	                                    kubelet: the disks are a kubelet's; memoryonly; measuring
+//	observe t=1m mem=1Gi                the cheap half of a step, and the look that the next one needs
+//	ready t=1m mem=1Gi                  the same, with the whole Ready; [limited] [recording] of the situation, [again]: without a new
+//	                                    observation, [advance]: its outcomes are acknowledged
 //	need t=1m SIGNAL | signals | lost t=1m | relief t=1m | relieved t=1m | lives
-//	reclaimed t=1m nodefs=5Gi           the look after the reclaim that the last step wished for
-//	begin level=N | killed | hasten | done t=1s died=true | cleaned | gone | resting t=1s     what becomes of the last evictions
-//	kill                                all of these at once, as in replay
+//	reclaimed t=1m nodefs=5Gi           the look after the reclaim that the last step asked for
+//	begin level=N | killed | hasten | done t=1s died=true | cleaned | gone | resting t=1s     reports about the last evictions
+//	kill                                all of these together, as in replay
 func TestManagerScripts(t *testing.T) {
-	scripts, err := filepath.Glob("testdata/*.txt") // not fuzz, which go test keeps there too
+	scripts, err := filepath.Glob("testdata/*.txt") // without fuzz, which go test keeps there too
 	if err != nil || len(scripts) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatalf("no scripts in testdata: %v", err)
 	}
 	for _, path := range scripts {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -98,7 +98,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		}
 		r := s.m.Observe(now, &in.Summary.Node, Situation{ObserveDisks: in.ObserveDisks})
 		d := Decision{Time: now, Met: r.Met, Conditions: r.Conditions}
-		memory, full := s.m.asks(now)
+		memory, full := s.m.looksNeeded(now)
 		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
 		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects, Foreign: s.m.config.Replay}
@@ -120,10 +120,10 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 	return "ok\n", nil
 }
 
-// act tells the manager what becomes of its evictions.
+// act reports the progress of evictions to the manager.
 func (s *script) act(cmd string, now time.Time, args map[string]string) (string, error) {
 	if (cmd == "begin" || cmd == "kill") && len(s.last.Evictions) == 0 {
-		return "", fmt.Errorf("the last step evicted nobody")
+		return "", fmt.Errorf("the last step has no eviction")
 	}
 	if cmd == "begin" || cmd == "kill" {
 		s.lives = nil
@@ -298,9 +298,12 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	return nil
 }
 
-// podFields: qos use(memory) shmem request(runtime's: 1Gi or 1Gi..2Gi) priority(annotation) ns source mirror critical self stranger uid empty unread age anon
-// freed swap hit io cpu threads procs rootfs=BYTES partial=BYTES unnamed=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
-// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a container)
+// podFields: qos use(memory) shmem request(runtime's: 1Gi or 1Gi..2Gi) priority(annotation) ns
+// source mirror critical self stranger uid empty unread age anon freed swap hit io cpu threads
+// procs rootfs=BYTES partial=BYTES unnamed=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an
+// object: prio req(memory) es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps
+// annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a
+// container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	p = stats.PodStats{
 		PodRef:    stats.PodReference{Name: words[0], UID: words[0], Namespace: "default"},
@@ -328,7 +331,7 @@ func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	}
 	o.Name, o.Namespace, o.UID = cmp.Or(o.Name, p.PodRef.Name), p.PodRef.Namespace, types.UID(p.PodRef.UID)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOSClass)
-	if !p.Announced { // only the object says where it lives
+	if !p.Announced { // only the object has the namespace
 		p.PodRef.Namespace = ""
 	}
 	return p, o, nil
@@ -410,7 +413,7 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		container(p).Rootfs = stats.Some(stats.FsUsage{UsedBytes: quantity(value), Partial: true})
 	case "rootinodes":
 		container(p).Rootfs = stats.Some(stats.FsUsage{InodesUsed: quantity(value)})
-	case "tmpfs": // a volume in memory, of a pod whose object is not known
+	case "tmpfs": // a volume in memory, of a pod without a known object
 		p.EphemeralStorage.Volumes = append(p.EphemeralStorage.Volumes, stats.VolumeStats{Name: "tmpfs", Memory: true, FsUsage: stats.FsUsage{UsedBytes: quantity(value)}})
 	case "total":
 		p.EphemeralStorage.UsedBytes = stats.Some(quantity(value))
@@ -433,7 +436,7 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 		(*list)[name] = parsed(value)
 	}
 	switch key {
-	case "object", "unseen": // unseen: only the object is known, the Summary does not have the pod
+	case "object", "unseen": // unseen: only the object is known, the Summary does not contain the pod
 	case "prio":
 		n := int32(0)
 		_, err := fmt.Sscan(value, &n)
@@ -470,7 +473,7 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 		}
 		o.Spec.Volumes = append(o.Spec.Volumes, v)
 		p.EphemeralStorage.Volumes = append(p.EphemeralStorage.Volumes, stats.VolumeStats{Name: f[0], Memory: f[3] == "memory", FsUsage: stats.FsUsage{UsedBytes: quantity(f[1])}})
-	case "foreign": // a volume of the Summary that the object does not call local
+	case "foreign": // a volume of the Summary that the object does not list as local
 		p.EphemeralStorage.Volumes = append(p.EphemeralStorage.Volumes, stats.VolumeStats{Name: "foreign", FsUsage: stats.FsUsage{UsedBytes: quantity(value)}})
 	default:
 		return fmt.Errorf("no field %q", key)
@@ -504,7 +507,7 @@ func (d Decision) text(brief bool) string {
 		}
 		fmt.Fprintf(&b, "%d. %s: %s", i+1, name, r.Explain())
 		if r.DecidedBy != "" {
-			fmt.Fprintf(&b, " [after the one before by %s]", r.DecidedBy)
+			fmt.Fprintf(&b, " [after the previous pod by %s]", r.DecidedBy)
 		}
 		b.WriteString("\n")
 	}
@@ -514,12 +517,12 @@ func (d Decision) text(brief bool) string {
 	for _, e := range d.Evictions {
 		fmt.Fprintf(&b, "evict %s for %s, grace %d s: %s\n", e.Pod.PodRef.UID, e.Signal, e.GracePeriodSeconds, strings.TrimSpace(e.Message))
 		if e.Hastens {
-			b.WriteString("at once, it is being evicted already\n")
+			b.WriteString("immediately: already being evicted\n")
 		}
 	}
 	switch {
 	case len(d.Evictions) == 0 && d.Reason != "":
-		fmt.Fprintf(&b, "evict nobody: %s\n", d.Reason)
+		fmt.Fprintf(&b, "no eviction: %s\n", d.Reason)
 	case len(d.Met) == 0 && len(d.Evictions) == 0:
 		b.WriteString("no threshold is met\n")
 	}

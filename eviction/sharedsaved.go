@@ -2,34 +2,34 @@ package eviction
 
 import "jettison/stats"
 
-// SavedShmem is what is kept of a victim's shared memory, in bytes.
+// SavedShmem is the saved state of a victim's shared memory, in bytes.
 type SavedShmem struct {
-	Bytes uint64 `json:"bytes"`
-	Left  uint64 `json:"left,omitempty"` // of that is still to come
-	Fell  uint64 `json:"fell,omitempty"` // the node's has fallen by so much since
+	Bytes    uint64 `json:"bytes"`
+	Pending  uint64 `json:"left,omitempty"` // still expected
+	NodeFell uint64 `json:"fell,omitempty"` // fall of the node's shared memory since
 }
 
-// SavedPool is the same of all victims that are awaited.
+// SavedPool is the saved state of all victims' shared memory.
 type SavedPool struct {
-	Need uint64  `json:"need"`           // by how much the node's has to fall
-	Then *uint64 `json:"then,omitempty"` // the most of it since; nil: it was not read
-	Fell uint64  `json:"fell,omitempty"` // the most that it fell by since
+	Need    uint64  `json:"need"`           // how far the node's shared memory must fall
+	Highest *uint64 `json:"then,omitempty"` // its highest value since; nil: not read
+	Fell    uint64  `json:"fell,omitempty"` // its largest fall since
 }
 
 func (s *sharedMemory) save() *SavedShmem {
 	if s.bytes == 0 {
 		return nil
 	}
-	return &SavedShmem{Bytes: s.bytes, Left: s.left, Fell: s.fell}
+	return &SavedShmem{Bytes: s.bytes, Pending: s.pending, NodeFell: s.nodeFell}
 }
 
 func (s *sharedMemory) resume(saved *SavedShmem, drop func(string, ...any)) {
 	switch {
 	case saved == nil:
-	case saved.Bytes > implausible || saved.Left > saved.Bytes || saved.Fell > implausible:
-		drop("what is awaited of a victim's shared memory: a number that cannot be true")
+	case saved.Bytes > implausible || saved.Pending > saved.Bytes || saved.NodeFell > implausible:
+		drop("expected shared memory of a victim: implausible number")
 	default:
-		*s = sharedMemory{bytes: saved.Bytes, left: saved.Left, fell: saved.Fell}
+		*s = sharedMemory{bytes: saved.Bytes, pending: saved.Pending, nodeFell: saved.NodeFell}
 	}
 }
 
@@ -38,30 +38,30 @@ func (p *sharedPool) save() *SavedPool {
 		return nil
 	}
 	out := &SavedPool{Need: p.need, Fell: p.fell}
-	if p.then.OK {
-		then := p.then.V
-		out.Then = &then
+	if p.highest.OK {
+		highest := p.highest.V
+		out.Highest = &highest
 	}
 	return out
 }
 
-// resumeShared takes back what is awaited of shared memory, once the lives are there: of one that
-// was dropped nothing is.
-func (es *evictions) resumeShared(saved *SavedPool, drop func(string, ...any)) {
+// resumeShmem restores the expected shared memory after the lives: nothing is expected of a life
+// that was dropped.
+func (es *evictions) resumeShmem(saved *SavedPool, drop func(string, ...any)) {
 	switch {
 	case saved == nil:
-	case saved.Need > implausible || saved.Fell > implausible || saved.Then != nil &&
-		*saved.Then > implausible:
-		drop("what is awaited of shared memory: a number that cannot be true")
+	case saved.Need > implausible || saved.Fell > implausible || saved.Highest != nil &&
+		*saved.Highest > implausible:
+		drop("expected shared memory: implausible number")
 	default:
 		all := saved.Fell
 		for _, l := range es.lives {
-			all = stats.SaturatingAdd(all, l.shmem.left)
+			all = stats.SaturatingAdd(all, l.shmem.pending)
 		}
 		es.pool = sharedPool{need: min(saved.Need, all), fell: saved.Fell}
-		if saved.Then != nil {
-			es.pool.then = stats.Some(*saved.Then)
+		if saved.Highest != nil {
+			es.pool.highest = stats.Some(*saved.Highest)
 		}
 	}
-	es.tellShared(false)
+	es.distributeShmem(false)
 }

@@ -8,7 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// Signals of evictions for a pod's own limits; no threshold can be set for them
+// Signals of evictions for a pod's own limits; they cannot have a threshold
 // (pkg/kubelet/eviction/eviction_manager.go).
 const (
 	SignalEmptyDirFsLimit           stats.Signal = "emptydirfs.limit"
@@ -16,8 +16,8 @@ const (
 	SignalEphemeralContainerFsLimit stats.Signal = "ephemeralcontainerfs.limit"
 )
 
-// kind is what is short: pods are compared by what they use of it, and an eviction returns some of
-// it.
+// kind is the kind of resource that is short. Pods are compared by their use of it, and an eviction
+// returns some of it.
 type kind int
 
 const (
@@ -26,14 +26,14 @@ const (
 	kindPID
 	kindBytes
 	kindInodes
-	kindRoom // what pods request, and not what they use: no threshold is for it
+	kindRoom // requests of pods, not their usage: it has no threshold
 	kindMemoryPressure
 	kindIOPressure
 	kindCPUPressure
-	kinds // how many there are
+	kinds // the number of kinds
 )
 
-// fileSystem is the one that a disk signal speaks of.
+// fileSystem is the file system of a disk signal.
 type fileSystem int
 
 const (
@@ -43,14 +43,14 @@ const (
 	containerFs
 )
 
-// signalInfo is what is fixed about a signal.
+// signalInfo holds the constant properties of a signal.
 type signalInfo struct {
-	order     int // among thresholds that are equally urgent: memory first
+	order     int // among equally urgent thresholds: memory first
 	kind      kind
 	fs        fileSystem
 	resource  v1.ResourceName // in messages (pkg/kubelet/eviction/helpers.go signalToResource)
 	condition Condition
-	own       bool // this project's: a kubelet refuses it
+	own       bool // this project's own: a kubelet rejects it
 }
 
 var signals = map[stats.Signal]signalInfo{
@@ -79,20 +79,21 @@ var signals = map[stats.Signal]signalInfo{
 		true},
 }
 
-// pressure reports whether the signal is a share of time stalled: it names sufferers, so that a
-// victim must have caused it, and what a victim returns is not counted in its unit.
+// pressure reports whether the signal is a share of time stalled. Such a signal shows which pods
+// suffer, so a victim must have caused the pressure, and its returns are not counted in the
+// signal's unit.
 func (k kind) pressure() bool { return k >= kindMemoryPressure }
 
 // memoryView reports whether a look at the memory and tasks of pods is enough to find a victim.
 func (k kind) memoryView() bool { return k == kindMemory || k == kindPID }
 
-// disk reports whether files take what is short.
+// disk reports whether files use up the resource.
 func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 
-// implausible is more than any node has; a counter that says so is broken, or was negative.
+// implausible is more than any node has; a counter with such a value is broken, or was negative.
 const implausible = math.MaxInt64
 
-// broken reports whether a figure cannot be true.
+// broken reports whether a value cannot be true.
 func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
 
 func brokenMemory(n *stats.NodeStats) bool {
@@ -101,8 +102,8 @@ func brokenMemory(n *stats.NodeStats) bool {
 		broken(m.PerCPUFreeBytes)
 }
 
-// cannotBe reports whether a number that a signal is computed from is broken.
-func cannotBe(n *stats.NodeStats, w *watched) bool {
+// brokenFor reports whether a value that a threshold's signal is computed from is broken.
+func brokenFor(n *stats.NodeStats, w *watched) bool {
 	switch w.info.kind {
 	case kindMemory:
 		return brokenMemory(n) || w.Signal == stats.SignalAllocatableMemoryAvailable &&

@@ -10,8 +10,9 @@ import (
 	"jettison/stats"
 )
 
-// Whoever is evicted after a quick look, in which pods are read one by one as Unread asks, is who would be evicted had all been read.
-func TestAQuickLookHasTheSameVictim(t *testing.T) {
+// The victim after a quick look, in which pods are read one by one as Unread asks, is the victim of
+// a look that read all of them.
+func TestQuickLookHasSameVictim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type truth struct{ current, inactive uint64 }
 		var truths []truth
@@ -48,7 +49,7 @@ func TestAQuickLookHasTheSameVictim(t *testing.T) {
 				p.Memory.Quick = false
 				p.Memory.WorkingSetBytes.V = truths[i].current - truths[i].inactive
 				if reads++; reads > len(s.Pods) {
-					t.Fatal("a pod is asked for again and again")
+					t.Fatal("Unread asks for more reads than there are pods")
 				}
 			}
 			return m.Step(epoch.Add(time.Millisecond), in)
@@ -73,8 +74,9 @@ func TestAQuickLookHasTheSameVictim(t *testing.T) {
 	})
 }
 
-// What a pod returns that is being evicted gently is measured anew before it is compared with what was lost since.
-func TestAVictimIsReadBeforeOthers(t *testing.T) {
+// The returns of a pod in its grace period are measured again before they are compared with the
+// loss since.
+func TestTerminatingVictimIsReadFirst(t *testing.T) {
 	m, in := benchManager(false), fullNode(3)
 	in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
 	in.MemoryOnly = true
@@ -84,18 +86,19 @@ func TestAVictimIsReadBeforeOthers(t *testing.T) {
 		in.Summary.Pods[i].Memory.Quick = true
 	}
 	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
-		t.Errorf("asks for %d, the victim is %s", i, d.Evictions[0].Pod.PodRef.UID)
+		t.Errorf("Unread = %d, want the victim %s", i, d.Evictions[0].Pod.PodRef.UID)
 	}
 	before := m.evictions.lives[0].e.Returns
 	in.Summary.Pods[2].Memory.WorkingSetBytes.V = 1 << 30
 	m.Step(epoch.Add(time.Second), in)
 	if m.evictions.lives[0].e.Returns != before {
-		t.Error("an upper bound was taken for what the victim returns")
+		t.Error("expected return was set from an upper bound, want the measured value")
 	}
 }
 
-// What a victim held in shared memory comes back with the clean-up, which may take its time: nobody else goes meanwhile.
-func TestSharedMemoryIsWaitedFor(t *testing.T) {
+// A victim's shared memory returns with the clean-up, which may take long: no other pod is evicted
+// meanwhile.
+func TestSharedMemoryIsAwaited(t *testing.T) {
 	for _, shared := range []uint64{0, leastShared + 1} {
 		m, in := benchManager(false), fullNode(3)
 		in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
@@ -106,10 +109,10 @@ func TestSharedMemoryIsWaitedFor(t *testing.T) {
 		d := m.Step(epoch, in)
 		m.Emptied(Stamp{Time: epoch}, m.Begin(Stamp{Time: epoch}, d.Evictions[0], d.Signal))
 		if waits := len(m.Step(epoch.Add(settleLimit+time.Second), in).Evictions) == 0; waits != (shared > 0) {
-			t.Errorf("%d bytes shared: waits %v", shared, waits)
+			t.Errorf("%d bytes shared: waits = %v, want %v", shared, waits, shared > 0)
 		}
 		if shared > 0 && len(m.Step(epoch.Add(sharedLimit+time.Second), in).Evictions) != 1 {
-			t.Error("waits for ever")
+			t.Error("no eviction after sharedLimit, want one")
 		}
 	}
 }

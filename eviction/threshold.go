@@ -10,30 +10,29 @@ import (
 	"jettison/stats"
 )
 
-// Threshold is one eviction threshold. It is met when less than Value is available, strictly; a
-// pressure signal's when the share of time stalled is above it.
+// Threshold is one eviction threshold. It is met when less than Value is available, strictly. A
+// pressure signal's is met when the share of time stalled is above Value.
 type Threshold struct {
 	Signal stats.Signal
 	Value  ThresholdValue
-	// Grace is how long it must be met before a pod is evicted; 0: a hard threshold, which evicts at
-	// once.
+	// Grace is the time that it must be met before a pod is evicted; 0 for a hard threshold.
 	Grace time.Duration
-	// MinReclaim is how much beyond Value must be available before an eviction that was begun is over;
-	// nil: nothing.
+	// MinReclaim is the amount beyond Value that must be available before an eviction is over; nil:
+	// nothing.
 	MinReclaim *ThresholdValue
-	// Window that a pressure signal's share refers to; 0 for all others.
+	// Window of a pressure signal's share; 0 for all others.
 	Window time.Duration
 }
 
-// Amount reports whether the signal counts something that a victim returns; not so a share of time
-// stalled.
+// Amount reports whether the signal counts an amount that a victim returns, and is not a share of
+// time stalled.
 func (t *Threshold) Amount() bool { return t.Window == 0 }
 
-// Hard reports whether the threshold evicts at once.
+// Hard reports whether the threshold evicts without a grace period.
 func (t Threshold) Hard() bool { return t.Grace == 0 }
 
-// same reports whether another is this one, perhaps before or after its configuration was changed:
-// there is one hard and one soft for each signal.
+// same reports whether other is the same threshold, possibly with other values. Each signal has one
+// hard and one soft threshold.
 func (t *Threshold) same(other *Threshold) bool {
 	return t.Signal == other.Signal && t.Hard() == other.Hard()
 }
@@ -44,9 +43,9 @@ type ThresholdValue struct {
 	Percentage float32 // 0.1 is 10%
 }
 
-// Of is the value in the signal's unit for a capacity; percentages are cut to an integer as the
-// kubelet does it (pkg/kubelet/eviction/api/types.go GetThresholdQuantity: int64(float64(capacity)
-// * float64(float32 percentage))).
+// Of returns the value in the signal's unit for a capacity. Percentages are truncated to an integer
+// like the kubelet's (pkg/kubelet/eviction/api/types.go GetThresholdQuantity:
+// int64(float64(capacity) * float64(float32 percentage))).
 func (v ThresholdValue) Of(capacity uint64) uint64 {
 	if v.Quantity != nil {
 		return whole(v.Quantity)
@@ -60,7 +59,7 @@ func (v ThresholdValue) Of(capacity uint64) uint64 {
 	return 0 // also for NaN, which is never met
 }
 
-// String is the value as it was written.
+// String returns the value as configured.
 func (v ThresholdValue) String() string {
 	if v.Quantity != nil {
 		return v.Quantity.String()
@@ -68,8 +67,8 @@ func (v ThresholdValue) String() string {
 	return strconv.FormatFloat(float64(v.Percentage)*100, 'g', 6, 32) + "%"
 }
 
-// String is the threshold as the kubelet's flags write it, memory.available<100Mi; a pressure
-// signal's is memory.pressure.full>20%/1s.
+// String returns the threshold in the form of the kubelet's flags, memory.available<100Mi, or
+// memory.pressure.full>20%/1s for a pressure signal.
 func (t Threshold) String() string {
 	if t.Window > 0 {
 		return string(t.Signal) + ">" + t.Value.String() + "/" + shortDuration(t.Window)
@@ -77,7 +76,7 @@ func (t Threshold) String() string {
 	return string(t.Signal) + "<" + t.Value.String()
 }
 
-// Text is the threshold with its grace period: memory.available<1Gi for 30s.
+// Text returns the threshold with its grace period: memory.available<1Gi for 30s.
 func (t Threshold) Text() string {
 	if t.Grace > 0 {
 		return t.String() + " for " + t.Grace.String()
@@ -92,9 +91,9 @@ func shortDuration(d time.Duration) string {
 	return d.String()
 }
 
-// amountText writes an amount of a signal as the kubelet's messages do: bytes with binary suffixes,
-// numbers of things with decimal ones (pkg/kubelet/eviction/helpers.go makeSignalObservations); a
-// share of time as a percentage.
+// amountText formats an amount of a signal like the kubelet's messages: bytes with binary suffixes,
+// counts with decimal ones (pkg/kubelet/eviction/helpers.go makeSignalObservations), and a share of
+// time as a percentage.
 func amountText(k kind, v uint64) string {
 	switch {
 	case k.pressure():
@@ -105,8 +104,8 @@ func amountText(k kind, v uint64) string {
 	return bytesQuantity(v)
 }
 
-// limitText writes a threshold's value as the kubelet's messages do: a quantity as it was given, a
-// share of the capacity as a number with binary suffixes, whatever it counts
+// limitText formats a threshold's value like the kubelet's messages: a quantity as configured, and
+// a share of the capacity with binary suffixes, even for inodes or tasks
 // (pkg/kubelet/eviction/api/types.go GetThresholdQuantity).
 func limitText(t *Threshold, limit uint64) string {
 	switch {
@@ -118,14 +117,14 @@ func limitText(t *Threshold, limit uint64) string {
 	return bytesQuantity(limit)
 }
 
-// bytesQuantity writes bytes as the kubelet does in messages.
+// bytesQuantity formats bytes like the kubelet's messages.
 func bytesQuantity(v uint64) string {
 	return resource.NewQuantity(int64(min(v, math.MaxInt64)), resource.BinarySI).String()
 }
 
-// withContainerFs adds the thresholds of containerfs that follow from a layout: copies of imagefs'
-// where images have a file system of their own with the writable layers on it, else of nodefs';
-// those that a configuration gives are dropped (pkg/kubelet/eviction/helpers.go
+// withContainerFs adds the thresholds of containerfs that follow from a layout. They are copies of
+// imagefs' if images have a separate file system that also holds the writable layers, else of
+// nodefs'. Configured ones are dropped (pkg/kubelet/eviction/helpers.go
 // UpdateContainerFsThresholds).
 func withContainerFs(thresholds []Threshold, l stats.Layout) []Threshold {
 	bytes, inodes := stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree

@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// in makes settings of lines "hard memory.available 150Mi"; further words are dropped.
+// in returns settings from lines "hard memory.available 150Mi"; further words are dropped.
 func in(lines ...string) Settings {
 	s := Settings{EvictionHard: map[string]string{}, EvictionSoft: map[string]string{}, EvictionSoftGracePeriod: map[string]string{}, EvictionMinimumReclaim: map[string]string{}, EnforceNodeAllocatable: []string{"none"}}
 	for _, line := range lines {
@@ -100,31 +100,32 @@ func TestParseSettings(t *testing.T) {
 			got = append(got, wholeText(threshold))
 		}
 		if c.err == "" && (len(errs) > 0 || !slices.Equal(got, c.want)) {
-			t.Errorf("%s: got %q, %v, want %q", c.id, got, errs, c.want)
+			t.Errorf("%s: thresholds %q, errors %v, want %q", c.id, got, errs, c.want)
 		}
 		if c.err != "" && (len(errs) != 1 || !strings.Contains(errs[0].Err.Error(), c.err) || thresholds != nil) {
 			t.Errorf("%s: errors %v, want %q", c.id, errs, c.err)
 		}
 	}
 	if got, _, errs := (Settings{EvictionHard: DefaultHard()}).Parse(); len(got) != 5 || len(errs) > 0 {
-		t.Errorf("the defaults: got %v, %v", got, errs)
+		t.Errorf("defaults: thresholds %v, errors %v, want 5 and none", got, errs)
 	}
 }
 
-// What a kubelet takes and should not (weakness 28 and facts section 2): one warning, which names the field.
+// Settings that a kubelet accepts and should not (weakness 28 and facts section 2) give one
+// warning, which names the field.
 func TestDoubtfulSettings(t *testing.T) {
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Gi", "soft memory.available 2Gi", "grace memory.available 1m", "min memory.available 5%"),
 		"evictionHard: memory.available: NaN% is not a number: the threshold memory.available would never be met":                                            in("hard memory.available NaN%"),
 		"evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off":                                      in("hard memory.available 100.0%"),
 		"evictionHard: memory.available: 0.0% is never met: write 0% to switch the threshold memory.available off":                                           in("hard memory.available 0.0%"),
-		`evictionHard: memory.available: "10%%" is an odd way to write a percentage`:                                                                         in("hard memory.available 10%%"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<1Gi is reached no sooner than the hard one memory.available<2Gi":       in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<5% is reached no sooner than the hard one memory.available<5%":         in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
+		`evictionHard: memory.available: "10%%" is an unusual form of a percentage`:                                                                          in("hard memory.available 10%%"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<1Gi is never met before the hard one memory.available<2Gi":                 in("hard memory.available 2Gi", "soft memory.available 1Gi", "grace memory.available 1m"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<5% is never met before the hard one memory.available<5%":                   in("hard memory.available 5%", "soft memory.available 5%", "grace memory.available 1m"),
 		"evictionSoftGracePeriod: memory.available: a grace period of 0 makes the soft eviction threshold memory.available a hard one":                       in("soft memory.available 1Gi", "grace memory.available 0s"),
-		"evictionSoftGracePeriod: pid.available: there is no soft eviction threshold pid.available that this grace period is for":                            in("hard pid.available 100", "grace pid.available 1m"),
-		"evictionMinimumReclaim: pid.available: there is no eviction threshold pid.available that this minimum reclaim is for":                               in("min pid.available 10"),
-		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available is more than there is: its evictions would never end":            in("hard memory.available 10%", "min memory.available 150%"),
+		"evictionSoftGracePeriod: pid.available: grace period for pid.available has no soft eviction threshold":                                              in("hard pid.available 100", "grace pid.available 1m"),
+		"evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold":                                                 in("min pid.available 10"),
+		"evictionMinimumReclaim: memory.available: minimum reclaim 150% of memory.available exceeds the capacity: its evictions would never end":             in("hard memory.available 10%", "min memory.available 150%"),
 		"evictionHard: containerfs.available: containerfs.available follows from nodefs or imagefs: found containerfs.available for hard eviction. ignoring": in("hard containerfs.available 1Gi"),
 	} {
 		_, warnings, errs := s.Parse()
@@ -133,12 +134,12 @@ func TestDoubtfulSettings(t *testing.T) {
 			got += w.Line()
 		}
 		if got != want || len(errs) > 0 {
-			t.Errorf("got  %s, %v\nwant %s", got, errs, want)
+			t.Errorf("warnings = %s, errors %v, want %s", got, errs, want)
 		}
 	}
 }
 
-// The second check, at start: against what the node has.
+// The second check, at start, compares with the node's capacity.
 func TestCheckCapacity(t *testing.T) {
 	observed := func(s stats.Signal) stats.Observation {
 		if s == stats.SignalPIDAvailable {
@@ -148,12 +149,12 @@ func TestCheckCapacity(t *testing.T) {
 	}
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),
-		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                    in("hard memory.available 2Gi"),
-		"evictionHard: memory.available: memory.available<1Gi is met by everything that is in use at all: the capacity is 1Gi":                                                in("hard memory.available 1Gi"),
-		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 600Mi"),
-		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 424Mi"),
-		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                             in("hard memory.available 1073741825"),
-		"evictionSoft: memory.available: the soft eviction threshold memory.available<10% is reached no sooner than the hard one memory.available<200Mi: the capacity is 1Gi": in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
+		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                in("hard memory.available 2Gi"),
+		"evictionHard: memory.available: memory.available<1Gi is met as soon as anything is in use: the capacity is 1Gi":                                                  in("hard memory.available 1Gi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end": in("hard memory.available 600Mi", "min memory.available 600Mi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end": in("hard memory.available 600Mi", "min memory.available 424Mi"),
+		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                         in("hard memory.available 1073741825"),
+		"evictionSoft: memory.available: soft eviction threshold memory.available<10% is never met before the hard one memory.available<200Mi: the capacity is 1Gi":       in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
 	} {
 		thresholds, _, errs := s.Parse()
 		got := ""
@@ -161,32 +162,33 @@ func TestCheckCapacity(t *testing.T) {
 			got += w.Line()
 		}
 		if got != want || len(errs) > 0 {
-			t.Errorf("got  %s, %v\nwant %s", got, errs, want)
+			t.Errorf("warnings = %s, errors %v, want %s", got, errs, want)
 		}
 	}
 }
 
-// B03: the kubelet multiplies by a 32-bit float: 10% of 1000Mi is 104857601. No capacity makes a share overflow.
+// B03: the kubelet multiplies by a 32-bit float: 10% of 1000Mi is 104857601. No capacity makes a
+// share overflow.
 func TestPercentagesAreTheKubelets(t *testing.T) {
 	got, _, _ := in("hard memory.available 10%").Parse()
 	if v := got[0].Value.Of(1000 << 20); v != 104857601 {
-		t.Errorf("10%% of 1000Mi is %d, the kubelet has 104857601", v)
+		t.Errorf("10%% of 1000Mi = %d, want the kubelet's 104857601", v)
 	}
 	if v := got[0].Value.Of(1<<64 - 1); v > 1<<63 {
-		t.Errorf("10%% of everything is %d", v)
+		t.Errorf("10%% of the largest capacity = %d, want at most 1<<63", v)
 	}
 	if got, _, _ = in("hard memory.available NaN%").Parse(); got[0].Value.Of(1<<40) != 0 {
-		t.Errorf("NaN%% of 1Ti is %d", got[0].Value.Of(1<<40))
+		t.Errorf("NaN%% of 1Ti = %d, want 0", got[0].Value.Of(1<<40))
 	}
 }
 
-// B03, B14: shares of the capacity, with a minimum reclaim that is one too, for what was evicted for before. Tasks: what is
-// left of the maximum.
+// B03, B14: shares of the capacity, with a minimum reclaim as a share, for a threshold that was
+// acted on before. Tasks: the rest of the maximum.
 func TestSharesAreMet(t *testing.T) {
 	thresholds, _, _ := in("hard memory.available 20%", "min memory.available 5%", "hard pid.available 254817").Parse()
 	for _, c := range []struct {
 		available string
-		before    string // of the step before
+		before    string // of the previous step
 		met       bool
 	}{{"100Mi", "", true}, {"300Mi", "", false}, {"225Mi", "", false}, {"225Mi", "100Mi", true}, {"300Mi", "100Mi", false}} {
 		m, in := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableWorkingSet}), Input{Summary: &stats.Summary{}}
@@ -198,18 +200,18 @@ func TestSharesAreMet(t *testing.T) {
 			}
 		}
 		if met := len(d.Met) == 1; met != c.met {
-			t.Errorf("B03: %s after %q: met %v", c.available, c.before, met)
+			t.Errorf("B03: %s after %q: met = %v, want %v", c.available, c.before, met, c.met)
 		}
 	}
 	m, in := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
 	in.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(255816)), Current: stats.Some(uint64(1000))}
 	if d := m.Step(epoch, in); len(d.Met) != 1 || d.Met[0].ObservedText() != "254816" || d.Met[0].Observed.Capacity != 255816 {
-		t.Errorf("B14: %+v", d.Met)
+		t.Errorf("B14: met = %+v, want 254816 of 255816 tasks", d.Met)
 	}
 }
 
-// E04, E05: containerfs has copies of nodefs' thresholds, or of imagefs' where writable layers lie there; those that are given are
-// overwritten.
+// E04, E05: containerfs has copies of nodefs' thresholds, or of imagefs' if that holds the writable
+// layers; configured ones are overwritten.
 func TestContainerFsFollowsTheLayout(t *testing.T) {
 	thresholds, _, errs := in(
 		"hard nodefs.available 100Mi", "soft nodefs.available 200Mi", "min nodefs.available 1Gi", "hard nodefs.inodesFree 100Mi", "soft nodefs.inodesFree 200Mi",
@@ -217,7 +219,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 		"grace nodefs.available 1m", "grace nodefs.inodesFree 1m", "grace imagefs.available 1m", "grace imagefs.inodesFree 1m",
 		"hard containerfs.available 500Mi", "soft containerfs.inodesFree 500Mi", "grace containerfs.inodesFree 1m").Parse()
 	if errs != nil {
-		t.Fatal(errs)
+		t.Fatalf("Parse of the settings failed: %v", errs)
 	}
 	nodefs := []string{"containerfs.available<100Mi and 1Gi", "containerfs.inodesFree<100Mi", "containerfs.available<200Mi for 1m0s and 1Gi", "containerfs.inodesFree<200Mi for 1m0s"}
 	for layout, want := range map[stats.Layout][]string{
@@ -232,7 +234,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: got %q, want %q", layout, got, want)
+			t.Errorf("thresholds with layout %+v = %q, want %q", layout, got, want)
 		}
 	}
 }
@@ -247,7 +249,7 @@ func TestConditionWords(t *testing.T) {
 DiskPressure KubeletHasDiskPressure KubeletHasNoDiskPressure NodeHasDiskPressure NodeHasNoDiskPressure
 PIDPressure KubeletHasInsufficientPID KubeletHasSufficientPID NodeHasInsufficientPID NodeHasSufficientPID
 `; got != want {
-		t.Errorf("got\n%s", got)
+		t.Errorf("condition words =\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -261,16 +263,16 @@ func FuzzParse(f *testing.F) {
 		s := Settings{EvictionHard: m, EvictionSoft: m, EvictionSoftGracePeriod: map[string]string{signal: grace}, EvictionMinimumReclaim: m, OwnSignals: true, EnforceNodeAllocatable: []string{"pods"}}
 		got, warnings, errs := s.Parse()
 		if len(errs) > 0 != (got == nil) && len(got) > 0 || len(got) > 4 {
-			t.Errorf("%q: %d thresholds, %v", value, len(got), errs)
+			t.Errorf("Parse of %q: %d thresholds, errors %v, want one kind of result", value, len(got), errs)
 		}
 		for _, e := range append(warnings, errs...) {
 			if len(e.Field) != 2 || e.Err == nil {
-				t.Errorf("an error without a field: %v", e)
+				t.Errorf("error without a field path: %v", e)
 			}
 		}
 		for _, threshold := range got {
 			if threshold.Value.Of(1<<64-1) > 1<<63 {
-				t.Errorf("%v of everything is %d", threshold, threshold.Value.Of(1<<64-1))
+				t.Errorf("%v of the largest capacity = %d, want at most 1<<63", threshold, threshold.Value.Of(1<<64-1))
 			}
 			_ = threshold.String()
 		}
@@ -278,8 +280,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A soft threshold with a grace period of 0 is a hard one (facts section 2), of the same signal as another one maybe; and so may be the
-// copy for all pods beside a threshold that somebody gave for them. Each is met by its own value.
+// A soft threshold with a grace period of 0 is a hard one (facts section 2), possibly of the same
+// signal as another one. So may be the copy for all pods next to a configured threshold. Each is
+// met by its own value.
 func TestThresholdsOfOneSignal(t *testing.T) {
 	for _, c := range []struct {
 		settings  Settings
@@ -293,7 +296,7 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 	} {
 		thresholds, _, errs := c.settings.Parse()
 		if errs != nil {
-			t.Fatal(errs)
+			t.Fatalf("Parse of the settings failed: %v", errs)
 		}
 		m, look := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 60}), Input{Summary: &stats.Summary{}}
 		look.Summary.Pods = []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}
@@ -306,10 +309,10 @@ func TestThresholdsOfOneSignal(t *testing.T) {
 			met = append(met, m.Threshold.String())
 		}
 		if got := strings.Join(met, " "); got != c.want || len(d.Evictions) != 1 || d.Evictions[0].GracePeriodSeconds != 1 {
-			t.Errorf("met %s, want %s; %+v", got, c.want, d.Evictions)
+			t.Errorf("met = %s, want %s; evictions %+v, want one of a hard threshold", got, c.want, d.Evictions)
 		}
 		if _, value, _ := strings.Cut(met[0], "<"); !strings.Contains(d.Evictions[0].Message, "Threshold quantity: "+value+", ") {
-			t.Errorf("%s: %s", met[0], d.Evictions[0].Message)
+			t.Errorf("message for %s = %q, want its quantity", met[0], d.Evictions[0].Message)
 		}
 	}
 }

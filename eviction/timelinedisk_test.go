@@ -11,8 +11,8 @@ import (
 
 var diskTimelines = flag.Int("disktimelines", 300, "how many random timelines pass on which one pod fills the disk")
 
-// generateDisk draws a timeline on which one pod alone fills the disk, and goes on while it is being stopped. It takes its time to end, its
-// files take theirs to be removed, and not all of them may be found.
+// generateDisk draws a timeline on which one pod alone fills the disk, and continues while it is
+// being stopped. Its end and the removal of its files take long, and not all of them may be found.
 func generateDisk(seed uint64) *timeline {
 	tl, d := generate(seed), dice{rand.New(rand.NewPCG(seed, 17))}
 	tl.Node.Kubelet = false
@@ -32,11 +32,13 @@ func generateDisk(seed uint64) *timeline {
 	}
 	tl.Settings = slices.DeleteFunc(tl.Settings, func(s string) bool { return len(s) > 12 && s[5:11] == "nodefs" })
 	tl.Settings = append(tl.Settings, "hard nodefs.available 2000Mi")
-	tl.Node.Explain = d.one(2) && (p.Found == 0 || p.Found > 60) // of one of which less is found it is not known that it explains anything
+	// if less is found, the pod's part is unknown
+	tl.Node.Explain = d.one(2) && (p.Found == 0 || p.Found > 60)
 	return tl
 }
 
-// generateUnexplained draws a timeline on which what fills the disk is no pod's: images, logs of the node, a file that nobody finds.
+// generateUnexplained draws a timeline on which no pod fills the disk, but images, logs of the
+// node, or a file that is never found.
 func generateUnexplained(seed uint64) *timeline {
 	tl, d := generateDisk(seed), dice{rand.New(rand.NewPCG(seed, 19))}
 	tl.Node.Explain, tl.Node.Disk = true, tl.Node.OutsideD+tl.Node.Trash+2000+d.between(500, 3000)
@@ -44,7 +46,7 @@ func generateUnexplained(seed uint64) *timeline {
 		tl.Pods[i].LeakDisk, tl.Pods[i].Exit = 0, 0
 		tl.Node.Disk += tl.Pods[i].Disk
 	}
-	// What is saved has the wall clock: one that is set forwards between two processes ends the wait sooner.
+	// The wall clock is saved: setting it forward between two processes ends the wait sooner.
 	tl.Events = slices.DeleteFunc(tl.Events, func(e eventPlan) bool { return e.What == "clock" })
 	tl.Events = append(tl.Events, eventPlan{
 		At: tl.Node.Walk + d.ms(2000, 12_000), What: "disk", By: tl.Node.Trash + d.between(3500, 5500), Over: d.ms(1, 10_000),
@@ -52,8 +54,9 @@ func generateUnexplained(seed uint64) *timeline {
 	return tl
 }
 
-// writer holds of the next pod that goes for a disk, where an earlier victim alone fills it: what that really holds, found or not, is
-// awaited while it dies and while its files are removed, by whatever signal and however little is left.
+// writer checks the next victim for a disk that an earlier victim alone fills: what the earlier one
+// really holds, found or not, is awaited while it dies and while its files are removed, by whatever
+// signal and however little is left.
 func (r *rules) writer(p *realPod, e *Eviction, left, enough float64) {
 	for _, o := range r.s.pods {
 		writes := o.LeakDisk > 0 || o.From > 0 || o.Backs > 0
@@ -68,7 +71,7 @@ func (r *rules) writer(p *realPod, e *Eviction, left, enough float64) {
 		}
 	}
 	if held > 0 && left+held > enough && !r.grows {
-		r.fail(ruleExplained, "%s goes for %s, of which %.0f are available, while dying victims hold %.0f", p.uid, e.Signal, left, held)
+		r.fail(ruleExplained, "%s is evicted for %s with %.0f available, while terminating victims hold %.0f", p.uid, e.Signal, left, held)
 	}
 }
 
@@ -76,41 +79,42 @@ func TestDiskTimelines(t *testing.T) {
 	evictions := 0
 	for i := range uint64(*diskTimelines) {
 		seed := *timelineSeed + i
-		rule, why, s := judge(generateDisk(seed))
+		rule, reason, s := checkTimeline(generateDisk(seed))
 		for _, v := range s.rules.victims {
 			if v.l.e.Disk() {
 				evictions++
 			}
 		}
-		if counts(rule) {
-			t.Fatalf("seed %d breaks %q: %s\n%s", seed, rule, why, generateDisk(seed).text())
+		if enforced(rule) {
+			t.Fatalf("timeline of seed %d breaks rule %q: %s\n%s", seed, rule, reason, generateDisk(seed).text())
 		}
 	}
 	if evictions < *diskTimelines/10 {
-		t.Errorf("%d evictions for a disk on %d timelines", evictions, *diskTimelines)
+		t.Errorf("%d evictions for a disk on %d timelines, want at least a tenth", evictions, *diskTimelines)
 	}
 }
 
-// Nothing goes for a disk that no pod fills, whatever else happens: each of these passes within the time for which none goes. Before pods
-// were measured on a disk at rest, all that they hold may be what fills it.
-func TestTimelinesThatNoPodExplains(t *testing.T) {
+// No pod is evicted for a disk that no pod fills, whatever else happens: each of these passes
+// within the time in which none is evicted. Before pods were measured on a quiet disk, everything
+// that they hold may be what fills it.
+func TestUnexplainedTimelines(t *testing.T) {
 	short := 0
 	for i := range uint64(*diskTimelines) {
 		seed := *timelineSeed + i
-		rule, why, s := judge(generateUnexplained(seed))
+		rule, reason, s := checkTimeline(generateUnexplained(seed))
 		for _, v := range s.rules.victims {
 			if v.l.e.Disk() && s.atRest {
-				rule, why = "unexplained", fmt.Sprintf("%s goes at %v: %s", v.uid, v.at, v.l.e.Message)
+				rule, reason = "unexplained", fmt.Sprintf("%s is evicted at %v: %s", v.uid, v.at, v.l.e.Message)
 			}
 		}
-		if s.atRest && slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, "what pods hold more than at") }) {
+		if s.atRest && slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, ": growth of pods since ") }) {
 			short++
 		}
-		if counts(rule) {
-			t.Fatalf("seed %d breaks %q: %s\n%s\n%s", seed, rule, why, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
+		if enforced(rule) {
+			t.Fatalf("timeline of seed %d breaks rule %q: %s\n%s\n%s", seed, rule, reason, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
 		}
 	}
 	if short < *diskTimelines/3 {
-		t.Errorf("of %d disks %d were short", *diskTimelines, short)
+		t.Errorf("%d of %d disks were short, want at least a third", short, *diskTimelines)
 	}
 }

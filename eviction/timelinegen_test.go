@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// dice draw a timeline.
+// dice draws a timeline.
 type dice struct{ *rand.Rand }
 
-// generate draws the timeline of a seed. Each has a theme, so that what seldom comes together by chance does often, and noise.
+// generate draws the timeline of a seed. Each has noise and a theme, so that rare combinations
+// happen often.
 func generate(seed uint64) *timeline {
 	d := dice{rand.New(rand.NewPCG(seed, 13))}
 	tl := &timeline{Node: nodePlan{
@@ -31,7 +32,7 @@ func generate(seed uint64) *timeline {
 	return tl
 }
 
-// one in n.
+// one is true once in n draws.
 func (d dice) one(n int) bool { return d.IntN(n) == 0 }
 
 func (d dice) between(least, most int) int { return least + d.IntN(most-least+1) }
@@ -42,16 +43,16 @@ func (d dice) ms(least, most int) time.Duration {
 
 func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
 
-// themes are what goes wrong together.
+// themes lists failures that occur together.
 var themes = []func(d dice, tl *timeline){
 	func(dice, *timeline) {}, // nothing but noise
-	func(d dice, tl *timeline) { // volumes in memory, whose owner is late
+	func(d dice, tl *timeline) { // volumes in memory, with a late owner
 		tl.Node.Kubelet = true
 		p := d.leaker(tl)
 		p.LeakAnon, p.LeakVol, p.Keeps = d.between(0, 100), d.between(200, 2000), d.one(2)
 		p.VolFree, p.VolStays = d.ms(100, 20_000), d.one(3)
 	},
-	func(d dice, tl *timeline) { // two signals at once, and a victim that takes its time
+	func(d dice, tl *timeline) { // two signals at the same time, and a slow victim
 		d.stuck(d.leaker(tl))
 		p := d.leaker(tl)
 		p.LeakSwap, p.LeakTasks, p.LeakAnon = d.between(0, 500), d.between(0, 500), d.between(0, 2000)
@@ -65,7 +66,7 @@ var themes = []func(d dice, tl *timeline){
 			at += d.ms(500, 10_000)
 		}
 	},
-	func(d dice, tl *timeline) { // the same, bit by bit, while only small pods may go
+	func(d dice, tl *timeline) { // the same, bit by bit, while only small pods are eligible
 		tl.Node.Breaker = true
 		for i := range tl.Pods {
 			p := &tl.Pods[i]
@@ -103,7 +104,7 @@ var themes = []func(d dice, tl *timeline){
 	},
 }
 
-// pod draws one that is ordinary, mostly.
+// pod draws a pod that is ordinary in most cases.
 func (d dice) pod(i int) podPlan {
 	p := podPlan{
 		Name: string(rune('a' + i)), QOS: pick(d, "BestEffort", "Burstable", "Burstable", "Guaranteed"),
@@ -160,14 +161,14 @@ func (d dice) pod(i int) podPlan {
 	return p
 }
 
-// some is a size that one in n has.
+// some sets a size that one pod in n has.
 func (d dice) some(n int, v *int, most int) {
 	if d.one(n) {
 		*v = d.between(1, most)
 	}
 }
 
-// special draws what makes a pod another one than most.
+// special draws unusual properties of a pod.
 func (d dice) special(p *podPlan) {
 	switch d.IntN(24) {
 	case 0:
@@ -191,7 +192,7 @@ func (d dice) special(p *podPlan) {
 	}
 }
 
-// lie has a client say of a pod what is not true.
+// lie makes a client's object of a pod untrue.
 func (d dice) lie(p *podPlan) {
 	p.Object = true
 	switch d.IntN(6) {
@@ -207,11 +208,11 @@ func (d dice) lie(p *podPlan) {
 			p.NodeCritical, p.QOS = true, "Burstable"
 		}
 	case 4:
-		p.WrongName, p.Strange = true, false // of a pod that the runtime has not named no name is wrong
+		p.WrongName, p.Strange = true, false // a pod that the runtime has not named has no wrong name
 	}
 }
 
-// stuck makes a pod one that dies late, or in part.
+// stuck makes a pod die late, or in part.
 func (d dice) stuck(p *podPlan) {
 	p.Stuck, p.Held = d.ms(500, 30_000), pick(d, 0, 0, 1, 10, 50, 100)
 	if d.one(3) {
@@ -227,7 +228,7 @@ func (d dice) leaker(tl *timeline) *podPlan {
 	return p
 }
 
-// event draws one of any sort.
+// event draws an event of any sort.
 func (d dice) event(until time.Duration) eventPlan {
 	e := eventPlan{At: d.ms(0, int(until/time.Millisecond)), By: d.between(-1000, 2000), Over: d.ms(1, 5000)}
 	switch e.What = pick(d, "outside", "tasks", "disk", "clock", "restart", "crash", "blind"); e.What {
@@ -241,7 +242,7 @@ func (d dice) event(until time.Duration) eventPlan {
 	return e
 }
 
-// preempts has pods go for critical ones.
+// preempts draws preemptions.
 func (d dice) preempts(tl *timeline) {
 	for range d.between(1, 3) {
 		at := d.ms(0, int(tl.Node.Until/time.Millisecond))
@@ -284,7 +285,7 @@ func (d dice) settings(tl *timeline) {
 	}
 }
 
-// sizes makes a node that is not short of anything at the start.
+// sizes draws a node that is not short of anything at the start.
 func (d dice) sizes(tl *timeline) {
 	var memory, swap, tasks, disk int
 	for i := range tl.Pods {

@@ -9,9 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// The part of the shell that carries evictions out: internal/agent/evictions, internal/node/kill.
+// The part of the shell that carries out evictions: internal/agent/evictions, internal/node/kill.
 
-// act is Evictions.OnDecided.
+// act follows Evictions.OnDecided.
 func (s *shell) act(d Decision, input Input) (begun bool) {
 	s.missed = false
 	for i := range d.Evictions {
@@ -20,7 +20,7 @@ func (s *shell) act(d Decision, input Input) (begun bool) {
 	return begun
 }
 
-// begin is Evictions.begin: it pins, measures again, kills.
+// begin follows Evictions.begin: it pins, measures again, kills.
 func (s *shell) begin(d *Decision, i int, input Input) bool {
 	e := &d.Evictions[i]
 	p, old := s.podOf(e.Pod.PodRef.UID), s.m.Life(e.Pod.PodRef.UID)
@@ -37,7 +37,7 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 		}
 		return false
 	}
-	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
 		return false
 	}
 	d.Words()
@@ -60,13 +60,13 @@ func (s *shell) begin(d *Decision, i int, input Input) bool {
 	}
 	l.RemoveFiles = e.Disk() && !s.Kubelet
 	s.rules.begun(p, l)
-	s.carry(j, time.Duration(e.GracePeriodSeconds)*time.Second, e.Urgent())
+	s.carryOut(j, time.Duration(e.GracePeriodSeconds)*time.Second, e.Urgent())
 	return true
 }
 
 func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	e := &d.Evictions[i]
-	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+	if remeasured := s.measure(); e.Urgent() && !remeasured.Meets(&d.Signal.Threshold) {
 		s.m.Unneeded()
 		return true
 	}
@@ -79,35 +79,35 @@ func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	s.m.Hasten(Stamp{Time: s.now(), Monotonic: s.t + time.Hour}, l, d.Evictions[i], d.Signal)
 	l.RemoveFiles = l.RemoveFiles || e.Disk() && !s.Kubelet
 	s.rules.begun(j.realPod, l)
-	s.strike(j)
+	s.killOnce(j)
 	s.awaits(j, s.t+DieLimit)
 	return true
 }
 
-// carry is carrier.carryOut: it waits for the end of a pod, and has the runtime clean up.
-func (s *shell) carry(j *job, grace time.Duration, urgent bool) {
+// carryOut follows carrier.carryOut: it waits for the end of a pod, and lets the runtime clean up.
+func (s *shell) carryOut(j *job, grace time.Duration, urgent bool) {
 	switch p := j.realPod; {
-	case j.gone:
+	case j.ended:
 		s.emptied(j)
 		return
 	case urgent && p.Refused:
-		s.later(p.Clean, func() { s.strike(j) })
+		s.later(p.Clean, func() { s.killOnce(j) })
 	case urgent:
-		s.strike(j)
+		s.killOnce(j)
 	default:
 		end := grace + stopBound
 		if p.StopAfter > 0 {
 			end = min(end, p.StopAfter)
 		}
-		s.later(end, func() { s.strike(j) })
+		s.later(end, func() { s.killOnce(j) })
 		s.awaits(j, s.t+end+DieLimit)
 		return
 	}
 	s.awaits(j, s.t+DieLimit)
 }
 
-// strike kills what the job is for, and nothing that came later.
-func (s *shell) strike(j *job) {
+// killOnce kills the pod that the job is for, and no later one.
+func (s *shell) killOnce(j *job) {
 	switch {
 	case j.over || j.life != j.its:
 	case !j.alive:
@@ -118,7 +118,7 @@ func (s *shell) strike(j *job) {
 	}
 }
 
-// awaits has the loop told where the pod does not die in time.
+// awaits reports to the loop if the pod does not die in time.
 func (s *shell) awaits(j *job, deadline time.Duration) {
 	j.deadline = deadline
 	s.later(deadline-s.t, func() {
@@ -136,27 +136,27 @@ func (s *shell) awaits(j *job, deadline time.Duration) {
 	})
 }
 
-// current: the job is not one whose place a later attempt took.
+// current reports whether the job is not superseded.
 func (s *shell) current(j *job) bool { return !j.over && s.m.Life(j.uid) == j.of }
 
-// emptied is the end of the pod's last process.
+// emptied handles the end of the pod's last process.
 func (s *shell) emptied(j *job) {
-	if j.over || j.told || j.life != j.its && !j.gone {
+	if j.over || j.endReported || j.life != j.its && !j.ended {
 		return
 	}
-	j.told = true
+	j.endReported = true
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
-		s.later(j.Die, func() { s.m.Uncached(j.of) }) // what its end takes, its cache takes
+		s.later(j.Die, func() { s.m.Uncached(j.of) }) // its page cache takes as long as its end
 	}
 	if !j.Uncleaned {
 		s.later(j.Clean, func() { s.clean(j) })
 	}
 }
 
-// endedByItself is the end of a pod that is stopped gently, and does not wait for its grace period to be over: the carrier waits for the
-// cgroup to be empty, however that comes to be.
+// endedByItself handles the end of a pod within its grace period: the carrier waits for the cgroup
+// to be empty, whatever the cause.
 func (s *shell) endedByItself(p *realPod) {
 	for _, l := range s.m.Lives() {
 		if j := s.jobs[l]; j != nil && j.realPod == p && !j.of.e.Urgent() {
@@ -165,7 +165,7 @@ func (s *shell) endedByItself(p *realPod) {
 	}
 }
 
-// clean is what the runtime does, and what the agent gives back where there is no kubelet.
+// clean follows the runtime's clean-up, and what the agent frees on a node without a kubelet.
 func (s *shell) clean(j *job) {
 	if j.over {
 		return
@@ -195,7 +195,7 @@ func (s *shell) clean(j *job) {
 
 func (s *shell) stamp() Stamp { return Stamp{Time: s.now(), Monotonic: s.t + time.Hour} }
 
-// resume is what a new process does: Evictions.Resume.
+// resume follows Evictions.Resume in a new process.
 func (s *shell) resume() {
 	s.away, s.m, s.node, s.slow, s.growing = false, NewManager(s.config), stats.NodeStats{}, -time.Hour, nil
 	s.rules.resumed()
@@ -216,25 +216,25 @@ func (s *shell) resume() {
 			s.m.Gone(s.now(), l)
 			continue
 		}
-		here := p.there && !cameBack(&l.e.Pod, new(p.stats(s.now(), false, false)))
+		here := p.there && !sameUIDRecreated(&l.e.Pod, new(p.stats(s.now(), false, false)))
 		if !here && len(l.e.Pod.SandboxIDs) == 0 {
 			s.m.Gone(s.now(), l)
 			continue
 		}
-		j := &job{realPod: p, of: l, its: p.life, gone: l.Dead() || !here, deadline: s.t + DieLimit}
+		j := &job{realPod: p, of: l, its: p.life, ended: l.Dead() || !here, deadline: s.t + DieLimit}
 		s.jobs[l] = j
 		s.say("going on with %s", p.uid)
 		switch killed := !l.Killed().Time.IsZero(); {
-		case j.gone || !p.alive:
+		case j.ended || !p.alive:
 			s.emptied(j)
 		case killed && p.killed:
 			s.later(p.at+max(p.Die, p.Stuck)-s.t, func() { s.emptied(j) })
 			s.awaits(j, s.t+DieLimit)
-		case killed: // what lives in its cgroup came later, or the runtime kills it
-			s.later(p.Clean, func() { s.strike(j) })
+		case killed: // what lives in its cgroup started later, or the runtime kills it
+			s.later(p.Clean, func() { s.killOnce(j) })
 			s.awaits(j, s.t+DieLimit)
 		default:
-			s.carry(j, max(l.Deadline().Sub(s.now()), 0), false)
+			s.carryOut(j, max(l.Deadline().Sub(s.now()), 0), false)
 		}
 	}
 }

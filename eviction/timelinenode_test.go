@@ -13,9 +13,10 @@ import (
 
 const mib = 1 << 20
 
-// instant is a time of both clocks, as time.Now gives it: durations between two of one process are true whatever becomes of the wall clock,
-// and what was saved has the wall clock only. Package time makes none with clocks that differ, so it is put together by the layout that
-// its own documentation of Time.wall has (time/time.go of go1.26); TestInstants holds it against its methods.
+// instant returns a time with both clocks, like time.Now: durations between two times of one
+// process are true whatever happens to the wall clock, and a saved time has only the wall clock.
+// Package time makes none with different clocks, so it is assembled by the layout in the
+// documentation of Time.wall (time/time.go of go1.26). TestInstants compares it with its methods.
 func instant(wall time.Time, monotonic time.Duration) (t time.Time) {
 	const sinceUnix = 2682288000 // seconds between 1885 and 1970
 	layout := (*struct {
@@ -27,49 +28,49 @@ func instant(wall time.Time, monotonic time.Duration) (t time.Time) {
 	return t
 }
 
-// realPod is one of the node's, as it really is.
+// realPod is one of the node's pods, as it really is.
 type realPod struct {
 	*podPlan
-	uid     string
-	there   bool // its cgroup is
-	alive   bool // a process of it is
-	killed  bool
-	asked   bool          // to end
-	at      time.Duration // it was killed
-	ended   time.Duration // its last process did
-	life    int           // how often it was made
-	sandbox string
-	backs   int // that are left
+	uid          string
+	there        bool // its cgroup exists
+	alive        bool // it has a process
+	killed       bool
+	asked        bool          // the runtime is stopping it
+	at           time.Duration // time of its kill
+	ended        time.Duration // time of the end of its last process
+	life         int           // number of its lives
+	sandbox      string
+	restartsLeft int // restarts that are left
 
 	anon, vol, swap, tasks, disk float64
 	shm                          float64
 	anon0, swap0                 float64 // at the kill
 	measured                     float64 // its disk usage, as of the last walk
 	object                       *Pod
-	phase                        bool // of the object, as it is now
+	phase                        bool // current one, of the object
 }
 
 // world is the node as it really is. Nothing of it is the agent's.
 type world struct {
 	nodePlan
 	t       time.Duration // since the start
-	wall    time.Duration // by which the wall clock is off
+	wall    time.Duration // deviation of the wall clock
 	pods    []*realPod
 	outside map[string]*outside
 	trash   float64
-	calm    bool // nothing takes more any more
+	calm    bool // nothing grows any more
 	queue   []happening
 	seq     int
-	onEnd   func(*realPod) // told of the end of a pod's last process; nil: nobody asks
+	onEnd   func(*realPod) // called at the end of a pod's last process; may be nil
 }
 
-// outside is what no pod has of something, and how fast that grows.
+// outside is the amount of a resource outside of pods, with its growth.
 type outside struct {
 	used, rate float64
 	until      time.Duration
 }
 
-// happening is something that is going to happen.
+// happening is a future event.
 type happening struct {
 	at  time.Duration
 	seq int
@@ -81,7 +82,7 @@ func newWorld(tl *timeline) *world {
 		"outside": {used: float64(tl.Node.Outside)}, "tasks": {used: float64(tl.Node.OutsideTasks)}, "disk": {used: float64(tl.Node.OutsideD)},
 	}}
 	for i := range tl.Pods {
-		p := &realPod{podPlan: &tl.Pods[i], backs: tl.Pods[i].Backs}
+		p := &realPod{podPlan: &tl.Pods[i], restartsLeft: tl.Pods[i].Backs}
 		p.uid = "uid-" + p.Name
 		w.pods = append(w.pods, p)
 		w.later(p.From, func() { w.start(p) })
@@ -95,7 +96,7 @@ func newWorld(tl *timeline) *world {
 	return w
 }
 
-// later has something happen after a while.
+// later schedules an event.
 func (w *world) later(after time.Duration, do func()) {
 	w.seq++
 	h := happening{w.t + max(after, 0), w.seq, do}
@@ -108,7 +109,7 @@ func (w *world) later(after time.Duration, do func()) {
 	w.queue = slices.Insert(w.queue, at, h)
 }
 
-// advance lets time pass until then, or until something happens. happened: something has.
+// advance lets time pass until then, or until an event, and reports whether there was one.
 func (w *world) advance(to time.Duration) (happened bool) {
 	if len(w.queue) > 0 {
 		to = min(to, w.queue[0].at)
@@ -124,7 +125,7 @@ func (w *world) advance(to time.Duration) (happened bool) {
 	return happened
 }
 
-// start makes a pod, as large as there is room for.
+// start creates a pod, as large as there is room for.
 func (w *world) start(p *realPod) {
 	p.there, p.alive, p.killed, p.asked = true, true, false, false
 	p.life++
@@ -137,7 +138,7 @@ func (w *world) start(p *realPod) {
 	p.sandbox = "sandbox-" + p.Name + string(rune('a'+p.life%26))
 }
 
-// found is what a walk finds of a pod's files.
+// found returns what a walk finds of a pod's files.
 func (p *realPod) found() float64 {
 	if p.Found > 0 {
 		return p.disk * float64(p.Found) / 100
@@ -145,7 +146,7 @@ func (p *realPod) found() float64 {
 	return p.disk
 }
 
-// grow lets pods, and what is outside of them, take more, as long as there is any.
+// grow lets pods and everything outside of them grow, as far as there is room.
 func (w *world) grow(d time.Duration) {
 	if d == 0 {
 		return
@@ -173,7 +174,7 @@ func (w *world) grow(d time.Duration) {
 	}
 }
 
-// fade lets a pod that was killed give back what no stuck task holds.
+// fade lets a killed pod return what no stuck task holds.
 func (p *realPod) fade(now time.Duration) {
 	back := 1.0
 	if p.Die > 0 {
@@ -188,7 +189,7 @@ func (p *realPod) fade(now time.Duration) {
 	}
 }
 
-// kill is what the kernel does with a pod's processes.
+// kill does what the kernel does with a pod's processes.
 func (w *world) kill(p *realPod) {
 	if !p.alive || p.killed {
 		return
@@ -202,7 +203,7 @@ func (w *world) kill(p *realPod) {
 	})
 }
 
-// exit is the end of a pod by itself: nobody waits for it.
+// exit ends a pod by itself.
 func (w *world) exit(p *realPod) {
 	if w.kill(p); p.killed && p.life == 1 {
 		w.later(max(p.Die, p.Stuck)+p.Clean, func() {
@@ -214,7 +215,7 @@ func (w *world) exit(p *realPod) {
 	}
 }
 
-// empties is the end of a pod's last process. What it leaves in memory is its owner's.
+// empties ends a pod's last process. The owner of its volumes decides on what it leaves in memory.
 func (w *world) empties(p *realPod) {
 	p.alive, p.ended, p.anon, p.swap, p.tasks, p.shm = false, w.t, 0, 0, 0, 0
 	if w.onEnd != nil {
@@ -230,14 +231,14 @@ func (w *world) empties(p *realPod) {
 	}
 }
 
-// cleaned is the end of what the runtime does for a pod.
+// cleaned ends the runtime's clean-up of a pod.
 func (w *world) cleaned(p *realPod) {
 	if p.alive {
 		return
 	}
 	p.there = p.Keeps && p.vol > 0
-	if p.backs > 0 {
-		p.backs--
+	if p.restartsLeft > 0 {
+		p.restartsLeft--
 		life := p.life
 		w.later(p.BackAfter, func() {
 			if p.life == life && !p.alive {
@@ -247,12 +248,12 @@ func (w *world) cleaned(p *realPod) {
 	}
 }
 
-// plenty makes the node so large that nothing is short.
-func (w *world) plenty() {
+// makePlenty makes the node so large that nothing is short.
+func (w *world) makePlenty() {
 	w.calm, w.Memory, w.Allocatable, w.Swap, w.Tasks, w.Disk = true, 10*w.Memory, 10*w.Allocatable, 10*w.Swap, 10*w.Tasks, 10*w.Disk
 }
 
-// memory that is available, and the same of what is named.
+// memory returns the available memory, and available the available amount of any resource.
 func (w *world) memory() float64 {
 	left := float64(w.Memory) - w.outside["outside"].used
 	for _, p := range w.pods {
@@ -278,13 +279,13 @@ func (w *world) free(what string) float64 {
 		return w.memory()
 	}
 	for _, p := range w.pods {
-		left -= p.holds(what)
+		left -= p.usage(what)
 	}
 	return max(left, 0)
 }
 
-// holds is how much a pod has of something.
-func (p *realPod) holds(what string) float64 {
+// usage returns a pod's usage of a resource.
+func (p *realPod) usage(what string) float64 {
 	switch what {
 	case "tasks":
 		return p.tasks
@@ -296,24 +297,24 @@ func (p *realPod) holds(what string) float64 {
 	return p.memory()
 }
 
-// known is the pod's object as it is now; nil: none is known.
+// known returns the pod's current object; nil: unknown.
 func (p *realPod) known() *Pod {
 	if !p.Object || p.life == 0 {
 		return nil
 	}
 	if p.object == nil {
-		p.object = NewPod(p.made())
+		p.object = NewPod(p.clientObject())
 	}
 	return p.object
 }
 
-// made is the object that a client has put for the pod, lies included.
-func (p *realPod) made() *v1.Pod {
+// clientObject returns the object that a client has put for the pod, with its wrong values.
+func (p *realPod) clientObject() *v1.Pod {
 	o := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 	o.Name, o.Namespace, o.UID = p.Name, p.namespace(), types.UID(p.uid)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOS)
 	request := p.Request
-	if p.WrongName { // of another pod, which it says requests all there is
+	if p.WrongName { // of another pod, with a request for everything
 		o.Name, request = "other", 1<<20
 	}
 	r := &o.Spec.Containers[0].Resources
@@ -340,7 +341,7 @@ func (p *realPod) namespace() string {
 	return "default"
 }
 
-// stats is the pod as a look reads it: quickly, as far as memory goes, or in full.
+// stats returns the pod as a look reads it: quickly, for memory only, or in full.
 func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 	s := stats.PodStats{
 		PodRef: stats.PodReference{Name: p.Name, Namespace: p.namespace(), UID: p.uid}, QOSClass: stats.QOSClass(p.QOS), Announced: !p.Strange,

@@ -7,25 +7,26 @@ import (
 	"jettison/stats"
 )
 
-// Pods that go for a critical one, in the middle of all else: internal/agent/evictions Preempt. None of what holds for victims of thresholds
-// ceases to hold for it; of preemption itself these rules hold.
+// Preemptions in the middle of everything else: internal/agent/evictions Preempt. All rules for
+// victims of thresholds stay true; these rules are for preemption itself.
 const (
-	ruleSpared = "spared" // none goes for a critical pod that nothing may have killed
-	ruleRoom   = "room"   // there is room once the pod that held it is dead, and not before; and its wait has an end
+	ruleSpared = "spared" // no spared pod is preempted
+	ruleRoom   = "room"   // the room is free when its pod is dead, not before; and the wait for it ends
 )
 
-// roomServed is how long after the end of a pod its room may be waited for: what its processes had in shared memory goes with them.
+// roomServed bounds the wait for the room of a pod after its end: the shared memory of its
+// processes goes with them.
 const roomServed = sharedLimit + servedLimit
 
-// roomOf is a pod that was to make room.
+// roomOf is a preempted pod.
 type roomOf struct {
 	*realPod
 	l     *Life
 	its   int
-	since time.Duration // it was seen dead; negative: it was not
+	since time.Duration // when it was seen dead; negative: it was not
 }
 
-// preempt has pods go, by the bits of a number, all at the same time; where one cannot be pinned none goes.
+// preempt preempts the pods of a bit mask, all at the same time; if one cannot be pinned, none.
 func (s *shell) preempt(mask int) {
 	if s.away {
 		return
@@ -35,7 +36,7 @@ func (s *shell) preempt(mask int) {
 	var evictions []Eviction
 	for i, p := range s.pods {
 		at := slices.IndexFunc(sum.Pods, func(o stats.PodStats) bool { return o.PodRef.UID == p.uid })
-		if mask&(1<<i) == 0 || at < 0 || !p.alive { // nobody has the room of one that is dead
+		if mask&(1<<i) == 0 || at < 0 || !p.alive { // a dead pod has no room
 			continue
 		}
 		object := p.known()
@@ -43,7 +44,7 @@ func (s *shell) preempt(mask int) {
 			continue
 		}
 		if p.Self || p.Static && !p.Strange || p.Mirror && !p.Strange {
-			s.rules.fail(ruleSpared, "%s goes for a critical pod", p.uid)
+			s.rules.fail(ruleSpared, "protected pod %s is preempted", p.uid)
 		}
 		old := s.m.Life(p.uid)
 		if old != nil && old.Leaving() && !old.Left() {
@@ -60,7 +61,7 @@ func (s *shell) preempt(mask int) {
 		going, evictions = append(going, p), append(evictions, Preempted(&sum.Pods[at], object, "Preempting", "m"))
 	}
 	for i, p := range going {
-		s.say("%s goes for a critical pod", p.uid)
+		s.say("%s is preempted", p.uid)
 		if j := s.jobs[s.m.Life(p.uid)]; j != nil {
 			j.over = true
 		}
@@ -68,14 +69,14 @@ func (s *shell) preempt(mask int) {
 		j := &job{realPod: p, of: l, its: p.life, deadline: s.t + DieLimit}
 		s.jobs[l] = j
 		s.rules.preempted(p, l)
-		s.carry(j, time.Duration(evictions[i].GracePeriodSeconds)*time.Second, false)
+		s.carryOut(j, time.Duration(evictions[i].GracePeriodSeconds)*time.Second, false)
 	}
 }
 
-// preempted takes note of a pod that goes for a critical one: nobody else's wait begins anew by that.
+// preempted records a preemption: it restarts no other pod's wait.
 func (r *rules) preempted(p *realPod, l *Life) {
-	if l.e.hard || l.e.Urgent() || l.e.eases(kindMemory) || l.e.Disk() {
-		r.fail(ruleSpared, "%s goes for a critical pod as for what is short: %+v", p.uid, l.e)
+	if l.e.hard || l.e.Urgent() || l.e.returnsKind(kindMemory) || l.e.Disk() {
+		r.fail(ruleSpared, "preempted pod %s is evicted as for a shortage: %+v", p.uid, l.e)
 	}
 	begin, stopped := r.begin, r.stopped
 	r.begun(p, l)
@@ -83,7 +84,8 @@ func (r *rules) preempted(p *realPod, l *Life) {
 	r.made = append(r.made, &roomOf{p, l, p.life, -1})
 }
 
-// rooms holds at each look: whoever waits for room is told that it is there by the world as it is.
+// rooms checks at each look that a free room, by the real world, is reported to those that wait for
+// it.
 func (r *rules) rooms() {
 	now := r.s.now()
 	r.made = slices.DeleteFunc(r.made, func(m *roomOf) bool {
@@ -91,15 +93,15 @@ func (r *rules) rooms() {
 		lives := m.life == m.its && m.alive
 		switch {
 		case back && lives:
-			r.fail(ruleRoom, "there is room for %s, which lives", m.uid)
+			r.fail(ruleRoom, "room of %s is free, but the pod lives", m.uid)
 		case back && !over:
-			r.fail(ruleRoom, "the room of %s is there, and is waited for", m.uid)
+			r.fail(ruleRoom, "room of %s is free, but still awaited", m.uid)
 		case lives || over:
 			m.since = -1
 		case m.since < 0:
 			m.since = r.s.t
 		case r.s.t-m.since > roomServed:
-			r.fail(ruleRoom, "%s is dead for %v, and its room is waited for", m.uid, r.s.t-m.since)
+			r.fail(ruleRoom, "%s is dead for %v, and its room is still awaited", m.uid, r.s.t-m.since)
 		}
 		return over
 	})

@@ -9,62 +9,65 @@ import (
 	"jettison/stats"
 )
 
-// What holds on every timeline, by the world as it is and not as the agent sees it.
+// Rules that are true on every timeline, by the real world and not by the agent's view.
 const (
-	ruleProtected   = "protected"   // no protected pod is evicted, or ranked
-	rulePhase       = "phase"       // no living pod is left out of a ranking for what its object says
-	ruleImmune      = "immune"      // none is called protected that is not
-	ruleVolume      = "volume"      // none dies for what a dead victim's volumes still hold
-	ruleExplained   = "explained"   // nor for what dying ones do
-	ruleUnserved    = "unserved"    // a hard threshold that is met gets a victim in time, where one may go
-	ruleBlocked     = "blocked"     // whatever is done for other signals
-	ruleBlind       = "blind"       // however long a victim of its own takes to die
-	ruleStopped     = "stopped"     // nor while a disk's victim is being stopped
-	ruleBreaker     = "breaker"     // the breaker stops nothing for pods that leak
-	ruleSoft        = "soft"        // nor hard evictions for soft ones that were futile
-	ruleArmed       = "armed"       // nor for long where a new pod is the first to go, or the first has grown
-	ruleRequest     = "request"     // no pod within its request goes for memory before one beyond its own
-	ruleNeedless    = "needless"    // none dies for what is not short
-	ruleTwice       = "twice"       // none is killed again while it dies
-	ruleOne         = "one"         // one victim a step
-	ruleOutcome     = "outcome"     // every eviction has one outcome, and an end
-	ruleOutlook     = "outlook"     // who is asked whom a threshold would have evicted names its victim
-	ruleCalm        = "calm"        // nothing is left once all is well
-	ruleOrder       = "order"       // the order of pods in the input is of no consequence
-	ruleDeterminism = "determinism" // nor is anything else but the input
+	ruleProtected = "protected" // no protected pod is evicted, or ranked
+	rulePhase     = "phase"     // no living pod is missing in a ranking because of its object
+	ruleImmune    = "immune"    // no pod is called protected that is not
+	ruleVolume    = "volume"    // no pod dies for memory that a dead victim's volumes still hold
+	ruleExplained = "explained" // nor for what terminating victims hold
+	// a hard threshold that is met gets a victim in time, if a pod is eligible
+	ruleUnserved = "unserved"
+	ruleBlocked  = "blocked" // whatever is done for other signals
+	ruleBlind    = "blind"   // however long its own victim takes to die
+	ruleStopped  = "stopped" // also while a disk's victim is being stopped
+	ruleBreaker  = "breaker" // the breaker does not open because of leaking pods
+	ruleSoft     = "soft"    // nor for hard thresholds because of futile soft evictions
+	ruleArmed    = "armed"   // nor for long if the first pod is new or has grown
+	// no pod within its request is evicted for memory before one over its own
+	ruleRequest     = "request"
+	ruleNeedless    = "needless"    // no pod dies without a shortage
+	ruleTwice       = "twice"       // no pod is killed again while it dies
+	ruleOne         = "one"         // one victim per step
+	ruleOutcome     = "outcome"     // every eviction has one outcome, and ends
+	ruleOutlook     = "outlook"     // an Outlook names the victim that the threshold then evicts
+	ruleCalm        = "calm"        // nothing is left when the node is calm
+	ruleOrder       = "order"       // the order of pods in the input has no effect
+	ruleDeterminism = "determinism" // nor has anything else but the input
 )
 
-// Limits that the rules state.
+// Limits of the rules.
 const (
-	// servedLimit is how long a hard threshold may be met, by more than what earlier victims hold, while no pod goes. A dead victim is
-	// waited for two seconds, and a calm signal is looked at once a second.
+	// servedLimit bounds the time in which a hard threshold is met, by more than earlier victims hold,
+	// without an eviction. A dead victim is waited for two seconds, and a calm signal is looked at
+	// every second.
 	servedLimit = 4 * time.Second
 	// diskServed is the same for a disk, where garbage is collected and pods are measured first.
 	diskServed = time.Minute
-	// armedMore is by how much the first in the ranking may grow while the breaker stops.
+	// armedMore is how much the first pod of the ranking may grow while the breaker is open.
 	armedMore = 512
-	// softServed is how long a soft threshold may be met beyond its grace period, where no pod goes: for as long as a victim may take to
-	// stop, to die, and to return what is shared.
+	// softServed bounds the time in which a soft threshold is met beyond its grace period without an
+	// eviction: the time that a victim may take to stop, to die, and to return shared memory.
 	softServed = 5*time.Second + stopBound + DieLimit + sharedLimit + servedLimit
-	// tolerance is what may come and go between a look and what follows from it.
+	// tolerance is the change allowed between a look and its result.
 	tolerance = 96
 )
 
-// rules watch a timeline.
+// rules watches a timeline.
 type rules struct {
-	s           *shell
-	broken, why string
-	grows       bool // something outside of the pods that may go does
-	victims     []*victim
-	made        []*roomOf
-	begin       time.Duration                           // of the last eviction
-	since       map[bool]map[stats.Signal]time.Duration // by whether it is a hard threshold's
-	hard        map[kind]int                            // evictions for hard thresholds
-	told        map[*Life]int
-	count       int                  // of evictions
-	tmpfs       float64              // the node's at the last look
-	stopped     map[*realPod]float64 // since the breaker stopped: what pods had then
-	shaken      time.Duration        // the clock was set, or the agent began anew
+	s                *shell
+	broken, reason   string
+	grows            bool // something grows outside of the eligible pods
+	victims          []*victim
+	made             []*roomOf
+	begin            time.Duration                           // of the last eviction
+	since            map[bool]map[stats.Signal]time.Duration // by whether the threshold is hard
+	hard             map[kind]int                            // evictions for hard thresholds
+	outcomesReported map[*Life]int
+	count            int                  // number of evictions
+	tmpfs            float64              // the node's at the last look
+	stopped          map[*realPod]float64 // what pods had when the breaker opened
+	shaken           time.Duration        // time at which the clock was set or the agent restarted
 }
 
 // victim is an eviction.
@@ -75,14 +78,14 @@ type victim struct {
 	at     time.Duration
 	hard   bool
 	signal stats.Signal
-	level  map[string]float64 // that was available: the most since the kill
-	held   map[string]float64 // that it had
+	level  map[string]float64 // available amounts: the highest since the kill
+	held   map[string]float64 // what it had
 	late   bool               // it did not die in time
-	fallen float64            // the node's shared memory since then
+	fallen float64            // fall of the node's shared memory since
 }
 
 func newRules(s *shell, tl *timeline) *rules {
-	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, told: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
+	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, outcomesReported: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
 	for _, e := range tl.Events {
 		r.grows = r.grows || (e.What == "outside" || e.What == "tasks" || e.What == "disk") && e.By > 0
 	}
@@ -98,17 +101,18 @@ func noSince() map[bool]map[stats.Signal]time.Duration {
 
 func (r *rules) fail(rule, format string, args ...any) {
 	if r.broken == "" {
-		r.broken, r.why = rule, fmt.Sprintf("at %v: ", r.s.t)+fmt.Sprintf(format, args...)
+		r.broken, r.reason = rule, fmt.Sprintf("at %v: ", r.s.t)+fmt.Sprintf(format, args...)
 	}
 }
 
-// whatOf names what a signal counts.
+// whatOf names the resource of a signal.
 var whatOf = map[stats.Signal]string{
 	stats.SignalMemoryAvailable: "memory", stats.SignalAllocatableMemoryAvailable: "allocatable", stats.SignalSwapAvailable: "swap",
 	stats.SignalPIDAvailable: "tasks", stats.SignalNodeFsAvailable: "disk", stats.SignalContainerFsAvailable: "disk",
 }
 
-// needs is what must be available for a threshold not to be met, and for an eviction for it to be over.
+// needs returns what must be available for a threshold not to be met, and for an eviction for it to
+// be over.
 func (r *rules) needs(t *Threshold) (limit, enough float64) {
 	unit, capacity := float64(mib), map[string]int{
 		"memory": r.s.Memory, "allocatable": r.s.Allocatable, "swap": r.s.Swap, "tasks": r.s.Tasks, "disk": r.s.Disk,
@@ -124,7 +128,8 @@ func (r *rules) needs(t *Threshold) (limit, enough float64) {
 	return limit, enough
 }
 
-// protected is whether a pod may never go, by what is known for sure: the runtime's word, and an object that is the pod's.
+// protected reports whether a pod must never be evicted, by certain facts: the runtime's report,
+// and an object that is the pod's.
 func (p *realPod) protected() bool {
 	object := p.Object && !p.WrongName
 	known := object && !p.NoPriority
@@ -139,7 +144,7 @@ func (p *realPod) protected() bool {
 	return false
 }
 
-// look holds before each look: what is short and explained by nothing gets a victim in time.
+// look checks before each look: a shortage that nothing explains gets a victim in time.
 func (r *rules) look(ready *Ready) {
 	r.follow()
 	r.rooms()
@@ -148,8 +153,8 @@ func (r *rules) look(ready *Ready) {
 		if w.info.kind.pressure() || w.info.fs == containerFs {
 			continue
 		}
-		if h := r.s.m.evictions.holding(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
-			r.fail(ruleStopped, "%s waits for %s, which is only being stopped", w.Signal, h.last.e.Pod.PodRef.UID)
+		if h := r.s.m.evictions.pendingReturns(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
+			r.fail(ruleStopped, "%s waits for %s, which is being stopped for a disk", w.Signal, h.last.e.Pod.PodRef.UID)
 		}
 		since := r.since[w.Hard()]
 		if !w.observed.OK || !r.unexplained(w) {
@@ -166,15 +171,15 @@ func (r *rules) look(ready *Ready) {
 		case !w.Hard():
 			limit = w.Grace + softServed
 		case !w.info.kind.memoryView():
-			limit += 2 * fullAgain // looks at everything are as far apart
+			limit += 2 * fullRetry // the interval between full looks
 		}
-		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
-			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, and no pod goes: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
+		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.breakerJustified(ready) {
+			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, without an eviction: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
 		}
 	}
 }
 
-// lateness is why no pod goes in time.
+// lateness returns why no pod is evicted in time.
 func (r *rules) lateness(w *watched) string {
 	rule := ruleUnserved
 	for _, v := range r.victims {
@@ -188,15 +193,16 @@ func (r *rules) lateness(w *watched) string {
 	return rule
 }
 
-// fair: the breaker has reason to stop.
-func (r *rules) fair(ready *Ready) bool { return ready.Stopped && r.grows }
+// breakerJustified reports whether the breaker has reason to be open.
+func (r *rules) breakerJustified(ready *Ready) bool { return ready.Stopped && r.grows }
 
-// unexplained: the threshold is met, by more than earlier victims hold, and some pod may go.
+// unexplained reports whether the threshold is met, by more than earlier victims hold, and a pod is
+// eligible.
 func (r *rules) unexplained(w *watched) bool {
 	what := whatOf[w.Signal]
 	left, slack := r.s.free(what), r.slack(what)
 	limit, _ := r.needs(&w.Threshold)
-	if left >= limit || left+r.owed(what, w.Hard(), -time.Hour, false)+slack >= limit || what == "disk" && r.s.Kubelet {
+	if left >= limit || left+r.expectedFrom(what, w.Hard(), -time.Hour, false)+slack >= limit || what == "disk" && r.s.Kubelet {
 		return false
 	}
 	for _, v := range r.victims {
@@ -204,12 +210,12 @@ func (r *rules) unexplained(w *watched) bool {
 		case v.life != v.its || !v.alive:
 		case !w.Hard() && !v.hard && !v.killed:
 			return false // it has its grace period
-		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.holds(what) > v.held[what]/2):
-			return false // nothing tells that it will not die
+		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.usage(what) > v.held[what]/2):
+			return false // nothing shows that it will not die
 		}
 	}
 	if what == "disk" && slices.ContainsFunc(r.victims, func(v *victim) bool { return v.l.e.Disk() }) {
-		return false // what lies there is back in its own time
+		return false // the disk gains later
 	}
 	may := false
 	for _, p := range r.s.pods {
@@ -223,8 +229,8 @@ func (r *rules) unexplained(w *watched) bool {
 	return may
 }
 
-// mayGo: nothing but its eviction speaks against another one of a pod.
-func (r *rules) mayGo(l *Life) bool {
+// onlyEvicting reports whether only its eviction keeps a pod from another one.
+func (r *rules) onlyEvicting(l *Life) bool {
 	p := r.s.podOf(l.e.Pod.PodRef.UID)
 	return p != nil && p.there && p.alive && !p.Unmeasured && !r.s.now().Before(r.s.m.evictions.history.aside[p.uid].until)
 }
@@ -236,15 +242,16 @@ func (r *rules) slack(what string) float64 {
 	return tolerance
 }
 
-// owed is what victims since then hold of something, as long as it may be expected back. known: of what the agent can know.
-func (r *rules) owed(what string, hard bool, since time.Duration, known bool) (owed float64) {
+// expectedFrom returns the usage of victims since then, as long as its return may be expected.
+// known restricts it to what the agent can know.
+func (r *rules) expectedFrom(what string, hard bool, since time.Duration, known bool) (owed float64) {
 	for _, v := range r.victims {
 		switch {
 		case v.at < since || !r.awaited(v, what, hard) && (known || what != "memory" && what != "allocatable" || r.doubt(v) == 0):
 		case known:
 			owed += v.expected(what)
 		default:
-			owed += max(v.holds(what), r.doubt(v))
+			owed += max(v.usage(what), r.doubt(v))
 		}
 	}
 	return owed
@@ -256,7 +263,8 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 	switch {
 	case v.life != v.its, disk && !v.l.e.Disk(), v.l.e.Local():
 		return false
-	case !disk && v.l.e.Disk(): // it counts once it was killed for what else is short, if what it has is known
+	// it counts once it was killed for another shortage, if its usage is known
+	case !disk && v.l.e.Disk():
 		return v.alive && v.killed && !v.l.Killed().Time.IsZero() && !v.Unmeasured && t-v.at < DieLimit
 	case v.alive && !v.hard:
 		return !hard && t-v.at < DieLimit
@@ -264,9 +272,10 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 		return t-v.at < DieLimit
 	case v.alive:
 		return t-v.at < DieLimit // the runtime kills it
-	case disk && v.l.undying: // it was set aside, and that it has died since is told after the clean-up only
+	// it was set aside, and its later death is reported only after the clean-up
+	case disk && v.l.undying:
 		return false
-	case disk: // a hard threshold does not wait for a soft one's
+	case disk: // a hard threshold does not wait for a soft one's victim
 		return (v.hard || !hard) && t-v.ended < cleanLimit
 	case v.late:
 		return false // others got their turn
@@ -274,10 +283,11 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 	return t-v.ended < sharedLimit && v.vol > leastShared/mib
 }
 
-// expected is what a victim is expected to return still. Whose shared memory went only the figure of the whole node tells: where that has
-// fallen by as much as the victim had, it counts as its own. A look at tasks does not read a pod's.
+// expected returns what a victim is still expected to return. Only the node's value shows whether
+// shared memory was freed: if that has fallen by as much as the victim had, it counts as the
+// victim's. A look at tasks does not read a pod's.
 func (v *victim) expected(what string) float64 {
-	left, had := v.holds(what), v.held["shared"]
+	left, had := v.usage(what), v.held["shared"]
 	if what == "disk" { // as measured, though it wrote on
 		return min(left, float64(v.l.e.Returns)/mib)
 	}
@@ -295,8 +305,8 @@ func (v *victim) expected(what string) float64 {
 	return left
 }
 
-// doubt is how much of a dead victim's shared memory may be out for all that the node's figure tells: what fell may have been of others,
-// that hold theirs still.
+// doubt returns how much of a dead victim's shared memory may be pending by the node's value: the
+// fall may have been that of others, which still hold theirs.
 func (r *rules) doubt(v *victim) float64 {
 	all := v.held["shared"]
 	if v.alive || all <= leastShared/mib || r.s.t-v.ended >= sharedLimit {
@@ -313,7 +323,7 @@ func (r *rules) doubt(v *victim) float64 {
 	return min(v.held["shared"], all-v.fallen)
 }
 
-// follow notes how the node's shared memory falls and rises.
+// follow records how the node's shared memory falls and rises.
 func (r *rules) follow() {
 	now := r.s.shared()
 	for _, v := range r.victims {
@@ -327,7 +337,7 @@ func (r *rules) follow() {
 	r.tmpfs = now
 }
 
-// decision holds for what every step says of who may go.
+// decision checks what every step decides.
 func (r *rules) decision(d *Decision, in Input) {
 	evictions := 0
 	for i := range d.Evictions {
@@ -336,22 +346,22 @@ func (r *rules) decision(d *Decision, in Input) {
 		}
 	}
 	if evictions > 1 {
-		r.fail(ruleOne, "%d evictions", evictions)
+		r.fail(ruleOne, "%d evictions in a step, want at most one", evictions)
 	}
-	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "stopped") {
+	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "circuit breaker open") {
 		switch k := signals[t.Signal].kind; {
-		case k.disk(): // what grows there is not known
+		case k.disk(): // growth there is unknown
 		case !r.grows:
-			r.fail(ruleBreaker, "nothing grows outside of the pods that may go: %s", d.Reason)
+			r.fail(ruleBreaker, "breaker open, but nothing grows outside of eligible pods: %s", d.Reason)
 		case t.Hard() && r.hard[k] < breakerLimit:
-			r.fail(ruleSoft, "after %d hard evictions: %s", r.hard[k], d.Reason)
+			r.fail(ruleSoft, "breaker open after %d hard evictions: %s", r.hard[k], d.Reason)
 		default:
 			r.armed(d)
 		}
 	} else if d.Reason != "" {
 		r.stopped = nil
 	}
-	if len(d.Ranking)+len(d.Protected) == 0 && d.Reason != "no pod may be evicted" {
+	if len(d.Ranking)+len(d.Protected) == 0 && d.Reason != "no eligible pod" {
 		return
 	}
 	for _, p := range r.s.pods {
@@ -363,16 +373,16 @@ func (r *rules) decision(d *Decision, in Input) {
 		spared := slices.ContainsFunc(d.Protected, func(c Candidate) bool { return is(&c) })
 		switch {
 		case p.protected() && ranked:
-			r.fail(ruleProtected, "%s is ranked", p.uid)
+			r.fail(ruleProtected, "protected pod %s is ranked", p.uid)
 		case !p.protected() && spared:
-			r.fail(ruleImmune, "%s is called protected", p.uid)
-		case !p.protected() && !ranked && r.s.m.evictions.dying(p.uid) == nil:
-			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
+			r.fail(ruleImmune, "pod %s is reported as protected, but is not", p.uid)
+		case !p.protected() && !ranked && r.s.m.evictions.terminating(p.uid) == nil:
+			r.fail(rulePhase, "live pod %s is missing in the ranking", p.uid)
 		}
 	}
 }
 
-// outlook holds an answer against the decision that was made of the same look.
+// outlook compares an answer with the decision of the same look.
 func (r *rules) outlook(d *Decision, all []Outlook) {
 	if len(d.Evictions) != 1 || !d.Evictions[0].Disruption {
 		return
@@ -382,14 +392,15 @@ func (r *rules) outlook(d *Decision, all []Outlook) {
 			continue
 		}
 		if len(o.Ranking) == 0 || o.Withheld != "" || o.Ranking[0].Pod.PodRef.UID != d.Evictions[0].Pod.PodRef.UID || !o.Met {
-			r.fail(ruleOutlook, "%s is evicted, %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
+			r.fail(ruleOutlook, "%s is evicted, but Outlook has %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
 		}
 		return
 	}
-	r.fail(ruleOutlook, "no word of %s", d.Signal.Threshold)
+	r.fail(ruleOutlook, "Outlook has no entry for %s", d.Signal.Threshold)
 }
 
-// armed holds while the breaker stops: what it stopped for is what is first in the ranking still, and as it was.
+// armed checks while the breaker is open: the first pod of the ranking is the same as at its
+// opening, and has not grown.
 func (r *rules) armed(d *Decision) {
 	if len(d.Ranking) == 0 {
 		return
@@ -404,30 +415,30 @@ func (r *rules) armed(d *Decision) {
 	}
 	p := r.s.podOf(d.Ranking[0].Pod.PodRef.UID)
 	before, was := r.stopped[p]
-	for _, v := range r.victims { // one that went in vain is not new
+	for _, v := range r.victims { // a pod that replaces a futile victim is not new
 		if v.realPod == p {
 			before, was = max(before, v.held["memory"]), true
 		}
 	}
 	t := &d.Signal.Threshold
-	switch wait := r.s.m.breakers.by[breakerKey{t.Signal, t.Hard()}].until.Sub(r.s.now()); {
-	case wait > 0 && wait <= nextTryMax: // the last one that was new did not help
+	switch wait := r.s.m.breakers.byThreshold[breakerKey{t.Signal, t.Hard()}].nextTrial.Sub(r.s.now()); {
+	case wait > 0 && wait <= trialDelayMax: // the last new pod did not help
 	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
 	case !was:
-		r.fail(ruleArmed, "%s is new and first: %s", p.uid, d.Reason)
+		r.fail(ruleArmed, "breaker open, but %s is new and first: %s", p.uid, d.Reason)
 	case p.memory() > before+armedMore:
-		r.fail(ruleArmed, "%s is first and has grown from %.0f to %.0f: %s", p.uid, before, p.memory(), d.Reason)
+		r.fail(ruleArmed, "breaker open, but %s is first and grew from %.0f to %.0f: %s", p.uid, before, p.memory(), d.Reason)
 	}
 }
 
-// begins holds right before an eviction.
+// begins checks right before an eviction.
 func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	if p.protected() {
-		r.fail(ruleProtected, "%s is evicted", p.uid)
+		r.fail(ruleProtected, "protected pod %s is evicted", p.uid)
 	}
 	for _, v := range r.victims {
 		if v.realPod == p && v.life == v.its && v.hard && v.alive && r.s.t-v.at < DieLimit && v.at > r.shaken && v.life == p.life {
-			r.fail(ruleTwice, "%s is evicted again after %v", p.uid, r.s.t-v.at)
+			r.fail(ruleTwice, "%s is evicted again after %v, while it terminates", p.uid, r.s.t-v.at)
 		}
 	}
 	if e.Local() {
@@ -437,20 +448,20 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	_, enough := r.needs(&met.Threshold)
 	left, slack := r.s.free(what), r.slack(what)
 	if left > enough+slack && what != "disk" {
-		r.fail(ruleNeedless, "%s goes for %s, of which %.0f are available", p.uid, e.Signal, left)
+		r.fail(ruleNeedless, "%s is evicted for %s with %.0f available, which is enough", p.uid, e.Signal, left)
 	}
-	owed := r.owed(what, e.hard, r.shaken, true) // after a restart less is known
+	owed := r.expectedFrom(what, e.hard, r.shaken, true) // after a restart less is known
 	if limit, _ := r.needs(&met.Threshold); owed > 0 && left <= enough+slack && left+owed > enough+slack && !r.emergency(what, left, limit, e.hard) {
 		rule := ruleExplained
 		if slices.ContainsFunc(r.victims, func(v *victim) bool { return v.life == v.its && !v.alive && v.vol > 0 }) {
 			rule = ruleVolume
 		}
-		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
+		r.fail(rule, "%s is evicted for %s: %.0f available, %.0f needed, earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
 	}
 	for _, w := range r.s.m.watch.all {
 		for _, l := range r.s.m.evictions.lives {
-			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
-				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
+			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.terminating() && l.endsShortage(&w) && r.onlyEvicting(l) {
+				r.fail(ruleExplained, "%s is evicted for %s, but %s, which is being stopped, ends the shortage", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}
 	}
@@ -462,8 +473,8 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 }
 
-// emergency: of what was available at an earlier kill, or of the limit, less than half is left; or next to nothing, for as long as a kill
-// should take. Then whatever is to come is not waited for.
+// emergency reports whether less than half is left of the amount at an earlier kill or of the
+// limit, or next to nothing for as long as a kill should take. Nothing is waited for then.
 func (r *rules) emergency(what string, left, limit float64, hard bool) bool {
 	return slices.ContainsFunc(r.victims, func(v *victim) bool {
 		since := r.s.t - v.at
@@ -472,7 +483,7 @@ func (r *rules) emergency(what string, left, limit float64, hard bool) bool {
 	})
 }
 
-// innocent: a pod within its request does not go while one that is beyond its own may.
+// innocent checks that no pod within its request is evicted while one over its own is eligible.
 func (r *rules) innocent(p *realPod, e *Eviction) {
 	if e.Hastens || p.Unmeasured || p.memory() > float64(p.Request) {
 		return
@@ -482,16 +493,16 @@ func (r *rules) innocent(p *realPod, e *Eviction) {
 			continue
 		}
 		if aside := r.s.now().Before(r.s.m.evictions.history.aside[o.uid].until); !aside && r.s.m.Life(o.uid) == nil {
-			r.fail(ruleRequest, "%s goes, with %.0f of %d that it requests; %s has %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
+			r.fail(ruleRequest, "%s is evicted with %.0f of its request of %d, but %s uses %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
 		}
 	}
 }
 
-// begun takes note of an eviction.
+// begun records an eviction.
 func (r *rules) begun(p *realPod, l *Life) {
 	v := &victim{realPod: p, l: l, its: p.life, at: r.s.t, hard: l.e.hard, signal: l.e.Signal, level: map[string]float64{}, held: map[string]float64{}}
 	for _, what := range whatOf {
-		v.level[what], v.held[what] = r.s.free(what), p.holds(what)
+		v.level[what], v.held[what] = r.s.free(what), p.usage(what)
 	}
 	v.held["shared"] = p.shm + p.vol
 	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
@@ -502,22 +513,22 @@ func (r *rules) begun(p *realPod, l *Life) {
 	}
 }
 
-// outcome holds of what is told.
+// outcome checks a reported outcome.
 func (r *rules) outcome(l *Life) {
 	for _, v := range r.victims {
 		v.late = v.late || v.l == l && l.Outcome() == OutcomeUndying
 	}
-	if r.told[l]++; r.told[l] > 2 || r.told[l] == 2 && l.Outcome() == OutcomeUndying {
-		r.fail(ruleOutcome, "the outcome of %s is told %d times", l.e.Pod.PodRef.UID, r.told[l])
+	if r.outcomesReported[l]++; r.outcomesReported[l] > 2 || r.outcomesReported[l] == 2 && l.Outcome() == OutcomeUndying {
+		r.fail(ruleOutcome, "outcome of %s is reported %d times", l.e.Pod.PodRef.UID, r.outcomesReported[l])
 	}
 }
 
-// resumed: the wait of the new process is its own.
+// resumed starts the wait of a new process.
 func (r *rules) resumed() {
-	r.since, r.shaken, r.made = noSince(), r.s.t, nil // who asked for room asks anew
+	r.since, r.shaken, r.made = noSince(), r.s.t, nil // clients that asked for room ask again
 }
 
-// end holds long after all is well.
+// end checks long after the node became calm.
 func (r *rules) end() {
 	if r.broken != "" || r.s.away {
 		return
@@ -525,13 +536,13 @@ func (r *rules) end() {
 	for _, l := range r.s.m.Lives() {
 		p := r.s.podOf(l.e.Pod.PodRef.UID)
 		if !p.Uncleaned && !(p.Hasty && l.Phase() == Over) && !(p.alive && l.undying) {
-			r.fail(ruleOutcome, "the eviction of %s is %v, outcome %q", p.uid, l.Phase(), l.Outcome())
+			r.fail(ruleOutcome, "eviction of %s ends in phase %v, outcome %q", p.uid, l.Phase(), l.Outcome())
 		}
 	}
 	for _, m := range r.made {
-		r.fail(ruleRoom, "the room of %s is waited for still, outcome %q", m.uid, m.l.Outcome())
+		r.fail(ruleRoom, "room of %s is still awaited at the end, outcome %q", m.uid, m.l.Outcome())
 	}
-	if len(r.s.m.conditions.held) > 0 || r.s.m.breakers.stops() {
-		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions.held, r.s.m.breakers.stops())
+	if len(r.s.m.conditions.current) > 0 || r.s.m.breakers.anyOpen() {
+		r.fail(ruleCalm, "at the end conditions %v, open breaker %v, want none", r.s.m.conditions.current, r.s.m.breakers.anyOpen())
 	}
 }

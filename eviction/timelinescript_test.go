@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// timeline is a node, its pods, and what happens to them: all that a run depends on. As text it is what a failure prints, and what
-// testdata/timelines pins. Sizes are in MiB, rates in MiB (tasks) a second, times since the start. What is zero is harmless.
+// timeline is a node, its pods, and its events: everything that a run depends on. A failure prints
+// its text, and testdata/timelines keeps it. Sizes are in MiB, rates in MiB (tasks) per second,
+// times since the start. Zero values are harmless.
 type timeline struct {
 	Settings []string // lines of in()
 	Node     nodePlan
@@ -18,54 +19,60 @@ type timeline struct {
 }
 
 type nodePlan struct {
-	Kubelet                bool // one owns volumes and disks
+	Kubelet                bool // it owns volumes and disks
 	Breaker, ByRelease     bool
 	Explain                bool // disks that pods do not fill cost none
-	Memory, Outside        int  // all there is; what no pod has of it
+	Memory, Outside        int  // the total; the part outside of pods
 	Allocatable            int  // limit of the cgroup above all pods; 0: none
-	Swap, Tasks, Disk      int  // all there is of each
-	Trash                  int  // that garbage collection finds on the disk
+	Swap, Tasks, Disk      int  // totals
+	Trash                  int  // garbage on the disk
 	Walk, Grain            time.Duration
 	Until                  time.Duration
-	OutsideTasks, OutsideD int // tasks, and MiB of disk, that no pod has
+	OutsideTasks, OutsideD int // tasks, and MiB of disk, outside of pods
 }
 
 type podPlan struct {
-	Name, QOS, NS                     string
-	Request                           int
-	Anon, Shm, Vol, Cache             int // Shm goes with the processes, Vol when its owner unmounts it
-	Swap, Tasks, Disk                 int
-	Found                             int // percent of its files that are found when they are measured; 0: all
-	LeakAnon, LeakVol, LeakSwap       int
-	LeakTasks, LeakDisk               int
-	LeakFrom, LeakFor                 time.Duration // LeakFor 0: for ever
-	From, Exit                        time.Duration // it appears; it ends by itself, 0: it does not
-	Die                               time.Duration // from the kill until its memory is back, bit by bit
-	Stuck                             time.Duration // one task is in D state for so long after a kill
-	Held                              int           // percent of its memory that this task holds
-	Refused                           bool          // the kernel refuses the kill, so the runtime does it
-	Unpinned                          int           // attempts to pin it that fail
-	StopAfter                         time.Duration // it ends so long after it is asked to; 0: not before it is killed
-	Clean                             time.Duration // that the runtime needs to clean up
-	Uncleaned, Hasty                  bool          // it never does; it says so while the pod lives
-	VolFree                           time.Duration // that a kubelet needs to unmount its volumes
-	VolStays, Keeps                   bool          // it never does; the pod's cgroup is there until then
-	Backs                             int           // how often it comes back under its UID
+	Name, QOS, NS string
+	Request       int
+	// Shm ends with the processes, Vol when its owner unmounts it
+	Anon, Shm, Vol, Cache       int
+	Swap, Tasks, Disk           int
+	Found                       int // percent of its files that a walk finds; 0: all
+	LeakAnon, LeakVol, LeakSwap int
+	LeakTasks, LeakDisk         int
+	LeakFrom, LeakFor           time.Duration // LeakFor 0: forever
+	From, Exit                  time.Duration // it starts; it ends by itself, 0: never
+	// from the kill until its memory has returned, bit by bit
+	Die time.Duration
+	// one task is in D state for that long after a kill
+	Stuck time.Duration
+	Held  int // percent of its memory that this task holds
+	// the kernel refuses the kill, so the runtime carries it out
+	Refused  bool
+	Unpinned int // attempts to pin it that fail
+	// time from the request to stop until it ends; 0: only by a kill
+	StopAfter                         time.Duration
+	Clean                             time.Duration // time that the runtime needs to clean up
+	Uncleaned, Hasty                  bool          // it never does; it reports so while the pod lives
+	VolFree                           time.Duration // time that a kubelet needs to unmount its volumes
+	VolStays, Keeps                   bool          // it never does; the pod's cgroup exists until then
+	Backs                             int           // number of restarts under its UID
 	BackAfter                         time.Duration
 	BackSame                          bool // in the same cgroup, with another sandbox
 	Object, NoPriority, WrongName     bool // its object, as a client put it
 	Priority, Limit                   int  // Limit: on local storage
 	Source, Phase                     string
 	PhaseAt                           time.Duration
-	Static, Mirror, Self              bool // the runtime's word
+	Static, Mirror, Self              bool // reported by the runtime
 	NodeCritical, Strange, Unmeasured bool
 }
 
-// eventPlan is something that happens to the node.
+// eventPlan is an event on the node.
 type eventPlan struct {
 	At time.Duration
-	// What: outside, tasks, disk: By is taken outside of pods within Over; clock: set by Over; restart, crash: away for Over; blind; preempt:
-	// the pods that By has bits for go for a critical one.
+	// What: outside, tasks, disk: By is taken outside of pods within Over; clock: set by Over;
+	// restart, crash: the agent is down for Over; blind; preempt: the pods that By has bits for are
+	// preempted.
 	What string
 	By   int
 	Over time.Duration
@@ -98,7 +105,7 @@ func fieldsText(v reflect.Value) string {
 	return b.String()
 }
 
-// parseTimeline reads what text wrote. A line that begins with # is a comment.
+// parseTimeline reads the result of text. A line that begins with # is a comment.
 func parseTimeline(text string) (tl timeline, err error) {
 	for line := range strings.Lines(text) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -9,65 +9,67 @@ import (
 	"jettison/stats"
 )
 
-// shell is what drives the manager on a node: internal/agent (look, decide) and internal/agent/evictions (begin, the goroutine that carries an
-// eviction out, events, resume), in the same order and with the same limits, over a world instead of a kernel and a runtime.
+// shell drives the manager on a node: internal/agent (look, decide) and internal/agent/evictions
+// (begin, the goroutine that carries an eviction out, events, resume), in the same order and with
+// the same limits, over a world instead of a kernel and a runtime.
 type shell struct {
 	*world
 	m        *Manager
 	rules    *rules
 	config   Config
-	shuffle  *rand.Rand // of the pods in every look; nil: as they are
+	shuffle  *rand.Rand // of the pods in every look; nil: not shuffled
 	settings []string
-	reload   *rand.Rand // after which looks the configuration is read again; nil: after none
-	log      []string   // what was decided, and what became of it
-	last     string     // the last reason why nobody went
+	reload   *rand.Rand // after which looks the configuration is read again; nil: never
+	log      []string   // decisions and their results
+	last     string     // the last reason why no pod was evicted
 	saved    Saved      // as of the last look
-	crashes  bool       // some time
+	crashes  bool       // it will crash
 
 	node     stats.NodeStats
-	slow     time.Duration // when disks were read last
+	slow     time.Duration // time of the last reading of disks
 	jobs     map[*Life]*job
 	walking  bool
 	walked   time.Time
 	blind    time.Duration // until then memory cannot be read
 	away     bool
 	looked   int
-	growing  map[string]float64 // before memory was short
+	growing  map[string]float64 // values before memory was short
 	unpinned map[*realPod]int
 	missed   bool
-	atRest   bool // when the disk began to be filled, what pods hold of it at rest was known
+	atRest   bool // when the disk began to fill, the pods' usage on the quiet disk was known
 }
 
 // job is an eviction as its goroutine knows it.
 type job struct {
 	*realPod
-	of       *Life
-	its      int // of the pod's lives
-	gone     bool
-	late     bool // it was reported not to die
-	over     bool
-	told     bool // its end was
-	deadline time.Duration
+	of          *Life
+	its         int // which of the pod's lives
+	ended       bool
+	late        bool // it was reported as undying
+	over        bool
+	endReported bool // its end was reported
+	deadline    time.Duration
 }
 
-// Limits of a timeline: of one that goes on longer nothing more is learnt.
+// Limits of a timeline: a longer one shows nothing more.
 const (
 	mostLooks = 3000
-	stopBound = 2 * time.Second // internal/node/kill: what a runtime gets beyond a grace period
+	stopBound = 2 * time.Second // internal/node/kill: the runtime's time beyond a grace period
 
-	// afterwards is how long a timeline goes on when nothing is short any more: by then all that was begun is over.
+	// afterwards is how long a timeline continues when nothing is short any more: by then everything
+	// that was begun is over.
 	afterwards = 10 * time.Minute
 )
 
-// run lets a timeline pass. Whatever is wrong is the rules' to say.
+// run runs a timeline. The rules decide what is wrong.
 func run(tl *timeline, shuffle *rand.Rand) *shell { return runReloading(tl, shuffle, nil) }
 
-// runReloading is run, and now and then the configuration is read again, which has not changed.
+// runReloading is run with an unchanged configuration that is read again now and then.
 func runReloading(tl *timeline, shuffle, reload *rand.Rand) *shell {
 	s := &shell{world: newWorld(tl), shuffle: shuffle, reload: reload, jobs: map[*Life]*job{}, unpinned: map[*realPod]int{}, slow: -time.Hour}
 	s.settings = tl.Settings
 	thresholds, _, errs := in(tl.Settings...).Parse()
-	if errs != nil { // a timeline that was made smaller may be none any more
+	if errs != nil { // a shrunk timeline may be invalid
 		s.rules = newRules(s, tl)
 		return s
 	}
@@ -87,7 +89,7 @@ func runReloading(tl *timeline, shuffle, reload *rand.Rand) *shell {
 	s.advance(0)
 	s.pass(s.Until)
 	if s.rules.broken == "" {
-		s.plenty()
+		s.makePlenty()
 		s.Grain = 5 * time.Second
 		s.pass(s.t + afterwards)
 		s.rules.end()
@@ -102,7 +104,7 @@ func (s *shell) pass(until time.Duration) {
 		if !s.away {
 			s.look()
 			if s.reload != nil && s.reload.IntN(4) == 0 {
-				s.config.Thresholds, _, _ = in(s.settings...).Parse() // others of the same values
+				s.config.Thresholds, _, _ = in(s.settings...).Parse() // other objects with the same values
 				s.m.Reconfigure(s.config)
 			}
 			ready := s.m.Ready(s.now())
@@ -112,14 +114,14 @@ func (s *shell) pass(until time.Duration) {
 	}
 }
 
-// now is what the agent's clock says.
+// now returns the time of the agent's clock.
 func (s *shell) now() time.Time { return instant(epoch.Add(s.t+s.wall), s.t+time.Hour) }
 
 func (s *shell) say(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf("%-8v ", s.t.Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// event is one of the timeline's.
+// event carries out an event of the timeline.
 func (s *shell) event(e *eventPlan) {
 	s.say("%s %+d over %v", e.What, e.By, e.Over)
 	switch e.What {
@@ -150,7 +152,8 @@ func (s *shell) event(e *eventPlan) {
 	}
 }
 
-// due is how long a look may wait before what is left of memory or tasks can be gone (package pace), as fast as the timeline takes it.
+// due returns how long a look may wait before the rest of memory or tasks can be gone (package
+// pace), at the timeline's rate.
 func (s *shell) due(r *Ready) time.Duration {
 	most := [len(Quick)]float64{1, 1, 1}
 	for _, p := range s.pods {
@@ -169,7 +172,7 @@ func (s *shell) due(r *Ready) time.Duration {
 	return due
 }
 
-// look is agent.loop.look.
+// look follows agent.loop.look.
 func (s *shell) look() {
 	s.looked++
 	ready := s.measure()
@@ -219,7 +222,7 @@ func (s *shell) measure() Ready {
 	return r
 }
 
-// shared is what lies in tmpfs.
+// shared returns the amount in tmpfs.
 func (s *shell) shared() (used float64) {
 	for _, p := range s.pods {
 		used += p.shm + p.vol
@@ -227,10 +230,10 @@ func (s *shell) shared() (used float64) {
 	return used
 }
 
-// ofPods is what all pods use of something.
+// ofPods returns what all pods use of a resource.
 func (s *shell) ofPods(what string) (used float64) {
 	for _, p := range s.pods {
-		used += p.holds(what)
+		used += p.usage(what)
 	}
 	return used
 }
@@ -246,7 +249,7 @@ func (s *shell) reported(ready *Ready) {
 	s.m.Advance()
 }
 
-// decide is agent.loop.decide.
+// decide follows agent.loop.decide.
 func (s *shell) decide(look Look, ready *Ready) bool {
 	begun := s.act(s.choose(look, ready))
 	if s.missed && !begun && look == LookMemory {
@@ -255,7 +258,7 @@ func (s *shell) decide(look Look, ready *Ready) bool {
 	return begun
 }
 
-// choose is agent.loop.choose with looks.Victims.
+// choose follows agent.loop.choose with looks.Victims.
 func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	now := s.now()
 	input := Input{Pods: map[string]*Pod{}, ObserveDisks: s.Kubelet, MemoryOnly: look == LookMemory, Terse: look == LookMemory}
@@ -282,7 +285,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	}
 	d := s.m.Step(now, input)
 	s.rules.decision(&d, input)
-	if s.shuffle == nil { // of two timelines that are to be the same, one is asked
+	if s.shuffle == nil { // of two timelines that must be equal, one queries
 		s.rules.outlook(&d, s.m.Outlook(now, input))
 	}
 	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
@@ -296,12 +299,12 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	}
 	if len(d.Evictions) == 0 && d.Reason != s.last {
 		s.last = d.Reason
-		s.say("nobody for %s: %s", d.Signal.Threshold.Signal, d.Reason)
+		s.say("no eviction for %s: %s", d.Signal.Threshold.Signal, d.Reason)
 	}
 	return d, input
 }
 
-// stored: the store of objects takes it.
+// stored reports whether the object store accepts it.
 func (s *shell) stored(*realPod) bool { return true }
 
 func (s *shell) podOf(uid string) *realPod {
@@ -333,7 +336,7 @@ func (s *shell) summary(now time.Time, quick, full bool) *stats.Summary {
 	return sum
 }
 
-// walk measures what pods take of the disk, beside the loop.
+// walk measures the pods' disk usage, concurrently with the loop.
 func (s *shell) walk() {
 	if s.walking {
 		return

@@ -9,7 +9,8 @@ import (
 // shrinkMost bounds the runs that shrink one timeline.
 const shrinkMost = 4000
 
-// shrink makes a timeline as small as it can that breaks the same rule: parts are left out, then what is left is made harmless, or less.
+// shrink makes a timeline as small as possible that breaks the same rule: it removes parts, then
+// makes the rest harmless, or smaller.
 func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
 	best, runs := clone(tl), 0
 	try := func(change func(*timeline)) bool {
@@ -23,32 +24,32 @@ func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
 		best = smaller
 		return true
 	}
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for i := len(best.Events) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Events = slices.Delete(t.Events, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Events = slices.Delete(t.Events, i, i+1) }) || changed
 		}
 		for i := len(best.Pods) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Pods = slices.Delete(t.Pods, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Pods = slices.Delete(t.Pods, i, i+1) }) || changed
 		}
 		for i := len(best.Settings) - 1; i >= 0; i-- {
-			again = try(func(t *timeline) { t.Settings = slices.Delete(t.Settings, i, i+1) }) || again
+			changed = try(func(t *timeline) { t.Settings = slices.Delete(t.Settings, i, i+1) }) || changed
 		}
-		again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Node).Elem() }, best.Node, try) || again
+		changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Node).Elem() }, best.Node, try) || changed
 		for i := range best.Pods {
-			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Pods[i]).Elem() }, best.Pods[i], try) || again
+			changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Pods[i]).Elem() }, best.Pods[i], try) || changed
 		}
 		for i := range best.Events {
-			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Events[i]).Elem() }, best.Events[i], try) || again
+			changed = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Events[i]).Elem() }, best.Events[i], try) || changed
 		}
 	}
 	return best
 }
 
-// kept are the fields that are left as they are: a node that is short from the start tells nothing.
+// kept lists the fields that do not change: a node that is short from the start shows nothing.
 var kept = []string{"Name", "What", "Memory", "Allocatable", "Swap", "Tasks", "Disk"}
 
-// shrinkFields makes each field zero, or rounds or halves it.
+// shrinkFields sets each field to zero, or rounds or halves it.
 func shrinkFields(of func(*timeline) reflect.Value, now any, try func(func(*timeline)) bool) (smaller bool) {
 	v := reflect.ValueOf(now)
 	for i := range v.NumField() {

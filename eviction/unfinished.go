@@ -7,54 +7,56 @@ import (
 	"jettison/stats"
 )
 
-// A figure that is too small says nothing against pods: a walk that was cut off found a part of
-// what there is, and one from before a disk became short nothing of what was taken since. While
-// there are such figures a doubt is open: the walks are made again, at once and for longer
-// (Ready.DiskWhole), and whoever turns out to explain the shortage goes at the next look, however
-// long others are spared.
+// This file handles measurements that are too small to show that a pod does not fill a disk. A walk
+// that was cut off found only a part of the pod's files. A walk from before the shortage found
+// nothing that was written since. While such measurements exist a doubt is open: the walks are
+// repeated immediately and run longer (Ready.DiskWhole). A pod that turns out to explain the
+// shortage is evicted at the next look, even while all others wait.
 
-const measuredAgain = "they are measured once more before one goes"
+const remeasureFirst = "pods are measured again before one is evicted"
 
-// orPods ends the words on a doubt that nothing has settled.
-func (e *explaining) orPods(in Input, w *watched, d *fileSystems) string {
+// orUnfinished returns the end of the reason text for a doubt that is still open.
+func (e *diskExplainer) orUnfinished(in Input, w *watched, d *fileSystems) string {
 	if n := e.unfinished(in, w, d); n > 0 {
-		return fmt.Sprintf(", or %d of %d pods, of which not all is measured yet; no other pod goes "+
-			"for it before ", n, len(in.Summary.Pods))
+		return fmt.Sprintf(", or %d of %d pods that are not completely measured; "+
+			"no other pod is evicted before ", n, len(in.Summary.Pods))
 	}
-	return ", and no pod goes for it before "
+	return "; no pod is evicted before "
 }
 
-// diskWhole is since when walks of pods that were cut off are to be made again; zero: no doubt
-// wants that. Nobody waits for it but the pods that nothing is known against.
-func (e *explaining) diskWhole(ws *watchlist) time.Time {
+// diskWhole returns the time since which walks that were cut off must be repeated; zero if no doubt
+// needs that. It delays only evictions of pods that nothing is known against.
+func (e *diskExplainer) diskWhole(ws *watchlist) time.Time {
 	for signal, d := range e.doubts {
 		if d.ended.IsZero() && ws.short(signal) {
-			return e.fuller
+			return e.remeasureSince
 		}
 	}
 	return time.Time{}
 }
 
-// unfinished is how many pods that live may hold more of a disk than is known.
-func (e *explaining) unfinished(in Input, w *watched, d *fileSystems) (n int) {
+// unfinished counts the live pods that may hold more of a disk than is known.
+func (e *diskExplainer) unfinished(in Input, w *watched, d *fileSystems) (n int) {
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
 		c := Candidate{Pod: p, Object: in.object(p)}
-		if !empty(p, c.Object) && (!d.use(&c, w).OK || atLeast(&c, w) || e.late(&c, w, d)) {
+		if !empty(p, c.Object) && (!d.usage(&c, w).OK || atLeast(&c, w) || e.stale(&c, w, d)) {
 			n++
 		}
 	}
 	return n
 }
 
-// late reports whether a part of a pod that counts for a threshold was measured before the disk
-// became short, or before pods were to be measured once more. A runtime may tell of writable layers
-// now and then only, and of all pods' at once: that is no doubt for a disk on which they are not.
-// Who does not say when that was, as a kubelet's Summary, is not late.
-func (e *explaining) late(c *Candidate, w *watched, d *fileSystems) bool {
-	since, oldest := w.since, time.Time{}
-	if e.fuller.After(since) {
-		since = e.fuller
+// stale reports whether a part of a pod's usage was measured before the disk became short, or
+// before pods were to be measured again.
+//
+// A runtime may report writable layers only now and then, and those of all pods together. That
+// raises no doubt for a disk that does not hold them. Usage without a time, as in a kubelet's
+// Summary, is not stale.
+func (e *diskExplainer) stale(c *Candidate, w *watched, d *fileSystems) bool {
+	since, oldest := w.metSince, time.Time{}
+	if e.remeasureSince.After(since) {
+		since = e.remeasureSince
 	}
 	d.eachPart(c, w, func(u *stats.FsUsage) {
 		if !u.Time.IsZero() && (oldest.IsZero() || u.Time.Before(oldest)) {
@@ -67,14 +69,14 @@ func (e *explaining) late(c *Candidate, w *watched, d *fileSystems) bool {
 	return !oldest.IsZero() && oldest.Before(since)
 }
 
-// mayHelp reports whether the end of all of a ranking might bring a disk back to its limit; or,
-// where next to nothing is left of it, to more than that. What a pod holds that was not measured,
-// not to its end, or not since, is not known, and might be all of it.
-func (e *explaining) mayHelp(w *watched, ranked []Ranked, d *fileSystems) bool {
+// evictionsMayHelp reports whether the end of all ranked pods might bring a disk back to its limit,
+// or, if next to nothing is left of it, above that. The usage of a pod that was not measured, was
+// cut off, or is stale is unknown and might be enough.
+func (e *diskExplainer) evictionsMayHelp(w *watched, ranked []Ranked, d *fileSystems) bool {
 	all, nothing := w.observed.Value, w.limit/(4*dip)
 	for i := range ranked {
 		k := &ranked[i].Keys
-		if !k.Measured || k.AtLeast || e.late(&ranked[i].Candidate, w, d) {
+		if !k.Measured || k.AtLeast || e.stale(&ranked[i].Candidate, w, d) {
 			return true
 		}
 		all = stats.SaturatingAdd(all, k.Usage)

@@ -8,7 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// inodes is a node with so many inodes left of 200,000, and 40 of 100 GiB, and pods that hold so many.
+// inodes returns a node with that many of 200,000 inodes left, and 40 of 100 GiB, and pods that
+// hold that many.
 func inodes(at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) Input {
 	in := disks(at, 40*gib, nil)
 	fs := &in.Summary.Node.Fs.V
@@ -25,7 +26,7 @@ func inodes(at time.Time, left uint64, pods map[string]uint64, change func(p *st
 	return in
 }
 
-// inodesAt is one look at that. It returns what it asked for, and who goes.
+// inodesAt makes one look at that. It returns what the look asked for, and the decision.
 func inodesAt(m *Manager, at time.Time, left uint64, pods map[string]uint64, change func(p *stats.PodStats)) (Ready, Decision) {
 	in := inodes(at, left, pods, change)
 	r := m.Observe(at, &in.Summary.Node, Situation{})
@@ -33,7 +34,7 @@ func inodesAt(m *Manager, at time.Time, left uint64, pods map[string]uint64, cha
 	return r, m.Reclaimed(at, in)
 }
 
-// cutOff makes a pod's figures those of a walk that was cut off.
+// cutOff makes a pod's usage that of a walk that was cut off.
 func cutOff(uid string) func(p *stats.PodStats) {
 	return func(p *stats.PodStats) {
 		if p.PodRef.UID == uid {
@@ -42,7 +43,7 @@ func cutOff(uid string) func(p *stats.PodStats) {
 	}
 }
 
-// measuredAt makes a pod's figures those of a time.
+// measuredAt makes a pod's usage that of a time.
 func measuredAt(uid string, at time.Time) func(p *stats.PodStats) {
 	return func(p *stats.PodStats) {
 		if p.PodRef.UID == uid {
@@ -51,8 +52,9 @@ func measuredAt(uid string, at time.Time) func(p *stats.PodStats) {
 	}
 }
 
-// A pod takes 140,000 inodes at once, and its walk is cut off, or is from before it took them: that says nothing against pods. It is walked
-// to its end, and goes at the next look. So does it where bytes are doubted as well, and after a restart.
+// A pod takes 140,000 inodes in a moment, and its walk is cut off, or is from before: that does not
+// clear the pods. The pod is walked to its end, and evicted at the next look. The same holds if
+// bytes are doubted as well, and after a restart.
 func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 	rest := map[string]uint64{"filler": 10, "b": 3000}
 	crossed := epoch.Add(time.Minute)
@@ -78,49 +80,50 @@ func TestAFigureThatIsTooSmallKeepsADoubtOpen(t *testing.T) {
 			now := map[string]uint64{"filler": c.found, "b": 3000}
 			inodesAt(m, crossed, 120_000, now, measuredAt("filler", epoch))
 			if restart {
-				saved := onFile(t, m.Save())
+				saved := throughFile(t, m.Save())
 				if m = fresh(); len(m.Resume(at, saved)) > 0 {
-					t.Fatal("what was saved is not taken back")
+					t.Fatal("Resume dropped saved state, want nothing dropped")
 				}
 			}
 			for look := range 4 {
 				r, d := inodesAt(m, at, 50_000, now, c.change)
-				open := strings.Contains(d.Reason, "or 1 of 2 pods, of which not all is measured yet")
-				again := strings.Contains(d.Reason, measuredAgain)
+				open := strings.Contains(d.Reason, "or 1 of 2 pods that are not completely measured")
+				remeasures := strings.Contains(d.Reason, remeasureFirst)
 				switch {
 				case len(d.Evictions) > 0:
-					t.Errorf("%s: %s goes", c.name, d.Evictions[0].Pod.PodRef.UID)
-				case again != (restart && look == 0), !again && open != c.open:
-					t.Errorf("%s, restart %v, look %d: %s", c.name, restart, look, d.Reason)
+					t.Errorf("%s: %s is evicted, want no eviction", c.name, d.Evictions[0].Pod.PodRef.UID)
+				case remeasures != (restart && look == 0), !remeasures && open != c.open:
+					t.Errorf("%s, restart %v, look %d: wrong reason %q", c.name, restart, look, d.Reason)
 				case r.DiskWhole.IsZero() != (restart && look == 0):
-					t.Errorf("%s: walks that were cut off are to be made again since %v", c.name, r.DiskWhole)
+					t.Errorf("%s: DiskWhole = %v, want the time of the doubt", c.name, r.DiskWhole)
 				}
-				at = at.Add(fullAgain)
+				at = at.Add(fullRetry)
 			}
 			now["filler"] = 130_000
 			if _, d := inodesAt(m, at, 50_000, now, nil); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "filler" {
-				t.Errorf("%s, once it is walked to its end: %s", c.name, d.Reason)
+				t.Errorf("%s: no eviction of filler after a complete walk: %s", c.name, d.Reason)
 			}
 		}
 	}
 }
 
-// Once nothing is short, no walk is wanted.
-func TestNoWalkIsWantedOnceADoubtIsOver(t *testing.T) {
+// Once nothing is short, no walk is requested.
+func TestNoWalkAfterDoubtEnded(t *testing.T) {
 	m := explainer(t)
 	pods := map[string]uint64{"a": gib}
 	quietAt(m, epoch, 40*gib, pods)
 	shortAt(m, epoch.Add(time.Minute), 5*gib, pods)
 	if r := m.Ready(epoch.Add(time.Minute)); !r.DiskWhole.Equal(epoch.Add(time.Minute)) {
-		t.Errorf("in doubt: %v", r.DiskWhole)
+		t.Errorf("DiskWhole during a doubt = %v, want its beginning", r.DiskWhole)
 	}
 	in := disks(epoch.Add(2*time.Minute), 40*gib, pods)
 	if r := m.Observe(epoch.Add(2*time.Minute), &in.Summary.Node, Situation{}); !r.DiskWhole.IsZero() {
-		t.Errorf("nothing is short: %v", r.DiskWhole)
+		t.Errorf("DiskWhole without a shortage = %v, want zero", r.DiskWhole)
 	}
 }
 
-// A pod whose walk was cut off at rest has not grown by what a longer one finds: images filled the disk. By figures that are whole it has.
+// A pod whose walk was cut off on the quiet disk has not grown by what a longer one finds: images
+// filled the disk. By complete measurements it has.
 func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -133,12 +136,12 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 		m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
 		m.config.Replay, m.config.Explain = false, true
 		inodesAt(m, epoch, 150_000, map[string]uint64{"giant": 20_000, "b": 3000}, c.change)
-		again := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
-		again.config.Replay, again.config.Explain = false, true
-		if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
-			t.Error(dropped)
+		restored := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 60000")
+		restored.config.Replay, restored.config.Explain = false, true
+		if dropped := restored.Resume(epoch, throughFile(t, m.Save())); len(dropped) > 0 {
+			t.Errorf("Resume dropped %v, want nothing", dropped)
 		}
-		for _, m := range []*Manager{m, again} {
+		for _, m := range []*Manager{m, restored} {
 			uid := ""
 			for after := time.Duration(0); after < 9*time.Minute && uid == ""; after += 30 * time.Second {
 				_, d := inodesAt(m, epoch.Add(time.Minute+after), 50_000, map[string]uint64{"giant": 80_000, "b": 3000}, nil)
@@ -147,14 +150,15 @@ func TestAPodThatWasCutOffAtRestHasNotGrownByALongerWalk(t *testing.T) {
 				}
 			}
 			if uid != c.victim {
-				t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+				t.Errorf("%s: victim = %q, want %q", c.name, uid, c.victim)
 			}
 		}
 	}
 }
 
-// What a pod holds whose figure is from before a disk became short might be all of it: then nobody waits for ever.
-func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
+// A pod with usage from before a disk became short might hold everything that is short: the delay
+// ends then.
+func TestStaleMeasurementEndsDelay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *stats.PodStats)
@@ -165,19 +169,20 @@ func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
 	} {
 		m := explainer(t)
 		pods := map[string]uint64{"a": gib, "b": 3 * gib}
-		lookAt(m, epoch, 90*gib, pods, c.change)
+		fullDiskLook(m, epoch, 90*gib, pods, c.change)
 		uid, after := "", time.Duration(0)
 		for ; after < time.Hour && uid == ""; after += time.Minute {
-			uid = lookAt(m, epoch.Add(time.Minute+after), 2*gib, pods, c.change)
+			uid = fullDiskLook(m, epoch.Add(time.Minute+after), 2*gib, pods, c.change)
 		}
 		if uid != c.victim || uid != "" && after != unexplainedLimit+time.Minute {
-			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
+			t.Errorf("%s: victim = %q after %v, want %q", c.name, uid, after, c.victim)
 		}
 	}
 }
 
-// A pod whose walk was cut off at rest has grown by what it holds beyond all that was used of the disk then and others did not hold.
-func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
+// A pod whose walk was cut off on the quiet disk has grown by what it holds beyond everything that
+// was used then and not held by others.
+func TestCutOffWalkLimitsGrowthToDiskUse(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(p *stats.PodStats)
@@ -195,14 +200,15 @@ func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
 			}
 		}
 		if uid != "giant" || after > time.Minute {
-			t.Errorf("%s: %q goes after %v: %s", c.name, uid, after, reason)
+			t.Errorf("%s: victim = %q after %v, want giant within 1m: %s", c.name, uid, after, reason)
 		}
 	}
 }
 
-// A runtime that tells of writable layers once in an hour leaves all pods in doubt at once: whatever took the disk, the first of them goes
-// in the end. Where layers lie on another disk, that says nothing of this one: what is measured there is all, and too little for any to go.
-func TestLayersThatARuntimeTellsOfSeldom(t *testing.T) {
+// A runtime that reports writable layers once an hour leaves all pods in doubt: whatever took the
+// disk, the first of them is evicted in the end. If layers are on another disk, that does not
+// matter for this one: what is measured there is complete, and too little for any eviction.
+func TestRarelyReportedLayers(t *testing.T) {
 	for dedicated, victim := range map[bool]string{true: "", false: "b"} {
 		m := explainer(t)
 		look := func(at time.Time, left uint64) Decision {
@@ -228,12 +234,12 @@ func TestLayersThatARuntimeTellsOfSeldom(t *testing.T) {
 			d := look(epoch.Add(time.Minute+after), 2*gib)
 			if len(d.Evictions) > 0 {
 				uid = d.Evictions[0].Pod.PodRef.UID
-			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods, of which not all is measured yet"); after > 0 && open == dedicated {
-				t.Errorf("layers on another disk %v, after %v: %s", dedicated, after, d.Reason)
+			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods that are not completely measured"); after > 0 && open == dedicated {
+				t.Errorf("layers on another disk %v, after %v: wrong reason %q", dedicated, after, d.Reason)
 			}
 		}
 		if uid != victim {
-			t.Errorf("layers on another disk %v: %q goes after %v, want %q", dedicated, uid, after, victim)
+			t.Errorf("layers on another disk %v: victim = %q after %v, want %q", dedicated, uid, after, victim)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"jettison/stats"
 )
 
-// walks measure pods one after the other, beside the manager, as package read does: in turns of its lengths, cut off at their end, one of
-// these after each round of the others.
+// walks measures pods one after the other, concurrently with the manager, as package read does: in
+// turns of its lengths, cut off at their end, one of these after each round of the others.
 type walks struct {
 	pods        []*walked
-	speed       float64 // inodes a second, while a disk is short; a twentieth else
+	speed       float64 // inodes per second, while a disk is short; a twentieth otherwise
 	hurry       bool
 	whole       time.Time
 	next        int
-	of          *walked // under way; nil: none is
+	of          *walked // in progress; nil: none
 	began, ends time.Time
-	all         float64 // that it will find
+	all         float64 // what it will find
 	cut         bool    // it will be cut off
 }
 
@@ -27,13 +27,13 @@ type walks struct {
 type walked struct {
 	uid         string
 	holds       float64
-	rate        float64 // it takes so many in a second
+	rate        float64 // what it takes per second
 	from, until time.Time
 	found       float64
-	time        time.Time // as of; zero: it was never walked
+	time        time.Time // of the walk; zero: it was never walked
 	cut         bool
 	turn        time.Duration
-	known       time.Time // since when all that it took is known
+	known       time.Time // since when everything that it took is known
 }
 
 // pass ends the walk that is over, and begins the next one.
@@ -78,7 +78,8 @@ func (s *walks) pace() float64 {
 	return s.speed / 20
 }
 
-// hurries is told whether the disk is short, or near it: a walk that began before is cut off after a first turn.
+// hurries reports whether the disk is short, or near it: a walk that began before is cut off after
+// a first turn.
 func (s *walks) hurries(now time.Time, on bool) {
 	if first := s.began.Add(5 * time.Second); on && !s.hurry && s.of != nil && s.ends.After(first) {
 		s.cut, s.all = true, s.pace()*max(now.Sub(s.began).Seconds(), 5)
@@ -89,7 +90,7 @@ func (s *walks) hurries(now time.Time, on bool) {
 	s.hurry = on
 }
 
-// filling is a random node: pods, one of which fills a disk, or nobody's files do.
+// filling is a random node: one of its pods fills a disk, or something else does.
 type filling struct {
 	walks
 	m       *Manager
@@ -98,12 +99,13 @@ type filling struct {
 	size    float64
 	filler  *walked
 	outside float64
-	from    time.Time // what is outside grows
+	from    time.Time // growth outside of pods begins
 	rate    float64
 	until   time.Time
 }
 
-// fillingAt is when the disk is filled, at the earliest: what pods hold at rest is known by then.
+// fillingAt is the earliest time at which the disk fills: the pods' usage on the quiet disk is
+// known by then.
 const fillingAt = 5 * time.Minute
 
 func newFilling(t *testing.T, seed uint64, ofPods bool) *filling {
@@ -116,7 +118,7 @@ func newFilling(t *testing.T, seed uint64, ofPods bool) *filling {
 	for i := range d.between(1, 8) {
 		f.pods = append(f.pods, &walked{uid: fmt.Sprintf("pod-%d", i), holds: float64(d.between(1, int(takes)/20))})
 	}
-	if d.one(2) { // one that no walk at rest finds all of
+	if d.one(2) { // a pod that no walk on the quiet disk finds completely
 		f.pods[0].holds = f.speed * float64(d.between(31, 90))
 	}
 	f.from, f.until = from, from.Add(over)
@@ -130,7 +132,7 @@ func newFilling(t *testing.T, seed uint64, ofPods bool) *filling {
 	if f.signal == "nodefs.available" {
 		f.unit = 4096
 	}
-	limit := takes * float64(d.between(5, 40)) / 100 // so that the disk is not near it at rest
+	limit := takes * float64(d.between(5, 40)) / 100 // so that the disk is not near it while quiet
 	f.size = f.held() + takes + limit*float64(d.between(0, 90))/100
 	other := "hard nodefs.inodesFree 1"
 	if f.unit == 1 {
@@ -148,7 +150,7 @@ func (f *filling) held() (all float64) {
 	return all + f.outside
 }
 
-// input is what a look finds.
+// input returns what a look finds.
 func (f *filling) input(now time.Time) Input {
 	s := &stats.Summary{Time: now}
 	left := uint64(max(f.size-f.held(), 0))
@@ -171,7 +173,7 @@ func (f *filling) input(now time.Time) Input {
 	return Input{Summary: s}
 }
 
-// step is one second. It returns who goes.
+// step is one second. It returns the victim.
 func (f *filling) step(now time.Time) string {
 	for _, p := range f.pods {
 		if p.rate > 0 && now.After(p.from) && !now.After(p.until) {
@@ -205,8 +207,9 @@ func (f *filling) step(now time.Time) string {
 	return ""
 }
 
-// Whatever the walks find at first, and however late: who fills a disk goes within a minute of the end of a walk that finds all of it.
-// Nobody goes for what nobody's files take, however much more of a pod a longer walk finds.
+// Whatever the walks find at first, and however late: the pod that fills a disk is evicted within a
+// minute of the end of a walk that finds all of it. No pod is evicted for files outside of pods,
+// however much more of a pod a longer walk finds.
 func TestFiguresThatComeLate(t *testing.T) {
 	short, cuts := 0, 0
 	for i := range uint64(*diskTimelines / 6) {
@@ -235,11 +238,11 @@ func TestFiguresThatComeLate(t *testing.T) {
 				want = "filler"
 			}
 			if uid != want {
-				t.Fatalf("seed %d, of pods %v: %q goes %v after the disk was filled, want %q; %q", seed, ofPods, uid, now.Sub(f.until), want, f.m.Unexplained())
+				t.Fatalf("seed %d, filled by pods %v: victim = %q %v after the disk was filled, want %q; %q", seed, ofPods, uid, now.Sub(f.until), want, f.m.Unexplained())
 			}
 		}
 	}
 	if most := *diskTimelines / 3; short < most*3/4 || cuts < most/10 {
-		t.Errorf("of %d disks %d were short, and in %d a pod's last walk was cut off", most, short, cuts)
+		t.Errorf("%d of %d disks were short, with %d last walks cut off, want three quarters and a tenth", short, most, cuts)
 	}
 }

@@ -2,8 +2,8 @@ package eviction
 
 import "jettison/stats"
 
-// measure fills in what a candidate uses of what the threshold is short of, and its request for it.
-// cause is what it did to a pressure signal.
+// measure sets a candidate's usage of the resource that a threshold is short of, and its request
+// for it. cause is its part in a pressure.
 func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.Opt[uint64]) {
 	k, pod := &c.Keys, c.Pod
 	k.kind = w.info.kind
@@ -21,14 +21,14 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 			use = pod.Processes
 		}
 	case kindBytes, kindInodes:
-		use = d.use(c, w)
+		use = d.usage(c, w)
 		if u := unnamed(c, w); u.OK {
 			k.Unnamed = inUnit(&u.V, w)
 		}
 		k.AtLeast = atLeast(c, w)
 		k.Requests = true
 		switch {
-		case w.info.kind == kindInodes: // they cannot be requested, so a pod that has any is over
+		case w.info.kind == kindInodes: // inodes cannot be requested, so a pod that has any is over
 			k.Request = stats.Some(stats.Range{})
 		case c.Object != nil:
 			k.Request = stats.Some(stats.Exactly(c.Object.storageRequest))
@@ -45,7 +45,7 @@ func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.O
 	}
 }
 
-// release is what killing a pod would return for sure, in the threshold's unit.
+// release returns the certain return of killing a pod, in the threshold's unit.
 func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	if w.info.kind != kindMemory && w.info.kind != kindMemoryPressure {
 		return stats.Opt[uint64]{V: k.Usage, OK: k.Measured}
@@ -53,7 +53,7 @@ func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	return memoryReleased(&c.Pod.Memory)
 }
 
-// memoryReleased is the same of a pod's memory.
+// memoryReleased returns the same for a pod's memory.
 func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	switch {
 	case mem.FreedBytes.OK:
@@ -64,9 +64,8 @@ func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
-// expected is what the end of a pod is expected to return of an amount: of a pressure signal's
-// memory that is bytes. What a pod reads, writes or computes in a second is no amount that comes
-// back.
+// expected returns the expected return of a pod's end; in bytes for memory pressure. I/O and CPU
+// time are not returned.
 func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	if w.info.kind == kindIOPressure || w.info.kind == kindCPUPressure {
 		return stats.Opt[uint64]{}
@@ -74,13 +73,15 @@ func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	return release(c, w, c.Keys)
 }
 
-// eases reports whether an eviction returns what is short. Disks count as one: mostly they are.
-func (e *Eviction) eases(k kind) bool {
+// returnsKind reports whether an eviction returns the resource k. All disks count as one, because
+// they usually are.
+func (e *Eviction) returnsKind(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()
 }
 
-// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of
-// the pod (stats/read/podindex, request.go). A pod that requests more would not have been admitted.
+// openAbove reports whether a request may be as large as the node's memory, because the runtime did
+// not report all of the pod (stats/read/podindex, request.go). A pod that requests more would not
+// have been admitted.
 func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
 	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
 	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V

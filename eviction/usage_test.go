@@ -6,8 +6,9 @@ import (
 	"jettison/stats"
 )
 
-// What a victim is expected to return is an amount, or not known: what it reads, writes or computes in a second does not come back.
-func TestWhatAnEndIsExpectedToReturn(t *testing.T) {
+// The expected return of a victim is an amount, or unknown: what it reads, writes or computes per
+// second does not return.
+func TestExpectedReturnIsAnAmount(t *testing.T) {
 	pod := &stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some[uint64](5)}}
 	for signal, info := range signals {
 		want := stats.Some[uint64](7)
@@ -19,7 +20,7 @@ func TestWhatAnEndIsExpectedToReturn(t *testing.T) {
 		}
 		c := &Candidate{Pod: pod, Keys: Keys{Usage: 7, Measured: true, kind: info.kind}}
 		if got := expected(c, &watched{Threshold: Threshold{Signal: signal}, info: info}); got != want {
-			t.Errorf("%s: %+v, want %+v", signal, got, want)
+			t.Errorf("expected return for %s = %+v, want %+v", signal, got, want)
 		}
 	}
 }

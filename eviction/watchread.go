@@ -8,7 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// watchedBy is the threshold that an eviction is for; nil: there is none, as for a pod's own limit.
+// watchedBy returns the threshold that an eviction is for; nil for a pod's own limit.
 func (ws *watchlist) watchedBy(e *Eviction, t *Threshold) *watched {
 	for i := range ws.all {
 		if w := &ws.all[i]; w.Signal == e.Signal && w.Hard() == t.Hard() {
@@ -18,8 +18,8 @@ func (ws *watchlist) watchedBy(e *Eviction, t *Threshold) *watched {
 	return nil
 }
 
-// observedBy is what was last observed by the threshold that an eviction is for. Others for its
-// signal may have another window.
+// observedBy returns the last observation of the threshold that an eviction is for. Other
+// thresholds of its signal may have another window.
 func (ws *watchlist) observedBy(e *Eviction, t *Threshold) stats.Observation {
 	if w := ws.watchedBy(e, t); w != nil {
 		return w.observed
@@ -37,18 +37,18 @@ func (ws *watchlist) observedOf(signal stats.Signal) (o stats.Observation) {
 	return o
 }
 
-// short: a threshold for a signal is met, as far as is known.
+// short reports whether a threshold of a signal is met, as last observed.
 func (ws *watchlist) short(signal stats.Signal) bool {
 	for i := range ws.all {
-		if w := &ws.all[i]; w.Signal == signal && (w.met || !w.observed.OK && !w.since.IsZero()) {
+		if w := &ws.all[i]; w.Signal == signal && (w.met || !w.observed.OK && !w.metSince.IsZero()) {
 			return true
 		}
 	}
 	return false
 }
 
-// near is how near memory.available is to a threshold. One whose minimum reclaim is not there yet
-// is met.
+// near returns how near memory.available is to a threshold. A threshold whose minimum reclaim is
+// not available yet counts as met.
 func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	o := node.Memory.Available(ws.config.MemoryAvailable)
 	for i := range ws.all {
@@ -58,7 +58,7 @@ func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 		}
 		limit := w.Value.Of(o.Capacity)
 		switch {
-		case o.Short(limit) || w.held && o.Short(w.enough(o.Capacity)):
+		case o.Short(limit) || w.pastGrace && o.Short(w.recoveryTarget(o.Capacity)):
 			return Short
 		case o.Near(limit, nearTimes):
 			n = NearShort
@@ -69,8 +69,8 @@ func (ws *watchlist) near(node *stats.NodeStats) (n Nearness) {
 	return n
 }
 
-// headroom is how much is left of a signal by what was last observed. short: some threshold of it
-// is met.
+// headroom returns the rest of a signal by the last observation. short reports that a threshold of
+// it is met.
 func (ws *watchlist) headroom(signal stats.Signal) (h Headroom, short bool) {
 	h.Left = math.MaxUint64
 	for i := range ws.all {
@@ -102,8 +102,8 @@ func (ws *watchlist) disksNear() bool {
 	return false
 }
 
-// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of
-// a long window, or of another share, says nothing of the one that presses.
+// calmKinds returns the kinds whose thresholds are all observed and none is met. A threshold with a
+// long window or another share shows nothing about the others.
 func (ws *watchlist) calmKinds() (calm [kinds]bool) {
 	for i := range ws.all {
 		calm[ws.all[i].info.kind] = true
@@ -138,9 +138,9 @@ func (ws *watchlist) states() (out []SignalState) {
 func (ws *watchlist) lost(now time.Time) (out []Lost) {
 	for i := range ws.all {
 		w := &ws.all[i]
-		long := !w.unseen.IsZero() && now.Sub(w.unseen) >= stats.MaxAge
+		overdue := !w.unobservedSince.IsZero() && now.Sub(w.unobservedSince) >= stats.MaxAge
 		known := slices.ContainsFunc(out, func(l Lost) bool { return l.Signal == w.Signal })
-		if long && !known && w.Signal != stats.SignalAllocatableMemoryAvailable &&
+		if overdue && !known && w.Signal != stats.SignalAllocatableMemoryAvailable &&
 			ws.config.watches(w.Signal) {
 			out = append(out, Lost{w.Signal, w.observed.Reason})
 		}

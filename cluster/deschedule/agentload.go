@@ -10,60 +10,61 @@ import (
 	"jettison/cluster/model"
 )
 
-// The figures of the nodes' own agents that thresholds may name beside resources: what a node
-// really does, whatever its pods request. All are percents; a higher one is worse.
+// Resources of thresholds that jettison agents report for their nodes, in addition to the
+// requests of pods. All are percentages; higher is worse.
 const (
 	AgentWorkingSet v1.ResourceName = "jettison/working-set" // of the node's memory
-	// 100 less what is left until the node evicts
+	// 100 minus the percentage left until the node evicts
 	AgentHeadroomUsed v1.ResourceName = "jettison/headroom-used"
-	// of the last minute: some tasks waited for memory
+	// share of the last minute in which some tasks waited for memory
 	AgentMemorySome v1.ResourceName = "jettison/memory-some"
-	AgentMemoryFull v1.ResourceName = "jettison/memory-full" // all did
+	AgentMemoryFull v1.ResourceName = "jettison/memory-full" // share in which all tasks waited
 	AgentCPUSome    v1.ResourceName = "jettison/cpu-some"
 	AgentCPUFull    v1.ResourceName = "jettison/cpu-full"
 	AgentIOSome     v1.ResourceName = "jettison/io-some"
 	AgentIOFull     v1.ResourceName = "jettison/io-full"
 )
 
-var agentNames = []v1.ResourceName{
+var agentResources = []v1.ResourceName{
 	AgentWorkingSet, AgentHeadroomUsed, AgentMemorySome, AgentMemoryFull, AgentCPUSome, AgentCPUFull,
 	AgentIOSome, AgentIOFull,
 }
 
-// agentWhole is what of such a figure is 100 %: they are reckoned with in hundredths of a percent.
-const agentWhole = 100 * 100
+// agentScale is 100 % of an agent resource: values are integers in hundredths of a percent.
+const agentScale = 100 * 100
 
-// AgentLoad is what the agent of a node has told of it.
+// AgentLoad is the load of a node as its agent reported it.
 type AgentLoad struct {
 	At      time.Time
-	Percent map[v1.ResourceName]float64 // what is not known is not there
+	Percent map[v1.ResourceName]float64 // unknown values are absent
 }
 
-// AgentLoadAge is how old such figures may be. An agent tells them every five minutes at the least.
+// AgentLoadAge is the maximum age of a reported load. Agents report at least every five minutes.
 const AgentLoadAge = 11 * time.Minute
 
-func ofAgent(name v1.ResourceName) bool {
-	return strings.HasPrefix(string(name), "jettison/") && slices.Contains(agentNames, name)
+func isAgentResource(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), "jettison/") && slices.Contains(agentResources, name)
 }
 
-// agent is a figure of a node, in hundredths of a percent. One that is too old, of the future, or
-// of before the last eviction from the node is not known: it tells of pods that are gone.
-func (p *planner) agent(node string, name v1.ResourceName) (figure int64, known bool) {
+// agentValue returns an agent resource of a node in hundredths of a percent. The value is unknown
+// if the report is too old, from the future, or older than the last eviction from the node: it
+// would include pods that are gone.
+func (p *planner) agentValue(node string, name v1.ResourceName) (value int64, known bool) {
 	load, ok := p.input.Agents[node]
 	if !ok || p.now.Sub(load.At) > AgentLoadAge || load.At.Sub(p.now) > AgentLoadAge ||
 		load.At.Before(p.input.EvictedFrom[node]) {
 		return 0, false
 	}
 	percent, ok := load.Percent[name]
-	return int64(percent*agentWhole/100 + 0.5), ok
+	return int64(percent*agentScale/100 + 0.5), ok
 }
 
-// unheard names the first figure of thresholds that the node's agent has not told; empty: it has
-// told all.
-func (m *meter) unheard(n *model.Node, t Thresholds) v1.ResourceName {
-	for _, name := range agentNames {
+// missingAgentValue returns the first agent resource of thresholds without a value for the node;
+// empty: none is missing.
+func (m *meter) missingAgentValue(n *model.Node, t Thresholds) v1.ResourceName {
+	for _, name := range agentResources {
 		if _, ok := t[name]; ok {
-			if _, known := m.agent(n.Name, name); !known {
+			if _, known := m.agentValue(n.Name, name); !known {
 				return name
 			}
 		}
@@ -71,16 +72,16 @@ func (m *meter) unheard(n *model.Node, t Thresholds) v1.ResourceName {
 	return ""
 }
 
-// heard are the nodes that are judged by thresholds: those of which every figure is known that an
-// agent tells. Where there are none the reason says what is missing.
-func (r *run) heard(m *meter, t Thresholds) (nodes []*model.Node, why string) {
+// nodesWithAgentLoad returns the nodes with a value for each agent resource of the thresholds.
+// Without such a node, reason explains the missing values.
+func (r *run) nodesWithAgentLoad(m *meter, t Thresholds) (nodes []*model.Node, reason string) {
 	for _, n := range r.nodes {
-		if missing := m.unheard(n, t); missing == "" {
+		if missing := m.missingAgentValue(n, t); missing == "" {
 			nodes = append(nodes, n)
-		} else if why == "" {
-			why = "no node's agent has lately told " + string(missing) +
-				" (annotation jettison/load of its Lease), " + n.Name + "'s neither"
+		} else if reason == "" {
+			reason = "no agent has a recent " + string(missing) +
+				" in its Lease (annotation jettison/load), for example node " + n.Name
 		}
 	}
-	return nodes, why
+	return nodes, reason
 }

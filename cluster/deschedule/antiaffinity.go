@@ -6,27 +6,27 @@ import (
 	"jettison/cluster/model"
 )
 
-// antiAffinity evicts pods that are with others whom their own required anti-affinity keeps them
-// from: node by node, the first to go first. One that has gone is in nobody's way any more.
+// antiAffinity evicts pods that run with pods their own required anti-affinity excludes, node by
+// node, in eviction order. An evicted pod no longer conflicts with others.
 func antiAffinity(r *run, args any) {
 	a := args.(*AntiAffinityArgs)
-	wanted := a.filter()
-	among := func(p *model.Pod) bool { return wanted(p) && r.looked[p.Node] }
+	selects := a.filter()
+	counts := func(p *model.Pod) bool { return selects(p) && r.selected[p.Node] }
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range leaving(n, func(p *model.Pod) bool {
-			return !p.Ended && p.Repels() && wanted(p)
+		for _, p := range candidatesOn(n, func(p *model.Pod) bool {
+			return !p.Ended && p.HasAntiAffinity() && selects(p)
 		}) {
-			other := r.cluster.Offends(p, among)
-			if other == nil || !r.may(p) || !r.fits(p) {
+			other := r.cluster.AntiAffinityConflict(p, counts)
+			if other == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
-			w := &wish{pod: p, reason: fmt.Sprintf("its anti-affinity keeps it from where %s is",
+			w := &proposal{pod: p, reason: fmt.Sprintf("anti-affinity conflicts with %s",
 				other.Key()), against: []string{other.Key()}}
 			switch r.evict(w) {
-			case full:
+			case totalLimitReached:
 				return
-			case nodeFull:
+			case nodeLimitReached:
 				continue nodes
 			}
 		}

@@ -5,28 +5,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Namespaces are those that a strategy is for: some, or all but some.
+// Namespaces selects namespaces: only those in Include, or all but those in Exclude.
 type Namespaces struct {
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
 }
 
-// OwnerKinds are kinds of owners that pods have to have one of, or none of.
+// OwnerKinds selects pods by the kinds of their owners: at least one in Include, or none in
+// Exclude.
 type OwnerKinds struct {
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
 }
 
-// Selected is what most strategies have: whom they look at.
+// Selected holds the pod selection that most strategies have.
 type Selected struct {
 	Namespaces    *Namespaces           `json:"namespaces,omitempty"`
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// Thresholds are percents of what is allocatable, by resource.
+// Thresholds are percentages of the allocatable amount, by resource.
 type Thresholds map[v1.ResourceName]float64
 
-// PodLifeTimeArgs: all fields that are set have to match, one entry of each is enough.
+// PodLifeTimeArgs are the arguments of PodLifeTime. A pod must match all fields that are set; one
+// entry of each list is enough.
 type PodLifeTimeArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -40,7 +42,7 @@ type PodLifeTimeArgs struct {
 	IncludingEphemeralContainers bool                 `json:"includingEphemeralContainers,omitempty"`
 }
 
-// PodConditionFilter matches a condition of a pod; what is not set matches any.
+// PodConditionFilter matches a condition of a pod. An unset field matches any value.
 type PodConditionFilter struct {
 	Type                              string `json:"type,omitempty"`
 	Status                            string `json:"status,omitempty"`
@@ -48,7 +50,7 @@ type PodConditionFilter struct {
 	MinTimeSinceLastTransitionSeconds *uint  `json:"minTimeSinceLastTransitionSeconds,omitempty"`
 }
 
-// TooManyRestartsArgs are those of RemovePodsHavingTooManyRestarts.
+// TooManyRestartsArgs are the arguments of RemovePodsHavingTooManyRestarts.
 type TooManyRestartsArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -58,7 +60,7 @@ type TooManyRestartsArgs struct {
 	States                  []string `json:"states,omitempty"`
 }
 
-// RemoveFailedPodsArgs are those of RemoveFailedPods.
+// RemoveFailedPodsArgs are the arguments of RemoveFailedPods.
 type RemoveFailedPodsArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -95,13 +97,13 @@ type NodeAffinityArgs struct {
 	NodeAffinityType []string `json:"nodeAffinityType,omitempty"`
 }
 
-// AntiAffinityArgs are those of RemovePodsViolatingInterPodAntiAffinity.
+// AntiAffinityArgs are the arguments of RemovePodsViolatingInterPodAntiAffinity.
 type AntiAffinityArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
 }
 
-// RemoveDuplicatesArgs are those of RemoveDuplicates.
+// RemoveDuplicatesArgs are the arguments of RemoveDuplicates.
 type RemoveDuplicatesArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -109,7 +111,7 @@ type RemoveDuplicatesArgs struct {
 	ExcludeOwnerKinds []string    `json:"excludeOwnerKinds,omitempty"`
 }
 
-// SpreadArgs are those of RemovePodsViolatingTopologySpreadConstraint.
+// SpreadArgs are the arguments of RemovePodsViolatingTopologySpreadConstraint.
 type SpreadArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Selected        `json:",inline"`
@@ -118,7 +120,7 @@ type SpreadArgs struct {
 	TopologyBalanceNodeFit *bool                              `json:"topologyBalanceNodeFit,omitempty"`
 }
 
-// LowNodeUtilizationArgs are those of LowNodeUtilization.
+// LowNodeUtilizationArgs are the arguments of LowNodeUtilization.
 type LowNodeUtilizationArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -131,40 +133,43 @@ type LowNodeUtilizationArgs struct {
 	EvictionLimits         *EvictionLimits     `json:"evictionLimits,omitempty"`
 }
 
-// MetricsUtilization says by which figures nodes are judged; nil: by requests.
+// MetricsUtilization selects the measured usage that thresholds are compared with; nil: requests
+// of pods.
 type MetricsUtilization struct {
 	MetricsServer bool             `json:"metricsServer,omitempty"`
 	Source        MetricsSource    `json:"source,omitempty"`
 	Prometheus    *PrometheusQuery `json:"prometheus,omitempty"`
 }
 
-// PrometheusQuery gives a number from 0 to 1 for each node, by its label instance.
+// PrometheusQuery is a query whose result has a value from 0 to 1 for each node, by the label
+// instance.
 type PrometheusQuery struct {
 	Query string `json:"query,omitempty"`
 }
 
-// EvictionLimits of one strategy.
+// EvictionLimits limits the evictions of one strategy.
 type EvictionLimits struct {
 	Node *uint `json:"node,omitempty"`
 }
 
-// OnlyThresholdingResources is the one eviction mode.
+// OnlyThresholdingResources is the only eviction mode: evict only pods that request a resource of
+// thresholds.
 const OnlyThresholdingResources = "OnlyThresholdingResources"
 
-// HighNodeUtilizationArgs are those of HighNodeUtilization.
+// HighNodeUtilizationArgs are the arguments of HighNodeUtilization.
 type HighNodeUtilizationArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Thresholds    Thresholds `json:"thresholds"`
 	NumberOfNodes int        `json:"numberOfNodes,omitempty"`
-	// MetricsUtilization is this project's own here.
+	// MetricsUtilization is an extension of jettison.
 	MetricsUtilization  *MetricsUtilization `json:"metricsUtilization,omitempty"`
 	EvictionModes       []string            `json:"evictionModes,omitempty"`
 	EvictableNamespaces *Namespaces         `json:"evictableNamespaces,omitempty"`
 }
 
-// The protections of pods: the first four hold unless they are disabled, the others where they are
-// enabled.
+// Names of pod protections. The first four are enabled by default, the others are disabled by
+// default.
 const (
 	PodsWithLocalStorage   = "PodsWithLocalStorage"
 	SystemCriticalPods     = "SystemCriticalPods"
@@ -175,13 +180,13 @@ const (
 	PodsWithResourceClaims = "PodsWithResourceClaims"
 )
 
-// What noEvictionPolicy may be.
+// Values of noEvictionPolicy.
 const (
 	PreferredNoEviction = "Preferred"
 	MandatoryNoEviction = "Mandatory"
 )
 
-// DefaultEvictorArgs say whom no strategy of a profile evicts.
+// DefaultEvictorArgs select the pods that no strategy of a profile may evict.
 type DefaultEvictorArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -195,7 +200,7 @@ type DefaultEvictorArgs struct {
 	NoEvictionPolicy       string                `json:"noEvictionPolicy,omitempty"`
 	PodProtections         PodProtections        `json:"podProtections,omitzero"`
 
-	// The older words for PodProtections.
+	// Deprecated fields, replaced by PodProtections.
 	EvictLocalStoragePods   bool `json:"evictLocalStoragePods,omitempty"`
 	EvictDaemonSetPods      bool `json:"evictDaemonSetPods,omitempty"`
 	EvictSystemCriticalPods bool `json:"evictSystemCriticalPods,omitempty"`
@@ -204,36 +209,35 @@ type DefaultEvictorArgs struct {
 	EvictFailedBarePods     bool `json:"evictFailedBarePods,omitempty"`
 }
 
-// PriorityThreshold is a priority, or the name of a class that has one.
+// PriorityThreshold is a priority, or the name of a PriorityClass.
 type PriorityThreshold struct {
 	Value *int32 `json:"value,omitempty"`
 	Name  string `json:"name,omitempty"`
 }
 
-// PodProtections change which protections hold.
+// PodProtections enables and disables protections.
 type PodProtections struct {
 	ExtraEnabled    []string              `json:"extraEnabled,omitempty"`
 	DefaultDisabled []string              `json:"defaultDisabled,omitempty"`
 	Config          *PodProtectionsConfig `json:"config,omitempty"`
 }
 
-// PodProtectionsConfig is what a protection of its name wants to know.
+// PodProtectionsConfig holds the settings of protections, by their name.
 type PodProtectionsConfig struct {
 	PodsWithPVC *PodsWithPVCConfig `json:"PodsWithPVC,omitempty"`
 }
 
-// PodsWithPVCConfig: only pods with claims of these storage classes are protected; none: all with
-// claims.
+// PodsWithPVCConfig limits PodsWithPVC to claims of these storage classes; empty: all claims.
 type PodsWithPVCConfig struct {
 	ProtectedStorageClasses []ProtectedStorageClass `json:"protectedStorageClasses,omitempty"`
 }
 
-// ProtectedStorageClass is a storage class by its name.
+// ProtectedStorageClass names a storage class.
 type ProtectedStorageClass struct {
 	Name string `json:"name"`
 }
 
-// NewArgs is a pointer to the empty arguments of a plugin; nil: there is none of that name.
+// NewArgs returns a pointer to empty arguments of a plugin; nil: unknown plugin.
 func NewArgs(plugin string) any {
 	if p, ok := plugins[plugin]; ok {
 		return p.args()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// t0 is the time of tests.
+// t0 is the time at which tests plan.
 var t0 = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func node(name string, edits ...func(*v1.Node)) *v1.Node {
@@ -52,7 +52,7 @@ func has2(name string, amount int64) func(*v1.Node) {
 
 type edit = func(*v1.Pod)
 
-// pod is one of 100m cpu of a ReplicaSet, in namespace default, old.
+// pod returns an old pod of a ReplicaSet in namespace default that requests 100m cpu.
 func pod(name, on string, edits ...edit) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -70,8 +70,8 @@ func pod(name, on string, edits ...edit) *v1.Pod {
 	return p
 }
 
-// many are count pods of names that begin alike.
-func many(count int, name, on string, edits ...edit) (out []*v1.Pod) {
+// podsNamed returns count pods named NAME0, NAME1, ...
+func podsNamed(count int, name, on string, edits ...edit) (out []*v1.Pod) {
 	for i := range count {
 		out = append(out, pod(fmt.Sprintf("%s%d", name, i), on, edits...))
 	}
@@ -85,7 +85,7 @@ func all(parts ...[]*v1.Pod) (out []*v1.Pod) {
 	return out
 }
 
-func some(pods ...*v1.Pod) []*v1.Pod       { return pods }
+func podList(pods ...*v1.Pod) []*v1.Pod    { return pods }
 func cluster(nodes ...*v1.Node) []*v1.Node { return nodes }
 
 func request(name v1.ResourceName, amount int64) edit {
@@ -104,11 +104,11 @@ func owned(kind, name string) edit {
 	}
 }
 
-func bare(p *v1.Pod)   { p.OwnerReferences = nil }
-func daemon(p *v1.Pod) { owned("DaemonSet", "daemonset-1")(p) }
-func own(p *v1.Pod)    { owned("Pod", "pod-1")(p) }
-func mirror(p *v1.Pod) { annotation(v1.MirrorPodAnnotationKey)(p) }
-func term(p *v1.Pod)   { p.DeletionTimestamp = &metav1.Time{Time: t0} }
+func bare(p *v1.Pod)       { p.OwnerReferences = nil }
+func daemon(p *v1.Pod)     { owned("DaemonSet", "daemonset-1")(p) }
+func ownedByPod(p *v1.Pod) { owned("Pod", "pod-1")(p) }
+func mirror(p *v1.Pod)     { annotation(v1.MirrorPodAnnotationKey)(p) }
+func term(p *v1.Pod)       { p.DeletionTimestamp = &metav1.Time{Time: t0} }
 func local(p *v1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
 }
@@ -182,7 +182,7 @@ func affine(required, preferred *v1.NodeSelectorTerm) edit {
 	}
 }
 
-func in(key string, values ...string) *v1.NodeSelectorTerm {
+func matchIn(key string, values ...string) *v1.NodeSelectorTerm {
 	return &v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: values}}}
 }
 
@@ -211,10 +211,10 @@ func spreads(key string, skew int32, when v1.UnsatisfiableConstraintAction, edit
 	}
 }
 
-// limits of a policy; below 0: none.
+// limits of a policy; negative: not set.
 type limits struct{ total, node, space int }
 
-// plan runs one strategy.
+// plan is the input of a test that runs one strategy.
 type plan struct {
 	strategy string
 	args     any
@@ -272,8 +272,8 @@ func names(r *Result) (out []string) {
 	return out
 }
 
-// why says what kept a pod.
-func why(r *Result, name string) string {
+// skipReason returns the reason for which a pod was skipped; empty: it was not.
+func skipReason(r *Result, name string) string {
 	for _, s := range r.Skipped {
 		if s.Name == name {
 			return s.Reason

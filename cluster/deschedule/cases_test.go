@@ -10,20 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// a case is one of the descheduler's own tables (0.36.0), by its id. What differs on purpose says so.
+// testCase is a case from the tables of the descheduler (0.36.0) with its id. differs explains an
+// intended difference.
 type testCase struct {
 	id string
 	plan
-	want    int
-	first   []string // exactly these, in this order
-	differs string
+	want int
+	// exactly these evictions, in this order; nil: any want pods
+	wantNames []string
+	differs   string
 }
 
 func (c *testCase) test(t *testing.T) {
 	t.Run(c.id, func(t *testing.T) {
 		r := c.run(t)
-		if len(r.Evictions) != c.want && c.first == nil || c.first != nil && !slices.Equal(names(r), c.first) {
-			t.Errorf("evicts %v, want %d %v; stopped %v, skipped %v", names(r), c.want, c.first, r.Stopped, r.Skipped)
+		if len(r.Evictions) != c.want && c.wantNames == nil || c.wantNames != nil && !slices.Equal(names(r), c.wantNames) {
+			t.Errorf("evictions = %v, want %d %v; stopped %v, skipped %v", names(r), c.want, c.wantNames, r.Stopped, r.Skipped)
 		}
 	})
 }
@@ -36,19 +38,19 @@ func TestLifeTimeCases(t *testing.T) {
 	}
 	sec := time.Second
 	for _, c := range []testCase{
-		{id: "PL1", plan: plan{args: age(600), pods: some(pod("a", "n1", aged(0)), pod("b", "n1", aged(605*sec)))}, want: 1},
-		{id: "PL2", plan: plan{args: age(600), pods: some(pod("a", "n1", aged(0)), pod("b", "n1", aged(595*sec)))}, want: 0},
-		{id: "PL4", plan: plan{args: age(600), limits: &limits{1, -1, -1}, pods: some(pod("new", "n1", aged(700*sec)), pod("old", "n1", aged(900*sec)))},
-			first: []string{"old"}},
-		{id: "PL5", plan: plan{args: age(600, "Pending"), pods: some(pod("pending", "n1", phase(v1.PodPending)), pod("running", "n1"))},
-			first: []string{"pending"}},
+		{id: "PL1", plan: plan{args: age(600), pods: podList(pod("a", "n1", aged(0)), pod("b", "n1", aged(605*sec)))}, want: 1},
+		{id: "PL2", plan: plan{args: age(600), pods: podList(pod("a", "n1", aged(0)), pod("b", "n1", aged(595*sec)))}, want: 0},
+		{id: "PL4", plan: plan{args: age(600), limits: &limits{1, -1, -1}, pods: podList(pod("new", "n1", aged(700*sec)), pod("old", "n1", aged(900*sec)))},
+			wantNames: []string{"old"}},
+		{id: "PL5", plan: plan{args: age(600, "Pending"), pods: podList(pod("pending", "n1", phase(v1.PodPending)), pod("running", "n1"))},
+			wantNames: []string{"pending"}},
 		{id: "PL7", plan: plan{args: &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600)), States: []string{"CreateContainerError"},
-			IncludingInitContainers: true}, pods: some(pod("a", "n1", state(true, waits("CreateContainerError"))))}, want: 1},
-		{id: "PL8", plan: plan{args: age(600, "NodeLost"), pods: some(pod("a", "n1", statusReason("NodeLost")))}, want: 1},
+			IncludingInitContainers: true}, pods: podList(pod("a", "n1", state(true, waits("CreateContainerError"))))}, want: 1},
+		{id: "PL8", plan: plan{args: age(600, "NodeLost"), pods: podList(pod("a", "n1", statusReason("NodeLost")))}, want: 1},
 		{id: "PL10", plan: plan{args: &PodLifeTimeArgs{States: []string{"Failed"}, ExitCodes: []int32{2}},
-			pods: some(pod("a", "n1", phase(v1.PodFailed), state(false, endedWith("Error", 1))))}, want: 0},
+			pods: podList(pod("a", "n1", phase(v1.PodFailed), state(false, endedWith("Error", 1))))}, want: 0},
 		{id: "PL11", plan: plan{args: &PodLifeTimeArgs{States: []string{"Failed"}, OwnerKinds: &OwnerKinds{Exclude: []string{"Job"}}},
-			pods: some(pod("job", "n1", phase(v1.PodFailed), owned("Job", "j")), pod("rs", "n1", phase(v1.PodFailed)))}, first: []string{"rs"}},
+			pods: podList(pod("job", "n1", phase(v1.PodFailed), owned("Job", "j")), pod("rs", "n1", phase(v1.PodFailed)))}, wantNames: []string{"rs"}},
 	} {
 		c.strategy, c.nodes = PodLifeTime, two()
 		c.test(t)
@@ -85,8 +87,8 @@ func TestRestartCases(t *testing.T) {
 		{id: "RS2", plan: plan{args: args(1, true)}, want: 6},
 		{id: "RS4", plan: plan{args: args(25, false)}, want: 5},
 		{id: "RS5", plan: plan{args: args(20, false)}, want: 6},
-		{id: "RS7", plan: plan{args: args(101, false)}, first: []string{"9"}},
-		{id: "RS8", plan: plan{args: args(1, true), limits: node3}, first: []string{"9", "5", "4"}},
+		{id: "RS7", plan: plan{args: args(101, false)}, wantNames: []string{"9"}},
+		{id: "RS8", plan: plan{args: args(1, true), limits: node3}, wantNames: []string{"9", "5", "4"}},
 		{id: "RS10", plan: plan{args: args(1, false, "CrashLoopBackOff"), limits: node3, pods: restartPods(state(false, waits("CrashLoopBackOff")))},
 			want: 3},
 		{id: "RS11", plan: plan{args: args(1, false, "Running"), pods: restartPods(phase(v1.PodPending))}, want: 0},
@@ -104,16 +106,16 @@ func TestFailedCases(t *testing.T) {
 		return pod(name, "n1", append([]edit{aged(0), phase(v1.PodFailed)}, edits...)...)
 	}
 	for _, c := range []testCase{
-		{id: "FP1", plan: plan{args: &RemoveFailedPodsArgs{}, pods: some(failed("a", state(false, endedWith("NodeAffinity", 1))))}, want: 1},
-		{id: "FP2", plan: plan{args: &RemoveFailedPodsArgs{ExitCodes: []int32{2}}, pods: some(failed("a", state(false, endedWith("Error", 1))))}, want: 0},
+		{id: "FP1", plan: plan{args: &RemoveFailedPodsArgs{}, pods: podList(failed("a", state(false, endedWith("NodeAffinity", 1))))}, want: 1},
+		{id: "FP2", plan: plan{args: &RemoveFailedPodsArgs{ExitCodes: []int32{2}}, pods: podList(failed("a", state(false, endedWith("Error", 1))))}, want: 0},
 		{id: "FP4", plan: plan{args: &RemoveFailedPodsArgs{Reasons: []string{"CreateContainerConfigError"}},
-			pods: some(failed("a", state(true, waits("CreateContainerConfigError"))))}, want: 0},
+			pods: podList(failed("a", state(true, waits("CreateContainerConfigError"))))}, want: 0},
 		{id: "FP5", plan: plan{args: &RemoveFailedPodsArgs{Reasons: []string{"CreateContainerConfigError", "NodeAffinity"}},
-			pods: some(failed("a", state(false, endedWith("CreateContainerConfigError", 1))))}, want: 1},
+			pods: podList(failed("a", state(false, endedWith("CreateContainerConfigError", 1))))}, want: 1},
 		{id: "FP7", plan: plan{args: &RemoveFailedPodsArgs{ExcludeOwnerKinds: []string{"ReplicaSet"}, IncludingInitContainers: true},
-			pods: some(failed("a", state(true, endedWith("NodeAffinity", 1))))}, want: 0},
+			pods: podList(failed("a", state(true, endedWith("NodeAffinity", 1))))}, want: 0},
 		{id: "FP8", plan: plan{args: &RemoveFailedPodsArgs{Reasons: []string{"Shutdown"}},
-			pods: some(failed("a", statusReason("Shutdown")), failed("b", statusReason("Shutdown")))}, want: 2},
+			pods: podList(failed("a", statusReason("Shutdown")), failed("b", statusReason("Shutdown")))}, want: 2},
 	} {
 		c.strategy, c.nodes = RemoveFailedPods, two()
 		c.edit = func(p *Policy, _ *Snapshot) {
@@ -124,7 +126,7 @@ func TestFailedCases(t *testing.T) {
 	t.Run("FP10", func(t *testing.T) {
 		c := plan{strategy: RemoveFailedPods}
 		if a := c.policy(t).Profiles[0].args(RemoveFailedPods).(*RemoveFailedPodsArgs); *a.MinPodLifetimeSeconds != 3600 {
-			t.Errorf("%d", *a.MinPodLifetimeSeconds)
+			t.Errorf("default minPodLifetimeSeconds = %d, want 3600", *a.MinPodLifetimeSeconds)
 		}
 	})
 }
@@ -132,23 +134,23 @@ func TestFailedCases(t *testing.T) {
 func TestTaintCases(t *testing.T) {
 	const no = v1.TaintEffectNoSchedule
 	a, tolA := taint("testTaint1", "test1", no), tolerates("testTaint1", "test1", no)
-	pods := some(pod("p1", "n1", tolA), pod("p2", "n1"), pod("p3", "n1", tolA))
+	pods := podList(pod("p1", "n1", tolA), pod("p2", "n1"), pod("p3", "n1", tolA))
 	for _, c := range []testCase{
-		{id: "NT1", plan: plan{pods: pods}, first: []string{"p2"}},
-		{id: "NT2", plan: plan{limits: &limits{1, 2, -1}, pods: some(pod("p1", "n1"), pod("p2", "n1"), pod("p3", "n1", tolA))}, want: 1},
+		{id: "NT1", plan: plan{pods: pods}, wantNames: []string{"p2"}},
+		{id: "NT2", plan: plan{limits: &limits{1, 2, -1}, pods: podList(pod("p1", "n1"), pod("p2", "n1"), pod("p3", "n1", tolA))}, want: 1},
 		{id: "NT4", plan: plan{evictor: &DefaultEvictorArgs{EvictLocalStoragePods: true},
-			pods: some(pod("c", "n1", crit), pod("d", "n1", daemon), pod("l", "n1", local), pod("m", "n1", mirror))}, first: []string{"l"}},
-		{id: "NT5", plan: plan{evictor: &DefaultEvictorArgs{NodeFit: true}, pods: some(pod("p1", "n1")),
+			pods: podList(pod("c", "n1", crit), pod("d", "n1", daemon), pod("l", "n1", local), pod("m", "n1", mirror))}, wantNames: []string{"l"}},
+		{id: "NT5", plan: plan{evictor: &DefaultEvictorArgs{NodeFit: true}, pods: podList(pod("p1", "n1")),
 			nodes: cluster(node("n1", a), node("n2", taint("testTaint2", "test2", no)))}, want: 0},
-		{id: "NT7", plan: plan{args: &NodeTaintsArgs{IncludePreferNoSchedule: true}, pods: some(pod("p1", "n1")),
+		{id: "NT7", plan: plan{args: &NodeTaintsArgs{IncludePreferNoSchedule: true}, pods: podList(pod("p1", "n1")),
 			nodes: cluster(node("n1", taint("testTaint1", "test1", v1.TaintEffectPreferNoSchedule)), node("n2"))}, want: 1},
-		{id: "NT8", plan: plan{args: &NodeTaintsArgs{ExcludedTaints: []string{"testTaint1"}}, pods: some(pod("p1", "n1"))}, want: 0},
+		{id: "NT8", plan: plan{args: &NodeTaintsArgs{ExcludedTaints: []string{"testTaint1"}}, pods: podList(pod("p1", "n1"))}, want: 0},
 		{id: "NT10", plan: plan{args: &NodeTaintsArgs{IncludedTaints: []string{"testTaint2=test2"}},
-			pods: some(pod("p1", "n1"), pod("p2", "n1", tolerates("x", "y", no)))}, want: 0},
+			pods: podList(pod("p1", "n1"), pod("p2", "n1", tolerates("x", "y", no)))}, want: 0},
 		{id: "NT11", plan: plan{args: &NodeTaintsArgs{IncludedTaints: []string{"testTaint1=test1"}}, pods: pods}, want: 1},
-		{id: "XLM10", plan: plan{pods: some(pod("p1", "n1")), nodes: cluster(node("n1", a))}, want: 1,
+		{id: "XLM10", plan: plan{pods: podList(pod("p1", "n1")), nodes: cluster(node("n1", a))}, want: 1,
 			differs: "a single node has its strategies too"},
-		{id: "LM7", plan: plan{pods: some(pod("p1", "n1"), pod("p2", "n1"))}, want: 2},
+		{id: "LM7", plan: plan{pods: podList(pod("p1", "n1"), pod("p2", "n1"))}, want: 2},
 	} {
 		c.strategy = NodeTaints
 		if c.nodes == nil {
@@ -162,12 +164,12 @@ func TestTaintCases(t *testing.T) {
 }
 
 func TestNodeAffinityCases(t *testing.T) {
-	wants := affine(in("kubernetes.io/desiredNode", "yes"), nil)
-	labelled, plain := nodeLabel("kubernetes.io/desiredNode", "yes"), some(pod("x", "plain"), pod("y", "plain"))
+	wants := affine(matchIn("kubernetes.io/desiredNode", "yes"), nil)
+	labelled, plain := nodeLabel("kubernetes.io/desiredNode", "yes"), podList(pod("x", "plain"), pod("y", "plain"))
 	for _, c := range []testCase{
-		{id: "NA1", plan: plan{nodes: cluster(node("labelled", labelled)), pods: some(pod("p", "labelled", wants), pod("x", "labelled"))}, want: 0},
+		{id: "NA1", plan: plan{nodes: cluster(node("labelled", labelled)), pods: podList(pod("p", "labelled", wants), pod("x", "labelled"))}, want: 0},
 		{id: "NA2", plan: plan{nodes: cluster(node("plain"), node("labelled", labelled)), pods: append(plain, pod("p", "plain", wants))},
-			first: []string{"p"}},
+			wantNames: []string{"p"}},
 		{id: "NA4", plan: plan{nodes: cluster(node("plain"), node("labelled", labelled)), limits: &limits{-1, 0, -1},
 			pods: append(plain, pod("p", "plain", wants))}, want: 0},
 		{id: "NA5", plan: plan{nodes: cluster(node("plain"), node("labelled", labelled, cordoned)), evictor: &DefaultEvictorArgs{NodeFit: true},
@@ -182,14 +184,14 @@ func TestAntiAffinityCases(t *testing.T) {
 	region := nodeLabel("region", "main-region")
 	anti := repels("foo", "bar", "region")
 	both := func(p *v1.Pod) { label("foo", "bar")(p); anti(p) }
-	pods := some(pod("p1", "n1", both), pod("p2", "n1", label("foo", "bar")), pod("p3", "n1", both), pod("p4", "n1", both))
+	pods := podList(pod("p1", "n1", both), pod("p2", "n1", label("foo", "bar")), pod("p3", "n1", both), pod("p4", "n1", both))
 	for _, c := range []testCase{
 		{id: "AA1", plan: plan{nodes: cluster(node("n1", region)), pods: pods}, want: 3},
 		{id: "AA2", plan: plan{nodes: cluster(node("n1", region)), pods: pods, limits: &limits{1, -1, 3}}, want: 1},
 		{id: "AA4", plan: plan{nodes: cluster(node("n1", region)),
-			pods: some(pod("p1", "n1", anti), pod("x", "n1", label("foo", "bar"), crit, bare))}, first: []string{"p1"}},
+			pods: podList(pod("p1", "n1", anti), pod("x", "n1", label("foo", "bar"), crit, bare))}, wantNames: []string{"p1"}},
 		{id: "AA5", plan: plan{nodes: cluster(node("n1", region), node("n5", region)),
-			pods: some(pod("p1", "n1", anti), pod("p11", "n5", label("foo", "bar")))}, first: []string{"p1"}},
+			pods: podList(pod("p1", "n1", anti), pod("p11", "n5", label("foo", "bar")))}, wantNames: []string{"p1"}},
 	} {
 		c.strategy, c.args = InterPodAntiAffinity, &AntiAffinityArgs{}
 		c.test(t)
@@ -199,7 +201,7 @@ func TestAntiAffinityCases(t *testing.T) {
 func TestDuplicateCases(t *testing.T) {
 	spread := func(counts ...int) (out []*v1.Pod) {
 		for i, count := range counts {
-			out = append(out, many(count, fmt.Sprintf("p%d-", i+1), fmt.Sprintf("n%d", i+1))...)
+			out = append(out, podsNamed(count, fmt.Sprintf("p%d-", i+1), fmt.Sprintf("n%d", i+1))...)
 		}
 		return out
 	}
@@ -215,10 +217,10 @@ func TestDuplicateCases(t *testing.T) {
 	for _, c := range []testCase{
 		{id: "DU1", plan: plan{nodes: two(), pods: spread(3, 0)}, want: 1},
 		{id: "DU2", plan: plan{nodes: two(), pods: spread(3, 0), args: &RemoveDuplicatesArgs{ExcludeOwnerKinds: []string{"ReplicaSet"}}}, want: 0},
-		{id: "DU4", plan: plan{nodes: two(), pods: some(pod("a", "n1", images("foo")), pod("b", "n1", images("bar")))}, want: 0},
+		{id: "DU4", plan: plan{nodes: two(), pods: podList(pod("a", "n1", images("foo")), pod("b", "n1", images("bar")))}, want: 0},
 		{id: "DU5", plan: plan{nodes: three, pods: spread(5, 3, 1)}, want: 2},
 		{id: "DU7", plan: plan{nodes: three, pods: spread(2, 0, 0)}, want: 1},
-		{id: "DU8", plan: plan{nodes: three, pods: some(pod("a", "n1", images("", "foo")), pod("b", "n1", images("", "bar")),
+		{id: "DU8", plan: plan{nodes: three, pods: podList(pod("a", "n1", images("", "foo")), pod("b", "n1", images("", "bar")),
 			pod("c", "n1", images("", "baz")), pod("d", "n1", images("", "foo")))}, want: 1},
 		{id: "DU10", plan: plan{nodes: three, pods: nowhere}, want: 0},
 		{id: "DU11", plan: plan{nodes: three, pods: twice}, want: 2, differs: "a pod of two owners counts once, not twice: the case has 4"},
@@ -235,11 +237,11 @@ func big(name string, pods int64, edits ...func(*v1.Node)) *v1.Node {
 	return sized(name, 4000, 3000, pods, edits...)
 }
 
-// loaded is the first node of the tables of LowNodeUtilization.
+// loaded returns the pods of the first node in the tables of LowNodeUtilization.
 func loaded(edits ...edit) []*v1.Pod {
 	cpu := request(v1.ResourceCPU, 400)
-	return all(many(5, "p", "n1", append([]edit{cpu}, edits...)...),
-		some(pod("d", "n1", cpu, daemon), pod("l", "n1", cpu, local, mirror), pod("c", "n1", cpu, crit)))
+	return all(podsNamed(5, "p", "n1", append([]edit{cpu}, edits...)...),
+		podList(pod("d", "n1", cpu, daemon), pod("l", "n1", cpu, local, mirror), pod("c", "n1", cpu, crit)))
 }
 
 func TestLowCases(t *testing.T) {
@@ -249,7 +251,7 @@ func TestLowCases(t *testing.T) {
 	}
 	with := func(edit func(*LowNodeUtilizationArgs)) *LowNodeUtilizationArgs { a := usual(); edit(a); return a }
 	west := selects("datacenter", "west")
-	lu5 := all(many(3, "p", "n1", cpu), some(pod("p4", "n1", cpu, west), pod("p5", "n1", cpu, west), pod("d", "n1", cpu, daemon),
+	lu5 := all(podsNamed(3, "p", "n1", cpu), podList(pod("p4", "n1", cpu, west), pod("p5", "n1", cpu, west), pod("d", "n1", cpu, daemon),
 		pod("l", "n1", cpu, local), pod("c", "n1", cpu, crit)))
 	east := cluster(big("n1", 9), big("n2", 10, nodeLabel("datacenter", "east")), big("n3", 10, cordoned))
 	ext := func(p *v1.Pod) { request("ext", 1)(p) }
@@ -260,7 +262,7 @@ func TestLowCases(t *testing.T) {
 			args: with(func(a *LowNodeUtilizationArgs) { a.EvictableNamespaces = &Namespaces{Exclude: []string{"namespace1"}} })}, want: 0},
 		{id: "LU4", plan: plan{pods: loaded(), nodes: cluster(big("n1", 9), big("n2", 10, cordoned))}, want: 0},
 		{id: "LU5", plan: plan{pods: lu5, nodes: east}, want: 3},
-		{id: "LU7", plan: plan{pods: many(8, "p", "n1", ext), nodes: cluster(big("n1", 10, has2("ext", 8)), big("n2", 10)),
+		{id: "LU7", plan: plan{pods: podsNamed(8, "p", "n1", ext), nodes: cluster(big("n1", 10, has2("ext", 8)), big("n2", 10)),
 			args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"pods": 30, "ext": 30}, TargetThresholds: Thresholds{"pods": 50, "ext": 50}}}, want: 0},
 		{id: "LU8", plan: plan{pods: append(loaded(), one), args: &LowNodeUtilizationArgs{UseDeviationThresholds: true,
 			Thresholds: Thresholds{"cpu": 5, "pods": 5}, TargetThresholds: Thresholds{"cpu": 5, "pods": 5}}}, want: 2},
@@ -268,7 +270,7 @@ func TestLowCases(t *testing.T) {
 			args: with(func(a *LowNodeUtilizationArgs) { a.EvictionLimits = &EvictionLimits{Node: new(uint(2))} })}, want: 2},
 		{id: "LU11", plan: plan{pods: lu5, nodes: east,
 			args: with(func(a *LowNodeUtilizationArgs) { a.MetricsUtilization = &MetricsUtilization{Source: KubernetesMetrics} }),
-			edit: func(_ *Policy, s *Snapshot) { measure(s, 801) }}, want: 2},
+			edit: func(_ *Policy, s *Snapshot) { setUsage(s, 801) }}, want: 2},
 	} {
 		c.strategy = LowNodeUtilization
 		if c.nodes == nil {
@@ -284,8 +286,8 @@ func TestLowCases(t *testing.T) {
 	}
 }
 
-// measure says that each pod really uses so much cpu.
-func measure(s *Snapshot, cpu int64) {
+// setUsage sets the measured cpu usage of each pod.
+func setUsage(s *Snapshot, cpu int64) {
 	s.NodeUse, s.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	for _, n := range s.Nodes {
 		s.NodeUse[n.Name] = sized("", 0, 0, 0).Status.Capacity
@@ -303,15 +305,15 @@ func TestHighCases(t *testing.T) {
 	for _, c := range []testCase{
 		{id: "HU1", plan: plan{args: &HighNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20, "pods": 20}},
 			nodes: cluster(big("n1", 10), big("n2", 10), big("n3", 10)),
-			pods:  all(many(3, "a", "n1", cpu), many(3, "b", "n2", cpu), many(3, "c", "n3", cpu))}, want: 0},
+			pods:  all(podsNamed(3, "a", "n1", cpu), podsNamed(3, "b", "n2", cpu), podsNamed(3, "c", "n3", cpu))}, want: 0},
 		{id: "HU2", plan: plan{nodes: cluster(big("n1", 10), big("n2", 10), big("n3", 10, cordoned)),
-			pods: all(some(pod("p1", "n1", cpu), pod("c", "n1", cpu, crit)), many(4, "q", "n2", cpu), some(pod("p7", "n3", cpu)))},
-			first: []string{"p7", "p1"}},
+			pods: all(podList(pod("p1", "n1", cpu), pod("c", "n1", cpu, crit)), podsNamed(4, "q", "n2", cpu), podList(pod("p7", "n3", cpu)))},
+			wantNames: []string{"p7", "p1"}},
 		{id: "HU4", plan: plan{nodes: cluster(node("n1"), node("n2"), node("n3", cordoned)),
-			pods: all(some(pod("p1", "n1", cpu)), many(4, "q", "n2", cpu), some(pod("p7", "n3", cpu)))}, want: 1},
+			pods: all(podList(pod("p1", "n1", cpu)), podsNamed(4, "q", "n2", cpu), podList(pod("p7", "n3", cpu)))}, want: 1},
 		{id: "HU5", plan: plan{args: &HighNodeUtilizationArgs{Thresholds: Thresholds{"ext": 40}, EvictionModes: []string{OnlyThresholdingResources}},
 			nodes: cluster(big("n1", 10, has2("ext", 10)), big("n2", 10, has2("ext", 10)), big("n3", 10, has2("ext", 10))),
-			pods:  all(many(2, "a", "n1", request("ext", 3)), many(4, "b", "n2"))}, want: 0},
+			pods:  all(podsNamed(2, "a", "n1", request("ext", 3)), podsNamed(4, "b", "n2"))}, want: 0},
 	} {
 		c.strategy, c.evictor = HighNodeUtilization, &DefaultEvictorArgs{NodeFit: true}
 		if c.args == nil {
@@ -321,7 +323,7 @@ func TestHighCases(t *testing.T) {
 	}
 }
 
-// zones are nodes n1, n2, ... in zones A, B, ...
+// zones returns the nodes n1, n2, ... in the zones A, B, ...
 func zones(count int) (out []*v1.Node) {
 	for i := range count {
 		out = append(out, sized(fmt.Sprintf("n%d", i+1), 2000, 3000, 100, nodeLabel("zone", string(rune('A'+i)))))
@@ -331,7 +333,7 @@ func zones(count int) (out []*v1.Node) {
 
 func inZones(sizes []int, edits ...edit) (out []*v1.Pod) {
 	for i, size := range sizes {
-		out = append(out, many(size, fmt.Sprintf("p%d-", i+1), fmt.Sprintf("n%d", i+1), edits...)...)
+		out = append(out, podsNamed(size, fmt.Sprintf("p%d-", i+1), fmt.Sprintf("n%d", i+1), edits...)...)
 	}
 	return out
 }
@@ -339,19 +341,19 @@ func inZones(sizes []int, edits ...edit) (out []*v1.Pod) {
 func TestSpreadCases(t *testing.T) {
 	hard := spreads("zone", 1, v1.DoNotSchedule)
 	no := v1.TaintEffectNoSchedule
-	ts5 := some(pod("a", "n1", hard, selects("zone", "A")), pod("b", "n1", hard, selects("zone", "A")),
-		pod("c", "n1", hard, affine(in("foo", "nobody"), nil)), pod("d", "n1", hard))
+	ts5 := podList(pod("a", "n1", hard, selects("zone", "A")), pod("b", "n1", hard, selects("zone", "A")),
+		pod("c", "n1", hard, affine(matchIn("foo", "nobody"), nil)), pod("d", "n1", hard))
 	ts11 := zones(2)
 	taint("t", "v", no)(ts11[1])
 	full := zones(3)
 	full[0] = sized("n1", 250, 3000, 100, nodeLabel("zone", "A"))
-	priorities := some(pod("p100", "n1", hard, priority(100)), pod("p300", "n1", hard, priority(300)), pod("p200", "n1", hard, priority(200)))
+	priorities := podList(pod("p100", "n1", hard, priority(100)), pod("p300", "n1", hard, priority(300)), pod("p200", "n1", hard, priority(200)))
 	fit := func(is bool) *SpreadArgs { return &SpreadArgs{TopologyBalanceNodeFit: &is} }
 	for _, c := range []testCase{
 		{id: "TS1", plan: plan{pods: inZones([]int{2, 1}, hard)}, want: 0},
 		{id: "TS2", plan: plan{pods: inZones([]int{3, 1}, hard)}, want: 1},
 		{id: "TS4", plan: plan{pods: inZones([]int{4, 0}, hard)}, want: 2},
-		{id: "TS5", plan: plan{pods: ts5, evictor: &DefaultEvictorArgs{NodeFit: true}}, first: []string{"d"}},
+		{id: "TS5", plan: plan{pods: ts5, evictor: &DefaultEvictorArgs{NodeFit: true}}, wantNames: []string{"d"}},
 		{id: "TS7", plan: plan{nodes: zones(4), pods: inZones([]int{0, 1, 3, 5}, hard)}, want: 3},
 		{id: "TS8", plan: plan{pods: inZones([]int{2, 6}, spreads("zone", 2, v1.DoNotSchedule))}, want: 1},
 		{id: "TS10", plan: plan{nodes: zones(3), pods: inZones([]int{5, 5, 5}, hard)}, want: 0},
@@ -359,13 +361,13 @@ func TestSpreadCases(t *testing.T) {
 		{id: "TS13", plan: plan{pods: inZones([]int{3, 1}, spreads("zone", 1, v1.ScheduleAnyway)),
 			args: &SpreadArgs{Constraints: []v1.UnsatisfiableConstraintAction{v1.DoNotSchedule, v1.ScheduleAnyway}}}, want: 1},
 		{id: "TS14", plan: plan{pods: inZones([]int{3, 1}, hard, bare)}, want: 0},
-		{id: "TS16", plan: plan{pods: all(inZones([]int{2, 2}, hard), many(2, "t", "n1", hard, term))}, want: 0},
+		{id: "TS16", plan: plan{pods: all(inZones([]int{2, 2}, hard), podsNamed(2, "t", "n1", hard, term))}, want: 0},
 		{id: "TS17 true", plan: plan{nodes: full, pods: inZones([]int{2, 3, 4}, hard), args: fit(true), evictor: &DefaultEvictorArgs{NodeFit: true}},
 			want: 0},
 		{id: "TS17 false", plan: plan{nodes: full, pods: inZones([]int{2, 3, 4}, hard), args: fit(false)}, want: 1,
 			differs: "without nodeFit, which sees that no node takes it: 0 with it"},
-		{id: "XTS19", plan: plan{pods: all(inZones([]int{3, 0}, hard, bare), many(2, "q", "n2", hard))}, want: 0, differs: "protected pods count"},
-		{id: "XTS20", plan: plan{pods: priorities}, first: []string{"p100"}, differs: "the lowest priority goes first"},
+		{id: "XTS19", plan: plan{pods: all(inZones([]int{3, 0}, hard, bare), podsNamed(2, "q", "n2", hard))}, want: 0, differs: "protected pods count"},
+		{id: "XTS20", plan: plan{pods: priorities}, wantNames: []string{"p100"}, differs: "the lowest priority goes first"},
 	} {
 		c.strategy = TopologySpreadConstraint
 		if c.nodes == nil {

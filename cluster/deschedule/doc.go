@@ -1,23 +1,24 @@
-// Package deschedule finds the pods that should not be where they are. Plan takes a policy, what
-// the cluster holds and the time, and returns the evictions in order, each with its reason; it
-// reads nothing else and waits for nothing. The policy is the descheduler's v1alpha2, and so are
-// its strategies and limits (sigs.k8s.io/descheduler 0.36.0); where a plan differs on purpose,
-// docs/operate/descheduling.md says so.
+// Package deschedule plans evictions of pods that would be better placed on other nodes. Plan is a
+// pure function of a policy, a snapshot of the cluster and the time; it does no I/O. It returns the
+// evictions in order, each with its reason. Policy format, strategies and limits are those of
+// descheduler/v1alpha2 (sigs.k8s.io/descheduler 0.36.0). docs/operate/descheduling.md lists the
+// intended differences.
 //
-// A plan is made on a model of the cluster (package model): each evicted pod is thought away, and
-// one like it is put where a scheduler would likely put it. So budgets are spent once, limits hold
-// across strategies, and a plan is stable: planning again on what it leads to gives nothing.
+// Plan works on a model of the cluster (package model). It removes each evicted pod from the model
+// and puts its replacement on the node that a scheduler would likely choose. So each disruption
+// budget is spent once and limits apply across strategies. A plan is stable: planning again on the
+// resulting snapshot evicts nothing.
 //
 //	policy.go      Policy, profiles, the names of strategies
-//	args.go        the arguments of each strategy and of DefaultEvictor
-//	validate.go    defaults, and what a policy may not say
-//	snapshot.go    Snapshot, Result
-//	plan.go        Plan: passes over the strategies until nothing moves
-//	rewind.go      a plan that is made anew begins where it differs
-//	evict.go       one eviction: limits, budgets, where its successor goes
-//	evictor.go     DefaultEvictor: who is protected
-//	order.go       who goes first
-//	filter.go      namespaces, labels, states: the filters that strategies share
+//	args.go        arguments of each strategy and of DefaultEvictor
+//	validate.go    defaults and validation of a policy
+//	snapshot.go    Snapshot (input) and Result (output)
+//	plan.go        Plan: passes over the strategies until a pass evicts nothing
+//	rewind.go      restart of a plan from the first point where it changes
+//	evict.go       one eviction: limits, budgets, placement of the replacement
+//	evictor.go     DefaultEvictor: which pods are protected
+//	order.go       eviction order of pods
+//	filter.go      filters that strategies share: namespaces, labels, container states
 //	podlifetime.go PodLifeTime
 //	restarts.go    RemovePodsHavingTooManyRestarts
 //	failed.go      RemoveFailedPods
@@ -25,8 +26,8 @@
 //	nodeaffinity.go RemovePodsViolatingNodeAffinity
 //	antiaffinity.go RemovePodsViolatingInterPodAntiAffinity
 //	duplicates.go  RemoveDuplicates
-//	agentload.go   figures of the nodes' own agents
-//	utilization.go what LowNodeUtilization and HighNodeUtilization have in common
+//	agentload.go   load that jettison agents report for their nodes
+//	utilization.go code shared by LowNodeUtilization and HighNodeUtilization
 //	low.go         LowNodeUtilization
 //	high.go        HighNodeUtilization
 //	spread.go      RemovePodsViolatingTopologySpreadConstraint

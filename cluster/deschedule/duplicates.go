@@ -11,70 +11,71 @@ import (
 	"jettison/cluster/model"
 )
 
-// group is pods that do the same: of one owner, with the same images. A pod of several owners is in
-// the group of all of them together, so it counts once.
+// group is a set of duplicates: pods with the same owners and images. A pod of several owners
+// belongs only to the group of all of them, so it counts once.
 type group struct {
-	key    sameness
+	key    groupKey
 	byNode map[*model.Node][]*model.Pod
 	count  int
-	// of all, whatever the evictor says last, on the nodes that are looked at
-	here map[*model.Node]int
-	as   int // of so many changes of the cluster
+	// pods of the group on the selected nodes, including those that preEvictionFilter keeps
+	allByNode map[*model.Node]int
+	// Cluster.Changes when allByNode was counted
+	version int
 }
 
-// sameness is the same for pods of one namespace with the same owners and images: the first of
-// each, sorted, and the others.
-type sameness struct{ namespace, kind, owner, image, others string }
+// groupKey identifies a group: namespace, and the only owner and image of the usual pod. others
+// holds the sorted owners and images of a pod that has several.
+type groupKey struct{ namespace, kind, owner, image, others string }
 
-// duplicates evicts pods of one owner of which a node has more than its share, where another node
+// duplicates evicts pods of an owner from nodes that have more than their share, if another node
 // has less.
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
-	as := r.cluster.Changes()
-	together, alike := r.together(), map[sameness][]*model.Pod{} // node by node
+	version := r.cluster.Changes()
+	sharing, groupPods := r.ownersSharingNode(), map[groupKey][]*model.Pod{} // node by node
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || p.Kin == 0 || !together[p.Kin] || !a.Namespaces.match(p.Namespace) ||
-				ownerKind(p, a.ExcludeOwnerKinds) || r.evictor.keeps(p) != "" {
+			if p.Ended || p.OwnerNumber == 0 || !sharing[p.OwnerNumber] || !a.Namespaces.match(p.Namespace) ||
+				hasOwnerKind(p, a.ExcludeOwnerKinds) || r.evictor.filter(p) != "" {
 				continue
 			}
-			key := samenessOf(p)
-			alike[key] = append(alike[key], p)
+			key := groupKeyOf(p)
+			groupPods[key] = append(groupPods[key], p)
 		}
 	}
 	var groups []*group
-	for key, pods := range alike {
-		if company(pods) { // only of these the evictor is asked what it is asked last, which takes long
-			groups = append(groups, r.group(key, pods, as))
+	for key, pods := range groupPods {
+		if shareNode(pods) { // newGroup runs preEvictionFilter, which is slow
+			groups = append(groups, r.newGroup(key, pods, version))
 		}
 	}
 	slices.SortFunc(groups, func(a, b *group) int { return a.key.compare(b.key) })
 	for _, g := range groups {
-		if r.thin(g) == full {
+		if r.trimGroup(g) == totalLimitReached {
 			return
 		}
 	}
 }
 
-// together are those of whom two are on one node, by Kin: of others, which are most, there is
-// nothing more to know.
-func (r *run) together() []bool {
-	// the last node where there is one
-	out, last := make([]bool, r.cluster.Kins()+1), make([]int32, r.cluster.Kins()+1)
+// ownersSharingNode reports by Pod.OwnerNumber which owners have two pods on the same node. It
+// spares the strategy most other pods.
+func (r *run) ownersSharingNode() []bool {
+	// number of the last node with a pod of the owner
+	out, last := make([]bool, r.cluster.Owners()+1), make([]int32, r.cluster.Owners()+1)
 	for i, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || p.Kin == 0 {
+			if p.Ended || p.OwnerNumber == 0 {
 				continue
 			}
-			out[p.Kin] = out[p.Kin] || last[p.Kin] == int32(i+1)
-			last[p.Kin] = int32(i + 1)
+			out[p.OwnerNumber] = out[p.OwnerNumber] || last[p.OwnerNumber] == int32(i+1)
+			last[p.OwnerNumber] = int32(i + 1)
 		}
 	}
 	return out
 }
 
-// company reports whether two of some pods, which are listed node by node, are on the same node.
-func company(pods []*model.Pod) bool {
+// shareNode reports whether two of some pods, listed node by node, are on the same node.
+func shareNode(pods []*model.Pod) bool {
 	for i := 1; i < len(pods); i++ {
 		if pods[i].Node == pods[i-1].Node {
 			return true
@@ -83,11 +84,11 @@ func company(pods []*model.Pod) bool {
 	return false
 }
 
-func (r *run) group(key sameness, pods []*model.Pod, as int) *group {
-	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}, here: map[*model.Node]int{}, as: as}
+func (r *run) newGroup(key groupKey, pods []*model.Pod, version int) *group {
+	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}, allByNode: map[*model.Node]int{}, version: version}
 	for _, p := range pods {
-		g.here[p.Node]++
-		if r.evictor.late(p) == "" {
+		g.allByNode[p.Node]++
+		if r.evictor.preEvictionFilter(p) == "" {
 			g.byNode[p.Node] = append(g.byNode[p.Node], p)
 			g.count++
 		}
@@ -95,9 +96,9 @@ func (r *run) group(key sameness, pods []*model.Pod, as int) *group {
 	return g
 }
 
-func samenessOf(p *model.Pod) sameness {
-	out := sameness{namespace: p.Namespace}
-	// as of most pods: there is nothing to sort
+func groupKeyOf(p *model.Pod) groupKey {
+	out := groupKey{namespace: p.Namespace}
+	// most pods: nothing to sort
 	if len(p.OwnerReferences) == 1 && len(p.Spec.Containers) == 1 {
 		out.kind, out.owner, out.image = p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name,
 			p.Spec.Containers[0].Image
@@ -116,25 +117,25 @@ func samenessOf(p *model.Pod) sameness {
 	return out
 }
 
-func (s sameness) compare(other sameness) int {
+func (s groupKey) compare(other groupKey) int {
 	return cmp.Or(strings.Compare(s.namespace, other.namespace), strings.Compare(s.kind, other.kind),
 		strings.Compare(s.owner, other.owner),
 		strings.Compare(s.image, other.image), strings.Compare(s.others, other.others))
 }
 
-// thin evicts what is more than a node's share.
-func (r *run) thin(g *group) outcome {
-	targets := r.targets(g)
+// trimGroup evicts the pods that exceed a node's share.
+func (r *run) trimGroup(g *group) outcome {
+	targets := r.countTargets(g)
 	if targets < 2 {
-		return kept
+		return podKept
 	}
 	share := (g.count + targets - 1) / targets
-	here := func(n *model.Node) (count int) {
-		if r.looked[n] && !n.ChangedSince(g.as) {
-			return g.here[n]
+	podsOn := func(n *model.Node) (count int) {
+		if r.selected[n] && !n.ChangedSince(g.version) {
+			return g.allByNode[n]
 		}
 		for _, p := range n.Pods {
-			if !p.Ended && samenessOf(p) == g.key && r.evictor.keeps(p) == "" {
+			if !p.Ended && groupKeyOf(p) == g.key && r.evictor.filter(p) == "" {
 				count++
 			}
 		}
@@ -144,59 +145,59 @@ func (r *run) thin(g *group) outcome {
 		if len(g.byNode[n]) < 2 || len(g.byNode[n]) <= share {
 			continue
 		}
-		// the one that is best kept first
-		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return firstToGo(b, a) })
+		// in reverse eviction order
+		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return byEvictionOrder(b, a) })
 		for _, p := range pods[share:] {
-			w := &wish{
+			w := &proposal{
 				pod: p,
-				reason: fmt.Sprintf("%s has %d pods like it, and its share of %d on %d nodes is %d", n.Name,
+				reason: fmt.Sprintf("%s has %d duplicates, its share of %d on %d nodes is %d", n.Name,
 					len(pods), g.count, targets, share),
-				helps:  func(to *model.Node) bool { return to != n && here(to) < share },
-				undone: "they have their share of such pods, too",
+				improves: func(to *model.Node) bool { return to != n && podsOn(to) < share },
+				noGain:   "other nodes have their share of duplicates, too",
 			}
 			switch r.evict(w) {
-			case full:
-				return full
-			case nodeFull:
+			case totalLimitReached:
+				return totalLimitReached
+			case nodeLimitReached:
 			default:
 				continue
 			}
 			break
 		}
 	}
-	return kept
+	return podKept
 }
 
-// targets is how many nodes there are for the pods of a group that have company on theirs. A pod
-// that only one node is for has no choice.
-func (r *run) targets(g *group) int {
-	found, fit := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
-	asked := map[string]bool{}
+// countTargets returns how many nodes accept the pods of the group that share their node with
+// another pod of the group. Pods that only one node accepts do not count.
+func (r *run) countTargets(g *group) int {
+	isTarget, accepting := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
+	checked := map[string]bool{}
 	for _, n := range r.nodes {
 		if len(g.byNode[n]) < 2 {
 			continue
 		}
 		for _, p := range g.byNode[n] {
-			terms := placement(p.Pod)
-			if asked[terms] {
+			terms := placementTerms(p.Pod)
+			if checked[terms] {
 				continue
 			}
-			asked[terms] = true
-			fit = fit[:0]
+			checked[terms] = true
+			accepting = accepting[:0]
 			for i, to := range r.nodes {
-				if p.Belongs(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.Keeps) == nil {
-					fit = append(fit, i)
+				if p.MatchesNodeAffinity(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.HardTaint) == nil {
+					accepting = append(accepting, i)
 				}
 			}
-			if len(fit) > 1 {
-				for _, i := range fit {
-					found[i] = true
+			if len(accepting) > 1 {
+				for _, i := range accepting {
+					isTarget[i] = true
 				}
 			}
 		}
 	}
 	count := 0
-	for _, is := range found {
+	for _, is := range isTarget {
 		if is {
 			count++
 		}
@@ -204,8 +205,9 @@ func (r *run) targets(g *group) int {
 	return count
 }
 
-// placement is the same for pods of which the same nodes are asked.
-func placement(p *v1.Pod) string {
+// placementTerms returns a text that is equal for pods with equal tolerations, node selector and
+// required node affinity.
+func placementTerms(p *v1.Pod) string {
 	var required *v1.NodeSelector
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution

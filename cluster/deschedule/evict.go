@@ -10,158 +10,158 @@ import (
 	"jettison/cluster/model"
 )
 
-// The texts of limits are those of 0.36.0 (pkg/descheduler/evictions/errors.go), which its metrics
-// have as labels.
+// Texts of limits are those of 0.36.0 (pkg/descheduler/evictions/errors.go), which uses them as
+// metric labels.
 const (
 	limitTotal     = "maximum number of evicted pods per a descheduling cycle reached"
 	limitNode      = "maximum number of evicted pods per node reached"
 	limitNamespace = "maximum number of evicted pods per namespace reached"
 )
 
-// outcome is what became of a wish to evict.
+// outcome is the result of a proposed eviction.
 type outcome int
 
 const (
-	kept     outcome = iota // it stays; the next one may go
-	evicted                 // it goes
-	nodeFull                // it stays, and so do all others on its node
-	full                    // it stays, and so do all others
+	podKept           outcome = iota // the pod stays; try the next one
+	podEvicted                       // the pod is evicted
+	nodeLimitReached                 // the pod and all others on its node stay
+	totalLimitReached                // the pod and all others stay
 )
 
-// wish is a pod that a strategy wants gone.
-type wish struct {
+// proposal is an eviction that a strategy asks for.
+type proposal struct {
 	pod     *model.Pod
 	reason  string
 	against []string
-	// helps says whether the strategy has what it wants if the pod's successor goes to a node; nil:
-	// wherever it goes. Where no node that takes the successor helps, the pod stays, and undone is
-	// why.
-	helps  func(to *model.Node) bool
-	undone string
-	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are
-	// there.
-	tell func(*wish)
+	// improves reports whether the strategy gains if the replacement runs on node to; nil: any
+	// node will do. The pod stays if no feasible node improves anything; noGain is then the
+	// reason.
+	improves func(to *model.Node) bool
+	noGain   string
+	// explain sets reason and against lazily, only for an eviction that happens; nil: both are
+	// set.
+	explain func(*proposal)
 }
 
-// mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of
-// thousands nobody reads all.
-const mostAgainst = 10
+// maxAgainst limits the nodes or domains listed in Eviction.Against.
+const maxAgainst = 10
 
-// weigh tells what a wish is weighed against: the first of so many, and how many more there are.
-func (w *wish) weigh(count int, line func(i int) string) {
-	for i := range min(count, mostAgainst) {
+// addAgainst adds the first maxAgainst of count lines to against, and how many more there are.
+func (w *proposal) addAgainst(count int, line func(i int) string) {
+	for i := range min(count, maxAgainst) {
 		w.against = append(w.against, line(i))
 	}
-	if count > mostAgainst {
-		w.against = append(w.against, fmt.Sprintf("and %d more", count-mostAgainst))
+	if count > maxAgainst {
+		w.against = append(w.against, fmt.Sprintf("and %d more", count-maxAgainst))
 	}
 }
 
-// forEver is why a pod stays whose successor would be evicted again by a strategy.
-const forEver = "its successor would be evicted again by %s: that would go on for ever"
+// evictionLoop is the reason for keeping a pod if a strategy would evict its replacement again.
+const evictionLoop = "eviction loop: %s would evict the replacement pod again"
 
-// evict does what a strategy wishes, if no rule is against it.
-func (r *run) evict(w *wish) outcome {
+// evict carries out a proposal in the model unless a limit, a budget or the placement rules it
+// out.
+func (r *run) evict(w *proposal) outcome {
 	pod := w.pod
 	key := pod.Key()
 	if pod.Replaces == nil {
-		r.wishes(key)
+		r.noteProposal(key)
 	}
-	if by, ok := r.planner.kept[key]; ok {
-		return r.skip(pod, forEver, by)
+	if strategy, ok := r.planner.pinned[key]; ok {
+		return r.skip(pod, evictionLoop, strategy)
 	}
 	var to *model.Node
-	if w.helps != nil {
-		if to = r.cluster.Place(pod, r.packing, w.helps); to == nil {
-			if other, why := r.cluster.Fits(pod, r.cluster.Nodes); other == nil {
-				return r.skip(pod, "no other node takes its successor: %s", why)
+	if w.improves != nil {
+		if to = r.cluster.Place(pod, r.packing, w.improves); to == nil {
+			if other, why := r.cluster.FindOther(pod, r.cluster.Nodes); other == nil {
+				return r.skip(pod, "replacement fits on no other node: %s", why)
 			}
-			return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
+			return r.skip(pod, "no feasible node would be better: %s", w.noGain)
 		}
 	}
 	if pod.Replaces != nil {
-		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.keep(pod.Replaces.Key(), r.strategy)
-		r.again = true
-		r.back(pod)
-		return kept
+		// The replacement would be evicted, and so would its own replacement.
+		r.pin(pod.Replaces.Key(), r.strategy)
+		r.replan = true
+		r.restoreOriginal(pod)
+		return podKept
 	}
-	if out := r.limits(pod); out != evicted {
+	if out := r.checkLimits(pod); out != podEvicted {
 		return out
 	}
-	if refused := r.budgets.Spend(pod.Pod); refused != "" {
-		return r.skip(pod, "%s", refused)
+	if blocked := r.budgets.Spend(pod.Pod); blocked != "" {
+		return r.skip(pod, "%s", blocked)
 	}
-	if w.tell != nil {
-		w.tell(w)
+	if w.explain != nil {
+		w.explain(w)
 	}
-	r.count(pod)
-	if w.helps == nil {
+	r.countEviction(pod)
+	if w.improves == nil {
 		to = r.cluster.Place(pod, r.packing, nil)
 	}
-	successor := r.successor(pod, to)
+	replacement := r.replacement(pod, to)
 	r.planner.evictions = append(r.planner.evictions, Eviction{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
 		Profile: r.profile.Name, Strategy: r.strategy,
 		Reason: w.reason, Against: w.against, Pod: pod.Pod,
 	})
-	if r.use != nil {
-		r.use.move(pod, successor, to)
+	if r.usage != nil {
+		r.usage.move(pod, replacement, to)
 	}
 	r.cluster.Remove(pod)
-	if successor == nil && r.replicas != nil {
-		r.planner.made[len(r.planner.made)-1].gone = true
+	if replacement == nil && r.replicas != nil {
+		r.planner.records[len(r.planner.records)-1].noReplacement = true
 		for _, o := range ownersOf(pod) {
 			r.replicas[o]--
 		}
 	}
-	if successor != nil {
-		r.successors[successor.Key()] = pod.Key()
+	if replacement != nil {
+		r.replacements[replacement.Key()] = pod.Key()
 		if to != nil {
-			successor.Spec.NodeName = to.Name
+			replacement.Spec.NodeName = to.Name
 			r.planner.evictions[len(r.evictions)-1].To = to.Name
 		}
-		r.cluster.Put(successor, to)
+		r.cluster.Put(replacement, to)
 	}
-	return evicted
+	return podEvicted
 }
 
-// back has a pod be where it was in the place of its successor, as it will be in the plan that is
-// made anew: whoever is in nobody's way but the successor's is not kept, too.
-func (r *run) back(successor *model.Pod) {
-	was := successor.Replaces
-	n := r.cluster.Find(was.Spec.NodeName)
-	if r.use != nil {
-		r.use.move(successor, was, n)
+// restoreOriginal puts the original pod back in place of its replacement, as in the plan that is
+// made next. Otherwise pods that conflict only with the replacement would be pinned, too.
+func (r *run) restoreOriginal(replacement *model.Pod) {
+	original := replacement.Replaces
+	n := r.cluster.Find(original.Spec.NodeName)
+	if r.usage != nil {
+		r.usage.move(replacement, original, n)
 	}
-	r.cluster.Remove(successor)
-	r.cluster.Put(was, n)
+	r.cluster.Remove(replacement)
+	r.cluster.Put(original, n)
 }
 
-// skip notes the first rule that kept a pod of the snapshot. Of a successor, which is not there
-// yet, nothing is told.
+// skip records the first rule that kept a pod of the snapshot. Replacement pods are not recorded:
+// they do not exist yet.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
 	if _, ok := r.skipped[pod]; !ok && pod.Replaces == nil {
 		r.skipped[pod] = fmt.Sprintf(format, args...)
-		r.planner.noted = append(r.planner.noted, pod)
+		r.planner.skipOrder = append(r.planner.skipOrder, pod)
 	}
-	return kept
+	return podKept
 }
 
-// limits of the policy, in the order of 0.36.0, and the pause between evictions of one owner.
-func (r *run) limits(pod *model.Pod) outcome {
+// checkLimits checks the limits of the policy in the order of 0.36.0, and OwnerPause.
+func (r *run) checkLimits(pod *model.Pod) outcome {
 	p := r.policy
 	switch {
 	case p.MaxNoOfPodsToEvictTotal != nil && r.total >= *p.MaxNoOfPodsToEvictTotal:
 		r.capped = true
 		r.stop(limitTotal)
 		r.skip(pod, limitTotal)
-		return full
+		return totalLimitReached
 	case p.MaxNoOfPodsToEvictPerNode != nil &&
 		r.perNode[pod.Node.Name] >= *p.MaxNoOfPodsToEvictPerNode:
 		r.capped = true
 		r.skip(pod, limitNode)
-		return nodeFull
+		return nodeLimitReached
 	case p.MaxNoOfPodsToEvictPerNamespace != nil &&
 		r.perNamespace[pod.Namespace] >= *p.MaxNoOfPodsToEvictPerNamespace:
 		r.capped = true
@@ -172,42 +172,43 @@ func (r *run) limits(pod *model.Pod) outcome {
 			if last, ok := r.perOwner[ownerOf(pod, i)]; ok && r.now.Sub(last) < pause.Duration {
 				o := &pod.OwnerReferences[i]
 				r.capped = true
-				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago",
+				return r.skip(pod, "another pod of owner %s %s was evicted less than ownerPause %v ago",
 					o.Kind, o.Name, pause.Duration)
 			}
 		}
 	}
-	return evicted
+	return podEvicted
 }
 
-func (r *run) count(pod *model.Pod) {
+func (r *run) countEviction(pod *model.Pod) {
 	r.total++
 	r.perNode[pod.Node.Name]++
 	r.perNamespace[pod.Namespace]++
-	m := made{run: r, node: pod.Node.Name, namespace: pod.Namespace}
+	m := evictionRecord{run: r, node: pod.Node.Name, namespace: pod.Namespace}
 	for _, o := range ownersOf(pod) {
 		at, known := r.perOwner[o]
-		m.owners = append(m.owners, pause{o, at, known})
+		m.previous = append(m.previous, ownerEviction{o, at, known})
 		r.perOwner[o] = r.now
 	}
-	r.planner.made = append(r.planner.made, m)
+	r.planner.records = append(r.planner.records, m)
 }
 
-// successorOf is the name of a pod's successor: no pod of a cluster is called so.
-func successorOf(name string) string { return name + next }
+// replacementName returns the name of a pod's replacement. "+" is invalid in pod names, so it is
+// unique.
+func replacementName(name string) string { return name + replacementSuffix }
 
-const next = "+next"
+const replacementSuffix = "+next"
 
-// successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does.
-// A pod without an owner is not made again, and one that has ended has been already.
-func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
+// replacement returns the pod that the owner creates in place of an evicted one. It returns nil
+// for a pod without an owner, and for a pod that has ended: that one was replaced before.
+func (r *run) replacement(pod *model.Pod, to *model.Node) *model.Pod {
 	if len(pod.OwnerReferences) == 0 || pod.Ended {
 		return nil
 	}
 	made := *pod.Pod
-	made.Name = successorOf(made.Name)
+	made.Name = replacementName(made.Name)
 	if made.UID != "" {
-		made.UID += types.UID(next)
+		made.UID += types.UID(replacementSuffix)
 	}
 	made.CreationTimestamp, made.DeletionTimestamp = metav1.NewTime(r.now), nil
 	made.Spec.NodeName = ""
@@ -216,7 +217,7 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 	if to == nil {
 		made.Status.Phase = v1.PodPending
 	}
-	successor := r.cluster.Pod(&made)
-	successor.Replaces = pod
-	return successor
+	out := r.cluster.NewPod(&made)
+	out.Replaces = pod
+	return out
 }

@@ -21,7 +21,7 @@ const (
 	sourceAnnotation = "kubernetes.io/config.source"
 )
 
-// criticalPriority is that of system-cluster-critical.
+// criticalPriority is the priority of system-cluster-critical.
 const criticalPriority int32 = 2000000000
 
 var (
@@ -30,7 +30,7 @@ var (
 	extraProtections = []string{PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims}
 )
 
-// evictor is a profile's DefaultEvictor.
+// evictor is the DefaultEvictor of a profile.
 type evictor struct {
 	*planner
 	args       *DefaultEvictorArgs
@@ -38,8 +38,8 @@ type evictor struct {
 	priority   int32
 	selector   labels.Selector
 	namespaces labels.Selector // nil: any
-	nodes      []*model.Node   // that nodeFit may use
-	noted      bool            // whom it keeps
+	nodes      []*model.Node   // nodes that nodeFit may use
+	recorded   bool            // recordProtected has run
 }
 
 func newEvictor(p *planner, profile *Profile) (*evictor, error) {
@@ -47,9 +47,9 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	if !ok {
 		args = setDefaults(new(DefaultEvictorArgs)).(*DefaultEvictorArgs)
 	}
-	e := &evictor{planner: p, args: args, protected: args.protections()}
+	e := &evictor{planner: p, args: args, protected: args.enabledProtections()}
 	var err error
-	if e.priority, err = p.threshold(args.PriorityThreshold); err != nil {
+	if e.priority, err = p.thresholdPriority(args.PriorityThreshold); err != nil {
 		return nil, err
 	}
 	if e.selector, err = selectorOrAll(args.LabelSelector); err != nil {
@@ -88,9 +88,9 @@ func (p *planner) countReplicas() {
 	}
 }
 
-// threshold is the priority that protects. A class that the snapshot does not hold is an error, as
-// it is for the API server.
-func (p *planner) threshold(t *PriorityThreshold) (int32, error) {
+// thresholdPriority returns the priority from which pods are protected. An unknown PriorityClass
+// is an error, as in the API server.
+func (p *planner) thresholdPriority(t *PriorityThreshold) (int32, error) {
 	switch {
 	case t == nil:
 		return criticalPriority, nil
@@ -106,11 +106,11 @@ func (p *planner) threshold(t *PriorityThreshold) (int32, error) {
 			return class.Value, nil
 		}
 	}
-	return 0, fmt.Errorf("priorityThreshold: there is no PriorityClass %q", t.Name)
+	return 0, fmt.Errorf("priorityThreshold: PriorityClass %q not found", t.Name)
 }
 
-// protections that hold.
-func (a *DefaultEvictorArgs) protections() (out []string) {
+// enabledProtections returns the names of the protections that are in effect.
+func (a *DefaultEvictorArgs) enabledProtections() (out []string) {
 	if p := &a.PodProtections; len(p.DefaultDisabled)+len(p.ExtraEnabled) > 0 {
 		for _, name := range defaultProtections {
 			if !slices.Contains(p.DefaultDisabled, name) {
@@ -143,39 +143,39 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 	return out
 }
 
-var rules = []func(*evictor, *model.Pod) string{
-	(*evictor).critical, (*evictor).bare, (*evictor).local, (*evictor).daemon, (*evictor).claims,
-	(*evictor).budget,
-	(*evictor).resourceClaims, (*evictor).arguments,
+var filterRules = []func(*evictor, *model.Pod) string{
+	(*evictor).checkPriority, (*evictor).checkBare, (*evictor).checkLocalStorage,
+	(*evictor).checkDaemonSet, (*evictor).checkClaims, (*evictor).checkBudget,
+	(*evictor).checkResourceClaims, (*evictor).checkArguments,
 }
 
-// keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's
-// Filter.
-func (e *evictor) keeps(p *model.Pod) string {
+// filter returns the first rule that protects a pod, or "" if the pod is evictable. It is the
+// Filter extension point of DefaultEvictor.
+func (e *evictor) filter(p *model.Pod) string {
 	if _, pending := e.input.Pending[p.UID]; pending {
-		return "its eviction goes on in the background"
+		return "eviction already in progress in the background"
 	}
 	if why, ok := e.input.Refused[p.UID]; ok {
 		return why
 	}
 	if p.DeletionTimestamp != nil {
-		return "it is being deleted already"
+		return "pod is already being deleted"
 	}
 	if _, ok := p.Annotations[evictAnnotation]; ok {
 		return ""
 	}
 	if _, ok := p.Annotations[preferAnnotation]; ok && e.args.NoEvictionPolicy == MandatoryNoEviction {
-		return "its annotation prefer-no-eviction, which noEvictionPolicy makes mandatory"
+		return "annotation prefer-no-eviction with noEvictionPolicy Mandatory"
 	}
 	source, named := p.Annotations[sourceAnnotation]
 	switch {
 	case p.Annotations[v1.MirrorPodAnnotationKey] != "" ||
-		has(p.Annotations, v1.MirrorPodAnnotationKey):
-		return "it is a mirror pod"
+		hasKey(p.Annotations, v1.MirrorPodAnnotationKey):
+		return "mirror pod"
 	case named && source != "api":
-		return "it is a static pod"
+		return "static pod"
 	}
-	for _, rule := range rules {
+	for _, rule := range filterRules {
 		if why := rule(e, p); why != "" {
 			return why
 		}
@@ -183,14 +183,15 @@ func (e *evictor) keeps(p *model.Pod) string {
 	return ""
 }
 
-// owner of pods. It is of their namespace, whatever a reference says that names another one's UID.
+// owner identifies an owner of pods. It includes the namespace of the pod: a reference to a UID
+// in another namespace must not match.
 type owner struct {
 	namespace string
 	uid       types.UID
 }
 
-// ownerOf is what one of a pod's references names. Without a UID, as in a file that was written by
-// hand, it is told by kind and name.
+// ownerOf returns the owner in the i-th reference of a pod. Without a UID, as in hand-written
+// files, kind and name identify it.
 func ownerOf(p *model.Pod, i int) owner {
 	o := &p.OwnerReferences[i]
 	if o.UID == "" {
@@ -199,7 +200,7 @@ func ownerOf(p *model.Pod, i int) owner {
 	return owner{p.Namespace, o.UID}
 }
 
-// ownersOf are those of a pod, each once.
+// ownersOf returns the owners of a pod without duplicates.
 func ownersOf(p *model.Pod) []owner {
 	if len(p.OwnerReferences) == 1 {
 		return []owner{ownerOf(p, 0)}
@@ -211,60 +212,60 @@ func ownersOf(p *model.Pod) []owner {
 	return slices.Collect(maps.Keys(all))
 }
 
-func has(m map[string]string, key string) bool {
+func hasKey(m map[string]string, key string) bool {
 	_, ok := m[key]
 	return ok
 }
 
-func (e *evictor) holds(name string) bool { return slices.Contains(e.protected, name) }
+func (e *evictor) protects(name string) bool { return slices.Contains(e.protected, name) }
 
-func (e *evictor) critical(p *model.Pod) string {
-	if !e.holds(SystemCriticalPods) || p.Spec.Priority == nil {
+func (e *evictor) checkPriority(p *model.Pod) string {
+	if !e.protects(SystemCriticalPods) || p.Spec.Priority == nil {
 		return ""
 	}
 	switch priority := *p.Spec.Priority; {
 	case priority >= criticalPriority:
-		return fmt.Sprintf("its priority %d is that of system critical pods (%s)", priority,
+		return fmt.Sprintf("priority %d is system-critical (%s)", priority,
 			SystemCriticalPods)
 	case priority >= e.priority:
-		return fmt.Sprintf("its priority %d is not below priorityThreshold %d", priority, e.priority)
+		return fmt.Sprintf("priority %d is not below priorityThreshold %d", priority, e.priority)
 	}
 	return ""
 }
 
-func (e *evictor) bare(p *model.Pod) string {
+func (e *evictor) checkBare(p *model.Pod) string {
 	switch {
 	case len(p.OwnerReferences) > 0:
 		return ""
-	case e.holds(FailedBarePods):
-		return "it has no owner: nobody would make it again"
+	case e.protects(FailedBarePods):
+		return "pod has no owner: it would not be recreated"
 	case p.Status.Phase != v1.PodFailed:
-		return "it has no owner and has not failed"
+		return "pod has no owner and has not failed"
 	}
 	return ""
 }
 
-func (e *evictor) local(p *model.Pod) string {
-	if e.holds(PodsWithLocalStorage) {
+func (e *evictor) checkLocalStorage(p *model.Pod) string {
+	if e.protects(PodsWithLocalStorage) {
 		for i := range p.Spec.Volumes {
 			if v := &p.Spec.Volumes[i]; v.HostPath != nil || v.EmptyDir != nil {
-				return fmt.Sprintf("its volume %s is local storage (%s)", v.Name, PodsWithLocalStorage)
+				return fmt.Sprintf("volume %s is local storage (%s)", v.Name, PodsWithLocalStorage)
 			}
 		}
 	}
 	return ""
 }
 
-func (e *evictor) daemon(p *model.Pod) string {
-	if e.holds(DaemonSetPods) && slices.ContainsFunc(p.OwnerReferences,
+func (e *evictor) checkDaemonSet(p *model.Pod) string {
+	if e.protects(DaemonSetPods) && slices.ContainsFunc(p.OwnerReferences,
 		func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }) {
-		return fmt.Sprintf("it is a DaemonSet's (%s)", DaemonSetPods)
+		return fmt.Sprintf("owned by a DaemonSet (%s)", DaemonSetPods)
 	}
 	return ""
 }
 
-func (e *evictor) claims(p *model.Pod) string {
-	if !e.holds(PodsWithPVC) {
+func (e *evictor) checkClaims(p *model.Pod) string {
+	if !e.protects(PodsWithPVC) {
 		return ""
 	}
 	classes := e.args.storageClasses()
@@ -274,120 +275,120 @@ func (e *evictor) claims(p *model.Pod) string {
 		case v == nil:
 			continue
 		case len(classes) == 0:
-			return fmt.Sprintf("it has the claim %s (%s)", v.ClaimName, PodsWithPVC)
+			return fmt.Sprintf("uses PersistentVolumeClaim %s (%s)", v.ClaimName, PodsWithPVC)
 		}
 		claim := e.cluster.Claim(p.Namespace, v.ClaimName)
 		if claim == nil {
-			return fmt.Sprintf("its claim %s is not known, and so may be of a protected storage class",
+			return fmt.Sprintf("PersistentVolumeClaim %s is unknown: its storage class may be protected",
 				v.ClaimName)
 		}
 		if class := claim.Spec.StorageClassName; class == nil || *class == "" {
-			return fmt.Sprintf("its claim %s names no storage class, and so may be of a protected one",
+			return fmt.Sprintf("PersistentVolumeClaim %s names no storage class: its class may be protected",
 				v.ClaimName)
 		}
 		if slices.Contains(classes, *claim.Spec.StorageClassName) {
-			return fmt.Sprintf("its claim %s is of the protected storage class %s", v.ClaimName,
+			return fmt.Sprintf("PersistentVolumeClaim %s has the protected storage class %s", v.ClaimName,
 				*claim.Spec.StorageClassName)
 		}
 	}
 	return ""
 }
 
-func (e *evictor) budget(p *model.Pod) string {
-	if e.holds(PodsWithoutPDB) && !e.budgets.Cover(p.Pod) {
-		return fmt.Sprintf("no disruption budget is about it (%s)", PodsWithoutPDB)
+func (e *evictor) checkBudget(p *model.Pod) string {
+	if e.protects(PodsWithoutPDB) && !e.budgets.Covers(p.Pod) {
+		return fmt.Sprintf("no PodDisruptionBudget covers the pod (%s)", PodsWithoutPDB)
 	}
 	return ""
 }
 
-func (e *evictor) resourceClaims(p *model.Pod) string {
-	if e.holds(PodsWithResourceClaims) && len(p.Spec.ResourceClaims) > 0 {
-		return fmt.Sprintf("it has resource claims (%s)", PodsWithResourceClaims)
+func (e *evictor) checkResourceClaims(p *model.Pod) string {
+	if e.protects(PodsWithResourceClaims) && len(p.Spec.ResourceClaims) > 0 {
+		return fmt.Sprintf("pod has resource claims (%s)", PodsWithResourceClaims)
 	}
 	return ""
 }
 
-// arguments: labels, replicas, age. Age counts from when the kubelet took the pod; one that no
-// kubelet has taken is too young.
-func (e *evictor) arguments(p *model.Pod) string {
+// checkArguments checks labelSelector, minReplicas and minPodAge. Age counts from the pod's
+// status.startTime, which the kubelet sets; a pod without one is too young.
+func (e *evictor) checkArguments(p *model.Pod) string {
 	if !e.selector.Matches(labels.Set(p.Labels)) {
-		return "its labels do not match the evictor's labelSelector"
+		return "labels do not match labelSelector of DefaultEvictor"
 	}
 	if least := e.args.MinReplicas; least > 1 && len(p.OwnerReferences) == 1 {
 		if count := e.replicas[ownerOf(p, 0)]; count < least {
 			o := &p.OwnerReferences[0]
-			return fmt.Sprintf("its owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name,
+			return fmt.Sprintf("owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name,
 				count, least)
 		}
 	}
 	if age := e.args.MinPodAge; age != nil {
 		start := p.Status.StartTime
 		if start == nil {
-			return fmt.Sprintf("it has not started, and minPodAge is %v", age.Duration)
+			return fmt.Sprintf("pod has not started, minPodAge is %v", age.Duration)
 		}
 		if is := e.now.Sub(start.Time); is < age.Duration {
-			return fmt.Sprintf("it is %v old, less than minPodAge %v", is.Round(time.Second), age.Duration)
+			return fmt.Sprintf("pod age %v is less than minPodAge %v", is.Round(time.Second), age.Duration)
 		}
 	}
 	return ""
 }
 
-// late says why a pod that may be evicted is not after all: the evictor's PreEvictionFilter, which
-// is asked last.
-func (e *evictor) late(p *model.Pod) string {
+// preEvictionFilter returns why an evictable pod stays after all, or "". It is the
+// PreEvictionFilter extension point, which is checked last.
+func (e *evictor) preEvictionFilter(p *model.Pod) string {
 	switch {
 	case e.namespaces == nil:
-	case !e.cluster.Known(p.Namespace) && asksForMore(e.namespaces):
-		return "its namespace is not known, and with it whether its labels match the evictor's namespaceLabelSelector"
+	case !e.cluster.KnownNamespace(p.Namespace) && needsUnknownLabels(e.namespaces):
+		return "namespace is unknown: cannot match namespaceLabelSelector of DefaultEvictor"
 	case !e.namespaces.Matches(e.cluster.Namespace(p.Namespace)):
-		return "its namespace does not match the evictor's namespaceLabelSelector"
+		return "namespace does not match namespaceLabelSelector of DefaultEvictor"
 	}
 	if e.args.NodeFit {
-		if n, why := e.cluster.Fits(p, e.nodes); n == nil {
+		if n, why := e.cluster.FindOther(p, e.nodes); n == nil {
 			if why == "" {
-				return "nodeFit: there is no other ready node"
+				return "nodeFit: no other ready node"
 			}
-			return "nodeFit: no other node takes it: " + why
+			return "nodeFit: pod fits on no other node: " + why
 		}
 	}
 	return ""
 }
 
-// asksForMore reports whether a selector asks for more labels of a namespace than that which every
-// one has by its name.
-func asksForMore(s labels.Selector) bool {
+// needsUnknownLabels reports whether a selector needs more namespace labels than
+// kubernetes.io/metadata.name, which every namespace has.
+func needsUnknownLabels(s labels.Selector) bool {
 	requirements, _ := s.Requirements()
 	return slices.ContainsFunc(requirements,
 		func(r labels.Requirement) bool { return r.Key() != v1.LabelMetadataName })
 }
 
-// protect notes all pods on the nodes that are looked at which the evictor keeps.
-func (r *run) protect() {
-	if r.evictor.noted {
+// recordProtected records all protected pods on the selected nodes as skipped.
+func (r *run) recordProtected() {
+	if r.evictor.recorded {
 		return
 	}
-	r.evictor.noted = true
+	r.evictor.recorded = true
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if why := r.evictor.keeps(p); why != "" {
+			if why := r.evictor.filter(p); why != "" {
 				r.skip(p, "%s", why)
 			}
 		}
 	}
 }
 
-// may reports whether a pod may be evicted, and notes why not.
-func (r *run) may(p *model.Pod) bool {
-	why := r.evictor.keeps(p)
+// evictable reports whether a pod passes the evictor's filter, and records why not.
+func (r *run) evictable(p *model.Pod) bool {
+	why := r.evictor.filter(p)
 	if why != "" {
 		r.skip(p, "%s", why)
 	}
 	return why == ""
 }
 
-// fits is may for the rules that are asked last.
-func (r *run) fits(p *model.Pod) bool {
-	why := r.evictor.late(p)
+// preEvictable reports whether a pod passes the evictor's preEvictionFilter, and records why not.
+func (r *run) preEvictable(p *model.Pod) bool {
+	why := r.evictor.preEvictionFilter(p)
 	if why != "" {
 		r.skip(p, "%s", why)
 	}

@@ -40,47 +40,47 @@ func TestEvictorCases(t *testing.T) {
 		want  bool
 		nodes []*v1.Node
 	}{
-		{"EF1", some(pod("p", "n1", bare, phase(v1.PodFailed))), &DefaultEvictorArgs{}, false, nil},
-		{"EF2", some(pod("p", "n1", bare)), &DefaultEvictorArgs{EvictFailedBarePods: true}, false, nil},
-		{"EF4", some(pod("p", "n1", own)), &DefaultEvictorArgs{}, true, nil},
-		{"EF5", some(pod("p", "n1", own, local)), &DefaultEvictorArgs{}, false, nil},
-		{"EF7", some(pod("p", "n1", own, local, evict)), &DefaultEvictorArgs{}, true, nil},
-		{"EF8", some(pod("p", "n1", daemon)), &DefaultEvictorArgs{}, false, nil},
-		{"EF10", some(pod("p", "n1", own, mirror)), &DefaultEvictorArgs{}, false, nil},
-		{"EF11", some(pod("p", "n1", own, crit)), &DefaultEvictorArgs{}, false, nil},
-		{"EF13", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold}, false, nil},
-		{"EF14", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold, EvictSystemCriticalPods: true}, true, nil},
-		{"EF16", some(pod("p", "n1", own, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, false, nil},
-		{"EF17", some(pod("p", "n1", own), pod("p2", "n1", own)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
-		{"EF19", some(pod("p", "n1", own, second)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
-		{"EF20", some(pod("p", "n1", own, started(10*time.Minute))), &DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: 50 * time.Minute}}, false, nil},
-		{"EF22", some(pod("p", "n1", own, claims("foo"))), &DefaultEvictorArgs{IgnorePvcPods: true}, false, nil},
-		{"EF23", some(pod("p", "n1", own, claims("foo"))), pvc("standard"), false, nil},
-		{"EF25", some(pod("p", "n1", own, claims("missing"))), pvc("protected"), false, nil},
-		{"a claim without a class", some(pod("p", "n1", own, claims("none"))), pvc("protected"), false, nil},
-		{"a claim of the class of none", some(pod("p", "n1", own, claims("empty"))), pvc("protected"), false, nil},
-		{"EF26", some(pod("p", "n1", own, label("app", "foo"))), &DefaultEvictorArgs{IgnorePodsWithoutPDB: true}, false, nil},
-		{"EF28", some(pod("p", "n1", own, resources)), &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithResourceClaims}}},
+		{"EF1", podList(pod("p", "n1", bare, phase(v1.PodFailed))), &DefaultEvictorArgs{}, false, nil},
+		{"EF2", podList(pod("p", "n1", bare)), &DefaultEvictorArgs{EvictFailedBarePods: true}, false, nil},
+		{"EF4", podList(pod("p", "n1", ownedByPod)), &DefaultEvictorArgs{}, true, nil},
+		{"EF5", podList(pod("p", "n1", ownedByPod, local)), &DefaultEvictorArgs{}, false, nil},
+		{"EF7", podList(pod("p", "n1", ownedByPod, local, evict)), &DefaultEvictorArgs{}, true, nil},
+		{"EF8", podList(pod("p", "n1", daemon)), &DefaultEvictorArgs{}, false, nil},
+		{"EF10", podList(pod("p", "n1", ownedByPod, mirror)), &DefaultEvictorArgs{}, false, nil},
+		{"EF11", podList(pod("p", "n1", ownedByPod, crit)), &DefaultEvictorArgs{}, false, nil},
+		{"EF13", podList(pod("p", "n1", ownedByPod, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold}, false, nil},
+		{"EF14", podList(pod("p", "n1", ownedByPod, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold, EvictSystemCriticalPods: true}, true, nil},
+		{"EF16", podList(pod("p", "n1", ownedByPod, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, false, nil},
+		{"EF17", podList(pod("p", "n1", ownedByPod), pod("p2", "n1", ownedByPod)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
+		{"EF19", podList(pod("p", "n1", ownedByPod, second)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
+		{"EF20", podList(pod("p", "n1", ownedByPod, started(10*time.Minute))), &DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: 50 * time.Minute}}, false, nil},
+		{"EF22", podList(pod("p", "n1", ownedByPod, claims("foo"))), &DefaultEvictorArgs{IgnorePvcPods: true}, false, nil},
+		{"EF23", podList(pod("p", "n1", ownedByPod, claims("foo"))), pvc("standard"), false, nil},
+		{"EF25", podList(pod("p", "n1", ownedByPod, claims("missing"))), pvc("protected"), false, nil},
+		{"a claim without a class", podList(pod("p", "n1", ownedByPod, claims("none"))), pvc("protected"), false, nil},
+		{"a claim with an empty class", podList(pod("p", "n1", ownedByPod, claims("empty"))), pvc("protected"), false, nil},
+		{"EF26", podList(pod("p", "n1", ownedByPod, label("app", "foo"))), &DefaultEvictorArgs{IgnorePodsWithoutPDB: true}, false, nil},
+		{"EF28", podList(pod("p", "n1", ownedByPod, resources)), &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithResourceClaims}}},
 			false, nil},
-		{"EF29", some(pod("p", "n1", own)), &DefaultEvictorArgs{NodeFit: true}, true, far()},
-		{"XEF34", some(pod("p", "n1", own, evict, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, true, nil},
-		{"XEF35", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(10))},
+		{"EF29", podList(pod("p", "n1", ownedByPod)), &DefaultEvictorArgs{NodeFit: true}, true, far()},
+		{"XEF34", podList(pod("p", "n1", ownedByPod, evict, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, true, nil},
+		{"XEF35", podList(pod("p", "n1", ownedByPod, priority(900))), &DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(10))},
 			PodProtections: PodProtections{DefaultDisabled: []string{SystemCriticalPods}}}, true, nil},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			if c.nodes == nil {
 				c.nodes = two()
 			}
-			why, _ := judge(t, c.args, c.nodes, c.pods)
+			why, _ := filterResults(t, c.args, c.nodes, c.pods)
 			if (why == "") != c.want {
-				t.Errorf("kept by %q, want evictable %t", why, c.want)
+				t.Errorf("filter = %q, want evictable = %t", why, c.want)
 			}
 		})
 	}
 }
 
-// judge is what an evictor's two filters say of the first pod.
-func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.Pod) (keeps, late string) {
+// filterResults returns what the two filters of an evictor return for the first pod.
+func filterResults(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.Pod) (keeps, late string) {
 	t.Helper()
 	c := plan{evictor: args}
 	s := &Snapshot{}
@@ -99,43 +99,45 @@ func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.
 	}
 	for _, pod := range p.cluster.Pods() {
 		if pod.Name == pods[0].Name {
-			return e.keeps(pod), e.late(pod)
+			return e.filter(pod), e.preEvictionFilter(pod)
 		}
 	}
-	t.Fatal("no pod")
+	t.Fatalf("pod %s is missing in the model", pods[0].Name)
 	return "", ""
 }
 
 func TestPreEvictionCases(t *testing.T) {
 	east := cluster(node("n1"), node("n2", nodeLabel("datacenter", "east")), node("n3", nodeLabel("datacenter", "east")))
-	if _, late := judge(t, &DefaultEvictorArgs{}, east, some(pod("p", "n1", selects("datacenter", "fail")))); late != "" {
-		t.Errorf("EF31: %s", late)
+	if _, late := filterResults(t, &DefaultEvictorArgs{}, east, podList(pod("p", "n1", selects("datacenter", "fail")))); late != "" {
+		t.Errorf("EF31: preEvictionFilter = %q, want no reason", late)
 	}
 	small := cluster(node("n1"), sized("n2", 10, 16, 10), sized("n3", 10, 16, 10))
-	if _, late := judge(t, &DefaultEvictorArgs{NodeFit: true}, small, some(pod("p", "n1", request("cpu", 12), request("memory", 8)))); late == "" {
-		t.Error("EF32: fits")
+	if _, late := filterResults(t, &DefaultEvictorArgs{NodeFit: true}, small, podList(pod("p", "n1", request("cpu", 12), request("memory", 8)))); late == "" {
+		t.Error("EF32: preEvictionFilter = \"\", want a reason of nodeFit")
 	}
 }
 
-// A namespace that is not among the objects has labels that nobody knows: a selector that asks for them does not let its pods go.
-func TestAPodOfANamespaceThatIsNotKnownStays(t *testing.T) {
+// Labels of a namespace that is not in the snapshot are unknown: a selector that needs them keeps
+// its pods.
+func TestPodOfUnknownNamespaceStays(t *testing.T) {
 	free := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "protected", Operator: metav1.LabelSelectorOpDoesNotExist}}}
-	if _, late := judge(t, &DefaultEvictorArgs{NamespaceLabelSelector: free}, two(), some(pod("p", "n1"))); !strings.Contains(late, "not known") {
-		t.Errorf("got %q", late)
+	if _, late := filterResults(t, &DefaultEvictorArgs{NamespaceLabelSelector: free}, two(), podList(pod("p", "n1"))); !strings.Contains(late, "namespace is unknown") {
+		t.Errorf("preEvictionFilter = %q, want an unknown namespace", late)
 	}
 	named := &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: "default"}}
-	if _, late := judge(t, &DefaultEvictorArgs{NamespaceLabelSelector: named}, two(), some(pod("p", "n1"))); late != "" {
-		t.Errorf("by its name, which every namespace has as a label: %q", late)
+	if _, late := filterResults(t, &DefaultEvictorArgs{NamespaceLabelSelector: named}, two(), podList(pod("p", "n1"))); late != "" {
+		t.Errorf("selector on the name label: preEvictionFilter = %q, want no reason", late)
 	}
 }
 
-// A pod that has failed is not made again: once it has gone its owner has one less. The oracle found it: seed 7125, o0-3.
-func TestWhatIsNotMadeAgainIsNoReplica(t *testing.T) {
+// A failed pod is not replaced: its eviction reduces the replicas of its owner. Found by the
+// oracle: seed 7125, o0-3.
+func TestFailedPodReducesReplicas(t *testing.T) {
 	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }
 	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100}, evictor: &DefaultEvictorArgs{MinReplicas: 3},
-		nodes: two(), pods: some(pod("a", "n1", often), pod("b", "n1", often, phase(v1.PodFailed)), pod("c", "n2", often))}
-	if r := p.run(t); !slices.Equal(names(r), []string{"a", "b"}) || !strings.Contains(why(r, "c"), "2 pods, fewer than minReplicas 3") {
-		t.Errorf("%v %v", names(r), r.Skipped)
+		nodes: two(), pods: podList(pod("a", "n1", often), pod("b", "n1", often, phase(v1.PodFailed)), pod("c", "n2", often))}
+	if r := p.run(t); !slices.Equal(names(r), []string{"a", "b"}) || !strings.Contains(skipReason(r, "c"), "2 pods, fewer than minReplicas 3") {
+		t.Errorf("evictions = %v, want a and b; skipped %v, want c because of minReplicas", names(r), r.Skipped)
 	}
 }
 
@@ -152,26 +154,26 @@ func TestLimitCases(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			p := plan{strategy: PodLifeTime, args: &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))}, limits: &c.limits, nodes: two(),
-				pods: some(pod("a", "n1"))}
+				pods: podList(pod("a", "n1"))}
 			r := p.run(t)
-			if len(r.Evictions) != c.want || why(r, "a") != c.reason {
-				t.Errorf("%v, %q", names(r), why(r, "a"))
+			if len(r.Evictions) != c.want || skipReason(r, "a") != c.reason {
+				t.Errorf("evictions = %v, skip reason = %q, want %d, %q", names(r), skipReason(r, "a"), c.want, c.reason)
 			}
 			if stopped := len(r.Stopped) > 0; stopped != (c.reason == limitTotal) {
-				t.Errorf("stopped %v", r.Stopped)
+				t.Errorf("stopped = %v, want a stop: %t", r.Stopped, c.reason == limitTotal)
 			}
 		})
 	}
-	t.Run("XLM11", func(t *testing.T) { // a dry run says what a run would do: the budget refuses
+	t.Run("XLM11", func(t *testing.T) { // a dry run honors budgets like a real run
 		p := plan{strategy: PodLifeTime, args: &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))}, nodes: two(),
-			pods: some(pod("a", "n1", label("app", "a"))),
+			pods: podList(pod("a", "n1", label("app", "a"))),
 			edit: func(_ *Policy, s *Snapshot) {
 				s.Budgets = []*policyv1.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
 					Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)),
 						Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}}
 			}}
-		if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(why(r, "a"), "disruption budget b allows no more disruptions") {
-			t.Errorf("%v, %q", names(r), why(r, "a"))
+		if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(skipReason(r, "a"), "PodDisruptionBudget b allows no more disruptions") {
+			t.Errorf("evictions = %v, skip reason = %q, want none because of budget b", names(r), skipReason(r, "a"))
 		}
 	})
 }
@@ -179,18 +181,18 @@ func TestLimitCases(t *testing.T) {
 func TestSortCase(t *testing.T) {
 	low, high := priority(0), priority(10000)
 	be, bu, gu, no := qos(v1.PodQOSBestEffort), qos(v1.PodQOSBurstable), qos(v1.PodQOSGuaranteed), annotation(preferAnnotation)
-	pods := some(pod("p1", "n1", low), pod("p2", "n1", high, be), pod("p3", "n1", high, bu), pod("p4", "n1", high, gu), pod("p5", "n1", be),
+	pods := podList(pod("p1", "n1", low), pod("p2", "n1", high, be), pod("p3", "n1", high, bu), pod("p4", "n1", high, gu), pod("p5", "n1", be),
 		pod("p6", "n1", gu), pod("p7", "n1", low, no), pod("p8", "n1", high, be, no), pod("p9", "n1", high, bu, no), pod("p10", "n1", high, gu, no),
 		pod("p11", "n1", bu), pod("p12", "n1", bu, no))
 	s := &Snapshot{}
 	s.Nodes, s.Pods = two(), pods
 	c := model.New(&s.Objects, nil)
 	var got []string
-	for _, p := range sorted(c.Nodes[0].Pods, firstToGo) {
+	for _, p := range sorted(c.Nodes[0].Pods, byEvictionOrder) {
 		got = append(got, p.Name)
 	}
 	if want := "p5 p11 p12 p6 p1 p7 p2 p8 p3 p9 p4 p10"; strings.Join(got, " ") != want {
-		t.Errorf("SO1: %v", got)
+		t.Errorf("SO1: eviction order = %v, want %s", got, want)
 	}
 }
 
@@ -200,15 +202,15 @@ func TestPolicyCases(t *testing.T) {
 	}
 	if err := bad(&DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(2000000001))}}); err == nil ||
 		!strings.Contains(err.Error(), "priority threshold can't be greater than 2000000000") {
-		t.Errorf("PO1: %v", err)
+		t.Errorf("PO1: Complete() = %v, want an error about the priority threshold", err)
 	}
 	p := &Policy{Profiles: []Profile{{}}}
 	if err := p.Complete(); err != nil || !slices.Contains(p.Profiles[0].Plugins.Filter.Enabled, DefaultEvictor) ||
 		!slices.Contains(p.Profiles[0].Plugins.PreEvictionFilter.Enabled, DefaultEvictor) ||
 		*p.Profiles[0].args(DefaultEvictor).(*DefaultEvictorArgs).PriorityThreshold.Value != 2000000000 {
-		t.Errorf("PO2: %v %+v", err, p.Profiles[0])
+		t.Errorf("PO2: Complete() = %v, profile %+v, want DefaultEvictor with its defaults", err, p.Profiles[0])
 	}
 	if bad(&DefaultEvictorArgs{PodProtections: PodProtections{DefaultDisabled: []string{PodsWithPVC}}}) == nil {
-		t.Error("PO4: no error")
+		t.Error("PO4: Complete() accepts PodsWithPVC in defaultDisabled, want an error")
 	}
 }

@@ -14,29 +14,29 @@ import (
 // failedPods evicts pods that have failed, node by node.
 func failedPods(r *run, args any) {
 	a := args.(*RemoveFailedPodsArgs)
-	wanted := a.filter()
+	selects := a.filter()
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range leaving(n, func(p *model.Pod) bool {
-			return p.Status.Phase == v1.PodFailed && wanted(p)
+		for _, p := range candidatesOn(n, func(p *model.Pod) bool {
+			return p.Status.Phase == v1.PodFailed && selects(p)
 		}) {
-			why := a.why(p, r.now)
-			if why == "" || !r.may(p) || !r.fits(p) {
+			why := a.matchReason(p, r.now)
+			if why == "" || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
-			switch r.evict(&wish{pod: p, reason: why}) {
-			case full:
+			switch r.evict(&proposal{pod: p, reason: why}) {
+			case totalLimitReached:
 				return
-			case nodeFull:
+			case nodeLimitReached:
 				continue nodes
 			}
 		}
 	}
 }
 
-// why says what of a failed pod matches; empty: something does not. Ages are in whole seconds; a
-// pod of the future has age 0.
-func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
+// matchReason returns why a failed pod matches the arguments; empty: it does not. Ages are in
+// whole seconds; a pod created in the future has age 0.
+func (a *RemoveFailedPodsArgs) matchReason(p *model.Pod, now time.Time) string {
 	why := []string{"failed"}
 	if least := a.MinPodLifetimeSeconds; least != nil {
 		age := max(now.Sub(p.CreationTimestamp.Time), 0)
@@ -46,14 +46,14 @@ func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
 		why = append(why, fmt.Sprintf("age %v >= minPodLifetimeSeconds %v", age.Truncate(time.Second),
 			time.Duration(*least)*time.Second))
 	}
-	if ownerKind(p, a.ExcludeOwnerKinds) {
+	if hasOwnerKind(p, a.ExcludeOwnerKinds) {
 		return ""
 	}
 	containers := statuses(p, a.IncludingInitContainers, false)
 	if len(a.Reasons) > 0 {
-		reason := waiting(containers, a.Reasons)
+		reason := waitingReason(containers, a.Reasons)
 		if reason == "" {
-			reason = ended(containers, a.Reasons)
+			reason = terminatedReason(containers, a.Reasons)
 		}
 		if reason == "" && slices.Contains(a.Reasons, p.Status.Reason) {
 			reason = p.Status.Reason
@@ -64,7 +64,7 @@ func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
 		why = append(why, "reason "+reason)
 	}
 	if len(a.ExitCodes) > 0 {
-		t := exited(containers, a.ExitCodes)
+		t := terminatedWith(containers, a.ExitCodes)
 		if t == nil {
 			return ""
 		}

@@ -10,7 +10,7 @@ import (
 	"jettison/cluster/model"
 )
 
-// selectorOrAll: a selector that is not there selects everything.
+// selectorOrAll converts a label selector; nil selects everything.
 func selectorOrAll(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -28,7 +28,8 @@ func (n *Namespaces) match(namespace string) bool {
 	return !slices.Contains(n.Exclude, namespace)
 }
 
-// filter of the pods that a strategy looks at. The selector has been checked.
+// filter returns a function that reports whether a strategy considers a pod. The selector was
+// validated before; an invalid one matches nothing.
 func (s *Selected) filter() func(*model.Pod) bool {
 	selector, err := selectorOrAll(s.LabelSelector)
 	if err != nil {
@@ -39,13 +40,13 @@ func (s *Selected) filter() func(*model.Pod) bool {
 	}
 }
 
-func ownerKind(p *model.Pod, kinds []string) bool {
+func hasOwnerKind(p *model.Pod, kinds []string) bool {
 	return slices.ContainsFunc(p.OwnerReferences,
 		func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
 }
 
-// statuses of a pod's containers, and of others where they count too. They are the pod's own where
-// there are no others.
+// statuses returns the statuses of a pod's containers, optionally with init and ephemeral
+// containers. The result may share the pod's slice: callers must not change it.
 func statuses(p *model.Pod, init, ephemeral bool) []v1.ContainerStatus {
 	out := slices.Clip(p.Status.ContainerStatuses)
 	if init {
@@ -57,28 +58,30 @@ func statuses(p *model.Pod, init, ephemeral bool) []v1.ContainerStatus {
 	return out
 }
 
-// waiting is the first reason among some for which a container waits, ended the first for which one
-// has ended; empty: none.
-func waiting(containers []v1.ContainerStatus, among []string) string {
+// waitingReason returns the first reason in reasons for which a container waits; empty: none.
+func waitingReason(containers []v1.ContainerStatus, reasons []string) string {
 	for i := range containers {
-		if w := containers[i].State.Waiting; w != nil && slices.Contains(among, w.Reason) {
+		if w := containers[i].State.Waiting; w != nil && slices.Contains(reasons, w.Reason) {
 			return w.Reason
 		}
 	}
 	return ""
 }
 
-func ended(containers []v1.ContainerStatus, among []string) string {
+// terminatedReason returns the first reason in reasons for which a container terminated; empty:
+// none.
+func terminatedReason(containers []v1.ContainerStatus, reasons []string) string {
 	for i := range containers {
-		if t := containers[i].State.Terminated; t != nil && slices.Contains(among, t.Reason) {
+		if t := containers[i].State.Terminated; t != nil && slices.Contains(reasons, t.Reason) {
 			return t.Reason
 		}
 	}
 	return ""
 }
 
-// exited is the container that has ended with one of some exit codes; nil: none.
-func exited(containers []v1.ContainerStatus, codes []int32) *v1.ContainerStateTerminated {
+// terminatedWith returns the first container that terminated with one of the exit codes; nil:
+// none.
+func terminatedWith(containers []v1.ContainerStatus, codes []int32) *v1.ContainerStateTerminated {
 	for i := range containers {
 		if t := containers[i].State.Terminated; t != nil && slices.Contains(codes, t.ExitCode) {
 			return t

@@ -9,18 +9,18 @@ import (
 	"jettison/cluster/model"
 )
 
-// highNodeUtilization evicts pods from nodes that are used little, so that others are used more and
-// these not at all. It is made for clusters whose scheduler fills nodes, and its model of one does.
+// highNodeUtilization evicts pods from underutilized nodes so that these become empty. It suits
+// clusters whose scheduler fills nodes (MostAllocated), and the model places pods accordingly.
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
 	r.packing = model.Fuller
-	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: Thresholds{}}
-	nodes := r.judged(m, a.MetricsUtilization, a.Thresholds)
+	m := &meter{agentValue: r.agentValue, resources: meteredResources(a.Thresholds), target: Thresholds{}}
+	nodes := r.comparableNodes(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {
 		return
 	}
 	for name := range a.Thresholds {
-		m.high[name] = 100
+		m.target[name] = 100
 	}
 	var under, others []*model.Node
 	for _, n := range nodes {
@@ -31,35 +31,35 @@ func highNodeUtilization(r *run, args any) {
 			others = append(others, n)
 		}
 	}
-	if why := a.nothing(len(under), len(others), len(nodes)); why != "" {
+	if why := a.idleReason(len(under), len(others), len(nodes)); why != "" {
 		r.stop("%s", why)
 		return
 	}
-	m.sortByUse(under, 1)
+	m.sortByUsage(under, 1)
 	r.drain(&drain{
 		meter: m, from: under, to: others, excluded: a.EvictableNamespaces,
-		wanted: func(p *model.Pod) bool {
-			return !slices.Contains(a.EvictionModes, OnlyThresholdingResources) || a.requests(p.Pod)
+		selects: func(p *model.Pod) bool {
+			return !slices.Contains(a.EvictionModes, OnlyThresholdingResources) || a.requestsThresholds(p.Pod)
 		},
-		goesOn: func(*model.Node) bool { return true },
-		wish: func(p *model.Pod) *wish {
-			return &wish{
+		needsMore: func(*model.Node) bool { return true },
+		propose: func(p *model.Pod) *proposal {
+			return &proposal{
 				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name,
-					m.percents(p.Node, a.Thresholds, false)),
-				helps:  func(to *model.Node) bool { return slices.Contains(others, to) },
-				undone: "they are used little, too",
+					m.describe(p.Node, a.Thresholds, false)),
+				improves: func(to *model.Node) bool { return slices.Contains(others, to) },
+				noGain:   "other nodes are underutilized, too",
 			}
 		},
 	})
 }
 
-// nothing says why there is nothing to do; empty: there is.
-func (a *HighNodeUtilizationArgs) nothing(under, others, nodes int) string {
+// idleReason returns why there is nothing to do; empty: there is.
+func (a *HighNodeUtilizationArgs) idleReason(under, others, nodes int) string {
 	switch {
 	case under == 0:
 		return "no node is under thresholds"
 	case under <= a.NumberOfNodes:
-		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under,
+		return fmt.Sprintf("%d nodes are under thresholds, numberOfNodes requires more than %d", under,
 			a.NumberOfNodes)
 	case under == nodes:
 		return "all nodes are under thresholds"
@@ -69,8 +69,8 @@ func (a *HighNodeUtilizationArgs) nothing(under, others, nodes int) string {
 	return ""
 }
 
-// requests reports whether any container of a pod requests any of the resources of thresholds.
-func (a *HighNodeUtilizationArgs) requests(p *v1.Pod) bool {
+// requestsThresholds reports whether any container of a pod requests a resource of thresholds.
+func (a *HighNodeUtilizationArgs) requestsThresholds(p *v1.Pod) bool {
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {
 			for name := range a.Thresholds {

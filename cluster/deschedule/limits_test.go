@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Limits and pauses hold for the whole plan, however many plans it is made of.
-func TestLimitsHoldForTheWholePlan(t *testing.T) {
+// Limits and pauses apply to the whole plan, even if it consists of several plans.
+func TestLimitsApplyToWholePlan(t *testing.T) {
 	for seed := range clusters() {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
 		s, p := randomCluster(r), randomPolicy(r)
@@ -35,16 +35,16 @@ func TestLimitsHoldForTheWholePlan(t *testing.T) {
 			}
 		}
 		if !pause && uint(len(plan.Evictions)) > total {
-			t.Errorf("seed %d: %d evictions of %d", seed, len(plan.Evictions), total)
+			t.Errorf("seed %d: %d evictions in total, want at most %d", seed, len(plan.Evictions), total)
 		}
 		for node, count := range onNode {
 			if !pause && count > each {
-				t.Errorf("seed %d: %d evictions of %d from %s", seed, count, each, node)
+				t.Errorf("seed %d: %d evictions from node %s, want at most %d", seed, count, node, each)
 			}
 		}
 		for owner, count := range ofOwner {
 			if pause && count > 1 {
-				t.Errorf("seed %d: %d pods of %s go at once", seed, count, owner)
+				t.Errorf("seed %d: %d pods of owner %s evicted within ownerPause, want 1", seed, count, owner)
 			}
 		}
 	}

@@ -10,20 +10,19 @@ import (
 	"jettison/cluster/model"
 )
 
-// lowNodeUtilization evicts pods from nodes that are used more than they should be while others are
-// used little.
+// lowNodeUtilization evicts pods from overutilized nodes while other nodes are underutilized.
 func lowNodeUtilization(r *run, args any) {
 	a := args.(*LowNodeUtilizationArgs)
-	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: a.TargetThresholds}
-	nodes := r.judged(m, a.MetricsUtilization, a.Thresholds)
+	m := &meter{agentValue: r.agentValue, resources: meteredResources(a.Thresholds), target: a.TargetThresholds}
+	nodes := r.comparableNodes(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {
 		return
 	}
 	low := a.Thresholds
 	if a.UseDeviationThresholds {
-		low, m.high = m.deviations(nodes, a.Thresholds, a.TargetThresholds)
+		low, m.target = m.deviationThresholds(nodes, a.Thresholds, a.TargetThresholds)
 	}
-	high := m.high
+	high := m.target
 	var under, over []*model.Node
 	for _, n := range nodes {
 		switch {
@@ -33,28 +32,28 @@ func lowNodeUtilization(r *run, args any) {
 			over = append(over, n)
 		}
 	}
-	if why := a.nothing(len(under), len(over), len(nodes)); why != "" {
+	if why := a.idleReason(len(under), len(over), len(nodes)); why != "" {
 		r.stop("%s", why)
 		return
 	}
-	m.sortByUse(over, -1)
+	m.sortByUsage(over, -1)
 	d := &drain{
 		meter: m, from: over, to: under, excluded: a.EvictableNamespaces,
-		wanted: func(*model.Pod) bool { return true },
-		goesOn: func(n *model.Node) bool { return m.over(n) != "" },
-		wish: func(p *model.Pod) *wish {
+		selects:   func(*model.Pod) bool { return true },
+		needsMore: func(n *model.Node) bool { return m.exceededResource(n) != "" },
+		propose: func(p *model.Pod) *proposal {
 			from := p.Node
-			w := &wish{
-				pod:    p,
-				helps:  func(to *model.Node) bool { return to != from && m.takes(to, p) },
-				undone: "they would be over targetThresholds with it",
+			w := &proposal{
+				pod:      p,
+				improves: func(to *model.Node) bool { return to != from && m.fits(to, p) },
+				noGain:   "other nodes would exceed targetThresholds",
 			}
-			w.tell = func(w *wish) {
+			w.explain = func(w *proposal) {
 				w.reason = fmt.Sprintf("%s is over targetThresholds: %s", from.Name,
-					m.percents(from, high, true))
-				w.weigh(len(under), func(i int) string {
+					m.describe(from, high, true))
+				w.addAgainst(len(under), func(i int) string {
 					return fmt.Sprintf("%s is under thresholds: %s", under[i].Name,
-						m.percents(under[i], low, false))
+						m.describe(under[i], low, false))
 				})
 			}
 			return w
@@ -66,13 +65,13 @@ func lowNodeUtilization(r *run, args any) {
 	r.drain(d)
 }
 
-// nothing says why there is nothing to do; empty: there is.
-func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
+// idleReason returns why there is nothing to do; empty: there is.
+func (a *LowNodeUtilizationArgs) idleReason(under, over, nodes int) string {
 	switch {
 	case under == 0:
 		return "no schedulable node is under thresholds"
 	case under <= a.NumberOfNodes:
-		return fmt.Sprintf("%d nodes are under thresholds, not more than numberOfNodes %d", under,
+		return fmt.Sprintf("%d nodes are under thresholds, numberOfNodes requires more than %d", under,
 			a.NumberOfNodes)
 	case under == nodes:
 		return "all nodes are under thresholds"
@@ -82,45 +81,45 @@ func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
 	return ""
 }
 
-// judged are the nodes that thresholds can be compared with; none: the run has stopped, and said
-// why.
-func (r *run) judged(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
-	if missing := r.measured(m, by); missing != "" {
+// comparableNodes returns the nodes with values for all thresholds. If no node has them, it has
+// recorded why the run stopped.
+func (r *run) comparableNodes(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
+	if missing := r.useMetrics(m, by); missing != "" {
 		r.stop("%s", missing)
 		return nil
 	}
-	nodes, missing := r.heard(m, t)
+	nodes, missing := r.nodesWithAgentLoad(m, t)
 	if len(nodes) == 0 {
 		r.stop("%s", missing)
 	}
 	return nodes
 }
 
-// unmeasured says of which node a figure of real use is missing; empty: of none.
-func (p *planner) unmeasured(m *meter) string {
+// missingUsage describes the first node without measured usage; empty: usage is complete.
+func (p *planner) missingUsage(m *meter) string {
 	for _, n := range p.nodes {
-		for _, name := range m.names {
-			if name == v1.ResourcePods || ofAgent(name) {
+		for _, name := range m.resources {
+			if name == v1.ResourcePods || isAgentResource(name) {
 				continue
 			}
-			if m.real == nil {
-				return "there are no figures of real use"
+			if m.usage == nil {
+				return "measured usage is unavailable"
 			}
-			if _, ok := m.real.nodes[n.Name][name]; !ok {
-				return fmt.Sprintf("there is no figure of what %s really uses of %s", n.Name, name)
+			if _, ok := m.usage.nodes[n.Name][name]; !ok {
+				return fmt.Sprintf("measured usage of node %s lacks %s", n.Name, name)
 			}
 		}
 	}
 	return ""
 }
 
-// deviations are thresholds as far below and above the average of all nodes as the policy says.
-func (m *meter) deviations(nodes []*model.Node, below, above Thresholds) (low, high Thresholds) {
+// deviationThresholds returns thresholds relative to the average of all nodes.
+func (m *meter) deviationThresholds(nodes []*model.Node, below, above Thresholds) (low, high Thresholds) {
 	low, high = Thresholds{}, Thresholds{}
 	for _, name := range slices.Sorted(maps.Keys(below)) {
 		sum, count := 0.0, 0
 		for _, n := range nodes {
-			if _, ok := m.whole(n, name); ok {
+			if _, ok := m.capacity(n, name); ok {
 				sum += m.percent(n, name)
 				count++
 			}

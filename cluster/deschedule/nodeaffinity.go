@@ -6,56 +6,55 @@ import (
 	"jettison/cluster/model"
 )
 
-// nodeAffinity evicts pods whose node is none that they require (any more) while another one is,
-// and pods that would likely go to one that they prefer.
+// nodeAffinity evicts pods whose node no longer matches their required node affinity while
+// another node does, and pods that would likely get a node they prefer more.
 func nodeAffinity(r *run, args any) {
 	a := args.(*NodeAffinityArgs)
 	for _, kind := range a.NodeAffinityType {
-		judge := r.required
+		propose := r.proposeRequired
 		if kind == PreferredAffinity {
-			judge = r.preferred
+			propose = r.proposePreferred
 		}
-		if r.affine(a.filter(), judge) == full {
+		if r.evictByAffinity(a.filter(), propose) == totalLimitReached {
 			return
 		}
 	}
 }
 
-func (r *run) affine(wanted func(*model.Pod) bool, judge func(*model.Pod) *wish) outcome {
+func (r *run) evictByAffinity(selects func(*model.Pod) bool, propose func(*model.Pod) *proposal) outcome {
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range leaving(n, func(p *model.Pod) bool {
-			return !p.Ended && p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil && wanted(p)
+		for _, p := range candidatesOn(n, func(p *model.Pod) bool {
+			return !p.Ended && p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil && selects(p)
 		}) {
-			w := judge(p)
-			if w == nil || !r.may(p) || !r.fits(p) {
+			w := propose(p)
+			if w == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
-			if to, why := r.cluster.Fits(p, r.nodes); to == nil {
-				r.skip(p, "no other node takes it: %s", why)
+			if to, why := r.cluster.FindOther(p, r.nodes); to == nil {
+				r.skip(p, "pod fits on no other node: %s", why)
 				continue
 			}
 			switch r.evict(w) {
-			case full:
-				return full
-			case nodeFull:
+			case totalLimitReached:
+				return totalLimitReached
+			case nodeLimitReached:
 				continue nodes
 			}
 		}
 	}
-	return kept
+	return podKept
 }
 
-func (r *run) required(p *model.Pod) *wish {
+func (r *run) proposeRequired(p *model.Pod) *proposal {
 	if p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
-		p.Belongs(p.Node) {
+		p.MatchesNodeAffinity(p.Node) {
 		return nil
 	}
-	return &wish{pod: p, reason: "its required node affinity or node selector leaves " + p.Node.Name +
-		" out"}
+	return &proposal{pod: p, reason: "required node affinity or node selector does not match " + p.Node.Name}
 }
 
-func (r *run) preferred(p *model.Pod) *wish {
+func (r *run) proposePreferred(p *model.Pod) *proposal {
 	here, best := p.Preference(p.Node), int64(0)
 	for _, n := range r.nodes {
 		best = max(best, p.Preference(n))
@@ -63,10 +62,10 @@ func (r *run) preferred(p *model.Pod) *wish {
 	if best <= here {
 		return nil
 	}
-	return &wish{
-		pod: p, reason: fmt.Sprintf("its preferred node affinity gives %s %d, another node up to %d",
+	return &proposal{
+		pod: p, reason: fmt.Sprintf("preferred node affinity scores %s %d, another node up to %d",
 			p.Node.Name, here, best),
-		helps:  func(to *model.Node) bool { return p.Preference(to) > here },
-		undone: "it prefers none of them more than where it is",
+		improves: func(to *model.Node) bool { return p.Preference(to) > here },
+		noGain:   "the pod prefers none of them to its own",
 	}
 }

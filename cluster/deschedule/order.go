@@ -11,17 +11,17 @@ import (
 	"jettison/cluster/model"
 )
 
-// firstToGo orders pods: the lowest priority first (none before any), then BestEffort, Burstable,
-// Guaranteed, then those that do not ask to stay (pkg/descheduler/pod/pods.go, 0.36.0). Equals have
-// an order of this project's: the youngest first, then by name.
-func firstToGo(a, b *model.Pod) int {
+// byEvictionOrder orders pods for eviction: lowest priority first (no priority before any), then
+// BestEffort, Burstable, Guaranteed, then pods without the annotation prefer-no-eviction
+// (pkg/descheduler/pod/pods.go, 0.36.0). jettison breaks ties: youngest first, then by name.
+func byEvictionOrder(a, b *model.Pod) int {
 	if c := byPriority(a, b); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(class(a.Pod), class(b.Pod)); c != 0 {
+	if c := cmp.Compare(qosClass(a.Pod), qosClass(b.Pod)); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(asks(a), asks(b)); c != 0 {
+	if c := cmp.Compare(prefersNoEviction(a), prefersNoEviction(b)); c != 0 {
 		return c
 	}
 	return youngest(a, b)
@@ -40,8 +40,8 @@ func byPriority(a, b *model.Pod) int {
 	return cmp.Compare(*x, *y)
 }
 
-func asks(p *model.Pod) int {
-	if has(p.Annotations, preferAnnotation) {
+func prefersNoEviction(p *model.Pod) int {
+	if hasKey(p.Annotations, preferAnnotation) {
 		return 1
 	}
 	return 0
@@ -60,21 +60,21 @@ func sorted(pods []*model.Pod, by func(a, b *model.Pod) int) []*model.Pod {
 	return out
 }
 
-// leaving are those pods on a node that are asked for, the first to go first.
-func leaving(n *model.Node, asked func(*model.Pod) bool) (out []*model.Pod) {
+// candidatesOn returns the pods on a node that a function selects, in eviction order.
+func candidatesOn(n *model.Node, selects func(*model.Pod) bool) (out []*model.Pod) {
 	for _, p := range n.Pods {
-		if asked(p) {
+		if selects(p) {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, firstToGo)
+	slices.SortFunc(out, byEvictionOrder)
 	return out
 }
 
-// class is a pod's QoS class as a number: 0 BestEffort, 1 Burstable, 2 Guaranteed. The API server
-// writes it; of a pod that it has not seen it is reckoned as 0.36.0 does (pkg/utils/qos.go), from
-// cpu and memory of all containers.
-func class(p *v1.Pod) int {
+// qosClass returns the rank of a pod's QoS class: 0 BestEffort, 1 Burstable, 2 Guaranteed.
+// Without a class in the status, it is computed from cpu and memory of all containers, as in
+// 0.36.0 (pkg/utils/qos.go).
+func qosClass(p *v1.Pod) int {
 	switch p.Status.QOSClass {
 	case v1.PodQOSBestEffort:
 		return 0
@@ -83,7 +83,7 @@ func class(p *v1.Pod) int {
 	case v1.PodQOSGuaranteed:
 		return 2
 	}
-	any, all := false, true
+	anySet, allLimited := false, true
 	requests, limits := map[v1.ResourceName]resource.Quantity{},
 		map[v1.ResourceName]resource.Quantity{}
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
@@ -91,26 +91,27 @@ func class(p *v1.Pod) int {
 			r := &containers[i].Resources
 			for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 				request, limit := r.Requests[name], r.Limits[name]
-				any = any || request.Sign() > 0 || limit.Sign() > 0
-				all = all && limit.Sign() > 0
-				plus(requests, name, request)
-				plus(limits, name, limit)
+				anySet = anySet || request.Sign() > 0 || limit.Sign() > 0
+				allLimited = allLimited && limit.Sign() > 0
+				addPositive(requests, name, request)
+				addPositive(limits, name, limit)
 			}
 		}
 	}
-	if !any {
+	if !anySet {
 		return 0
 	}
 	for name, request := range requests {
-		all = all && request.Cmp(limits[name]) == 0
+		allLimited = allLimited && request.Cmp(limits[name]) == 0
 	}
-	if all && len(requests) == len(limits) {
+	if allLimited && len(requests) == len(limits) {
 		return 2
 	}
 	return 1
 }
 
-func plus(to map[v1.ResourceName]resource.Quantity, name v1.ResourceName, q resource.Quantity) {
+// addPositive adds q to to[name] if q is positive.
+func addPositive(to map[v1.ResourceName]resource.Quantity, name v1.ResourceName, q resource.Quantity) {
 	if q.Sign() <= 0 {
 		return
 	}

@@ -15,45 +15,48 @@ import (
 	"jettison/cluster/model"
 )
 
-// planner is the state of one plan.
+// planner holds the state of one plan.
 type planner struct {
-	policy  *Policy
-	now     time.Time
-	input   *Snapshot
-	cluster *model.Cluster
-	budgets *model.Budgets
-	nodes   []*model.Node // those that are looked at, by name
-	looked  map[*model.Node]bool
-	runs    []*run
+	policy   *Policy
+	now      time.Time
+	input    *Snapshot
+	cluster  *model.Cluster
+	budgets  *model.Budgets
+	nodes    []*model.Node // ready nodes that the policy's nodeSelector selects, by name
+	selected map[*model.Node]bool
+	runs     []*run
 
 	total        uint
 	perNode      map[string]uint
 	perNamespace map[string]uint
-	perOwner     map[owner]time.Time // the last eviction of one of its pods
-	// pods by owner, those of the plan included; nil: no evictor asks for them
+	// time of the last eviction of a pod of the owner
+	perOwner map[owner]time.Time
+	// pods by owner, minus those the plan evicts without replacement; nil: no evictor needs the
+	// counts
 	replicas map[owner]uint
-	// a limit or a pause has kept a pod: there may be more to do later
+	// a limit or a pause kept a pod: a later plan may evict more
 	capped bool
 
-	before map[string]Load // of what the plan begins with
+	loadBefore map[string]Load // load of the nodes before any eviction
 
-	use     *use                     // real use; nil: there are no figures
-	queried map[string]*use          // the answers to queries
-	ended   map[*run]map[string]uint // evictions of a run by node
+	usage        *usage                   // measured usage; nil: none available
+	queryUsage   map[string]*usage        // answers to Prometheus queries, by query
+	evictedByRun map[*run]map[string]uint // evictions of a run, by node
 
 	evictions []Eviction
 	skipped   map[*model.Pod]string
-	stopped   []Stop
-	// pods that are not evicted because that would go on for ever, with the strategy that would go on
-	kept  map[string]string
-	again bool // one was added to kept: the plan is made anew
+	stops     []Stop
+	// pods whose eviction would repeat endlessly, with the strategy that would evict the
+	// replacement
+	pinned map[string]string
+	replan bool // a pod was added to pinned: the plan must be made again
 
 	rewinder
 
-	// pods that were made in the plan, with those of the snapshot that they stand for
-	successors map[string]string
+	// replacement pods made in the plan, with the original pod in the snapshot
+	replacements map[string]string
 
-	watch Watch // nil: nobody wants to know
+	timer StrategyTimer // nil: strategies are not timed
 }
 
 // run is one strategy of one profile in a plan.
@@ -66,95 +69,97 @@ type run struct {
 	packing  model.Packing
 }
 
-// Bounds of the work: how many plans in a row are looked ahead, and how often one is made anew in
-// all. Each time at least one pod more is kept.
+// Bounds of the work: maxDepth is the number of follow-up plans that are computed in a row,
+// maxPlans the total number of plans. Each time a plan is made again, at least one more pod is
+// pinned.
 const (
-	lookAhead = 8
-	mostPlans = 200
+	maxDepth = 8
+	maxPlans = 200
 )
 
-// Watch is called when a strategy of a profile begins, and what it returns when that ends, so that
-// whoever has a clock can tell how long strategies take. There are as many times of each as there
-// are passes.
-type Watch func(profile, strategy string) (end func())
+// StrategyTimer is called when a strategy of a profile starts. The function that it returns is
+// called when the strategy ends. Both are called once in each pass.
+type StrategyTimer func(profile, strategy string) (end func())
 
-// Plan finds the evictions that a policy asks for. The policy has been completed. An error is one
-// of policy and snapshot together: a priority class that is not there.
+// Plan returns the evictions that a completed policy requires. It fails if the policy does not
+// match the snapshot: a priority class that does not exist.
 func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
-	return Watched(policy, s, now, nil)
+	return PlanTimed(policy, s, now, nil)
 }
 
-// Watched is Plan for somebody who wants to know when strategies begin and end.
-func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, nil, lookAhead,
-		&work{watch: watch, templates: model.NewTemplates()})
+// PlanTimed is Plan with a timer for the strategies.
+func PlanTimed(policy *Policy, s *Snapshot, now time.Time, timer StrategyTimer) (*Result, error) {
+	p, err := planUntilStable(policy, s, now, nil, maxDepth,
+		&search{timer: timer, templates: model.NewTemplates()})
 	if err != nil {
 		return nil, err
 	}
 	return p.result(), nil
 }
 
-// work is what the plans that one is settled from have in common.
-type work struct {
-	plans     int // that were made
-	watch     Watch
+// search is the state shared by all plans that planUntilStable makes.
+type search struct {
+	plans     int // number of plans made
+	timer     StrategyTimer
 	templates *model.Templates
-	anew      bool // each is made from its beginning, as a test of rewind asks for
+	noRewind  bool // start every plan from scratch, for the test of rewind
 }
 
-// settle makes plans until one is stable: planning again on what it leads to gives nothing. What
-// would evict a successor keeps the pod that it is of, and the plan is made anew; what else there
-// is to do by then is added to the plan. after is the plan whose evictions were before and count
-// against limits, too; nil: there is none.
-func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int,
-	w *work) (*planner, error) {
-	kept := map[string]string{}
+// planUntilStable makes plans until one is stable: planning again on the resulting snapshot
+// evicts nothing.
+//
+// If the follow-up plan evicts a replacement, the original pod is pinned and the plan is made
+// again. Other evictions of the follow-up plan are appended. The evictions of previous count
+// against limits, too; nil: there is no previous plan.
+func planUntilStable(policy *Policy, s *Snapshot, now time.Time, previous *planner, depth int,
+	w *search) (*planner, error) {
+	pinned := map[string]string{}
 	var p *planner
 	for {
-		if p == nil || w.anew || !p.rewind() {
+		if p == nil || w.noRewind || !p.rewind() {
 			var err error
-			if p, err = newPlanner(policy, s, now, kept, w.templates); err != nil {
+			if p, err = newPlanner(policy, s, now, pinned, w.templates); err != nil {
 				return nil, err
 			}
-			p.watch = w.watch
-			p.follow(after)
+			p.timer = w.timer
+			p.continueFrom(previous)
 		}
-		p.passes()
-		if w.plans++; w.plans >= mostPlans {
+		p.runPasses()
+		if w.plans++; w.plans >= maxPlans {
 			return p, nil
 		}
-		if p.again {
+		if p.replan {
 			continue
 		}
-		if ahead == 0 || len(p.evictions) == 0 || p.capped {
+		if depth == 0 || len(p.evictions) == 0 || p.capped {
 			return p, nil
 		}
-		next, err := settle(policy, p.leads(), now, p, ahead-1, w)
+		next, err := planUntilStable(policy, p.resultingSnapshot(), now, p, depth-1, w)
 		if err != nil {
 			return nil, err
 		}
-		if !p.undone(next) {
-			p.add(next)
+		if !p.evictsReplacements(next) {
+			p.extend(next)
 			return p, nil
 		}
 	}
 }
 
-// undone reports whether a later plan evicts successors of this one, and keeps the pods that they
-// are of.
-func (p *planner) undone(next *planner) (undone bool) {
+// evictsReplacements reports whether a follow-up plan evicts replacements made in this plan, and
+// pins their original pods.
+func (p *planner) evictsReplacements(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
-		if of, ok := p.successors[e.Namespace+"/"+e.Name]; ok {
-			p.keep(of, e.Strategy)
+		if of, ok := p.replacements[e.Namespace+"/"+e.Name]; ok {
+			p.pin(of, e.Strategy)
 			undone = true
 		}
 	}
 	return undone
 }
 
-// add adds a later plan, made on what this one leads to.
-func (p *planner) add(next *planner) {
+// extend appends the follow-up plan next, which was made on the resulting snapshot of p.
+func (p *planner) extend(next *planner) {
 	if len(next.evictions) == 0 {
 		return
 	}
@@ -163,51 +168,51 @@ func (p *planner) add(next *planner) {
 		known[pod.Key()] = true
 	}
 	for pod, why := range next.skipped {
-		if key := pod.Key(); !known[key] && p.successors[key] == "" {
+		if key := pod.Key(); !known[key] && p.replacements[key] == "" {
 			p.skipped[pod] = why
 		}
 	}
-	for _, s := range next.stopped {
-		if s.Reason == limitTotal && !slices.Contains(p.stopped, s) {
-			p.stopped = append(p.stopped, s)
+	for _, s := range next.stops {
+		if s.Reason == limitTotal && !slices.Contains(p.stops, s) {
+			p.stops = append(p.stops, s)
 		}
 	}
 	p.evictions = append(p.evictions, next.evictions...)
-	maps.Copy(p.successors, next.successors)
-	p.cluster, p.budgets, p.use = next.cluster, next.budgets, next.use
+	maps.Copy(p.replacements, next.replacements)
+	p.cluster, p.budgets, p.usage = next.cluster, next.budgets, next.usage
 	p.capped = p.capped || next.capped
 }
 
-// follow has the evictions of the plan that this one is made after count against limits and pauses.
-func (p *planner) follow(after *planner) {
-	if after == nil {
+// continueFrom counts the evictions of the previous plan against limits and pauses.
+func (p *planner) continueFrom(previous *planner) {
+	if previous == nil {
 		return
 	}
-	p.total, p.perNode, p.perNamespace = after.total, maps.Clone(after.perNode),
-		maps.Clone(after.perNamespace)
-	p.perOwner = maps.Clone(after.perOwner)
+	p.total, p.perNode, p.perNamespace = previous.total, maps.Clone(previous.perNode),
+		maps.Clone(previous.perNamespace)
+	p.perOwner = maps.Clone(previous.perOwner)
 	for i, r := range p.runs {
-		p.ended[r] = maps.Clone(after.ended[after.runs[i]])
+		p.evictedByRun[r] = maps.Clone(previous.evictedByRun[previous.runs[i]])
 	}
 }
 
-func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string,
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, pinned map[string]string,
 	templates *model.Templates) (*planner, error) {
 	p := &planner{
 		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates),
 		perNode: map[string]uint{}, perNamespace: map[string]uint{}, perOwner: map[owner]time.Time{},
-		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{},
-		rewinder: rewinder{wished: map[string]int{}},
-		looked:   map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
+		skipped: map[*model.Pod]string{}, pinned: pinned, replacements: map[string]string{},
+		rewinder: rewinder{firstProposed: map[string]int{}},
+		selected: map[*model.Node]bool{}, evictedByRun: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
-	p.use, p.queried = newUse(s), answers(s)
+	p.usage, p.queryUsage = newUsage(s), queryUsageOf(s)
 	for _, e := range s.Evicted {
 		if of := (owner{e.Namespace, e.Owner}); e.At.After(p.perOwner[of]) {
 			p.perOwner[of] = e.At
 		}
 	}
-	p.pending()
+	p.countPending()
 	selector := labels.Everything()
 	if policy.NodeSelector != nil {
 		var err error
@@ -218,18 +223,19 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]stri
 	for _, n := range p.cluster.Nodes {
 		if n.Ready() && selector.Matches(labels.Set(n.Labels)) {
 			p.nodes = append(p.nodes, n)
-			p.looked[n] = true
+			p.selected[n] = true
 		}
 	}
-	if err := p.build(); err != nil {
+	if err := p.buildRuns(); err != nil {
 		return nil, err
 	}
-	p.before = loads(p.cluster, p.named())
+	p.loadBefore = loads(p.cluster, p.reportedResources())
 	return p, nil
 }
 
-// pending counts evictions that were asked for and go on in the background against the limits.
-func (p *planner) pending() {
+// countPending counts requested evictions that are still in progress in the background against
+// the limits.
+func (p *planner) countPending() {
 	if len(p.input.Pending) == 0 {
 		return
 	}
@@ -242,9 +248,9 @@ func (p *planner) pending() {
 	}
 }
 
-// build makes the runs: what every profile deschedules, then what every one balances, as 0.36.0 has
-// it.
-func (p *planner) build() error {
+// buildRuns creates the runs: the deschedule plugins of all profiles, then the balance plugins,
+// in the order of 0.36.0.
+func (p *planner) buildRuns() error {
 	evictors := map[int]*evictor{}
 	for i := range p.policy.Profiles {
 		e, err := newEvictor(p, &p.policy.Profiles[i])
@@ -269,63 +275,63 @@ func (p *planner) build() error {
 	return nil
 }
 
-// passes goes over the strategies until a pass moves nothing. A pod that has gone may have made
-// room for another.
-func (p *planner) passes() {
+// runPasses runs all strategies in passes until a pass evicts nothing. An eviction may free
+// capacity that another pod needs.
+func (p *planner) runPasses() {
 	for _, r := range p.runs {
-		r.protect()
+		r.recordProtected()
 	}
 	for {
 		before, from := len(p.evictions), 0
-		if m := p.resumed; m != nil {
-			before, from, p.resumed = m.pass, m.run, nil
+		if m := p.resume; m != nil {
+			before, from, p.resume = m.pass, m.run, nil
 		}
 		for i := from; i < len(p.runs); i++ {
-			p.mark(before, i)
-			p.runs[i].once()
+			p.addMark(before, i)
+			p.runs[i].runOnce()
 		}
-		if len(p.evictions) == before || p.again {
+		if len(p.evictions) == before || p.replan {
 			return
 		}
 	}
 }
 
-// once goes over one strategy.
-func (r *run) once() {
-	if r.watch != nil {
-		defer r.watch(r.profile.Name, r.strategy)()
+// runOnce runs the strategy once.
+func (r *run) runOnce() {
+	if r.timer != nil {
+		defer r.timer(r.profile.Name, r.strategy)()
 	}
 	switch known := plugins[r.strategy]; {
 	case len(r.nodes) == 0:
-		r.stop("there is no ready node that the policy's nodeSelector selects")
+		r.stop("no ready node matches nodeSelector of the policy")
 	case known.points&balancePoint != 0 && len(r.nodes) < 2:
-		r.stop("one ready node: there is no other to balance with")
-	case !r.full(r):
+		r.stop("only one ready node: no other node to balance with")
+	case !r.totalReached(r):
 		known.run(r, r.args)
 	}
 }
 
-// full reports whether no more pods may be evicted at all.
-func (p *planner) full(r *run) bool {
+// totalReached reports whether the total limit is reached and r has already reported it.
+func (p *planner) totalReached(r *run) bool {
 	if most := p.policy.MaxNoOfPodsToEvictTotal; most == nil || p.total < *most || *most == 0 {
 		return false
 	}
-	return slices.ContainsFunc(p.stopped, func(s Stop) bool {
+	return slices.ContainsFunc(p.stops, func(s Stop) bool {
 		return s.Strategy == r.strategy && s.Reason == limitTotal
 	})
 }
 
-// stop notes why a strategy ended.
+// stop records why the strategy ended.
 func (r *run) stop(format string, args ...any) {
 	s := Stop{r.strategy, fmt.Sprintf(format, args...)}
-	if !slices.Contains(r.stopped, s) {
-		r.planner.stopped = append(r.planner.stopped, s)
+	if !slices.Contains(r.stops, s) {
+		r.planner.stops = append(r.planner.stops, s)
 	}
 }
 
-// result of a plan.
+// result returns the Result of the plan.
 func (p *planner) result() *Result {
-	out := &Result{Evictions: p.evictions, Stopped: p.settled(), Leads: p.leads()}
+	out := &Result{Evictions: p.evictions, Stopped: p.reportedStops(), ResultingSnapshot: p.resultingSnapshot()}
 	skipped := map[string]string{}
 	for pod, why := range p.skipped {
 		skipped[pod.Key()] = why
@@ -340,18 +346,18 @@ func (p *planner) result() *Result {
 	slices.SortFunc(out.Skipped, func(a, b Skip) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	out.Before, out.After = p.before, loads(p.cluster, p.named())
+	out.Before, out.After = p.loadBefore, loads(p.cluster, p.reportedResources())
 	return out
 }
 
-// settled are the reasons for which strategies ended, without those of passes after one that moved
-// pods: they had done their work.
-func (p *planner) settled() (out []Stop) {
+// reportedStops returns the reasons for which strategies ended. It leaves out strategies that
+// evicted pods in an earlier pass, unless the total limit ended them.
+func (p *planner) reportedStops() (out []Stop) {
 	moved := map[string]bool{}
 	for _, e := range p.evictions {
 		moved[e.Strategy] = true
 	}
-	for _, s := range p.stopped {
+	for _, s := range p.stops {
 		if s.Reason == limitTotal || !moved[s.Strategy] {
 			out = append(out, s)
 		}
@@ -359,8 +365,9 @@ func (p *planner) settled() (out []Stop) {
 	return out
 }
 
-// named are the resources that thresholds of the policy name, and the usual ones.
-func (p *planner) named() []v1.ResourceName {
+// reportedResources returns the resources named by thresholds of the policy, plus cpu, memory and
+// pods.
+func (p *planner) reportedResources() []v1.ResourceName {
 	names := map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true,
 		v1.ResourcePods: true}
 	for _, r := range p.runs {
@@ -378,8 +385,9 @@ func (p *planner) named() []v1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// loads of nodes, to a hundredth of a percent: of the resources that are named, and of all that
-// pods there request. What a node does not say that it has it has no percentage of.
+// loads returns the load of each node in percent, rounded to a hundredth. It covers the named
+// resources and all that pods on the node request. A resource without an allocatable amount has
+// no percentage.
 func loads(c *model.Cluster, named []v1.ResourceName) map[string]Load {
 	out := make(map[string]Load, len(c.Nodes))
 	for _, n := range c.Nodes {
@@ -394,16 +402,16 @@ func loads(c *model.Cluster, named []v1.ResourceName) map[string]Load {
 	return out
 }
 
-// leads is the snapshot that the plan leads to.
-func (p *planner) leads() *Snapshot {
+// resultingSnapshot returns the cluster as the plan leaves it.
+func (p *planner) resultingSnapshot() *Snapshot {
 	out := *p.input
 	out.Pods = nil
 	for _, pod := range p.cluster.Pods() {
 		out.Pods = append(out.Pods, pod.Pod)
 	}
-	out.Budgets = p.budgets.Left()
-	if p.use != nil {
-		out.NodeUse, out.PodUse = p.use.leads()
+	out.Budgets = p.budgets.Remaining()
+	if p.usage != nil {
+		out.NodeUse, out.PodUse = p.usage.lists()
 	}
 	return &out
 }

@@ -11,19 +11,19 @@ import (
 	"jettison/cluster/model"
 )
 
-// podLifeTime evicts pods that are too old, or in a state for too long: the oldest first, over all
+// podLifeTime evicts pods that are too old or in a matching state, the oldest first over all
 // nodes.
 func podLifeTime(r *run, args any) {
 	a := args.(*PodLifeTimeArgs)
-	wanted := a.filter()
+	selects := a.filter()
 	var old []*model.Pod
 	reasons := map[*model.Pod]string{}
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if !wanted(p) {
+			if !selects(p) {
 				continue
 			}
-			if why := a.why(p, r.now); why != "" && r.may(p) && r.fits(p) {
+			if why := a.matchReason(p, r.now); why != "" && r.evictable(p) && r.preEvictable(p) {
 				old = append(old, p)
 				reasons[p] = why
 			}
@@ -33,43 +33,43 @@ func podLifeTime(r *run, args any) {
 		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
 			return c
 		}
-		return firstToGo(a, b)
+		return byEvictionOrder(a, b)
 	})
 	for _, p := range old {
-		if a.anyAge() && r.returns(p) { // a limit that the others reach would hide it
-			r.skip(p, forEver, r.strategy)
+		if a.matchesAnyAge() && r.replacementMatches(p) { // with a limit, a later plan would evict the replacement
+			r.skip(p, evictionLoop, r.strategy)
 			continue
 		}
-		if r.evict(&wish{pod: p, reason: reasons[p]}) == full {
+		if r.evict(&proposal{pod: p, reason: reasons[p]}) == totalLimitReached {
 			return
 		}
 	}
 }
 
-// anyAge reports whether a pod matches as soon as it runs, if its owner's others do.
-func (a *PodLifeTimeArgs) anyAge() bool {
+// matchesAnyAge reports whether a replacement matches the arguments as soon as it runs.
+func (a *PodLifeTimeArgs) matchesAnyAge() bool {
 	return a.MaxPodLifeTimeSeconds == nil && len(a.Conditions) == 0 && len(a.ExitCodes) == 0 &&
 		slices.Contains(a.States, string(v1.PodRunning))
 }
 
-// returns reports whether a pod's successor is one that may be evicted as soon as it runs.
-func (r *run) returns(p *model.Pod) bool {
+// replacementMatches reports whether a pod's replacement may be evicted as soon as it runs.
+func (r *run) replacementMatches(p *model.Pod) bool {
 	if len(p.OwnerReferences) == 0 || p.Ended || r.evictor.args.MinPodAge != nil {
 		return false
 	}
 	to := r.cluster.Place(p, r.packing, nil)
-	if to == nil || !r.looked[to] || !r.evictor.args.NodeFit {
-		return to != nil && r.looked[to]
+	if to == nil || !r.selected[to] || !r.evictor.args.NodeFit {
+		return to != nil && r.selected[to]
 	}
-	q := r.cluster.Ask(p)
+	q := r.cluster.FitCheck(p)
 	return slices.ContainsFunc(r.evictor.nodes, func(n *model.Node) bool {
-		return n != to && q.Refuses(n) == ""
+		return n != to && q.FailureReason(n) == ""
 	})
 }
 
-// why says what of a pod matches; empty: something does not. Ages are in whole seconds; without a
-// creation time a pod has none.
-func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
+// matchReason returns why a pod matches the arguments; empty: it does not. Ages are in whole
+// seconds; a pod without creation time never matches an age.
+func (a *PodLifeTimeArgs) matchReason(p *model.Pod, now time.Time) string {
 	var why []string
 	if most := a.MaxPodLifeTimeSeconds; most != nil {
 		age := now.Sub(p.CreationTimestamp.Time)
@@ -80,29 +80,29 @@ func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
 			time.Duration(*most)*time.Second))
 	}
 	if len(a.States) > 0 {
-		state := a.state(p)
+		state := a.matchingState(p)
 		if state == "" {
 			return ""
 		}
 		why = append(why, "state "+state)
 	}
 	if a.OwnerKinds != nil {
-		if include := a.OwnerKinds.Include; len(include) > 0 && !ownerKind(p, include) {
+		if include := a.OwnerKinds.Include; len(include) > 0 && !hasOwnerKind(p, include) {
 			return ""
 		}
-		if ownerKind(p, a.OwnerKinds.Exclude) {
+		if hasOwnerKind(p, a.OwnerKinds.Exclude) {
 			return ""
 		}
 	}
 	if len(a.Conditions) > 0 {
-		c := a.condition(p, now)
+		c := a.matchingCondition(p, now)
 		if c == nil {
 			return ""
 		}
 		why = append(why, fmt.Sprintf("condition %s=%s %s", c.Type, c.Status, c.Reason))
 	}
 	if len(a.ExitCodes) > 0 {
-		t := exited(statuses(p, a.IncludingInitContainers, false), a.ExitCodes)
+		t := terminatedWith(statuses(p, a.IncludingInitContainers, false), a.ExitCodes)
 		if t == nil {
 			return ""
 		}
@@ -111,8 +111,8 @@ func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
 	return strings.TrimSpace(strings.Join(why, ", "))
 }
 
-// state is the first of the states that a pod is in; empty: none.
-func (a *PodLifeTimeArgs) state(p *model.Pod) string {
+// matchingState returns the first of the states that a pod is in; empty: none.
+func (a *PodLifeTimeArgs) matchingState(p *model.Pod) string {
 	if slices.Contains(a.States, string(p.Status.Phase)) {
 		return string(p.Status.Phase)
 	}
@@ -120,15 +120,15 @@ func (a *PodLifeTimeArgs) state(p *model.Pod) string {
 		return p.Status.Reason
 	}
 	containers := statuses(p, a.IncludingInitContainers, a.IncludingEphemeralContainers)
-	if state := waiting(containers, a.States); state != "" {
+	if state := waitingReason(containers, a.States); state != "" {
 		return state
 	}
-	return ended(containers, a.States)
+	return terminatedReason(containers, a.States)
 }
 
-// condition is the first of a pod that one of the filters matches; nil: none. One without a time
-// has lasted for no known time.
-func (a *PodLifeTimeArgs) condition(p *model.Pod, now time.Time) *v1.PodCondition {
+// matchingCondition returns the first condition that one of the filters matches; nil: none. A
+// condition without transition time never matches a minimum time.
+func (a *PodLifeTimeArgs) matchingCondition(p *model.Pod, now time.Time) *v1.PodCondition {
 	for i := range a.Conditions {
 		f := &a.Conditions[i]
 		for j := range p.Status.Conditions {

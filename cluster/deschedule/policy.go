@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIVersion and Kind of a policy.
+// APIVersion and Kind identify a policy file.
 const (
 	APIVersion = "descheduler/v1alpha2"
 	Kind       = "DeschedulerPolicy"
 )
 
-// The strategies, and the evictor that filters for all of them.
+// Names of the strategies, and of DefaultEvictor, which filters pods for all of them.
 const (
 	RemoveDuplicates         = "RemoveDuplicates"
 	LowNodeUtilization       = "LowNodeUtilization"
@@ -28,13 +28,13 @@ const (
 	DefaultEvictor           = "DefaultEvictor"
 )
 
-// Policy is a DeschedulerPolicy of descheduler/v1alpha2, field by field as 0.36.0 has it, and
+// Policy is a DeschedulerPolicy of descheduler/v1alpha2 with the fields of 0.36.0, plus
 // OwnerPause.
 type Policy struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Profiles []Profile `json:"profiles,omitempty"`
-	// NodeSelector is a label selector: the nodes whose pods are looked at.
+	// NodeSelector is a label selector for the nodes that strategies consider.
 	NodeSelector                     *string           `json:"nodeSelector,omitempty"`
 	MaxNoOfPodsToEvictPerNode        *uint             `json:"maxNoOfPodsToEvictPerNode,omitempty"`
 	MaxNoOfPodsToEvictPerNamespace   *uint             `json:"maxNoOfPodsToEvictPerNamespace,omitempty"`
@@ -42,28 +42,28 @@ type Policy struct {
 	EvictionFailureEventNotification *bool             `json:"evictionFailureEventNotification,omitempty"`
 	MetricsCollector                 *MetricsCollector `json:"metricsCollector,omitempty"`
 	MetricsProviders                 []MetricsProvider `json:"metricsProviders,omitempty"`
-	// GracePeriodSeconds of evicted pods; nil: their own.
+	// GracePeriodSeconds of evicted pods; nil: each pod's own.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
-	// OwnerPause is this project's own: how long after one of an owner's pods was evicted none of its
-	// others is. nil or 0: no pause.
+	// OwnerPause is the minimum time between two evictions of pods with the same owner. It is an
+	// extension of jettison. nil or 0: no pause.
 	OwnerPause *metav1.Duration `json:"ownerPause,omitempty"`
 }
 
-// Profile is strategies that share a DefaultEvictor.
+// Profile is a set of strategies that share a DefaultEvictor.
 type Profile struct {
 	Name         string         `json:"name"`
 	PluginConfig []PluginConfig `json:"pluginConfig,omitempty"`
 	Plugins      Plugins        `json:"plugins"`
 }
 
-// PluginConfig is the arguments of one plugin: a pointer to one of the types of args.go, by its
-// name.
+// PluginConfig holds the arguments of one plugin. Args is a pointer to one of the types in
+// args.go.
 type PluginConfig struct {
 	Name string `json:"name"`
 	Args any    `json:"args,omitempty"`
 }
 
-// Plugins are what a profile enables, by extension point.
+// Plugins lists the plugins that a profile enables, by extension point.
 type Plugins struct {
 	PreSort           PluginSet `json:"presort,omitzero"`
 	Sort              PluginSet `json:"sort,omitzero"`
@@ -73,53 +73,53 @@ type Plugins struct {
 	PreEvictionFilter PluginSet `json:"preevictionfilter,omitzero"`
 }
 
-// PluginSet is what is enabled. What is disabled is read and has no meaning, as in 0.36.0.
+// PluginSet lists enabled plugins. Disabled is decoded but has no effect, as in 0.36.0.
 type PluginSet struct {
 	Enabled  []string `json:"enabled,omitempty"`
 	Disabled []string `json:"disabled,omitempty"`
 }
 
-// MetricsSource is where figures of real use come from.
+// MetricsSource names where measured usage comes from.
 type MetricsSource string
 
-// The sources of 0.36.0.
+// The metrics sources of 0.36.0.
 const (
 	KubernetesMetrics MetricsSource = "KubernetesMetrics"
 	PrometheusMetrics MetricsSource = "Prometheus"
 )
 
-// MetricResource is the one resource of a policy that goes by a Prometheus query.
+// MetricResource is the resource name of a threshold that is compared with a Prometheus query.
 const MetricResource v1.ResourceName = "MetricResource"
 
-// MetricsCollector is the older way to say KubernetesMetrics.
+// MetricsCollector is the deprecated form of the source KubernetesMetrics.
 type MetricsCollector struct {
 	Enabled bool `json:"enabled,omitempty"`
 }
 
-// MetricsProvider is one source.
+// MetricsProvider configures one metrics source.
 type MetricsProvider struct {
 	Source     MetricsSource `json:"source,omitempty"`
 	Prometheus *Prometheus   `json:"prometheus,omitempty"`
 }
 
-// Prometheus is where a Prometheus is.
+// Prometheus configures a Prometheus server.
 type Prometheus struct {
 	URL       string     `json:"url,omitempty"`
 	AuthToken *AuthToken `json:"authToken,omitempty"`
 }
 
-// AuthToken is where its token is.
+// AuthToken locates the token for Prometheus.
 type AuthToken struct {
 	SecretReference *SecretReference `json:"secretReference,omitempty"`
 }
 
-// SecretReference names a secret.
+// SecretReference names a Secret.
 type SecretReference struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 }
 
-// args are those of a plugin; nil: the profile has none.
+// args returns the arguments of a plugin; nil: not in pluginConfig.
 func (p *Profile) args(name string) any {
 	for i := range p.PluginConfig {
 		if p.PluginConfig[i].Name == name {
@@ -129,15 +129,15 @@ func (p *Profile) args(name string) any {
 	return nil
 }
 
-// Figures are those of real use that a policy goes by.
-type Figures struct {
-	API     bool     // the metrics API's
-	Agents  bool     // those of the nodes' own agents
-	Queries []string // Prometheus', each once
+// RequiredMetrics lists the measured values that a policy needs.
+type RequiredMetrics struct {
+	MetricsAPI bool     // usage from the metrics API
+	Agents     bool     // load from the jettison agents
+	Queries    []string // Prometheus queries, without duplicates
 }
 
-// Figures that the enabled strategies go by.
-func (p *Policy) Figures() (out Figures) {
+// RequiredMetrics returns the measured values that the enabled strategies need.
+func (p *Policy) RequiredMetrics() (out RequiredMetrics) {
 	for i := range p.Profiles {
 		profile := &p.Profiles[i]
 		for _, name := range profile.Plugins.Balance.Enabled {
@@ -150,7 +150,7 @@ func (p *Policy) Figures() (out Figures) {
 				by, thresholds = a.MetricsUtilization, a.Thresholds
 			}
 			for resource := range thresholds {
-				out.Agents = out.Agents || ofAgent(resource)
+				out.Agents = out.Agents || isAgentResource(resource)
 			}
 			switch {
 			case by == nil:
@@ -159,21 +159,21 @@ func (p *Policy) Figures() (out Figures) {
 					out.Queries = append(out.Queries, query)
 				}
 			default:
-				out.API = true
+				out.MetricsAPI = true
 			}
 		}
 	}
 	return out
 }
 
-// Idle reports whether a policy enables no strategy. It is a policy all the same.
+// Idle reports whether a policy enables no strategy. Such a policy is valid.
 func (p *Policy) Idle() bool {
 	return !slices.ContainsFunc(p.Profiles, func(p Profile) bool {
 		return len(p.Plugins.Deschedule.Enabled)+len(p.Plugins.Balance.Enabled) > 0
 	})
 }
 
-// Enable adds a strategy to a profile, at its extension point.
+// Enable adds a strategy with its arguments to a profile, at the extension point of the strategy.
 func (p *Profile) Enable(name string, args any) {
 	p.PluginConfig = append(p.PluginConfig, PluginConfig{Name: name, Args: args})
 	if plugins[name].points&balancePoint != 0 {

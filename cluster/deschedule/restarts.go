@@ -10,29 +10,29 @@ import (
 	"jettison/cluster/model"
 )
 
-// tooManyRestarts evicts pods whose containers have been started again too often: the most often
-// first, node by node.
+// tooManyRestarts evicts pods whose containers restarted too often, node by node, those with most
+// restarts first.
 func tooManyRestarts(r *run, args any) {
 	a := args.(*TooManyRestartsArgs)
-	wanted := a.filter()
+	selects := a.filter()
 nodes:
 	for _, n := range r.nodes {
 		var pods []*model.Pod
 		for _, p := range n.Pods {
-			if wanted(p) && a.restarts(p) >= int64(a.PodRestartThreshold) && a.in(p) && r.may(p) &&
-				r.fits(p) {
+			if selects(p) && a.restarts(p) >= int64(a.PodRestartThreshold) && a.inState(p) && r.evictable(p) &&
+				r.preEvictable(p) {
 				pods = append(pods, p)
 			}
 		}
 		slices.SortFunc(pods, func(x, y *model.Pod) int {
-			return cmp.Or(cmp.Compare(a.restarts(y), a.restarts(x)), firstToGo(x, y))
+			return cmp.Or(cmp.Compare(a.restarts(y), a.restarts(x)), byEvictionOrder(x, y))
 		})
 		for _, p := range pods {
 			why := fmt.Sprintf("%d restarts >= podRestartThreshold %d", a.restarts(p), a.PodRestartThreshold)
-			switch r.evict(&wish{pod: p, reason: why}) {
-			case full:
+			switch r.evict(&proposal{pod: p, reason: why}) {
+			case totalLimitReached:
 				return
-			case nodeFull:
+			case nodeLimitReached:
 				continue nodes
 			}
 		}
@@ -47,9 +47,9 @@ func (a *TooManyRestartsArgs) restarts(p *model.Pod) (sum int64) {
 	return sum
 }
 
-// in reports whether a pod is in one of the states, or none is asked for.
-func (a *TooManyRestartsArgs) in(p *model.Pod) bool {
+// inState reports whether a pod is in one of the states; true if no state is configured.
+func (a *TooManyRestartsArgs) inState(p *model.Pod) bool {
 	return len(a.States) == 0 || p.Status.Phase == v1.PodRunning &&
 		slices.Contains(a.States, string(v1.PodRunning)) ||
-		waiting(statuses(p, a.IncludingInitContainers, false), a.States) != ""
+		waitingReason(statuses(p, a.IncludingInitContainers, false), a.States) != ""
 }

@@ -6,116 +6,117 @@ import (
 	"jettison/cluster/model"
 )
 
-// rewinder is what it takes to make a plan anew, once more pods are kept, from where those were
-// first wished gone: until there it would be the same again.
+// rewinder holds the state to make a plan again after more pods are pinned. The plan up to the
+// first proposal to evict one of them would be the same, so it restarts there.
 type rewinder struct {
-	marks   []mark
-	made    []made         // of each eviction
-	noted   []*model.Pod   // skipped, in order
-	wished  map[string]int // the last mark before a pod was first wished gone, by its key
-	fresh   []string       // keys of pods that were kept since the plan was begun, or rewound
-	resumed *mark          // where to go on
+	marks     []mark
+	records   []evictionRecord // one for each eviction
+	skipOrder []*model.Pod     // pods in skipped, in order
+	// index of the last mark before the first proposal to evict a pod, by its key
+	firstProposed map[string]int
+	newlyPinned   []string // keys of pods pinned since the plan started or was rewound
+	resume        *mark    // where the next pass continues; nil: at its first run
 }
 
-// mark is where a plan was when a strategy of a pass began.
+// mark is the state of a plan when a strategy of a pass started: lengths of lists and counters.
 type mark struct {
-	// evictions when the pass began; which of the runs
-	pass, run                                        int
-	evictions, moves, spent, noted, stopped, counted int
-	total                                            uint
-	capped                                           bool
+	// pass is the number of evictions when the pass started, run the index of the run.
+	pass, run                                      int
+	evictions, moves, spent, skips, stops, records int
+	total                                          uint
+	capped                                         bool
 }
 
-// made is what one eviction has changed of what is counted.
-type made struct {
+// evictionRecord holds the counters that one eviction changed.
+type evictionRecord struct {
 	run             *run
 	node, namespace string
-	owners          []pause
-	gone            bool // nobody makes it again: its owners have one pod less
+	previous        []ownerEviction
+	noReplacement   bool // the owner does not replace the pod, so it has one replica less
 }
 
-// pause is when an owner's pod was last evicted before.
-type pause struct {
+// ownerEviction is the previous eviction of a pod of an owner.
+type ownerEviction struct {
 	owner owner
 	at    time.Time
 	known bool
 }
 
-func (p *planner) mark(pass, run int) {
+func (p *planner) addMark(pass, run int) {
 	p.marks = append(p.marks, mark{
 		pass: pass, run: run, evictions: len(p.evictions), moves: p.cluster.Moves(),
-		spent: p.budgets.Spent(), noted: len(p.noted),
-		stopped: len(p.stopped), counted: len(p.made), total: p.total, capped: p.capped,
+		spent: p.budgets.Spent(), skips: len(p.skipOrder),
+		stops: len(p.stops), records: len(p.records), total: p.total, capped: p.capped,
 	})
 }
 
-// wishes notes when a pod was first wished gone.
-func (p *planner) wishes(key string) {
-	if _, ok := p.wished[key]; !ok {
-		p.wished[key] = len(p.marks) - 1
+// noteProposal records the first proposal to evict a pod.
+func (p *planner) noteProposal(key string) {
+	if _, ok := p.firstProposed[key]; !ok {
+		p.firstProposed[key] = len(p.marks) - 1
 	}
 }
 
-// keep has a pod stay in the plan that is made anew.
-func (p *planner) keep(key, strategy string) {
-	p.kept[key] = strategy
-	p.fresh = append(p.fresh, key)
+// pin keeps a pod in the plan that is made next.
+func (p *planner) pin(key, strategy string) {
+	p.pinned[key] = strategy
+	p.newlyPinned = append(p.newlyPinned, key)
 }
 
-// rewind has all be as it was when the first of those that are kept by now was first wished gone.
-// false: the plan has to be begun anew.
+// rewind restores the state before the first proposal to evict a newly pinned pod. It returns
+// false if the plan must start from scratch.
 func (p *planner) rewind() bool {
 	to := len(p.marks)
-	for _, key := range p.fresh {
-		at, ok := p.wished[key]
+	for _, key := range p.newlyPinned {
+		at, ok := p.firstProposed[key]
 		if !ok {
 			return false
 		}
 		to = min(to, at)
 	}
-	if p.use != nil || to == len(p.marks) { // what figures of use were missing is not noted
+	if p.usage != nil || to == len(p.marks) { // changes of usage are not recorded
 		return false
 	}
 	m := p.marks[to]
-	for i := len(p.made) - 1; i >= m.counted; i-- {
-		p.uncount(&p.made[i])
+	for i := len(p.records) - 1; i >= m.records; i-- {
+		p.undoCount(&p.records[i])
 	}
 	for i := m.evictions; i < len(p.evictions); i++ {
 		e := &p.evictions[i]
-		delete(p.successors, e.Namespace+"/"+successorOf(e.Name))
+		delete(p.replacements, e.Namespace+"/"+replacementName(e.Name))
 	}
-	for _, pod := range p.noted[m.noted:] {
+	for _, pod := range p.skipOrder[m.skips:] {
 		delete(p.skipped, pod)
 	}
-	for key, at := range p.wished {
+	for key, at := range p.firstProposed {
 		if at >= to {
-			delete(p.wished, key)
+			delete(p.firstProposed, key)
 		}
 	}
 	p.cluster.Undo(m.moves)
 	p.budgets.Undo(m.spent)
-	p.evictions, p.stopped, p.noted, p.made = p.evictions[:m.evictions], p.stopped[:m.stopped],
-		p.noted[:m.noted], p.made[:m.counted]
-	p.total, p.capped, p.again, p.fresh = m.total, m.capped, false, nil
-	p.marks, p.resumed = p.marks[:to], &m
+	p.evictions, p.stops, p.skipOrder, p.records = p.evictions[:m.evictions], p.stops[:m.stops],
+		p.skipOrder[:m.skips], p.records[:m.records]
+	p.total, p.capped, p.replan, p.newlyPinned = m.total, m.capped, false, nil
+	p.marks, p.resume = p.marks[:to], &m
 	return true
 }
 
-func (p *planner) uncount(m *made) {
+func (p *planner) undoCount(m *evictionRecord) {
 	p.perNode[m.node]--
 	p.perNamespace[m.namespace]--
-	for i := len(m.owners) - 1; i >= 0; i-- {
-		o := &m.owners[i]
+	for i := len(m.previous) - 1; i >= 0; i-- {
+		o := &m.previous[i]
 		if o.known {
 			p.perOwner[o.owner] = o.at
 		} else {
 			delete(p.perOwner, o.owner)
 		}
-		if m.gone {
+		if m.noReplacement {
 			p.replicas[o.owner]++
 		}
 	}
-	if p.ended[m.run] != nil {
-		p.ended[m.run][m.node]--
+	if p.evictedByRun[m.run] != nil {
+		p.evictedByRun[m.run][m.node]--
 	}
 }

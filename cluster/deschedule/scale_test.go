@@ -10,8 +10,9 @@ import (
 	"jettison/cluster/model"
 )
 
-// wide is so many nodes with ten pods each, of owners with ten pods. The first three nodes are over what the last ones are under.
-func wide(nodes int) plan {
+// largePlan has nodes with ten pods each, and owners with ten pods each. The first three nodes
+// are overutilized, the others underutilized.
+func largePlan(nodes int) plan {
 	p := plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{
 		Thresholds: Thresholds{v1.ResourceCPU: 20}, TargetThresholds: Thresholds{v1.ResourceCPU: 50}}}
 	for i := range nodes {
@@ -21,30 +22,31 @@ func wide(nodes int) plan {
 		if i < 3 {
 			cpu = 300
 		}
-		p.pods = append(p.pods, many(10, fmt.Sprintf("o%03d-", i), name, owned("ReplicaSet", fmt.Sprint("o", i)), request(v1.ResourceCPU, cpu),
+		p.pods = append(p.pods, podsNamed(10, fmt.Sprintf("o%03d-", i), name, owned("ReplicaSet", fmt.Sprint("o", i)), request(v1.ResourceCPU, cpu),
 			aged(time.Hour))...)
 	}
 	return p
 }
 
-// What an eviction was weighed against is for people: of a cluster of thousands it names some nodes, and how many more there are.
-func TestAnEvictionNamesSomeOfManyNodes(t *testing.T) {
-	p := wide(60)
+// Eviction.Against is read by people: in a large cluster it lists some nodes and the number of
+// the others.
+func TestAgainstListsLimitedNodes(t *testing.T) {
+	p := largePlan(60)
 	r := p.run(t)
 	if len(r.Evictions) == 0 {
-		t.Fatal("nothing goes")
+		t.Fatal("plan has no evictions, want some")
 	}
 	for _, e := range r.Evictions {
-		if len(e.Against) != mostAgainst+1 || e.Against[mostAgainst] != "and 47 more" {
-			t.Errorf("%s: %d lines, the last one %q", e.Name, len(e.Against), e.Against[len(e.Against)-1])
+		if len(e.Against) != maxAgainst+1 || e.Against[maxAgainst] != "and 47 more" {
+			t.Errorf("%s: Against has %d lines, the last is %q, want %d and \"and 47 more\"", e.Name, len(e.Against), e.Against[len(e.Against)-1], maxAgainst+1)
 		}
 	}
 }
 
-// The work for a pod that nothing is wrong with does not grow with the cluster, and is little: a model of it, and a look at it by each
-// strategy.
-func TestAPlanTakesLittleOfEachPod(t *testing.T) {
-	p := wide(300)
+// The cost of a pod without violations is small and independent of the size of the cluster: its
+// model and one check by each strategy.
+func TestPlanAllocatesLittlePerPod(t *testing.T) {
+	p := largePlan(300)
 	policy := p.policy(t)
 	profile := &policy.Profiles[0]
 	profile.Enable(TooManyRestarts, &TooManyRestartsArgs{PodRestartThreshold: 100})
@@ -61,15 +63,15 @@ func TestAPlanTakesLittleOfEachPod(t *testing.T) {
 		}
 	})
 	if each := allocations / float64(len(p.pods)); each > 4 {
-		t.Errorf("a model takes %.1f allocations a pod", each)
+		t.Errorf("model: %.1f allocations for each pod, want at most 4", each)
 	}
 	made, err := newPlanner(policy, s, t0, map[string]string{}, model.NewTemplates())
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.passes() // what goes has gone
-	allocations = testing.AllocsPerRun(3, made.passes)
+	made.runPasses() // later passes evict nothing
+	allocations = testing.AllocsPerRun(3, made.runPasses)
 	if each := allocations / float64(len(p.pods)); each > 1 {
-		t.Errorf("passes take %.1f allocations a pod", each)
+		t.Errorf("passes: %.1f allocations for each pod, want at most 1", each)
 	}
 }

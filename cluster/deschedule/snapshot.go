@@ -11,39 +11,40 @@ import (
 	"jettison/cluster/model"
 )
 
-// Snapshot is what a cluster holds at one time. Its objects are read and never changed.
+// Snapshot is the state of a cluster at one time. Plan never changes its objects.
 type Snapshot struct {
 	model.Objects
 	Budgets []*policyv1.PodDisruptionBudget
 	Classes []*schedulingv1.PriorityClass
-	// NodeUse and PodUse are figures of real use, by the name of a node and by namespace/name of a
-	// pod; nil: there are none.
+	// NodeUse and PodUse are measured usage, by node name and by namespace/name of a pod; nil:
+	// none available.
 	NodeUse map[string]v1.ResourceList
 	PodUse  map[string]v1.ResourceList
-	// Queried are the answers to Prometheus queries, in percent: by query, by the name of a node.
+	// Queried are the answers to Prometheus queries in percent, by query and node name.
 	Queried map[string]map[string]int64
-	// Agents are what the nodes' own agents tell, by the name of a node.
+	// Agents is the load that jettison agents report, by node name.
 	Agents map[string]AgentLoad
-	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents
-	// told before does not count any more.
+	// EvictedFrom is the time of the last known eviction from a node. Agent load measured before
+	// it is ignored.
 	EvictedFrom map[string]time.Time
-	// Pending are pods whose eviction goes on in the background, and are not evicted again; true: it
-	// was asked for, and counts against limits.
+	// Pending are pods with an eviction in progress in the background, which are not evicted
+	// again. true: this process requested the eviction, so it counts against limits.
 	Pending map[types.UID]bool
-	// Refused are pods whose eviction the API refused lately, with why: they stay.
+	// Refused are pods whose eviction the API server rejected recently, with the reason. They
+	// stay.
 	Refused map[types.UID]string
-	// Evicted are evictions of before, for the pause between those of one owner.
-	Evicted []Past
+	// Evicted are earlier evictions, for OwnerPause.
+	Evicted []PastEviction
 }
 
-// Past is an eviction that was.
-type Past struct {
+// PastEviction is an earlier eviction of a pod of an owner.
+type PastEviction struct {
 	Namespace string
 	Owner     types.UID
 	At        time.Time
 }
 
-// Eviction is one that a plan makes.
+// Eviction is one planned eviction.
 type Eviction struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -53,12 +54,13 @@ type Eviction struct {
 	Strategy  string    `json:"strategy"`
 	Reason    string    `json:"reason"`
 
-	// To is the node that the model puts its successor on; empty: it has none, or none takes it.
+	// To is the node on which the model places the replacement; empty: no replacement, or no node
+	// fits.
 	To string `json:"-"`
-	// Against are the figures that it was weighed against: thresholds, counts, other pods. One line
-	// each.
+	// Against lists the values that the decision was weighed against: thresholds, counts, other
+	// pods. One line each.
 	Against []string `json:"-"`
-	// Pod is the object that it was made of.
+	// Pod is the object of the snapshot.
 	Pod *v1.Pod `json:"-"`
 }
 
@@ -69,13 +71,13 @@ type Skip struct {
 	Reason    string `json:"reason"` // the first rule that kept it
 }
 
-// Stop is a strategy that ended before it had looked at everything, or that had nothing to look at.
+// Stop is a strategy that ended early or had nothing to do.
 type Stop struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 }
 
-// Load is how much of what a node has for pods they request, in percent.
+// Load is the requested part of a node's allocatable resources, in percent.
 type Load map[v1.ResourceName]float64
 
 // Result is a plan.
@@ -85,6 +87,7 @@ type Result struct {
 	Stopped   []Stop          // in order, each once
 	Before    map[string]Load // by node
 	After     map[string]Load
-	// Leads is what the plan leads to where a scheduler does what the model does.
-	Leads *Snapshot
+	// ResultingSnapshot is the cluster after the plan if the scheduler places pods as the model
+	// does.
+	ResultingSnapshot *Snapshot
 }

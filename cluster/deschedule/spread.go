@@ -11,23 +11,22 @@ import (
 	"jettison/cluster/model"
 )
 
-// topologySpread evicts pods from domains that have too many of them, one at a time from the
-// fullest, until a constraint holds or nobody can be moved. All pods count that the constraint
-// counts, whether they may be evicted or not.
+// topologySpread evicts pods from domains with too many pods, one at a time from the fullest,
+// until the constraint holds or no pod can be moved. Protected pods count, too.
 func topologySpread(r *run, args any) {
 	a := args.(*SpreadArgs)
-	wanted := a.filter()
+	selects := a.filter()
 	spaces := map[string][]*model.Constraint{}
 	seen, read := map[string]bool{}, map[*model.Constraint]bool{}
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			// whether it has any is the quickest to see
-			if len(p.Constraints()) == 0 || p.Ended || !wanted(p) {
+			// the cheapest check first
+			if len(p.Constraints()) == 0 || p.Ended || !selects(p) {
 				continue
 			}
 			for _, k := range p.Constraints() {
 				if read[k] {
-					continue // another pod of its owner has it
+					continue // shared with another pod of the owner
 				}
 				read[k] = true
 				if id := p.Namespace + "|" + k.Identity; a.covers(k) && !seen[id] {
@@ -40,9 +39,9 @@ func topologySpread(r *run, args any) {
 	fullNodes := map[*model.Node]bool{}
 	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
 		for _, k := range spaces[namespace] {
-			s := &spreading{run: r, k: k, namespace: namespace, wanted: wanted, full: fullNodes,
-				fit: *a.TopologyBalanceNodeFit}
-			if s.balance() == full {
+			s := &spreadRun{run: r, constraint: k, namespace: namespace, selects: selects, nodesAtLimit: fullNodes,
+				onlyIfBetter: *a.TopologyBalanceNodeFit}
+			if s.balance() == totalLimitReached {
 				return
 			}
 		}
@@ -57,62 +56,62 @@ func (a *SpreadArgs) covers(k *model.Constraint) bool {
 	return slices.Contains(a.Constraints, want)
 }
 
-// spreading is one constraint of one namespace.
-type spreading struct {
+// spreadRun balances one constraint in one namespace.
+type spreadRun struct {
 	*run
-	k         *model.Constraint
-	namespace string
-	wanted    func(*model.Pod) bool
-	full      map[*model.Node]bool // the limit of the node is reached
-	fit       bool                 // a pod goes only where it helps
-	tried     map[*model.Pod]bool
+	constraint   *model.Constraint
+	namespace    string
+	selects      func(*model.Pod) bool
+	nodesAtLimit map[*model.Node]bool // nodes that reached their eviction limit
+	onlyIfBetter bool                 // evict only if the replacement improves the spread
+	tried        map[*model.Pod]bool
 }
 
-func (s *spreading) balance() outcome {
+func (s *spreadRun) balance() outcome {
 	s.tried = map[*model.Pod]bool{}
 	for {
-		domains := s.k.Domains(s.cluster, s.namespace, s.nodes)
+		domains := s.constraint.CountByDomain(s.cluster, s.namespace, s.nodes)
 		if len(domains) == 0 {
-			return kept
+			return podKept
 		}
-		out := s.move(domains)
-		if out != evicted {
+		out := s.evictOne(domains)
+		if out != podEvicted {
 			return out
 		}
 	}
 }
 
-// move evicts one pod of the fullest domain from which one can go.
-func (s *spreading) move(domains map[string]int) outcome {
-	least := s.k.Least(domains)
+// evictOne evicts one pod from the fullest domain that has a candidate.
+func (s *spreadRun) evictOne(domains map[string]int) outcome {
+	least := s.constraint.MinCount(domains)
 	names := slices.SortedFunc(maps.Keys(domains), func(a, b string) int {
 		return cmp.Or(cmp.Compare(domains[b], domains[a]), cmp.Compare(a, b))
 	})
 	for _, name := range names {
-		if domains[name]-least <= s.k.MaxSkew {
+		if domains[name]-least <= s.constraint.MaxSkew {
 			break
 		}
 		for _, p := range s.candidates(name) {
-			switch out := s.evict(s.wish(p, name, domains, least)); out {
-			case full, evicted:
+			switch out := s.evict(s.propose(p, name, domains, least)); out {
+			case totalLimitReached, podEvicted:
 				return out
-			case nodeFull:
-				s.full[p.Node] = true
+			case nodeLimitReached:
+				s.nodesAtLimit[p.Node] = true
 			}
 			s.tried[p] = true
 		}
 	}
-	return kept
+	return podKept
 }
 
-// candidates are the pods of a domain that may go: first those that no selector or affinity ties to
-// nodes, then the first to go.
-func (s *spreading) candidates(domain string) (out []*model.Pod) {
-	for _, p := range s.cluster.Counted(s.namespace, s.k) {
-		if at, ok := s.k.Domain(p.Node); !ok || at != domain || !s.looked[p.Node] || s.full[p.Node] {
+// candidates returns the evictable pods of a domain: pods without node selector and node affinity
+// first, then in eviction order.
+func (s *spreadRun) candidates(domain string) (out []*model.Pod) {
+	for _, p := range s.cluster.CountedPods(s.namespace, s.constraint) {
+		if at, ok := s.constraint.Domain(p.Node); !ok || at != domain || !s.selected[p.Node] || s.nodesAtLimit[p.Node] {
 			continue
 		}
-		if !s.tried[p] && s.wanted(p) && s.may(p) && s.fits(p) {
+		if !s.tried[p] && s.selects(p) && s.evictable(p) && s.preEvictable(p) {
 			out = append(out, p)
 		}
 	}
@@ -123,27 +122,27 @@ func (s *spreading) candidates(domain string) (out []*model.Pod) {
 		return 0
 	}
 	slices.SortFunc(out, func(a, b *model.Pod) int {
-		return cmp.Or(cmp.Compare(tied(a), tied(b)), firstToGo(a, b))
+		return cmp.Or(cmp.Compare(tied(a), tied(b)), byEvictionOrder(a, b))
 	})
 	return out
 }
 
-func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, least int) *wish {
-	w := &wish{pod: p, tell: func(w *wish) {
-		w.reason = fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d",
-			s.k.Key, domain, domains[domain], least,
-			s.k.MaxSkew)
+func (s *spreadRun) propose(p *model.Pod, domain string, domains map[string]int, least int) *proposal {
+	w := &proposal{pod: p, explain: func(w *proposal) {
+		w.reason = fmt.Sprintf("%s=%s has %d pods of the spread constraint, the minimum is %d, maxSkew %d",
+			s.constraint.Key, domain, domains[domain], least,
+			s.constraint.MaxSkew)
 		names := slices.Sorted(maps.Keys(domains))
-		w.weigh(len(names), func(i int) string {
-			return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]])
+		w.addAgainst(len(names), func(i int) string {
+			return fmt.Sprintf("%s=%s: %d", s.constraint.Key, names[i], domains[names[i]])
 		})
 	}}
-	if s.fit {
-		w.helps = func(to *model.Node) bool {
-			at, ok := s.k.Domain(to)
+	if s.onlyIfBetter {
+		w.improves = func(to *model.Node) bool {
+			at, ok := s.constraint.Domain(to)
 			return ok && at != domain && domains[at]+1 < domains[domain]
 		}
-		w.undone = "the spread would be no better"
+		w.noGain = "the spread would not improve"
 	}
 	return w
 }

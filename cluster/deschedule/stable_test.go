@@ -19,7 +19,8 @@ import (
 	"jettison/cluster/model"
 )
 
-// randomCluster is nodes in zones, some of them cordoned or tainted, and pods of some owners with all that strategies look at.
+// randomCluster returns nodes in zones, some cordoned or tainted, and pods of several owners with
+// all properties that strategies check.
 func randomCluster(r *rand.Rand) *Snapshot {
 	s := &Snapshot{}
 	for i := range 2 + r.IntN(6) {
@@ -56,7 +57,7 @@ func randomCluster(r *rand.Rand) *Snapshot {
 	return s
 }
 
-// randomOwner is what all pods of one owner have.
+// randomOwner returns the edits shared by all pods of one owner.
 func randomOwner(r *rand.Rand, i int) []edit {
 	name := fmt.Sprintf("o%d", i)
 	out := []edit{owned("ReplicaSet", name), label("owner", name), request(v1.ResourceCPU, int64(50+50*r.IntN(12))),
@@ -76,12 +77,12 @@ func randomOwner(r *rand.Rand, i int) []edit {
 	case 2:
 		out = append(out, repels("owner", name, v1.LabelHostname))
 	case 3:
-		out = append(out, affine(in("zone", "a", "b"), in("zone", "b")))
+		out = append(out, affine(matchIn("zone", "a", "b"), matchIn("zone", "b")))
 	}
 	return out
 }
 
-// randomPod is what pods of one owner do not have in common.
+// randomPod returns edits that differ between pods of one owner.
 func randomPod(r *rand.Rand) []edit {
 	out := []edit{aged(time.Duration(r.IntN(48)) * time.Hour)}
 	switch r.IntN(12) {
@@ -97,7 +98,7 @@ func randomPod(r *rand.Rand) []edit {
 	return out
 }
 
-// randomPolicy has some strategies, in one or two profiles.
+// randomPolicy returns a policy with some strategies in one or two profiles.
 func randomPolicy(r *rand.Rand) *Policy {
 	thresholds := Thresholds{"cpu": float64(10 + r.IntN(30)), "pods": float64(10 + r.IntN(30))}
 	target := Thresholds{"cpu": 40 + float64(r.IntN(40)), "pods": 40 + float64(r.IntN(40))}
@@ -135,7 +136,7 @@ func randomPolicy(r *rand.Rand) *Policy {
 	return p
 }
 
-// clusters is how many random clusters a test tries: JETTISON_CLUSTERS, or a few hundred.
+// clusters returns the number of random clusters that a test tries: JETTISON_CLUSTERS, or 300.
 func clusters() int {
 	if n, err := strconv.Atoi(os.Getenv("JETTISON_CLUSTERS")); err == nil {
 		return n
@@ -143,7 +144,8 @@ func clusters() int {
 	return 300
 }
 
-// Planning again on what a plan leads to gives nothing: no pod is evicted in circles. And no plan breaks a rule that every plan keeps.
+// Planning again on the result of a plan evicts nothing, and plans satisfy the rules of
+// checkPlan.
 func TestPlansAreStable(t *testing.T) {
 	evictions, unstable := 0, 0
 	for seed := range clusters() {
@@ -157,24 +159,24 @@ func TestPlansAreStable(t *testing.T) {
 			t.Fatal(err)
 		}
 		evictions += len(first.Evictions)
-		sound(t, seed, s, first)
-		again, err := Plan(p, first.Leads, t0)
+		checkPlan(t, seed, s, first)
+		again, err := Plan(p, first.ResultingSnapshot, t0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(again.Evictions) > 0 {
 			unstable++
-			t.Errorf("seed %d: %v, and then %v (%s: %s)", seed, names(first), names(again), again.Evictions[0].Strategy, again.Evictions[0].Reason)
+			t.Errorf("seed %d: plan evicts %v, a second plan evicts %v (%s: %s), want none", seed, names(first), names(again), again.Evictions[0].Strategy, again.Evictions[0].Reason)
 		}
 	}
-	t.Logf("%d clusters, %d evictions, %d plans that are not stable", clusters(), evictions, unstable)
+	t.Logf("%d clusters, %d evictions, %d unstable plans", clusters(), evictions, unstable)
 	if evictions == 0 {
-		t.Error("nothing is evicted at all")
+		t.Error("no plan evicts a pod, want some evictions")
 	}
 }
 
-// A plan that is rewound is the one that is made from its beginning.
-func TestAPlanIsRewoundToWhatItWas(t *testing.T) {
+// A plan that is rewound equals one that is made from scratch.
+func TestRewoundPlanEqualsFreshPlan(t *testing.T) {
 	again := 0
 	for seed := range clusters() {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
@@ -193,13 +195,13 @@ func TestAPlanIsRewoundToWhatItWas(t *testing.T) {
 		if err := p.Complete(); err != nil {
 			t.Fatal(err)
 		}
-		plan := func(anew bool) string {
-			w := &work{templates: model.NewTemplates(), anew: anew}
-			made, err := settle(p, s, t0, nil, lookAhead, w)
+		plan := func(fresh bool) string {
+			w := &search{templates: model.NewTemplates(), noRewind: fresh}
+			made, err := planUntilStable(p, s, t0, nil, maxDepth, w)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if anew && w.plans > 2 {
+			if fresh && w.plans > 2 {
 				again++
 			}
 			text, err := json.Marshal(made.result())
@@ -208,22 +210,23 @@ func TestAPlanIsRewoundToWhatItWas(t *testing.T) {
 			}
 			return strings.NewReplacer(`"Evictions":null`, `"Evictions":[]`, `"Stopped":null`, `"Stopped":[]`).Replace(string(text))
 		}
-		if rewound, anew := plan(false), plan(true); rewound != anew {
-			t.Errorf("seed %d: rewound\n%s\nand anew\n%s", seed, rewound, anew)
+		if rewound, fresh := plan(false), plan(true); rewound != fresh {
+			t.Errorf("seed %d: rewound plan\n%s\nwant\n%s", seed, rewound, fresh)
 		}
 	}
 	if again == 0 {
-		t.Error("no plan was made more than once")
+		t.Error("no plan was made more than once, want some")
 	}
 }
 
-// sound: every pod goes once, none that is kept goes, budgets hold, and nobody is put on a node that is then too full.
-func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
+// checkPlan verifies that each pod is evicted at most once, skipped pods are not evicted, budgets
+// are respected, and no node becomes overcommitted.
+func checkPlan(t *testing.T, seed int, s *Snapshot, r *Result) {
 	t.Helper()
 	seen, spent := map[string]bool{}, int32(0)
 	for _, e := range r.Evictions {
 		if seen[e.Name] || e.Reason == "" {
-			t.Errorf("seed %d: %s twice, or without a reason", seed, e.Name)
+			t.Errorf("seed %d: pod %s is evicted twice or has no reason", seed, e.Name)
 		}
 		seen[e.Name] = true
 		if e.Pod.Labels["owner"] == "o0" && e.Pod.Status.Phase == v1.PodRunning {
@@ -232,33 +235,34 @@ func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
 	}
 	for _, skip := range r.Skipped {
 		if seen[skip.Name] {
-			t.Errorf("seed %d: %s is evicted and kept", seed, skip.Name)
+			t.Errorf("seed %d: pod %s is evicted and skipped", seed, skip.Name)
 		}
 	}
 	if c := model.New(&s.Objects, nil); len(s.Budgets) > 0 {
-		if left := model.NewBudgets(c, s.Budgets).Left()[0].Status.DisruptionsAllowed; spent > left {
-			t.Errorf("seed %d: %d evictions of a budget of %d", seed, spent, left)
+		if left := model.NewBudgets(c, s.Budgets).Remaining()[0].Status.DisruptionsAllowed; spent > left {
+			t.Errorf("seed %d: %d evictions, want at most %d allowed by the budget", seed, spent, left)
 		}
 	}
 	before := model.New(&s.Objects, nil)
-	for _, n := range model.New(&r.Leads.Objects, nil).Nodes {
+	for _, n := range model.New(&r.ResultingSnapshot.Objects, nil).Nodes {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
 			whole, _ := n.Allocatable(name)
 			if is := n.Requested(name); is > whole && is > before.Find(n.Name).Requested(name) {
-				t.Errorf("seed %d: %s has %d of %d %s", seed, n.Name, is, whole, name)
+				t.Errorf("seed %d: node %s: %d %s requested, want at most %d", seed, n.Name, is, name, whole)
 			}
 		}
 	}
 }
 
-// Of two that would be in each other's way on the only node for both one goes, and the other stays: one kept is enough.
-func TestNoMoreAreKeptThanHaveTo(t *testing.T) {
-	// n3 has no zone, so a scheduler lets pods that keep apart by zone meet there, and the strategy evicts them for it.
+// If two pods would conflict on the only node that fits both, one is evicted and the other stays:
+// pinning one is enough.
+func TestFewestPodsArePinned(t *testing.T) {
+	// n3 has no zone: anti-affinity by zone does not keep pods apart there, but the strategy evicts them.
 	shy := []edit{label("app", "a"), repels("app", "a", "zone")}
 	away := []func(*v1.Node){nodeLabel("zone", "a"), taint("t", "v", v1.TaintEffectNoSchedule)}
 	s := &Snapshot{}
 	s.Nodes = cluster(node("n1", away...), node("n2", append(away, nodeLabel("zone", "b"))...), node("n3"))
-	s.Pods = some(pod("first", "n1", append(shy, priority(100))...), pod("second", "n2", append(shy, priority(200))...))
+	s.Pods = podList(pod("first", "n1", append(shy, priority(100))...), pod("second", "n2", append(shy, priority(200))...))
 	policy := &Policy{Profiles: []Profile{{Name: "p"}}}
 	policy.Profiles[0].Enable(PodLifeTime, &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))})
 	policy.Profiles[0].Enable(InterPodAntiAffinity, &AntiAffinityArgs{})
@@ -269,13 +273,13 @@ func TestNoMoreAreKeptThanHaveTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(names(r), []string{"second"}) || !strings.Contains(why(r, "first"), "would be evicted again") {
-		t.Errorf("%v %v", names(r), r.Skipped)
+	if !slices.Equal(names(r), []string{"second"}) || !strings.Contains(skipReason(r, "first"), "eviction loop") {
+		t.Errorf("evictions = %v, want second; skipped %v, want first because of an eviction loop", names(r), r.Skipped)
 	}
 }
 
-// The order of the objects does not matter.
-func TestPlansAreTheSameForTheSameObjects(t *testing.T) {
+// The order of the objects does not change the plan.
+func TestPlanIgnoresObjectOrder(t *testing.T) {
 	for seed := range 50 {
 		r := rand.New(rand.NewPCG(uint64(seed), 2))
 		s, p := randomCluster(r), randomPolicy(r)
@@ -293,7 +297,7 @@ func TestPlansAreTheSameForTheSameObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		if fmt.Sprint(names(one), one.Skipped, one.Stopped) != fmt.Sprint(names(two), two.Skipped, two.Stopped) {
-			t.Errorf("seed %d: %v and %v", seed, names(one), names(two))
+			t.Errorf("seed %d: shuffled objects: evictions = %v, then %v, want the same plan", seed, names(one), names(two))
 		}
 	}
 }

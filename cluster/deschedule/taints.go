@@ -8,42 +8,42 @@ import (
 	"jettison/cluster/model"
 )
 
-// nodeTaints evicts pods that do not tolerate a taint which would keep them away were they new,
-// node by node. Taints NoExecute are taint eviction's. One that only rather keeps pods away is
-// worth it where the successor likely goes to a node without such a taint.
+// nodeTaints evicts pods that do not tolerate a taint of their node, node by node. NoExecute
+// taints are left to taint eviction. For a PreferNoSchedule taint a pod is evicted only if its
+// replacement likely gets a node without such a taint.
 func nodeTaints(r *run, args any) {
 	a := args.(*NodeTaintsArgs)
-	wanted := a.filter()
+	selects := a.filter()
 nodes:
 	for _, n := range r.nodes {
 		if !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return a.counts(&t) }) {
 			continue
 		}
-		for _, p := range leaving(n, func(p *model.Pod) bool { return !p.Ended && wanted(p) }) {
+		for _, p := range candidatesOn(n, func(p *model.Pod) bool { return !p.Ended && selects(p) }) {
 			t := model.Untolerated(n.Node, p.Spec.Tolerations, a.counts)
-			if t == nil || !r.may(p) || !r.fits(p) {
+			if t == nil || !r.evictable(p) || !r.preEvictable(p) {
 				continue
 			}
-			w := &wish{pod: p, reason: "does not tolerate the taint " + t.ToString() + " of " + n.Name}
+			w := &proposal{pod: p, reason: "does not tolerate taint " + t.ToString() + " of " + n.Name}
 			if model.Untolerated(n.Node, p.Spec.Tolerations, func(t *v1.Taint) bool {
-				return a.counts(t) && model.Keeps(t)
+				return a.counts(t) && model.HardTaint(t)
 			}) == nil {
-				w.helps = func(to *model.Node) bool {
+				w.improves = func(to *model.Node) bool {
 					return model.Untolerated(to.Node, p.Spec.Tolerations, a.counts) == nil
 				}
-				w.undone = "they have such a taint, too"
+				w.noGain = "other nodes have such a taint, too"
 			}
 			switch r.evict(w) {
-			case full:
+			case totalLimitReached:
 				return
-			case nodeFull:
+			case nodeLimitReached:
 				continue nodes
 			}
 		}
 	}
 }
 
-// counts reports whether the strategy is for a taint.
+// counts reports whether the arguments include a taint.
 func (a *NodeTaintsArgs) counts(t *v1.Taint) bool {
 	if t.Effect != v1.TaintEffectNoSchedule && (!a.IncludePreferNoSchedule ||
 		t.Effect != v1.TaintEffectPreferNoSchedule) {

@@ -18,54 +18,55 @@ import (
 	"jettison/internal/base/race"
 )
 
-// Whoever owns pods can have them hang in their deletion by a finalizer, for ever. That they ask to be evicted takes nobody's turn.
-func TestAPodThatIsDeletedAlreadyTakesNobodysTurn(t *testing.T) {
-	p := old(func(p *plan) {
+// A tenant can keep a pod in deletion with a finalizer. Its evict annotation must not use up a
+// limit.
+func TestDeletedPodUsesNoLimit(t *testing.T) {
+	p := lifeTimePlan(func(p *plan) {
 		p.limits = &limits{1, -1, -1}
-		p.pods = some(pod("stuck", "n1", term, annotation(evictAnnotation)), pod("mine", "n1", aged(24*time.Hour)))
+		p.pods = podList(pod("stuck", "n1", term, annotation(evictAnnotation)), pod("mine", "n1", aged(24*time.Hour)))
 	})
-	if r := p.run(t); !slices.Equal(names(r), []string{"mine"}) || why(r, "stuck") != "it is being deleted already" {
-		t.Errorf("%v %v", names(r), r.Skipped)
+	if r := p.run(t); !slices.Equal(names(r), []string{"mine"}) || skipReason(r, "stuck") != "pod is already being deleted" {
+		t.Errorf("evictions = %v, want mine; skipped %v, want stuck", names(r), r.Skipped)
 	}
 }
 
-// Owners are told by references that whoever makes a pod writes: those of other namespaces, and such as are there many times, are nobody's
-// replicas.
-func TestForgedReplicasAreNone(t *testing.T) {
+// Owner references are written by tenants: references from other namespaces and repeated
+// references do not count as replicas.
+func TestForgedOwnersAreNoReplicas(t *testing.T) {
 	ref := metav1.OwnerReference{Kind: "ReplicaSet", Name: "one", UID: "ReplicaSetone"}
 	forged := pod("forged", "n2", inSpace("tenant"), aged(0), func(p *v1.Pod) { p.OwnerReferences = slices.Repeat([]metav1.OwnerReference{ref}, 50) })
 	twice := pod("twice", "n1", func(p *v1.Pod) { p.OwnerReferences = nil })
 	twice.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "own", UID: "own"}}
-	p := old(func(p *plan) {
+	p := lifeTimePlan(func(p *plan) {
 		p.evictor = &DefaultEvictorArgs{MinReplicas: 2}
-		p.pods = some(pod("single", "n1", owned("ReplicaSet", "one")), forged, twice)
+		p.pods = podList(pod("single", "n1", owned("ReplicaSet", "one")), forged, twice)
 	})
-	if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(why(r, "single"), "has 1 pods, fewer than minReplicas 2") {
-		t.Errorf("%v %v", names(r), r.Skipped)
+	if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(skipReason(r, "single"), "has 1 pods, fewer than minReplicas 2") {
+		t.Errorf("evictions = %v, want none; skipped %v, want single because of minReplicas", names(r), r.Skipped)
 	}
 }
 
-// In a file that was written by hand owners may have no UID: they are told apart by their names.
+// Owners without UID, as in hand-written files, are identified by kind and name.
 func TestOwnersWithoutUID(t *testing.T) {
 	of := func(name string) edit {
 		return func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name}} }
 	}
-	p := old(func(p *plan) {
+	p := lifeTimePlan(func(p *plan) {
 		p.evictor = &DefaultEvictorArgs{MinReplicas: 2}
-		p.pods = some(pod("a", "n1", of("a")), pod("b", "n1", of("b")))
+		p.pods = podList(pod("a", "n1", of("a")), pod("b", "n1", of("b")))
 	})
 	if r := p.run(t); len(r.Evictions) != 0 {
-		t.Errorf("%v %v", names(r), r.Skipped)
+		t.Errorf("evictions = %v, want none because of minReplicas; skipped %v", names(r), r.Skipped)
 	}
 	p.evictor, p.edit = nil, func(p *Policy, _ *Snapshot) { p.OwnerPause = &metav1.Duration{Duration: time.Minute} }
 	if r := p.run(t); len(r.Evictions) != 2 {
-		t.Errorf("%v %v", names(r), r.Skipped)
+		t.Errorf("evictions = %v, want one for each owner; skipped %v", names(r), r.Skipped)
 	}
 }
 
-// Whatever pods are called, none is taken for another one's successor, and none that is not there is named.
-func TestSuccessorsAreNobodysNames(t *testing.T) {
-	// Of the evicted pod a successor is made that is less than an hour old, on a node that is looked at by the second strategy.
+// A replacement never has the name of an existing pod, and a skip never names a replacement.
+func TestReplacementNamesAreUnique(t *testing.T) {
+	// The replacement is less than an hour old and runs on a node that the second strategy considers.
 	policy := &Policy{Profiles: []Profile{{Name: "p", PluginConfig: []PluginConfig{
 		{DefaultEvictor, &DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: time.Hour}}}}}}}
 	policy.Profiles[0].Enable(TooManyRestarts, &TooManyRestartsArgs{PodRestartThreshold: 100})
@@ -77,28 +78,28 @@ func TestSuccessorsAreNobodysNames(t *testing.T) {
 	for _, other := range []string{"other", "web-next"} {
 		s := &Snapshot{}
 		s.Nodes = cluster(sized("n1", 100000, 3000, 10), sized("n2", 100000, 3000, 10))
-		s.Pods = all(some(pod("web", "n1", restarts, started(24*time.Hour), selects(v1.LabelHostname, "n1")),
-			pod(other, "n1", started(24*time.Hour), selects(v1.LabelHostname, "n1"))), many(6, "bare", "n1", started(24*time.Hour), bare))
+		s.Pods = all(podList(pod("web", "n1", restarts, started(24*time.Hour), selects(v1.LabelHostname, "n1")),
+			pod(other, "n1", started(24*time.Hour), selects(v1.LabelHostname, "n1"))), podsNamed(6, "bare", "n1", started(24*time.Hour), bare))
 		r, err := Plan(policy, s, t0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(model.New(&r.Leads.Objects, nil).Pods()); got != len(s.Pods) {
-			t.Errorf("%s: %d pods, and then %d", other, len(s.Pods), got)
+		if got := len(model.New(&r.ResultingSnapshot.Objects, nil).Pods()); got != len(s.Pods) {
+			t.Errorf("%s: %d pods after the plan, want %d", other, got, len(s.Pods))
 		}
 		for _, skip := range r.Skipped {
 			if !slices.ContainsFunc(s.Pods, func(p *v1.Pod) bool { return p.Name == skip.Name }) {
-				t.Errorf("%s: there is no %s: %s", other, skip.Name, skip.Reason)
+				t.Errorf("%s: skip names unknown pod %s: %s", other, skip.Name, skip.Reason)
 			}
 		}
 		if !slices.Equal(names(r), []string{"web"}) {
-			t.Errorf("%s: %v %v", other, names(r), r.Skipped)
+			t.Errorf("%s: evictions = %v, want web; skipped %v", other, names(r), r.Skipped)
 		}
 	}
 }
 
-// Two strategies that go by queries of their own each go by the answer to theirs.
-func TestEachQueryHasItsOwnFigures(t *testing.T) {
+// Two strategies with different queries use the answers to their own.
+func TestEachQueryHasItsOwnUsage(t *testing.T) {
 	by := func(query string) *LowNodeUtilizationArgs {
 		return &LowNodeUtilizationArgs{Thresholds: Thresholds{MetricResource: 20}, TargetThresholds: Thresholds{MetricResource: 50},
 			MetricsUtilization: &MetricsUtilization{Source: PrometheusMetrics, Prometheus: &PrometheusQuery{Query: query}}}
@@ -110,21 +111,21 @@ func TestEachQueryHasItsOwnFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Snapshot{}
-	s.Nodes, s.Pods = two(), all(many(2, "a", "n1"), many(2, "b", "n2"))
+	s.Nodes, s.Pods = two(), all(podsNamed(2, "a", "n1"), podsNamed(2, "b", "n2"))
 	s.Queried = map[string]map[string]int64{"cpu": {"n1": 10, "n2": 90}, "io": {"n1": 30, "n2": 30}}
 	r, err := Plan(policy, s, t0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Evictions) != 1 || r.Evictions[0].Node != "n2" || r.Evictions[0].Profile != "cpu" {
-		t.Errorf("%+v, stopped %v", r.Evictions, r.Stopped)
+		t.Errorf("evictions = %+v, want one from n2 in profile cpu; stopped %v", r.Evictions, r.Stopped)
 	}
 }
 
-// Budgets by the thousand over one pod do not make a page of each reason.
+// Thousands of budgets that cover a pod do not make a reason long.
 func TestReasonsAreShort(t *testing.T) {
-	p := old(func(p *plan) {
-		p.pods = some(pod("p", "n1"))
+	p := lifeTimePlan(func(p *plan) {
+		p.pods = podList(pod("p", "n1"))
 		p.edit = func(_ *Policy, s *Snapshot) {
 			for i := range 1000 {
 				s.Budgets = append(s.Budgets, &policyv1.PodDisruptionBudget{
@@ -134,30 +135,31 @@ func TestReasonsAreShort(t *testing.T) {
 		}
 	})
 	r := p.run(t)
-	if is := why(r, "p"); len(is) > 300 || !strings.HasSuffix(is, "budget-0009 and 990 more") {
-		t.Errorf("%d bytes: %.400s", len(is), is)
+	if is := skipReason(r, "p"); len(is) > 300 || !strings.HasSuffix(is, "budget-0009 and 990 more") {
+		t.Errorf("skip reason has %d bytes, want at most 300 and a count: %.400s", len(is), is)
 	}
 }
 
-// What no node has one pod may say that it takes: several of them do not make a node look empty.
+// A pod may request more than any node has: several of them must not make a node look empty.
 func TestRequestsDoNotOverflow(t *testing.T) {
 	p := plan{strategy: LowNodeUtilization, args: &LowNodeUtilizationArgs{Thresholds: Thresholds{"memory": 20}, TargetThresholds: Thresholds{"memory": 50}},
 		nodes: cluster(node("n1"), node("n2")),
-		pods: all(many(3, "huge", "n1", request(v1.ResourceMemory, 1<<62), phase(v1.PodPending), bare),
-			many(6, "mine", "n2", request(v1.ResourceMemory, 400)))}
+		pods: all(podsNamed(3, "huge", "n1", request(v1.ResourceMemory, 1<<62), phase(v1.PodPending), bare),
+			podsNamed(6, "mine", "n2", request(v1.ResourceMemory, 400)))}
 	r := p.run(t)
 	for _, e := range r.Evictions {
 		if e.To == "n1" {
-			t.Errorf("%s goes to n1: %s", e.Name, e.Reason)
+			t.Errorf("replacement of %s is placed on n1, want n2 or none: %s", e.Name, e.Reason)
 		}
 	}
 	if is := r.Before["n1"]["memory"]; is <= 100 {
-		t.Errorf("n1 is used by %v%%", is)
+		t.Errorf("memory load of n1 = %v%%, want above 100%%", is)
 	}
 }
 
-// spent returns the CPU time of this process so far: unlike wall time it does not grow with what else the machine does.
-func spent(t *testing.T) time.Duration {
+// cpuTime returns the CPU time of this process so far. Unlike wall time it does not depend on
+// other processes.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -166,37 +168,39 @@ func spent(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
-func squared() time.Duration {
+// timeLimit is exceeded if the cost of a pod grows with the square of its size, and ten times the
+// cost if it grows linearly.
+func timeLimit() time.Duration {
 	if race.Enabled {
 		return 25 * time.Second
 	}
 	return 3 * time.Second
 }
 
-// A pod may name owners by the ten thousand: what that costs grows with their number, not with its square.
-func TestThousandsOfOwners(t *testing.T) {
+// A pod may have tens of thousands of owner references: the cost grows linearly with their
+// number.
+func TestManyOwnersTakeLinearTime(t *testing.T) {
 	most := pod("p", "n1")
 	for i := range 120_000 {
 		most.OwnerReferences = append(most.OwnerReferences, metav1.OwnerReference{Kind: "K", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
 	}
-	p := plan{strategy: RemoveDuplicates, args: &RemoveDuplicatesArgs{}, nodes: cluster(node("n1"), node("n2"), node("n3")), pods: all(some(most), many(4, "q", "n1"))}
-	began := spent(t)
+	p := plan{strategy: RemoveDuplicates, args: &RemoveDuplicatesArgs{}, nodes: cluster(node("n1"), node("n2"), node("n3")), pods: all(podList(most), podsNamed(4, "q", "n1"))}
+	began := cpuTime(t)
 	p.run(t)
-	if took := spent(t) - began; took > squared() {
-		t.Errorf("took %v of CPU time", took)
+	if took := cpuTime(t) - began; took > timeLimit() {
+		t.Errorf("plan took %v of CPU time, want at most %v", took, timeLimit())
 	}
 }
 
-// In a file that was written by hand a pod may have no creation time: it is not taken for one of the year 1.
-func TestAPodOfNoKnownAge(t *testing.T) {
+// A pod without creation time, as in hand-written files, does not count as one of the year 1.
+func TestPodWithoutCreationTimeStays(t *testing.T) {
 	ageless := func(p *v1.Pod) { p.CreationTimestamp = metav1.Time{} }
-	p := old(func(p *plan) { p.pods = some(pod("p", "n1", ageless)) })
+	p := lifeTimePlan(func(p *plan) { p.pods = podList(pod("p", "n1", ageless)) })
 	if r := p.run(t); len(r.Evictions) != 0 {
-		t.Errorf("%v", r.Evictions)
+		t.Errorf("evictions = %v, want none", r.Evictions)
 	}
-	p = plan{strategy: RemoveFailedPods, args: &RemoveFailedPodsArgs{}, nodes: two(), pods: some(pod("p", "n1", ageless, phase(v1.PodFailed)))}
+	p = plan{strategy: RemoveFailedPods, args: &RemoveFailedPodsArgs{}, nodes: two(), pods: podList(pod("p", "n1", ageless, phase(v1.PodFailed)))}
 	if r := p.run(t); len(r.Evictions) != 0 {
-		t.Errorf("%v", r.Evictions)
+		t.Errorf("evictions = %v, want none", r.Evictions)
 	}
 }

@@ -13,17 +13,18 @@ import (
 	"jettison/cluster/model"
 )
 
-// use is figures of real use, which move with the pods. A pod without figures is unknown.
-type use struct {
+// usage is measured usage of nodes and pods. It follows pods that the plan moves. A pod that is
+// absent has unknown usage.
+type usage struct {
 	nodes map[string]map[v1.ResourceName]int64
 	pods  map[string]map[v1.ResourceName]int64
 }
 
-func newUse(s *Snapshot) *use {
+func newUsage(s *Snapshot) *usage {
 	if s.NodeUse == nil && s.PodUse == nil {
 		return nil
 	}
-	figures := func(in map[string]v1.ResourceList) map[string]map[v1.ResourceName]int64 {
+	amounts := func(in map[string]v1.ResourceList) map[string]map[v1.ResourceName]int64 {
 		out := make(map[string]map[v1.ResourceName]int64, len(in))
 		for key, list := range in {
 			out[key] = make(map[v1.ResourceName]int64, len(list))
@@ -33,14 +34,14 @@ func newUse(s *Snapshot) *use {
 		}
 		return out
 	}
-	return &use{figures(s.NodeUse), figures(s.PodUse)}
+	return &usage{amounts(s.NodeUse), amounts(s.PodUse)}
 }
 
-// answers are those to queries, as figures of MetricResource. Of pods they tell nothing.
-func answers(s *Snapshot) map[string]*use {
-	out := make(map[string]*use, len(s.Queried))
+// queryUsageOf returns the answers to queries as usage of MetricResource. They cover nodes only.
+func queryUsageOf(s *Snapshot) map[string]*usage {
+	out := make(map[string]*usage, len(s.Queried))
 	for query, nodes := range s.Queried {
-		u := &use{nodes: make(map[string]map[v1.ResourceName]int64, len(nodes))}
+		u := &usage{nodes: make(map[string]map[v1.ResourceName]int64, len(nodes))}
 		for node, percent := range nodes {
 			u.nodes[node] = map[v1.ResourceName]int64{MetricResource: percent}
 		}
@@ -49,30 +50,30 @@ func answers(s *Snapshot) map[string]*use {
 	return out
 }
 
-// move takes a pod's figures off its node; its successor is taken to use as much where it is.
-func (u *use) move(p, successor *model.Pod, to *model.Node) {
-	figures := u.pods[p.Key()]
-	for name, value := range figures {
+// move subtracts a pod's usage from its node and adds it to the node of its replacement.
+func (u *usage) move(p, replacement *model.Pod, to *model.Node) {
+	amounts := u.pods[p.Key()]
+	for name, value := range amounts {
 		if node := u.nodes[p.Node.Name]; node != nil {
 			node[name] -= value
 		}
-		if successor != nil && to != nil && u.nodes[to.Name] != nil {
+		if replacement != nil && to != nil && u.nodes[to.Name] != nil {
 			u.nodes[to.Name][name] += value
 		}
 	}
 	delete(u.pods, p.Key())
-	if successor != nil && figures != nil {
-		u.pods[successor.Key()] = figures
+	if replacement != nil && amounts != nil {
+		u.pods[replacement.Key()] = amounts
 	}
 }
 
-// leads gives the figures back as they came.
-func (u *use) leads() (nodes, pods map[string]v1.ResourceList) {
+// lists returns the usage in the format of Snapshot.NodeUse and Snapshot.PodUse.
+func (u *usage) lists() (nodes, pods map[string]v1.ResourceList) {
 	lists := func(in map[string]map[v1.ResourceName]int64) map[string]v1.ResourceList {
 		out := make(map[string]v1.ResourceList, len(in))
-		for key, figures := range in {
+		for key, amounts := range in {
 			out[key] = v1.ResourceList{}
-			for name, value := range figures {
+			for name, value := range amounts {
 				q := resource.NewQuantity(value, resource.DecimalSI)
 				if name == v1.ResourceCPU {
 					q = resource.NewMilliQuantity(value, resource.DecimalSI)
@@ -85,23 +86,24 @@ func (u *use) leads() (nodes, pods map[string]v1.ResourceList) {
 	return lists(u.nodes), lists(u.pods)
 }
 
-// meter measures nodes and pods: by what is requested, or by real use.
+// meter measures nodes and pods, by requests or by measured usage.
 type meter struct {
-	// figures of the nodes' agents
-	agent func(node string, name v1.ResourceName) (figure int64, known bool)
-	real  *use // nil: by requests
-	// of real use, in words
+	// load reported by the agents
+	agentValue func(node string, name v1.ResourceName) (value int64, known bool)
+	usage      *usage // nil: by requests
+	// where usage comes from, for reasons
 	source string
-	// that have to have room, sorted
-	names []v1.ResourceName
-	// percent that a node may be filled to; else whole
-	high Thresholds
-	// what the destinations have left until there
+	// resources that are compared and must fit, sorted
+	resources []v1.ResourceName
+	// maximum usage of a node in percent; absent: the whole node
+	target Thresholds
+	// capacity of the destination nodes below target
 	available map[v1.ResourceName]int64
 }
 
-// metered are the resources of thresholds, and those that every pod takes of.
-func metered(t Thresholds) []v1.ResourceName {
+// meteredResources returns the resources of thresholds, plus cpu, memory and pods unless the
+// thresholds name MetricResource.
+func meteredResources(t Thresholds) []v1.ResourceName {
 	names := map[v1.ResourceName]bool{}
 	for name := range t {
 		names[name] = true
@@ -113,70 +115,70 @@ func metered(t Thresholds) []v1.ResourceName {
 }
 
 func (m *meter) used(n *model.Node, name v1.ResourceName) int64 {
-	if ofAgent(name) {
-		figure, _ := m.agent(n.Name, name)
-		return figure
+	if isAgentResource(name) {
+		value, _ := m.agentValue(n.Name, name)
+		return value
 	}
-	if m.real != nil && name != v1.ResourcePods {
-		return m.real.nodes[n.Name][name]
+	if m.usage != nil && name != v1.ResourcePods {
+		return m.usage.nodes[n.Name][name]
 	}
 	return n.Requested(name)
 }
 
-// of is how much of a resource a pod takes; false: nobody knows.
-func (m *meter) of(p *model.Pod, name v1.ResourceName) (int64, bool) {
-	if ofAgent(name) {
+// podUsage returns how much of a resource a pod uses; false: unknown.
+func (m *meter) podUsage(p *model.Pod, name v1.ResourceName) (int64, bool) {
+	if isAgentResource(name) {
 		return 0, false
 	}
-	if m.real == nil || name == v1.ResourcePods {
+	if m.usage == nil || name == v1.ResourcePods {
 		return p.Request(name), true
 	}
-	value, ok := m.real.pods[p.Key()][name]
+	value, ok := m.usage.pods[p.Key()][name]
 	return value, ok
 }
 
-// taken is how much a pod takes of each of the resources, in their order.
-func (m *meter) taken(p *model.Pod) []int64 {
-	out := make([]int64, len(m.names))
-	for i, name := range m.names {
-		out[i], _ = m.of(p, name)
+// podUsages returns how much a pod uses of each of the resources, in their order.
+func (m *meter) podUsages(p *model.Pod) []int64 {
+	out := make([]int64, len(m.resources))
+	for i, name := range m.resources {
+		out[i], _ = m.podUsage(p, name)
 	}
 	return out
 }
 
-// known reports whether all that counts of a pod is known.
-func (m *meter) known(p *model.Pod) bool {
-	return !slices.ContainsFunc(m.names, func(name v1.ResourceName) bool {
-		_, ok := m.of(p, name)
+// podUsageKnown reports whether usage of a pod is known for all resources.
+func (m *meter) podUsageKnown(p *model.Pod) bool {
+	return !slices.ContainsFunc(m.resources, func(name v1.ResourceName) bool {
+		_, ok := m.podUsage(p, name)
 		return !ok
 	})
 }
 
-func (m *meter) whole(n *model.Node, name v1.ResourceName) (int64, bool) {
+func (m *meter) capacity(n *model.Node, name v1.ResourceName) (int64, bool) {
 	switch {
 	case name == MetricResource:
 		return 100, true
-	case ofAgent(name):
-		_, known := m.agent(n.Name, name)
-		return agentWhole, known
+	case isAgentResource(name):
+		_, known := m.agentValue(n.Name, name)
+		return agentScale, known
 	}
 	return n.Allocatable(name)
 }
 
-// percent of a node that is used; what the node does not say that it has is not used.
+// percent returns the used part of a node; 0 if the node's capacity is unknown.
 func (m *meter) percent(n *model.Node, name v1.ResourceName) float64 {
-	whole, _ := m.whole(n, name)
+	whole, _ := m.capacity(n, name)
 	return model.Percent(m.used(n, name), whole)
 }
 
-// unbounded is more than any node has, and little enough to be added up.
+// unbounded exceeds the capacity of any node, and is small enough to be summed up.
 const unbounded = 1 << 50
 
-// most is what of a node may be used. Of what no threshold names a node that does not say how much
-// it has has enough.
-func (m *meter) most(n *model.Node, name v1.ResourceName) int64 {
-	whole, known := m.whole(n, name)
-	if percent, ok := m.high[name]; ok {
+// ceiling returns how much of a node may be used. A resource without threshold and without known
+// capacity is unbounded.
+func (m *meter) ceiling(n *model.Node, name v1.ResourceName) int64 {
+	whole, known := m.capacity(n, name)
+	if percent, ok := m.target[name]; ok {
 		return int64(percent * 0.01 * float64(whole))
 	}
 	if !known {
@@ -185,25 +187,25 @@ func (m *meter) most(n *model.Node, name v1.ResourceName) int64 {
 	return whole
 }
 
-// over names a resource of which more is used than may be; empty: none is.
-func (m *meter) over(n *model.Node) v1.ResourceName {
-	for _, name := range m.names {
-		if m.used(n, name) > m.most(n, name) {
+// exceededResource returns a resource with usage above the ceiling; empty: none.
+func (m *meter) exceededResource(n *model.Node) v1.ResourceName {
+	for _, name := range m.resources {
+		if m.used(n, name) > m.ceiling(n, name) {
 			return name
 		}
 	}
 	return ""
 }
 
-// takes reports whether a node is not over once a pod is there.
-func (m *meter) takes(n *model.Node, p *model.Pod) bool {
-	for _, name := range m.names {
-		if ofAgent(name) {
-			if figure, known := m.agent(n.Name, name); !known || figure > m.most(n, name) {
+// fits reports whether a node stays within its ceilings with a pod added.
+func (m *meter) fits(n *model.Node, p *model.Pod) bool {
+	for _, name := range m.resources {
+		if isAgentResource(name) {
+			if value, known := m.agentValue(n.Name, name); !known || value > m.ceiling(n, name) {
 				return false
 			}
 		}
-		if plus, _ := m.of(p, name); plus > 0 && m.used(n, name)+plus > m.most(n, name) {
+		if plus, _ := m.podUsage(p, name); plus > 0 && m.used(n, name)+plus > m.ceiling(n, name) {
 			return false
 		}
 	}
@@ -228,19 +230,20 @@ func (m *meter) above(n *model.Node, t Thresholds) bool {
 	return false
 }
 
-// open reckons what destinations have left.
-func (m *meter) open(nodes []*model.Node) {
+// sumAvailable computes the remaining capacity of the destination nodes.
+func (m *meter) sumAvailable(nodes []*model.Node) {
 	m.available = map[v1.ResourceName]int64{}
 	for _, n := range nodes {
-		for _, name := range m.names {
-			m.available[name] += m.most(n, name) - m.used(n, name)
+		for _, name := range m.resources {
+			m.available[name] += m.ceiling(n, name) - m.used(n, name)
 		}
 	}
 }
 
-// exhausted names a resource of which destinations have nothing left; empty: none.
-func (m *meter) exhausted() v1.ResourceName {
-	for _, name := range m.names {
+// exhaustedResource returns a resource of which the destination nodes have nothing left; empty:
+// none.
+func (m *meter) exhaustedResource() v1.ResourceName {
+	for _, name := range m.resources {
 		if m.available[name] <= 0 {
 			return name
 		}
@@ -248,11 +251,11 @@ func (m *meter) exhausted() v1.ResourceName {
 	return ""
 }
 
-// sortByUse orders nodes by the sum of what is used of everything, in the units of Amount, as
-// 0.36.0 does.
-func (m *meter) sortByUse(nodes []*model.Node, sign int) {
+// sortByUsage orders nodes by the sum of their usage of all resources in the units of
+// model.Amount, as in 0.36.0.
+func (m *meter) sortByUsage(nodes []*model.Node, sign int) {
 	sum := func(n *model.Node) (total int64) {
-		for _, name := range m.names {
+		for _, name := range m.resources {
 			total += m.used(n, name)
 		}
 		return total
@@ -262,85 +265,85 @@ func (m *meter) sortByUse(nodes []*model.Node, sign int) {
 	})
 }
 
-// drain is what moving pods from nodes to others wants to know.
+// drain describes how to move pods from some nodes to others.
 type drain struct {
 	*meter
-	from, to []*model.Node
-	excluded *Namespaces
-	limit    *uint // evictions from one node
-	wanted   func(*model.Pod) bool
-	goesOn   func(*model.Node) bool // whether more has to go from a node
-	wish     func(*model.Pod) *wish
+	from, to  []*model.Node
+	excluded  *Namespaces
+	limit     *uint // evictions from one node
+	selects   func(*model.Pod) bool
+	needsMore func(*model.Node) bool // reports whether the node must lose more pods
+	propose   func(*model.Pod) *proposal
 }
 
-// drain evicts pods from nodes, the first to go first, until enough has gone or the others have no
-// room left.
+// drain evicts pods from nodes in eviction order until needsMore returns false or the
+// destinations are full.
 func (r *run) drain(d *drain) {
-	d.open(d.to)
+	d.sumAvailable(d.to)
 nodes:
 	for _, n := range d.from {
-		pods := leaving(n, func(p *model.Pod) bool { return !p.Ended && d.wanted(p) && r.may(p) })
+		pods := candidatesOn(n, func(p *model.Pod) bool { return !p.Ended && d.selects(p) && r.evictable(p) })
 		for _, p := range pods {
-			if !d.goesOn(n) || d.exhausted() != "" {
+			if !d.needsMore(n) || d.exhaustedResource() != "" {
 				break
 			}
-			if d.limit != nil && r.done(n.Name, 0) >= *d.limit {
+			if d.limit != nil && r.countOnNode(n.Name, 0) >= *d.limit {
 				r.capped = true
-				r.skip(p, "evictionLimits: node %d is reached", *d.limit)
+				r.skip(p, "evictionLimits: limit of %d evictions per node reached", *d.limit)
 				break
 			}
-			if !d.lets(r, p) {
+			if !d.allows(r, p) {
 				continue
 			}
-			known := d.known(p)
-			if !known && d.limit == nil && r.done(n.Name, 0) > 0 {
-				break // nobody knows what one eviction has done, so there is one a time
+			known := d.podUsageKnown(p)
+			if !known && d.limit == nil && r.countOnNode(n.Name, 0) > 0 {
+				break // the effect of an eviction is unknown until usage is measured again
 			}
-			r.capped = r.capped || !known // what is to be done then the next figures tell
-			takes := d.taken(p)
-			switch r.evict(d.wish(p)) {
-			case full:
+			r.capped = r.capped || !known // the next measurement may require more
+			used := d.podUsages(p)
+			switch r.evict(d.propose(p)) {
+			case totalLimitReached:
 				return
-			case nodeFull:
+			case nodeLimitReached:
 				continue nodes
-			case evicted:
-				r.done(n.Name, 1)
-				for i, name := range d.names {
-					d.available[name] -= takes[i]
+			case podEvicted:
+				r.countOnNode(n.Name, 1)
+				for i, name := range d.resources {
+					d.available[name] -= used[i]
 				}
 			}
 		}
 	}
 }
 
-// lets reports whether a pod may go as far as the strategy itself says: its namespace, the taints
-// of the destinations, and the evictor.
-func (d *drain) lets(r *run, p *model.Pod) bool {
+// allows reports whether the strategy and the evictor permit an eviction: namespace, taints of
+// the destinations, preEvictionFilter.
+func (d *drain) allows(r *run, p *model.Pod) bool {
 	if d.excluded != nil && slices.Contains(d.excluded.Exclude, p.Namespace) {
-		r.skip(p, "evictableNamespaces excludes its namespace")
+		r.skip(p, "namespace is excluded by evictableNamespaces")
 		return false
 	}
 	if !slices.ContainsFunc(d.to, func(n *model.Node) bool {
-		return model.Untolerated(n.Node, p.Spec.Tolerations, model.Keeps) == nil
+		return model.Untolerated(n.Node, p.Spec.Tolerations, model.HardTaint) == nil
 	}) {
-		r.skip(p, "it tolerates the taints of none of the nodes with room")
+		r.skip(p, "pod tolerates the taints of no destination node")
 		return false
 	}
-	return r.fits(p)
+	return r.preEvictable(p)
 }
 
-// done counts evictions of a run by node.
-func (r *run) done(node string, plus uint) uint {
-	if r.ended[r] == nil {
-		r.ended[r] = map[string]uint{}
+// countOnNode adds plus to the evictions of this run on a node and returns the sum.
+func (r *run) countOnNode(node string, plus uint) uint {
+	if r.evictedByRun[r] == nil {
+		r.evictedByRun[r] = map[string]uint{}
 	}
-	r.ended[r][node] += plus
-	return r.ended[r][node]
+	r.evictedByRun[r][node] += plus
+	return r.evictedByRun[r][node]
 }
 
-// percents are the percentages of a node that a set of thresholds is about, one line. above: only
-// those that are.
-func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
+// describe returns the percentages of a node for the resources of thresholds, on one line. above:
+// only those above the threshold.
+func (m *meter) describe(n *model.Node, t Thresholds, above bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		is := m.percent(n, name)
@@ -349,9 +352,9 @@ func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
 		}
 		text := fmt.Sprintf("%s %.1f%% of %g%%", name, is, t[name])
 		switch {
-		case ofAgent(name):
-			text += " (told by its agent)"
-		case m.real != nil && name != v1.ResourcePods:
+		case isAgentResource(name):
+			text += " (reported by the agent)"
+		case m.usage != nil && name != v1.ResourcePods:
 			text += " (" + m.source + ")"
 		}
 		out = append(out, text)
@@ -359,15 +362,15 @@ func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
 	return strings.Join(out, ", ")
 }
 
-// measured are real figures in the place of requests, where a strategy goes by them; missing says
-// which there are not; empty: all are.
-func (r *run) measured(m *meter, by *MetricsUtilization) (missing string) {
+// useMetrics makes m use measured usage if by is set. It returns a description of missing usage;
+// empty: none is missing.
+func (r *run) useMetrics(m *meter, by *MetricsUtilization) (missing string) {
 	if by == nil {
 		return ""
 	}
-	m.real, m.source = r.use, "metrics API"
+	m.usage, m.source = r.usage, "metrics API"
 	if by.Source == PrometheusMetrics {
-		m.real, m.source = r.queried[by.Prometheus.Query], "Prometheus"
+		m.usage, m.source = r.queryUsage[by.Prometheus.Query], "Prometheus"
 	}
-	return r.unmeasured(m)
+	return r.missingUsage(m)
 }

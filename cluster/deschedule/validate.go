@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Fault is something that a policy may not say, and where it says so.
+// Fault is one error in a policy with its location.
 type Fault struct {
-	Path []string // of keys and indices: "profiles", "0", "pluginConfig", "1", "args"
+	Path []string // keys and indices: "profiles", "0", "pluginConfig", "1", "args"
 	What string
 }
 
@@ -29,8 +29,8 @@ const (
 	filterPoint
 )
 
-// plugin is what there is of a name: the extension points that it may be enabled at, its arguments,
-// what they may not be.
+// plugin describes a plugin: the extension points that accept it, its arguments, their
+// validation, and the strategy.
 type plugin struct {
 	points point
 	args   func() any
@@ -38,8 +38,8 @@ type plugin struct {
 	run    func(r *run, args any)
 }
 
-// plugins are all there are. They are set in an init because the strategies among them lead back
-// here.
+// plugins holds all plugins by name. An init function fills it: the strategies refer to plugins,
+// and an initializer would be a cycle.
 var plugins map[string]plugin
 
 func init() {
@@ -68,10 +68,11 @@ func init() {
 	}
 }
 
-// Names are those of all plugins.
+// Names returns the names of all plugins, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
 
-// Complete sets the defaults of a policy, and says what is wrong with it: one Fault each, joined.
+// Complete sets the defaults of a policy and validates it. The error joins one *Fault for each
+// problem.
 func (p *Policy) Complete() error {
 	var faults []error
 	add := func(what error, path ...string) {
@@ -107,14 +108,14 @@ func (p *Policy) checkProviders() (faults []error) {
 				fmt.Sprintf(format, args...)})
 		}
 		if seen[m.Source] != nil {
-			add("metric provider %q is configured twice", m.Source)
+			add("metrics provider %q is configured twice", m.Source)
 		}
 		seen[m.Source] = m
 		switch {
 		case m.Source != KubernetesMetrics && m.Source != PrometheusMetrics:
 			add("source %q: want %s or %s", m.Source, KubernetesMetrics, PrometheusMetrics)
 		case m.Source == KubernetesMetrics && p.MetricsCollector != nil && p.MetricsCollector.Enabled:
-			add("metricsCollector and a provider %s are the same twice: leave metricsCollector out",
+			add("metricsCollector and provider %s configure the same source: remove metricsCollector",
 				KubernetesMetrics)
 		case m.Source == PrometheusMetrics && (m.Prometheus == nil || m.Prometheus.URL == ""):
 			add("prometheus: url is required")
@@ -125,14 +126,14 @@ func (p *Policy) checkProviders() (faults []error) {
 			t := m.Prometheus.AuthToken
 			if t != nil && (t.SecretReference == nil || t.SecretReference.Name == "" ||
 				t.SecretReference.Namespace == "") {
-				add("prometheus: authToken: secretReference wants namespace and name")
+				add("prometheus: authToken: secretReference: namespace and name are required")
 			}
 		}
 	}
 	return faults
 }
 
-// complete is Policy.Complete for one profile.
+// complete implements Policy.Complete for one profile.
 func (p *Profile) complete(index string) (faults []error) {
 	add := func(path []string, format string, args ...any) {
 		text := fmt.Sprintf("profile %q: ", p.Name) + fmt.Sprintf(format, args...)
@@ -142,13 +143,13 @@ func (p *Profile) complete(index string) (faults []error) {
 		c := &p.PluginConfig[i]
 		known, ok := plugins[c.Name]
 		if !ok {
-			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "there is no plugin %q", c.Name)
+			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "unknown plugin %q", c.Name)
 			continue
 		}
 		if slices.ContainsFunc(p.PluginConfig[:i],
 			func(other PluginConfig) bool { return other.Name == c.Name }) {
 			add([]string{"pluginConfig", fmt.Sprint(i), "name"},
-				"%s is configured twice, of which only the first would count", c.Name)
+				"%s is configured twice: only the first entry would take effect", c.Name)
 		}
 		if c.Args == nil {
 			c.Args = known.args()
@@ -177,11 +178,11 @@ func (p *Profile) complete(index string) (faults []error) {
 			known, ok := plugins[name]
 			switch {
 			case !ok:
-				add(path, "there is no plugin %q", name)
+				add(path, "unknown plugin %q", name)
 			case known.points&at.want == 0:
-				add(path, "%s is no plugin for %s", name, at.name)
+				add(path, "%s cannot be enabled at %s: wrong extension point", name, at.name)
 			case p.args(name) == nil:
-				add(path, "%s has no entry in pluginConfig: add one with its name", name)
+				add(path, "%s has no entry in pluginConfig: add one with this name", name)
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (p *Profile) complete(index string) (faults []error) {
 	return faults
 }
 
-// setDefaults are those of 0.36.0.
+// setDefaults sets the defaults of 0.36.0 and returns args.
 func setDefaults(args any) any {
 	switch a := args.(type) {
 	case *RemoveFailedPodsArgs:
@@ -233,9 +234,9 @@ func checkSelector(name string, s *metav1.LabelSelector) []error {
 	return nil
 }
 
-// among says which words are not among those that are known.
-func among(name string, words, known []string) (faults []error) {
-	for _, word := range words {
+// checkEnum returns an error for each value that is not in known.
+func checkEnum(name string, values, known []string) (faults []error) {
+	for _, word := range values {
 		if !slices.Contains(known, word) {
 			faults = append(faults, fmt.Errorf("%s %q: want one of %s", name, word,
 				strings.Join(known, ", ")))
@@ -244,7 +245,7 @@ func among(name string, words, known []string) (faults []error) {
 	return faults
 }
 
-// lifeTimeStates are what PodLifeTime's states may be.
+// lifeTimeStates are the allowed values of states of PodLifeTime.
 var lifeTimeStates = []string{
 	"Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown",
 	"UnexpectedAdmissionError",
@@ -257,20 +258,20 @@ var lifeTimeStates = []string{
 
 func checkLifeTime(args any) []error {
 	a := args.(*PodLifeTimeArgs)
-	faults := append(a.check(), among("states", a.States, lifeTimeStates)...)
+	faults := append(a.check(), checkEnum("states", a.States, lifeTimeStates)...)
 	if a.OwnerKinds != nil && len(a.OwnerKinds.Include) > 0 && len(a.OwnerKinds.Exclude) > 0 {
 		faults = append(faults, errors.New("ownerKinds: only one of include and exclude can be set"))
 	}
 	for i, c := range a.Conditions {
 		if c == (PodConditionFilter{}) {
 			faults = append(faults, fmt.Errorf(
-				"conditions[%d]: want type, status, reason or minTimeSinceLastTransitionSeconds", i))
+				"conditions[%d]: type, status, reason or minTimeSinceLastTransitionSeconds is required", i))
 		}
 	}
 	if a.MaxPodLifeTimeSeconds == nil && len(a.States) == 0 && len(a.Conditions) == 0 &&
 		len(a.ExitCodes) == 0 {
 		faults = append(faults, errors.New(
-			"want maxPodLifeTimeSeconds, states, conditions or exitCodes: else it would evict every pod"))
+			"maxPodLifeTimeSeconds, states, conditions or exitCodes is required: otherwise every pod would be evicted"))
 	}
 	return faults
 }
@@ -278,7 +279,7 @@ func checkLifeTime(args any) []error {
 func checkRestarts(args any) []error {
 	a := args.(*TooManyRestartsArgs)
 	faults := append(a.check(),
-		among("states", a.States, []string{string(v1.PodRunning), "CrashLoopBackOff"})...)
+		checkEnum("states", a.States, []string{string(v1.PodRunning), "CrashLoopBackOff"})...)
 	if a.PodRestartThreshold < 1 {
 		faults = append(faults, fmt.Errorf("podRestartThreshold %d: want 1 or more",
 			a.PodRestartThreshold))
@@ -299,10 +300,10 @@ func checkTaints(args any) []error {
 
 func checkAffinity(args any) []error {
 	a := args.(*NodeAffinityArgs)
-	faults := append(a.check(), among("nodeAffinityType", a.NodeAffinityType,
+	faults := append(a.check(), checkEnum("nodeAffinityType", a.NodeAffinityType,
 		[]string{RequiredAffinity, PreferredAffinity})...)
 	if len(a.NodeAffinityType) == 0 {
-		faults = append(faults, errors.New("nodeAffinityType needs to be set"))
+		faults = append(faults, errors.New("nodeAffinityType is required"))
 	}
 	return faults
 }
@@ -311,7 +312,7 @@ func checkSpread(args any) []error {
 	a := args.(*SpreadArgs)
 	faults := a.check()
 	for _, c := range a.Constraints {
-		faults = append(faults, among("constraints", []string{string(c)},
+		faults = append(faults, checkEnum("constraints", []string{string(c)},
 			[]string{string(v1.DoNotSchedule), string(v1.ScheduleAnyway)})...)
 	}
 	return faults
@@ -319,12 +320,12 @@ func checkSpread(args any) []error {
 
 func (t Thresholds) check(name string) (faults []error) {
 	if len(t) == 0 {
-		return []error{fmt.Errorf("%s: no resource is configured", name)}
+		return []error{fmt.Errorf("%s: at least one resource is required", name)}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(t)) {
-		if strings.HasPrefix(string(resource), "jettison/") && !ofAgent(resource) {
-			faults = append(faults, fmt.Errorf("%s: %s: no agent tells it: want one of %s", name, resource,
-				strings.Join(agentWords(), ", ")))
+		if strings.HasPrefix(string(resource), "jettison/") && !isAgentResource(resource) {
+			faults = append(faults, fmt.Errorf("%s: %s: unknown agent resource: want one of %s", name, resource,
+				strings.Join(agentResourceNames(), ", ")))
 		}
 		if percent := t[resource]; !(percent >= 0 && percent <= 100) {
 			faults = append(faults, fmt.Errorf("%s: %s %v: want a percentage from 0 to 100", name, resource,
@@ -334,8 +335,8 @@ func (t Thresholds) check(name string) (faults []error) {
 	return faults
 }
 
-func agentWords() (out []string) {
-	for _, name := range agentNames {
+func agentResourceNames() (out []string) {
+	for _, name := range agentResources {
 		out = append(out, string(name))
 	}
 	return out
@@ -352,7 +353,7 @@ func checkHigh(args any) []error {
 	a := args.(*HighNodeUtilizationArgs)
 	faults := append(checkExcluded(a.EvictableNamespaces), a.Thresholds.check("thresholds")...)
 	faults = append(faults, a.MetricsUtilization.check(a.Thresholds)...)
-	return append(faults, among("evictionModes", a.EvictionModes,
+	return append(faults, checkEnum("evictionModes", a.EvictionModes,
 		[]string{OnlyThresholdingResources})...)
 }
 
@@ -365,13 +366,13 @@ func checkLow(args any) []error {
 		target, ok := a.TargetThresholds[resource]
 		same = same && ok
 		if ok && !a.UseDeviationThresholds && a.Thresholds[resource] > target {
-			faults = append(faults, fmt.Errorf("thresholds: %s is greater than that of targetThresholds",
+			faults = append(faults, fmt.Errorf("thresholds: %s is greater than in targetThresholds",
 				resource))
 		}
 	}
 	if !same {
 		faults = append(faults, errors.New(
-			"thresholds and targetThresholds configure different resources"))
+			"thresholds and targetThresholds must name the same resources"))
 	}
 	return append(faults, a.MetricsUtilization.check(a.Thresholds)...)
 }
@@ -385,17 +386,17 @@ func (m *MetricsUtilization) check(thresholds Thresholds) (faults []error) {
 	}
 	switch {
 	case m.Source == KubernetesMetrics && m.MetricsServer:
-		add("source %s and metricsServer are the same twice: leave metricsServer out", KubernetesMetrics)
+		add("source %s and metricsServer select the same source: remove metricsServer", KubernetesMetrics)
 	case m.Source == KubernetesMetrics && m.Prometheus != nil:
-		add("prometheus is not for source %s", KubernetesMetrics)
+		add("prometheus is not allowed with source %s", KubernetesMetrics)
 	case m.Source == PrometheusMetrics && (m.Prometheus == nil || m.Prometheus.Query == ""):
 		add("prometheus: query is required")
 	case m.Source == PrometheusMetrics:
 		if _, ok := thresholds[MetricResource]; !ok || len(thresholds) != 1 {
-			add("with source %s the one resource of thresholds is %s", PrometheusMetrics, MetricResource)
+			add("source %s requires %s as the only resource of thresholds", PrometheusMetrics, MetricResource)
 		}
 	case m.Source == "" && !m.MetricsServer:
-		add("source is empty")
+		add("source is required")
 	case m.Source != "" && m.Source != KubernetesMetrics:
 		add("source %q: want %s or %s", m.Source, KubernetesMetrics, PrometheusMetrics)
 	}
@@ -419,7 +420,7 @@ func checkEvictor(args any) []error {
 		}
 	}
 	if a.NoEvictionPolicy != "" {
-		faults = append(faults, among("noEvictionPolicy", []string{a.NoEvictionPolicy},
+		faults = append(faults, checkEnum("noEvictionPolicy", []string{a.NoEvictionPolicy},
 			[]string{PreferredNoEviction, MandatoryNoEviction})...)
 	}
 	extra, off := a.PodProtections.ExtraEnabled, a.PodProtections.DefaultDisabled
@@ -427,19 +428,19 @@ func checkEvictor(args any) []error {
 		a.EvictSystemCriticalPods || a.IgnorePvcPods ||
 		a.EvictFailedBarePods || a.IgnorePodsWithoutPDB) {
 		faults = append(faults, errors.New(
-			"podProtections and the older evict... and ignore... fields cannot both be set"))
+			"podProtections cannot be combined with the deprecated evict... and ignore... fields"))
 	}
-	faults = append(faults, among("podProtections: extraEnabled", extra, extraProtections)...)
-	faults = append(faults, among("podProtections: defaultDisabled", off, defaultProtections)...)
+	faults = append(faults, checkEnum("podProtections: extraEnabled", extra, extraProtections)...)
+	faults = append(faults, checkEnum("podProtections: defaultDisabled", off, defaultProtections)...)
 	for _, list := range [][]string{extra, off} {
 		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
-			faults = append(faults, errors.New("podProtections: a protection is named twice"))
+			faults = append(faults, errors.New("podProtections: a protection is listed twice"))
 		}
 	}
 	for i, class := range a.storageClasses() {
 		if class == "" {
 			faults = append(faults, fmt.Errorf(
-				"podProtections: config: PodsWithPVC: protectedStorageClasses[%d]: name is empty", i))
+				"podProtections: config: PodsWithPVC: protectedStorageClasses[%d]: name is required", i))
 		}
 	}
 	return faults

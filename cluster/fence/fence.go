@@ -1,8 +1,10 @@
-// Package fence decides which nodes are out of service: those that are silent, and that a check
-// from outside of the cluster confirms dead. Their taint node.kubernetes.io/out-of-service lets
-// pods of theirs be deleted by force, and volumes be detached, which without it waits for a kubelet
-// that will not answer. It has no client, no clock and no goroutine: Step is told what is seen and
-// answers with what is to be asked and written; whoever asks and writes tells how that went.
+// Package fence decides which nodes are out of service: nodes that are silent and that a check from
+// outside the cluster confirms dead. The taint node.kubernetes.io/out-of-service allows the force
+// deletion of their pods and the detaching of their volumes. Without it both wait for a kubelet
+// that does not respond.
+//
+// The package has no client, no clock and no goroutine. Step receives the nodes and returns the
+// checks and writes; the caller carries them out and reports the results to EndCheck and End.
 package fence
 
 import (
@@ -16,58 +18,58 @@ import (
 	"jettison/cluster"
 )
 
-// Value is that of the taint when it is ours. Only such a taint is taken back.
+// Value is the value of the taint when this package set it. Only such a taint is removed again.
 const Value = "jettison"
 
-// Config says when it is asked.
+// Config holds the settings of a Core.
 type Config struct {
-	After time.Duration // so long after a node became Unknown it is asked first
-	Every time.Duration // and again after each answer that did not confirm it
+	Delay       time.Duration // from the transition to Unknown to the first check
+	RetryPeriod time.Duration // from a check that did not confirm the node dead to the next one
 }
 
-// Node is one that something is to be done about.
+// Node identifies the node of an action.
 type Node struct {
 	Name string
 	UID  types.UID
 }
 
-// Actions are to be carried out. Lists are sorted by name.
+// Actions is the result of Step. Its lists are sorted by name.
 type Actions struct {
-	Ask  []Node // whether it is dead
-	Set  []Node // it gets the taint
-	Lift []Node // it loses the taint
-	// when Step has to be called again if nothing is seen before; always after now; zero: never
+	Check []Node // nodes to check
+	Set   []Node // nodes that get the taint
+	Lift  []Node // nodes that lose the taint
+	// when the caller must call Step again if nothing changes before; always after now; zero: never
 	Next time.Time
 }
 
-// Core remembers what was answered. It is for one goroutine.
+// Core holds the state between two steps. Only one goroutine may use it.
 type Core struct {
 	config  Config
 	records map[types.UID]*record
 }
 
 type record struct {
-	since time.Time // the transition that it was asked about
-	asked bool      // the answer is waited for
-	again time.Time
-	dead  bool
-	write cluster.Attempt
+	unknownSince  time.Time // the transition for which the check is made
+	checking      bool      // a check is in flight
+	retryAt       time.Time
+	confirmedDead bool
+	write         cluster.Attempt
 }
 
-// New makes a Core that has asked nothing.
+// New returns an empty Core.
 func New(c Config) *Core { return &Core{config: c, records: map[types.UID]*record{}} }
 
-// Step looks at all nodes. Time must not go back.
+// Step decides on all nodes. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, nodes map[string]*v1.Node) *Actions {
 	out := &Actions{}
-	here := make(map[types.UID]bool, len(c.records))
+	kept := make(map[types.UID]bool, len(c.records))
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		if n := nodes[name]; c.look(now, n, out) {
-			here[n.UID] = true
+		if n := nodes[name]; c.evaluate(now, n, out) {
+			kept[n.UID] = true
 		}
 	}
 	for uid := range c.records {
-		if !here[uid] {
+		if !kept[uid] {
 			delete(c.records, uid)
 		}
 	}
@@ -77,8 +79,8 @@ func (c *Core) Step(now time.Time, nodes map[string]*v1.Node) *Actions {
 	return out
 }
 
-// look looks at one node, and reports whether something is to be remembered of it.
-func (c *Core) look(now time.Time, n *v1.Node, out *Actions) bool {
+// evaluate decides on one node and reports whether its record must be kept.
+func (c *Core) evaluate(now time.Time, n *v1.Node, out *Actions) bool {
 	ready := readiness(n)
 	if ready == nil {
 		return false
@@ -89,13 +91,13 @@ func (c *Core) look(now time.Time, n *v1.Node, out *Actions) bool {
 		return false
 	}
 	r := c.records[n.UID]
-	// another silence than the one that was asked about
-	if r == nil || !lift && !r.since.Equal(ready.LastTransitionTime.Time) {
-		r = &record{since: ready.LastTransitionTime.Time}
+	// The node became Unknown again since the last check.
+	if r == nil || !lift && !r.unknownSince.Equal(ready.LastTransitionTime.Time) {
+		r = &record{unknownSince: ready.LastTransitionTime.Time}
 		c.records[n.UID] = r
 	}
 	switch {
-	case lift || r.dead:
+	case lift || r.confirmedDead:
 		if !r.write.Begin(now) {
 			cluster.Earliest(&out.Next, r.write.Next(now))
 		} else if lift {
@@ -103,30 +105,31 @@ func (c *Core) look(now time.Time, n *v1.Node, out *Actions) bool {
 		} else {
 			out.Set = append(out.Set, Node{n.Name, n.UID})
 		}
-	case r.asked:
+	case r.checking:
 	default:
-		due := r.since.Add(c.config.After)
-		if due.Before(r.again) {
-			due = r.again
+		due := r.unknownSince.Add(c.config.Delay)
+		if due.Before(r.retryAt) {
+			due = r.retryAt
 		}
 		if due.After(now) {
 			cluster.Earliest(&out.Next, due)
 			break
 		}
-		r.asked = true
-		out.Ask = append(out.Ask, Node{n.Name, n.UID})
+		r.checking = true
+		out.Check = append(out.Check, Node{n.Name, n.UID})
 	}
 	return true
 }
 
-// Answer notes what came of asking.
-func (c *Core) Answer(now time.Time, uid types.UID, dead bool) {
+// EndCheck records the result of a check.
+func (c *Core) EndCheck(now time.Time, uid types.UID, dead bool) {
 	if r := c.records[uid]; r != nil {
-		r.asked, r.dead, r.again = false, dead, now.Add(c.config.Every)
+		r.checking, r.confirmedDead, r.retryAt = false, dead, now.Add(c.config.RetryPeriod)
 	}
 }
 
-// End notes how a write ended. One that failed is decided again after a while.
+// End records the result of a write. After a failure Step decides again once the backoff has
+// passed.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
 	if r := c.records[uid]; r != nil {
 		r.write.End(now, ok)
@@ -142,12 +145,12 @@ func readiness(n *v1.Node) *v1.NodeCondition {
 	return nil
 }
 
-// tainted reports whether a node has the taint, and whether it is ours.
-func tainted(n *v1.Node) (is, ours bool) {
+// tainted reports whether the node has the taint, and whether it has our value.
+func tainted(n *v1.Node) (found, ours bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == v1.TaintNodeOutOfService {
-			is, ours = true, ours || t.Value == Value && t.Effect == v1.TaintEffectNoExecute
+			found, ours = true, ours || t.Value == Value && t.Effect == v1.TaintEffectNoExecute
 		}
 	}
-	return is, ours
+	return found, ours
 }

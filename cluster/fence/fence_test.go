@@ -16,59 +16,59 @@ func node(status v1.ConditionStatus, since time.Time, taints ...v1.Taint) map[st
 	return map[string]*v1.Node{"n": n}
 }
 
-// Only a node that is silent for long enough is asked about, and only one that is confirmed dead, and silent still, gets the taint.
-func TestANodeIsFencedOnceItIsConfirmedDead(t *testing.T) {
-	c := New(Config{After: time.Minute, Every: 30 * time.Second})
+// A node is checked after the delay, and gets the taint when it is confirmed dead and still silent.
+func TestDeadNodeIsFenced(t *testing.T) {
+	c := New(Config{Delay: time.Minute, RetryPeriod: 30 * time.Second})
 	now, silent := start, node(v1.ConditionUnknown, start)
-	if out := c.Step(now, silent); len(out.Ask) != 0 || !out.Next.Equal(start.Add(time.Minute)) {
-		t.Fatalf("%+v", out)
+	if out := c.Step(now, silent); len(out.Check) != 0 || !out.Next.Equal(start.Add(time.Minute)) {
+		t.Fatalf("before the delay: Step returns %+v, want no check and a step after 1m", out)
 	}
 	now = start.Add(time.Minute)
-	if out := c.Step(now, silent); len(out.Ask) != 1 || out.Ask[0] != (Node{"n", "u"}) {
-		t.Fatalf("%+v", out)
+	if out := c.Step(now, silent); len(out.Check) != 1 || out.Check[0] != (Node{"n", "u"}) {
+		t.Fatalf("after the delay: Step returns %+v, want a check of n", out)
 	}
-	if out := c.Step(now, silent); len(out.Ask) != 0 {
-		t.Fatalf("it is asked: %+v", out)
+	if out := c.Step(now, silent); len(out.Check) != 0 {
+		t.Fatalf("checked again while a check is in flight: %+v", out)
 	}
-	c.Answer(now, "u", false)
-	if out := c.Step(now, silent); len(out.Ask)+len(out.Set) != 0 || !out.Next.Equal(now.Add(30*time.Second)) {
-		t.Fatalf("%+v", out)
+	c.EndCheck(now, "u", false)
+	if out := c.Step(now, silent); len(out.Check)+len(out.Set) != 0 || !out.Next.Equal(now.Add(30*time.Second)) {
+		t.Fatalf("not confirmed dead: Step returns %+v, want a step after 30s", out)
 	}
 	now = now.Add(30 * time.Second)
 	c.Step(now, silent)
-	c.Answer(now, "u", true)
+	c.EndCheck(now, "u", true)
 	if out := c.Step(now, node(v1.ConditionTrue, now)); len(out.Set) != 0 {
-		t.Fatalf("it came back: %+v", out)
+		t.Fatalf("taint on a node that is ready again: %+v", out)
 	}
-	if out := c.Step(now, silent); len(out.Set) != 0 || len(out.Ask) != 1 {
-		t.Fatalf("it is asked anew since it was back: %+v", out)
+	if out := c.Step(now, silent); len(out.Set) != 0 || len(out.Check) != 1 {
+		t.Fatalf("silent again: Step returns %+v, want a new check", out)
 	}
-	c.Answer(now, "u", true)
+	c.EndCheck(now, "u", true)
 	out := c.Step(now, silent)
 	if len(out.Set) != 1 {
-		t.Fatalf("%+v", out)
+		t.Fatalf("confirmed dead: Step returns %+v, want the taint", out)
 	}
 	c.End(now, "u", false)
 	if out = c.Step(now, silent); len(out.Set) != 0 || out.Next.IsZero() {
-		t.Fatalf("%+v", out)
+		t.Fatalf("after a failed write: Step returns %+v, want a retry later", out)
 	}
 	if out = c.Step(out.Next, silent); len(out.Set) != 1 {
-		t.Fatalf("a write that failed is not tried again: %+v", out)
+		t.Fatalf("after the backoff: Step returns %+v, want the taint", out)
 	}
 	c.End(now, "u", true)
 	mine := v1.Taint{Key: v1.TaintNodeOutOfService, Value: Value, Effect: v1.TaintEffectNoExecute}
-	if out = c.Step(now, node(v1.ConditionUnknown, start, mine)); len(out.Set)+len(out.Ask) != 0 || len(c.records) != 0 {
-		t.Fatalf("%+v", out)
+	if out = c.Step(now, node(v1.ConditionUnknown, start, mine)); len(out.Set)+len(out.Check) != 0 || len(c.records) != 0 {
+		t.Fatalf("tainted node: Step returns %+v and keeps %d records, want nothing", out, len(c.records))
 	}
 }
 
-// A node that is back loses the taint, if it is ours; another's stays.
-func TestTheTaintIsLifted(t *testing.T) {
+// A ready node loses the taint if it is ours. Taints of others stay.
+func TestTaintIsLifted(t *testing.T) {
 	for value, want := range map[string]int{Value: 1, "nodeshutdown": 0} {
 		c := New(Config{})
 		out := c.Step(start, node(v1.ConditionTrue, start, v1.Taint{Key: v1.TaintNodeOutOfService, Value: value, Effect: v1.TaintEffectNoExecute}))
-		if len(out.Lift) != want || len(out.Ask) != 0 {
-			t.Errorf("%s: %+v", value, out)
+		if len(out.Lift) != want || len(out.Check) != 0 {
+			t.Errorf("ready node with taint value %s: Step returns %+v, want %d lifted", value, out, want)
 		}
 	}
 }

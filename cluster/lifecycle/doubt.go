@@ -7,46 +7,46 @@ import (
 	"time"
 )
 
-// When silence is doubted, and for how long.
+// staleAfter and doubtPeriod define when node silence is in doubt, and for how long.
 const (
-	staleAfter = 10 * time.Second // since the newest successful read
-	doubtFor   = 60 * time.Second
+	staleAfter  = 10 * time.Second // age of the newest successful read
+	doubtPeriod = 60 * time.Second
 )
 
-// doubt is that what looks like nodes falling silent may be us who do not hear: zones are apart so
-// that they do not fail together.
+// doubt is the suspicion that this program lost contact rather than the nodes. Zones exist so that
+// they do not fail together.
 type doubt struct {
-	until time.Time // rates are 0 before that
-	why   string
-	fell  time.Time // up to where falls were doubted once: none is doubted for ever
+	until    time.Time // rates are 0 until then
+	reason   string
+	lastFall time.Time // falls up to this time were doubted once and are not doubted again
 }
 
-// doubts says whether rates are 0 because of it.
-func (s *step) doubts() {
+// updateDoubt sets the doubt from the age of the reads and from zones that fell silent together.
+func (s *step) updateDoubt() {
 	if !s.config.Doubt {
 		return
 	}
 	d := &s.doubt
 	if read := s.seen.Read; !read.IsZero() && s.now.Sub(read) > staleAfter {
-		d.until = s.now.Add(doubtFor)
-		d.why = fmt.Sprintf("nodes or leases were not read since %s", read.UTC().Format(time.RFC3339))
+		d.until = s.now.Add(doubtPeriod)
+		d.reason = fmt.Sprintf("no successful read of nodes or Leases since %s", read.UTC().Format(time.RFC3339))
 	} else if !read.IsZero() {
-		s.again(read.Add(staleAfter))
+		s.wakeAt(read.Add(staleAfter))
 	}
-	if fell, names := s.fellTogether(); fell.After(d.fell) {
-		d.fell, d.until = fell, s.now.Add(doubtFor)
-		d.why = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period",
+	if fell, names := s.silentZones(); fell.After(d.lastFall) {
+		d.lastFall, d.until = fell, s.now.Add(doubtPeriod)
+		d.reason = fmt.Sprintf("all nodes of the zones %s and %s fell silent within one grace period",
 			names[0], names[1])
 	}
 	if s.now.Before(d.until) {
-		s.out.Doubt = d.why
-		s.again(d.until)
+		s.out.Doubt = d.reason
+		s.wakeAt(d.until)
 	}
 }
 
-// fellTogether finds two zones of which all nodes fell silent within one grace period, those that
-// did last, and when the last of their nodes did. The zero time: there are none.
-func (s *step) fellTogether() (at time.Time, names [2]string) {
+// silentZones finds two zones whose nodes all fell silent within one grace period. It returns the
+// latest such pair and the time at which the last of its nodes fell silent, or the zero time.
+func (s *step) silentZones() (at time.Time, names [2]string) {
 	var silent []string
 	for _, key := range slices.Sorted(maps.Keys(s.zones)) {
 		if z := s.zones[key]; z.silent > 0 && z.silent == z.ready+z.notReady {
@@ -56,9 +56,9 @@ func (s *step) fellTogether() (at time.Time, names [2]string) {
 	for i, a := range silent {
 		for _, b := range silent[i+1:] {
 			za, zb := s.zones[a], s.zones[b]
-			from, to := za.from, latest(za.to, zb.to)
-			if zb.from.Before(from) {
-				from = zb.from
+			from, to := za.firstSilent, latest(za.lastSilent, zb.lastSilent)
+			if zb.firstSilent.Before(from) {
+				from = zb.firstSilent
 			}
 			if to.Sub(from) <= s.config.NodeMonitorGracePeriod && to.After(at) {
 				at, names = to, [2]string{a, b}

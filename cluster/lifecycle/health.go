@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// silenced are the conditions that silence makes Unknown. NetworkUnavailable is not the kubelet's
-// (pkg/controller/nodelifecycle/node_lifecycle_controller.go tryUpdateNodeHealth, 1.36.3).
-var silenced = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
+// silenceConditions lists the conditions that become Unknown when a node is silent. The kubelet
+// does not post NetworkUnavailable (pkg/controller/nodelifecycle/node_lifecycle_controller.go
+// tryUpdateNodeHealth, 1.36.3).
+var silenceConditions = []v1.NodeConditionType{v1.NodeDiskPressure, v1.NodeMemoryPressure,
 	v1.NodePIDPressure, v1.NodeReady}
 
-// What silence is called in a condition.
+// Reasons and messages of conditions that become Unknown, as upstream.
 const (
 	reasonUnknown  = "NodeStatusUnknown"
 	messageUnknown = "Kubelet stopped posting node status."
@@ -23,67 +24,67 @@ const (
 	messageNever   = "Kubelet never posted node status."
 )
 
-// look is how a node is.
-func (s *step) look(n *v1.Node) view {
-	r := s.remember(n)
+// evaluate determines the health of a node.
+func (s *step) evaluate(n *v1.Node) view {
+	r := s.recordOf(n)
 	ready := condition(n, v1.NodeReady)
-	s.hear(n, r, ready, s.seen.Leases[n.Name])
+	s.updateHeard(n, r, ready, s.seen.Leases[n.Name])
 	v := view{node: n, zone: ZoneOf(n), record: r, counted: !s.excluded(n)}
 	grace := s.config.NodeStartupGracePeriod
 	if ready != nil {
-		v.ready, v.was, grace = ready.Status, ready.Status, s.config.NodeMonitorGracePeriod
+		v.ready, v.reported, grace = ready.Status, ready.Status, s.config.NodeMonitorGracePeriod
 	}
-	deadline := r.heard.Add(grace)
+	deadline := r.heardAt.Add(grace)
 	if v.ready == v1.ConditionUnknown {
-		if r.silent.IsZero() {
-			r.silent = s.since(r, ready, deadline)
+		if r.silentSince.IsZero() {
+			r.silentSince = s.silenceStart(r, ready, deadline)
 		}
 		return v
 	}
 	if !s.now.After(deadline) {
-		r.silent = time.Time{}
-		s.again(deadline)
+		r.silentSince = time.Time{}
+		s.wakeAt(deadline)
 		return v
 	}
 	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
-		// it may have been heard of since: whoever hears nothing cannot say that another is silent
-		s.out.Unread = true
+		// A contact since the last read is possible: silence is decided only on a current read.
+		s.out.StaleRead = true
 		return v
 	}
-	if r.silent.IsZero() {
-		r.silent = deadline
+	if r.silentSince.IsZero() {
+		r.silentSince = deadline
 	}
-	v.changed = s.unknown(n)
-	v.fell = v.was == v1.ConditionTrue
+	v.changes = s.unknownConditions(n)
+	v.wentSilent = v.reported == v1.ConditionTrue
 	v.ready = v1.ConditionUnknown
 	return v
 }
 
-// since is when a node began to be what its condition says: at first sight the condition knows,
-// later it is as late as it can be.
-func (s *step) since(r *record, ready *v1.NodeCondition, deadline time.Time) time.Time {
+// silenceStart returns when the node fell silent. For a new record the condition's transition time
+// counts, otherwise the latest possible time.
+func (s *step) silenceStart(r *record, ready *v1.NodeCondition, deadline time.Time) time.Time {
 	switch at := ready.LastTransitionTime.Time; {
-	case r.first && !at.IsZero():
-		return s.past(at)
+	case r.isNew && !at.IsZero():
+		return s.notAfterNow(at)
 	case s.now.After(deadline):
 		return deadline
 	}
 	return s.now
 }
 
-// hear notes when a node was heard of last. Heartbeats and renewals tell by being others than
-// before, also where they go back: a node whose clock was set right has not died of it.
-func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
-	heard := r.heard
-	beaten, leased := s.came(n.Name)
+// updateHeard records the last contact with a node. Any change of the heartbeat or the renewal time
+// is a contact, also a change to an earlier time: a node with a corrected clock is alive.
+func (s *step) updateHeard(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
+	heardAt := r.heardAt
+	beatArrived, leaseArrived := s.arrivals(n.Name)
 	switch {
-	case r.first:
-		heard = s.firstHeard(n, ready, lease)
-	case r.ready != (ready != nil), ready != nil && !r.beat.Equal(&ready.LastHeartbeatTime):
-		heard = latest(heard, beaten)
+	case r.isNew:
+		heardAt = s.initialHeard(n, ready, lease)
+	case r.hasReady != (ready != nil), ready != nil && !r.heartbeat.Equal(&ready.LastHeartbeatTime):
+		heardAt = latest(heardAt, beatArrived)
 	}
-	if r.ready = ready != nil; r.ready {
-		r.beat = ready.LastHeartbeatTime
+	if r.hasReady = ready != nil; r.hasReady {
+		r.heartbeat = ready.LastHeartbeatTime
 	}
 	if lease != nil {
 		var renew metav1.MicroTime
@@ -91,59 +92,60 @@ func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coord
 			renew = *lease.Spec.RenewTime
 		}
 		switch {
-		case r.first: // firstHeard has looked at it
-		case !r.leased:
-			heard = latest(heard, s.stamped(lease.ManagedFields))
-		case !r.renew.Equal(&renew):
-			heard = latest(heard, leased)
+		case r.isNew: // initialHeard has evaluated it
+		case !r.hasLease:
+			heardAt = latest(heardAt, s.lastWritten(lease.ManagedFields))
+		case !r.renewTime.Equal(&renew):
+			heardAt = latest(heardAt, leaseArrived)
 		}
-		r.leased, r.renew = true, renew
+		r.hasLease, r.renewTime = true, renew
 	}
-	if heard.After(r.heard) {
-		r.said = false
+	if heardAt.After(r.heardAt) {
+		r.announced = false
 	}
-	r.heard = heard
+	r.heardAt = heardAt
 }
 
-// came is when a node's heartbeat, and its lease, came to be as they are.
-func (s *step) came(name string) (beat, lease time.Time) {
-	if s.seen.Came == nil {
+// arrivals returns when the node's current heartbeat and Lease arrived.
+func (s *step) arrivals(name string) (beat, lease time.Time) {
+	if s.seen.Arrivals == nil {
 		return s.now, s.now
 	}
-	beat, lease = s.seen.Came(name)
-	return s.past(beat), s.past(lease)
+	beat, lease = s.seen.Arrivals(name)
+	return s.notAfterNow(beat), s.notAfterNow(lease)
 }
 
-// firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its
-// lease, on the status that its kubelet wrote, or on the node itself, whose name's lease may be
-// that of another one. Where there is no lease it is now, as upstream has it, or of a node that has
-// never said anything its creation.
-func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition,
+// initialHeard returns the last contact with a node that has no record yet. It uses the API
+// server's timestamps on the Lease, on the status that the kubelet wrote, and on the node itself,
+// because the Lease may belong to an earlier node of that name. Without a Lease it is now, as
+// upstream, or the node's creation if the node never posted a status.
+func (s *step) initialHeard(n *v1.Node, ready *v1.NodeCondition,
 	lease *coordination.Lease) time.Time {
-	heard := s.stamp(n.CreationTimestamp.Time)
+	heardAt := s.fromServerTime(n.CreationTimestamp.Time)
 	switch {
 	case lease != nil:
-		heard = latest(heard, s.stamped(lease.ManagedFields))
+		heardAt = latest(heardAt, s.lastWritten(lease.ManagedFields))
 	case ready != nil:
 		return s.now
 	}
 	if ready == nil {
-		return heard
+		return heardAt
 	}
 	for i := range n.ManagedFields {
 		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" &&
 			f.Time != nil {
-			heard = latest(heard, s.stamp(f.Time.Time))
+			heardAt = latest(heardAt, s.fromServerTime(f.Time.Time))
 		}
 	}
-	return heard
+	return heardAt
 }
 
-// stamped is when the API server wrote an object last; now, where it does not say.
-func (s *step) stamped(fields []metav1.ManagedFieldsEntry) (at time.Time) {
+// lastWritten returns when the API server last wrote an object, or now if managedFields has no
+// time.
+func (s *step) lastWritten(fields []metav1.ManagedFieldsEntry) (at time.Time) {
 	for i := range fields {
 		if t := fields[i].Time; t != nil {
-			at = latest(at, s.stamp(t.Time))
+			at = latest(at, s.fromServerTime(t.Time))
 		}
 	}
 	if at.IsZero() {
@@ -159,9 +161,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// unknown are the conditions of a silent node that change.
-func (s *step) unknown(n *v1.Node) (out []v1.NodeCondition) {
-	for _, t := range silenced {
+// unknownConditions returns the conditions of a silent node that must change.
+func (s *step) unknownConditions(n *v1.Node) (out []v1.NodeCondition) {
+	for _, t := range silenceConditions {
 		c := condition(n, t)
 		switch {
 		case c == nil:
@@ -181,13 +183,14 @@ func (s *step) unknown(n *v1.Node) (out []v1.NodeCondition) {
 	return out
 }
 
-// conditionsOf are a node's conditions after what silence changes. They are not to be written to.
-func (v *view) conditionsOf() []v1.NodeCondition {
-	if len(v.changed) == 0 {
+// conditions returns the node's conditions with the changes applied. The caller must not modify
+// them.
+func (v *view) conditions() []v1.NodeCondition {
+	if len(v.changes) == 0 {
 		return v.node.Status.Conditions
 	}
 	out := slices.Clone(v.node.Status.Conditions)
-	for _, changed := range v.changed {
+	for _, changed := range v.changes {
 		if i := slices.IndexFunc(out,
 			func(c v1.NodeCondition) bool { return c.Type == changed.Type }); i >= 0 {
 			out[i] = changed

@@ -2,16 +2,15 @@ package lifecycle
 
 import v1 "k8s.io/api/core/v1"
 
-// followers are labels that have the value of others, where those are there (labelReconcileInfo,
-// 1.36.3).
-var followers = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable,
+// derivedLabels maps labels to the labels that they copy (labelReconcileInfo, 1.36.3).
+var derivedLabels = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable,
 	"beta.kubernetes.io/arch": v1.LabelArchStable}
 
 func (s *step) writeLabels(v *view) {
 	set := map[string]string{}
-	for label, of := range followers {
+	for label, of := range derivedLabels {
 		value, ok := v.node.Labels[of]
-		if now, is := v.node.Labels[label]; ok && (!is || now != value) {
+		if current, exists := v.node.Labels[label]; ok && (!exists || current != value) {
 			set[label] = value
 		}
 	}

@@ -1,20 +1,23 @@
-// Package lifecycle decides what a cluster's nodes are: healthy, not ready or silent, and what
-// follows of that for their taints, labels and pods. The rules are those of Kubernetes 1.36.3,
-// pkg/controller/nodelifecycle, where this package does not say otherwise. It has no client, no
-// clock and no goroutine: Step is told what is seen and answers with what is to be written; whoever
-// writes tells End how that went. What was not written, or is not seen, is decided again.
+// Package lifecycle decides the health of a cluster's nodes (ready, not ready or silent) and the
+// resulting taints, labels and pod conditions. A node is silent when its kubelet renewed neither
+// its Lease nor its status within the grace period.
+//
+// The rules are those of Kubernetes 1.36.3, pkg/controller/nodelifecycle, except where this package
+// documents a difference. The package has no client, no clock and no goroutine. Step receives the
+// observed cluster and returns the required writes; the caller carries them out and reports each
+// result to End. Step decides again on a write that failed or has no visible effect.
 //
 //	lifecycle.go  Config, Core, Seen, Actions, Step
-//	record.go     what is remembered of a node
-//	health.go     when a node was heard of last; the conditions that silence changes
+//	record.go     the state kept for a node
+//	health.go     the last contact with a node, and the conditions of silent nodes
 //	zone.go       zones, their states and rates
-//	doubt.go      when silence may be our own
-//	taints.go     the taints that a node is to have
-//	queue.go      who gets a NoExecute taint next
-//	pressure.go   taints of the conditions that jettison-bridge posts
-//	marks.go      pods of a node that is not ready
-//	labels.go     labels that follow others
-//	report.go     how nodes and zones are found, for people
+//	doubt.go      node silence in doubt
+//	taints.go     the taints that a node must have
+//	queue.go      the order in which nodes get NoExecute taints
+//	pressure.go   taints for the conditions that jettison-bridge posts
+//	marks.go      pods of nodes that are not ready
+//	labels.go     derived labels
+//	report.go     reports on nodes and zones for people
 package lifecycle
 
 import (
@@ -30,57 +33,58 @@ import (
 	"jettison/cluster"
 )
 
-// PressureTaint is what becomes of a condition that jettison-bridge posts.
+// PressureTaint selects the taint for a condition that jettison-bridge posts.
 type PressureTaint string
 
-// What becomes of it.
+// Values of PressureTaint.
 const (
-	PressurePrefer PressureTaint = "prefer" // a taint with the effect PreferNoSchedule
-	PressureHard   PressureTaint = "hard"   // NoSchedule
-	PressureOff    PressureTaint = "off"    // none
+	PressurePrefer PressureTaint = "prefer" // effect PreferNoSchedule
+	PressureHard   PressureTaint = "hard"   // effect NoSchedule
+	PressureOff    PressureTaint = "off"    // no taint
 )
 
-// Config says by what it is decided. The names and defaults of the first seven are upstream's
+// Config holds the settings of a Core. The names and defaults of the first group are upstream's
 // (flags of kube-controller-manager 1.36.3).
 type Config struct {
 	NodeMonitorGracePeriod    time.Duration
 	NodeStartupGracePeriod    time.Duration
-	NodeEvictionRate          float64 // nodes a second, in each zone
+	NodeEvictionRate          float64 // nodes per second in each zone
 	SecondaryNodeEvictionRate float64
-	LargeClusterSizeThreshold int32 // nodes of a zone
+	LargeClusterSizeThreshold int32 // nodes in a zone
 	UnhealthyZoneThreshold    float32
 
-	Doubt         bool // wait where silence may be our own
+	Doubt         bool // suspend the rates while node silence is in doubt
 	PressureTaint PressureTaint
-	// LeaveExcluded: nodes with the label node.kubernetes.io/exclude-disruption get no NoExecute
-	// taint. Upstream leaves them out of the zones' states only.
-	LeaveExcluded bool
-	// ExcludeControlPlane: nodes of the control plane count as if they had that label.
+	// SkipExcluded withholds NoExecute taints from nodes with the label
+	// node.kubernetes.io/exclude-disruption. Upstream only excludes them from the zones' states.
+	SkipExcluded bool
+	// ExcludeControlPlane treats control plane nodes as if they had that label.
 	ExcludeControlPlane bool
-	// FirstWaits: what a zone has at the first step has no token, since another instance may have
-	// given one just now, to a node that is back already and does not show it.
-	FirstWaits bool
+	// DelayFirstToken withholds the first token of each zone that exists at the first step. Another
+	// instance may have used one just before, on a node that has recovered since and shows no
+	// taint.
+	DelayFirstToken bool
 }
 
-// Seen is what is there. Nothing of it is changed or kept.
+// Seen is the input of Step: the observed cluster. Step neither changes nor keeps it.
 type Seen struct {
 	Nodes  map[string]*v1.Node
-	Leases map[string]*coordination.Lease // by the node's name; of the namespace kube-node-lease
-	Pods   func(node string) []*v1.Pod    // those that are bound to a node
-	// since when neither nodes nor leases may have changed without being seen
+	Leases map[string]*coordination.Lease // by node name, from the namespace kube-node-lease
+	Pods   func(node string) []*v1.Pod    // bound to the node
+	// the time up to which all changes of nodes and Leases were received
 	Read time.Time
-	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the
-	// step's time is of; nil: just now.
-	Came func(node string) (beat, lease time.Time)
-	// Ahead is by how much the API server's clock, of which its stamps are, is before that of the
-	// step's time; below 0: it is behind.
-	Ahead time.Duration
+	// Arrivals returns when the node's current heartbeat and Lease were received, on the clock of
+	// the step's time. nil: now.
+	Arrivals func(node string) (beat, lease time.Time)
+	// ClockSkew is the API server's clock minus the clock of the step's time. The API server's
+	// timestamps are corrected by it.
+	ClockSkew time.Duration
 }
 
-// Kind of a write.
+// Kind identifies a write to a node.
 type Kind int
 
-// The writes of a node. Each is made by itself.
+// The writes to a node. They succeed and fail independently.
 const (
 	WriteStatus Kind = iota
 	WriteLabels
@@ -88,76 +92,78 @@ const (
 	kinds
 )
 
-// Status is conditions to be written into a node's status. All others stay as they are.
+// Status requests a change of conditions in a node's status. Other conditions stay unchanged.
 type Status struct {
 	Node       string
 	UID        types.UID
 	Conditions []v1.NodeCondition // sorted by type
 }
 
-// Labels are labels to be set.
+// Labels requests labels on a node.
 type Labels struct {
 	Node string
 	UID  types.UID
 	Set  map[string]string
 }
 
-// Taints are taints to be added and removed, in one write; taints of the same key and effect are
-// replaced.
+// Taints requests taints to add and remove in one write. A taint replaces one with the same key and
+// effect.
 type Taints struct {
 	Node   string
 	UID    types.UID
-	Add    []v1.Taint // sorted by key and effect, with the time
+	Add    []v1.Taint // sorted by key and effect, with TimeAdded
 	Remove []v1.Taint // key and effect
-	// it is a NoExecute taint of a node that had none: a token of its zone was taken for it
-	Evicted bool
-	Failed  time.Time // since when the node is not ready; zero: it is
-	// its NoExecute taint goes since all zones fell: not before it is written which nodes did
-	Fallen bool
+	// Evicted: the node had no NoExecute taint and gets one, for a token of its zone
+	Evicted       bool
+	NotReadySince time.Time // zero: the node is ready
+	// AllDisrupted: the NoExecute taint is removed because all zones are disrupted. The caller
+	// writes it after the status of the silent nodes.
+	AllDisrupted bool
 }
 
-// Mark is a pod whose condition Ready becomes False, if it is not.
+// Mark requests that the pod's condition Ready becomes False.
 type Mark struct {
 	Node, Namespace, Name string
 	UID                   types.UID
 }
 
-// Actions are to be carried out. Lists are sorted by name.
+// Actions is the result of Step. Its lists are sorted by name.
 type Actions struct {
 	Status []Status
 	Labels []Labels
 	Taints []Taints
 	Marks  []Mark
 	Events []cluster.Event
-	Zones  map[string]ZoneState // those that have nodes to count
-	// why the rates are 0 although zones would have one; empty: they are not
+	Zones  map[string]ZoneState // zones with nodes that count
+	// the reason for rates of 0 while node silence is in doubt; empty: no doubt
 	Doubt string
-	// Unread: the time of a node is up, but nothing was read since. It is silent once something was.
-	Unread bool
-	// when Step has to be called again if nothing is seen before; never before now; zero: never
+	// StaleRead: the grace period of a node ended, but the last read is older. The next read
+	// decides.
+	StaleRead bool
+	// when the caller must call Step again if nothing changes before; always after now; zero: never
 	Next time.Time
 }
 
-// Core remembers what silence and rates are counted from. It is for one goroutine.
+// Core holds the state between two steps. Only one goroutine may use it.
 type Core struct {
 	config  Config
 	records map[string]*record
 	zones   map[string]*zone
 	doubt   doubt
-	begun   bool // there was a step
-	// all zones are fully disrupted: the control plane is more likely cut off than all nodes dead
-	disorder bool
+	started bool // Step was called before
+	// full disruption of all zones: the control plane is more likely cut off than all nodes dead
+	allDisrupted bool
 }
 
-// New makes a Core that has seen nothing.
+// New returns an empty Core.
 func New(c Config) *Core {
 	return &Core{config: c, records: map[string]*record{}, zones: map[string]*zone{}}
 }
 
-// Step looks at everything. Time must not go back.
+// Step decides on the observed cluster. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{Core: c, now: now, seen: seen, out: &Actions{Zones: map[string]ZoneState{}}}
-	s.forget()
+	s.dropRecords()
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {
 		names = append(names, name)
@@ -165,25 +171,25 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	slices.Sort(names)
 	s.views = make([]view, len(names))
 	for i, name := range names {
-		s.views[i] = s.look(seen.Nodes[name])
+		s.views[i] = s.evaluate(seen.Nodes[name])
 	}
-	s.judgeZones()
+	s.updateZones()
 	for i := range s.views {
 		v := &s.views[i]
-		s.announce(v)
-		s.fail(v)
-		s.wantMarks(v)
+		s.addNodeEvents(v)
+		s.updateNotReady(v)
+		s.selectMarks(v)
 	}
-	s.drawTokens()
+	s.assignTokens()
 	for i := range s.views {
 		v := &s.views[i]
 		s.writeStatus(v)
 		s.writeTaints(v)
 		s.writeLabels(v)
 		s.writeMarks(v)
-		v.record.first = false
+		v.record.isNew = false
 	}
-	s.begun = true
+	s.started = true
 	cluster.SortEvents(s.out.Events)
 	slices.SortFunc(s.out.Marks, func(a, b Mark) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -194,7 +200,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	return s.out
 }
 
-// step is one look.
+// step is the state of one Step.
 type step struct {
 	*Core
 	now   time.Time
@@ -203,70 +209,71 @@ type step struct {
 	out   *Actions
 }
 
-// view is a node in one step.
+// view is the evaluation of a node in one step.
 type view struct {
 	node    *v1.Node
 	zone    string
 	record  *record
-	changed []v1.NodeCondition // what silence changes of its conditions
-	ready   v1.ConditionStatus // after that; empty: it has no condition Ready
-	was     v1.ConditionStatus // as the node says
-	fell    bool               // Ready was True, and silence ends that
-	counted bool               // in its zone's state
-	unsaid  bool               // changed is to be written, and cannot be now
+	changes []v1.NodeCondition // conditions that change because the node is silent
+	// after these changes; empty: the node has no condition Ready
+	ready         v1.ConditionStatus
+	reported      v1.ConditionStatus // as posted
+	wentSilent    bool               // Ready was True and becomes Unknown
+	counted       bool               // in its zone's state
+	statusPending bool               // changes exist and cannot be written now
 }
 
-// again asks for a step at a time.
-func (s *step) again(at time.Time) { cluster.Earliest(&s.out.Next, at) }
+// wakeAt requests a step at that time.
+func (s *step) wakeAt(at time.Time) { cluster.Earliest(&s.out.Next, at) }
 
-// forget drops what is remembered of nodes that are gone, or that others of their name have
-// replaced.
-func (s *step) forget() {
+// dropRecords deletes the records of nodes that no longer exist or have another UID.
+func (s *step) dropRecords() {
 	for name, r := range s.records {
 		if n := s.seen.Nodes[name]; n == nil || n.UID != r.uid {
-			s.event(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name,
+			s.addEvent(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name,
 				name)
 			delete(s.records, name)
 		}
 	}
 }
 
-// event notes one of a node.
-func (s *step) event(name string, uid types.UID, reason, format string, args ...any) {
+// addEvent adds an event of a node.
+func (s *step) addEvent(name string, uid types.UID, reason, format string, args ...any) {
 	s.out.Events = append(s.out.Events, cluster.Event{
 		Kind: "Node", Name: name, UID: uid, Type: v1.EventTypeNormal, Reason: reason,
 		Message: fmt.Sprintf(format, args...),
 	})
 }
 
-// Reasons of events of nodes.
+// Reasons of node events.
 const (
 	ReasonRegistered = "RegisteredNode"
 	ReasonNotReady   = "NodeNotReady"
 	ReasonRemoved    = "RemovingNode"
 )
 
-// announce says what has become of a node.
-func (s *step) announce(v *view) {
+// addNodeEvents adds the events of a node that is new or fell silent.
+func (s *step) addNodeEvents(v *view) {
 	name := v.node.Name
-	if v.record.first {
-		s.event(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller",
+	if v.record.isNew {
+		s.addEvent(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller",
 			name, name)
 	}
-	if v.fell && !v.record.said {
-		v.record.said = true
-		s.event(name, v.node.UID, ReasonNotReady, "Node %s status is now: NodeNotReady", name)
+	if v.wentSilent && !v.record.announced {
+		v.record.announced = true
+		s.addEvent(name, v.node.UID, ReasonNotReady, "Node %s status is now: NodeNotReady", name)
 	}
 }
 
-// End notes how a write of a node ended. A write that failed is decided again after a while.
+// End records the result of a write to a node. After a failure Step decides again once the backoff
+// has passed.
 func (c *Core) End(now time.Time, node string, uid types.UID, kind Kind, ok bool) {
 	if r := c.records[node]; r != nil && r.uid == uid {
 		r.writes[kind].End(now, ok)
 	}
 }
 
-// EndMark notes how a mark ended. A pod that is gone counts as marked.
+// EndMark records the result of a Mark. A pod that no longer exists counts as marked.
 func (c *Core) EndMark(now time.Time, m Mark, ok bool) {
 	r := c.records[m.Node]
 	if r == nil || r.marks[m.UID] == nil {
@@ -277,21 +284,21 @@ func (c *Core) EndMark(now time.Time, m Mark, ok bool) {
 	}
 }
 
-// begin begins a write of a node, if it may be made now.
+// begin starts a write to a node, unless one is in flight or backing off.
 func (s *step) begin(r *record, kind Kind) bool {
 	if r.writes[kind].Begin(s.now) {
 		return true
 	}
-	s.again(r.writes[kind].Next(s.now))
+	s.wakeAt(r.writes[kind].Next(s.now))
 	return false
 }
 
 func (s *step) writeStatus(v *view) {
-	if len(v.changed) == 0 {
+	if len(v.changes) == 0 {
 		return
 	}
-	if v.unsaid = !s.begin(v.record, WriteStatus); !v.unsaid {
+	if v.statusPending = !s.begin(v.record, WriteStatus); !v.statusPending {
 		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID,
-			Conditions: v.changed})
+			Conditions: v.changes})
 	}
 }

@@ -21,7 +21,7 @@ func defaults() Config {
 	}
 }
 
-// nodes are some that are ready, and some that are not, in one zone.
+// nodes returns nodes of one zone: some ready, then some not ready.
 func nodes(ready, not int) map[string]*v1.Node {
 	out := map[string]*v1.Node{}
 	for i := range ready + not {
@@ -41,7 +41,7 @@ func seen(nodes map[string]*v1.Node) Seen {
 }
 
 // XZ10
-func TestTheStateOfAZone(t *testing.T) {
+func TestZoneState(t *testing.T) {
 	for _, c := range []struct {
 		ready, not int
 		want       ZoneState
@@ -50,58 +50,60 @@ func TestTheStateOfAZone(t *testing.T) {
 		{10, 11, Normal},
 	} {
 		if got := New(defaults()).Step(start, seen(nodes(c.ready, c.not))).Zones[NoZone]; got != c.want {
-			t.Errorf("%d ready, %d not: %s, want %s", c.ready, c.not, got, c.want)
+			t.Errorf("%d ready, %d not ready: zone state %s, want %s", c.ready, c.not, got, c.want)
 		}
 	}
-	if got := New(defaults()).Step(start, seen(nil)); len(got.Zones) != 0 { // 0/0 is Normal upstream, of a zone that is not there
-		t.Error(got.Zones)
+	// upstream: 0/0 is Normal, for a zone that does not exist
+	if got := New(defaults()).Step(start, seen(nil)); len(got.Zones) != 0 {
+		t.Errorf("zones without nodes = %v, want none", got.Zones)
 	}
 }
 
 // XZ11
-func TestTheRateOfAZoneThatIsPartlyDisrupted(t *testing.T) {
+func TestRateOfPartialDisruption(t *testing.T) {
 	for size, want := range map[int]float64{50: 0, 51: 0.01} {
 		c := New(defaults())
 		c.Step(start, seen(nodes(10, size-10)))
 		if got := c.zones[NoZone].bucket.Rate(); got != want {
-			t.Errorf("%d nodes: %v a second, want %v", size, got, want)
+			t.Errorf("zone of %d nodes: rate %v nodes/s, want %v", size, got, want)
 		}
 	}
 }
 
-// A taint whose write fails is tried again, later each time, by the token that it had. Upstream takes a token for each try.
-func TestATaintThatFailsIsTriedAgain(t *testing.T) {
+// A failed taint write is retried with a growing backoff on its first token. Upstream takes a token
+// for each try.
+func TestFailedTaintIsRetried(t *testing.T) {
 	c, all := New(defaults()), nodes(1, 1)
 	now := start
 	for _, wait := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second} {
 		out := c.Step(now, seen(all))
 		if len(out.Taints) != 1 || !out.Taints[0].Evicted {
-			t.Fatalf("%v: %+v", now.Sub(start), out.Taints)
+			t.Fatalf("after %v: taints %+v, want one NoExecute taint", now.Sub(start), out.Taints)
 		}
 		if again := c.Step(now, seen(all)); len(again.Taints) != 0 {
-			t.Fatalf("it is under way: %+v", again.Taints)
+			t.Fatalf("after %v: taint requested again while in flight: %+v", now.Sub(start), again.Taints)
 		}
 		c.End(now, out.Taints[0].Node, out.Taints[0].UID, WriteTaints, false)
 		if early := c.Step(now.Add(wait-1), seen(all)); len(early.Taints) != 0 || early.Next.Sub(now) > wait {
-			t.Fatalf("%v: %+v next %v", now.Sub(start), early.Taints, early.Next.Sub(now))
+			t.Fatalf("after %v: retried before the backoff of %v: %+v, next step in %v", now.Sub(start), wait, early.Taints, early.Next.Sub(now))
 		}
 		now = now.Add(wait)
 	}
 }
 
-// What a taint is pointless for: the node is ready again before the write could be made.
-func TestATaintThatIsPointlessIsNotTriedAgain(t *testing.T) {
+// A failed taint write is not retried if the node is ready again.
+func TestFailedTaintIsDropped(t *testing.T) {
 	c, all := New(defaults()), nodes(1, 1)
 	out := c.Step(start, seen(all))
 	c.End(start, out.Taints[0].Node, out.Taints[0].UID, WriteTaints, false)
 	all["n001"].Status.Conditions[0].Status = v1.ConditionTrue
 	if out := c.Step(start.Add(time.Minute/2), seen(all)); len(out.Taints) != 0 {
-		t.Errorf("%+v", out.Taints)
+		t.Errorf("taints of a node that is ready again = %+v, want none", out.Taints)
 	}
 }
 
-// So is a mark, until the pod is gone or marked.
-func TestAMarkThatFailsIsTriedAgain(t *testing.T) {
+// A failed mark is retried until the pod is gone or marked.
+func TestFailedMarkIsRetried(t *testing.T) {
 	c, all, s := New(defaults()), nodes(2, 0), Seen{}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "p"}, Spec: v1.PodSpec{NodeName: "n000"},
 		Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
@@ -117,67 +119,68 @@ func TestAMarkThatFailsIsTriedAgain(t *testing.T) {
 	at := start.Add(51 * time.Second)
 	out := c.Step(at, s)
 	if len(out.Marks) != 1 {
-		t.Fatalf("%+v", out)
+		t.Fatalf("marks of a node that fell silent = %+v, want one", out.Marks)
 	}
 	c.EndMark(at, out.Marks[0], false)
 	all["n000"].Status.Conditions[0].Status = v1.ConditionUnknown
 	if out = c.Step(at.Add(time.Second), s); len(out.Marks) != 1 {
-		t.Fatalf("%+v", out)
+		t.Fatalf("marks after a failed write = %+v, want one", out.Marks)
 	}
 	c.EndMark(at, out.Marks[0], false)
 	pods = nil
 	if out = c.Step(at.Add(time.Minute), s); len(out.Marks) != 0 || len(c.records["n000"].marks) != 0 {
-		t.Errorf("%+v", out)
+		t.Errorf("marks without the pod = %+v, want none", out.Marks)
 	}
 }
 
-// Records go with their nodes, and zones with the last of theirs. Upstream keeps health records for ever.
-func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+// Records are deleted with their nodes, and zones with their last node. Upstream keeps health
+// records forever.
+func TestRecordsAreDeleted(t *testing.T) {
 	c := New(defaults())
 	c.Step(start, seen(nodes(3, 3)))
 	c.Step(start, seen(nil))
 	if len(c.records)+len(c.zones) != 0 {
-		t.Errorf("%d records, %d zones", len(c.records), len(c.zones))
+		t.Errorf("%d records and %d zones left without nodes, want none", len(c.records), len(c.zones))
 	}
 }
 
-// While nodes or leases cannot be read nothing is tainted, and for a minute after it can: silence may be ours.
-func TestReadsThatFailAreDoubt(t *testing.T) {
+// While nodes or Leases cannot be read, and for a minute afterwards, no node is tainted.
+func TestStaleReadsAreDoubt(t *testing.T) {
 	c, all := New(defaults()), nodes(1, 1)
 	s := seen(all)
 	s.Read = start.Add(-11 * time.Second)
 	if out := c.Step(start, s); out.Doubt == "" || len(out.Taints) != 1 || out.Taints[0].Evicted {
-		t.Errorf("%+v", out)
+		t.Errorf("11s without a read: Step returns %+v, want doubt and no NoExecute taint", out)
 	}
 	s.Read = start.Add(59 * time.Second)
 	if out := c.Step(s.Read, s); out.Doubt == "" {
-		t.Errorf("%+v", out)
+		t.Errorf("59s after the doubt: Step returns %+v, want doubt", out)
 	}
 	s.Read = start.Add(61 * time.Second)
 	if out := c.Step(s.Read, s); out.Doubt != "" {
-		t.Errorf("%+v", out)
+		t.Errorf("61s after the doubt: Step returns %+v, want no doubt", out)
 	}
 }
 
-// Whoever has heard nothing cannot say that a node is silent: it may have been heard of meanwhile.
-func TestSilenceIsJudgedByWhatWasRead(t *testing.T) {
+// A node is silent only if a read after its grace period shows no contact.
+func TestSilenceNeedsCurrentRead(t *testing.T) {
 	c, all := New(defaults()), nodes(2, 0)
 	s := seen(all)
 	s.Read = start
 	c.Step(start, s)
 	at := start.Add(51 * time.Second)
 	s.Read = start.Add(49 * time.Second)
-	if out := c.Step(at, s); !out.Unread || len(out.Status)+len(out.Taints) != 0 {
-		t.Errorf("%+v", out)
+	if out := c.Step(at, s); !out.StaleRead || len(out.Status)+len(out.Taints) != 0 {
+		t.Errorf("read before the deadline: Step returns %+v, want StaleRead and no write", out)
 	}
 	s.Read = at
-	if out := c.Step(at, s); out.Unread || len(out.Status) != 2 {
-		t.Errorf("%+v", out)
+	if out := c.Step(at, s); out.StaleRead || len(out.Status) != 2 {
+		t.Errorf("read after the deadline: Step returns %+v, want two silent nodes", out)
 	}
 }
 
-// A renewal counts from when it came, not from when it was looked at.
-func TestARenewalCountsFromWhenItCame(t *testing.T) {
+// A renewal counts from its arrival, not from the step that sees it.
+func TestRenewalCountsFromArrival(t *testing.T) {
 	c, all := New(defaults()), nodes(2, 0)
 	renewed := func(at time.Time) map[string]*coordination.Lease {
 		l := &coordination.Lease{Spec: coordination.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
@@ -188,23 +191,23 @@ func TestARenewalCountsFromWhenItCame(t *testing.T) {
 	c.Step(start, s)
 	came := start.Add(10 * time.Second)
 	s.Leases = renewed(came)
-	s.Came = func(string) (time.Time, time.Time) { return start, came }
+	s.Arrivals = func(string) (time.Time, time.Time) { return start, came }
 	if out := c.Step(start.Add(50*time.Second), s); !out.Next.Equal(came.Add(50 * time.Second)) {
-		t.Errorf("next %v", out.Next.Sub(start))
+		t.Errorf("next step %v after start, want 1m0s", out.Next.Sub(start))
 	}
 	if out := c.Step(start.Add(61*time.Second), s); len(out.Status) != 2 {
-		t.Errorf("%+v", out)
+		t.Errorf("51s after the renewal: Step returns %+v, want two silent nodes", out)
 	}
 }
 
-// Taints that follow from conditions wait until those are written.
-func TestConditionsComeBeforeTheirTaints(t *testing.T) {
+// Taints that follow from conditions are written after the conditions.
+func TestConditionsBeforeTaints(t *testing.T) {
 	c, all := New(defaults()), nodes(2, 0)
 	c.Step(start, seen(all))
 	at := start.Add(51 * time.Second)
 	out := c.Step(at, seen(all))
 	if len(out.Status) != 2 || len(out.Taints) != 2 {
-		t.Fatalf("%+v", out)
+		t.Fatalf("silent nodes: Step returns %+v, want two status and two taint writes", out)
 	}
 	for _, n := range []string{"n000", "n001"} {
 		c.End(at, n, all[n].UID, WriteStatus, n == "n000")
@@ -215,42 +218,42 @@ func TestConditionsComeBeforeTheirTaints(t *testing.T) {
 	all["n000"] = silent
 	out = c.Step(at.Add(249*time.Millisecond), seen(all))
 	if len(out.Status)+len(out.Taints) != 0 {
-		t.Errorf("%+v", out)
+		t.Errorf("during the backoff: Step returns %+v, want no write", out)
 	}
-	c.End(at.Add(249*time.Millisecond), "n001", all["n001"].UID, WriteStatus, false) // for longer
+	// a longer backoff
+	c.End(at.Add(249*time.Millisecond), "n001", all["n001"].UID, WriteStatus, false)
 	out = c.Step(at.Add(251*time.Millisecond), seen(all))
 	if len(out.Taints) != 1 || out.Taints[0].Node != "n000" {
-		t.Errorf("%+v", out.Taints)
+		t.Errorf("taints after the backoff = %+v, want those of n000", out.Taints)
 	}
 }
 
-// Where another instance may have given a token just now, the first waits.
-func TestTheFirstTokenWaits(t *testing.T) {
+// With DelayFirstToken the first token comes one interval later.
+func TestFirstTokenIsDelayed(t *testing.T) {
 	config := defaults()
-	config.FirstWaits = true
+	config.DelayFirstToken = true
 	c, all := New(config), nodes(1, 1)
 	for _, after := range []time.Duration{0, 9 * time.Second} {
 		out := c.Step(start.Add(after), seen(all))
 		for _, w := range out.Taints {
 			if w.Evicted {
-				t.Errorf("after %v: %+v", after, w)
+				t.Errorf("after %v: NoExecute taint %+v, want none yet", after, w)
 			}
 			c.End(start, w.Node, w.UID, WriteTaints, true)
 		}
 	}
 	if out := c.Step(start.Add(10*time.Second), seen(all)); len(out.Taints) != 1 || !out.Taints[0].Evicted {
-		t.Errorf("%+v", out.Taints)
+		t.Errorf("taints after 10s = %+v, want one NoExecute taint", out.Taints)
 	}
 }
 
-// A node that is now silent and now not ready swaps one taint for the other: its pods have borne that since the first, as long as that is a
-// time and a past one.
-func TestATaintThatIsSwappedKeepsItsTime(t *testing.T) {
+// A taint that replaces its counterpart keeps TimeAdded if that is set and in the past.
+func TestSwappedTaintKeepsTime(t *testing.T) {
 	before, later := metav1.NewTime(start.Add(-time.Hour)), metav1.NewTime(start.Add(time.Hour))
 	for name, c := range map[string]struct{ had, want *metav1.Time }{
-		"a past one": {&before, &before},
-		"none":       {nil, nil},
-		"to come":    {&later, nil},
+		"in the past":   {&before, &before},
+		"unset":         {nil, nil},
+		"in the future": {&later, nil},
 	} {
 		all := nodes(3, 1)
 		n := all["n003"]
@@ -261,21 +264,22 @@ func TestATaintThatIsSwappedKeepsItsTime(t *testing.T) {
 		now := start.Add(2 * time.Second)
 		out := core.Step(now, seen(all))
 		if len(out.Taints) != 1 || len(out.Taints[0].Add) != 2 || len(out.Taints[0].Remove) != 1 {
-			t.Fatalf("%s: %+v", name, out.Taints)
+			t.Fatalf("%s: taints %+v, want two added and one removed", name, out.Taints)
 		}
 		got, want := out.Taints[0].Add[0], metav1.NewTime(now)
 		if c.want != nil {
 			want = *c.want
 		}
 		if got.Key != v1.TaintNodeNotReady || got.Effect != v1.TaintEffectNoExecute || !got.TimeAdded.Equal(&want) {
-			t.Errorf("%s: %v of %v, want %v", name, got.Key, got.TimeAdded, want)
+			t.Errorf("TimeAdded %s: added %v with %v, want %v", name, got.Key, got.TimeAdded, want)
 		}
 	}
 }
 
-// The rate is that of taints, not of tokens: of two nodes that fall together the one whose writes fail at first does not get its taint right
-// before or after the other, whichever write it is that succeeds; and one whose writes never succeed holds up the other for a while only.
-func TestTheRateHoldsWhereWritesFail(t *testing.T) {
+// The rate limits taints, not tokens. Of two nodes that fail together, neither gets its taint right
+// after the other, whichever write fails. A node with writes that always fail delays the other for
+// a limited time only.
+func TestRateWithFailedWrites(t *testing.T) {
 	for fails := range 12 {
 		core, all := New(defaults()), nodes(5, 2)
 		var tried []struct {
@@ -284,7 +288,7 @@ func TestTheRateHoldsWhereWritesFail(t *testing.T) {
 		}
 		failed, done := 0, map[string]time.Time{}
 		for now := start; now.Before(start.Add(5 * time.Minute)); now = now.Add(250 * time.Millisecond) {
-			for name := range all { // all live
+			for name := range all { // all are alive
 				n := all[name].DeepCopy()
 				n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now)
 				all[name] = n
@@ -311,23 +315,24 @@ func TestTheRateHoldsWhereWritesFail(t *testing.T) {
 		}
 		for i := 1; i < len(tried); i++ {
 			if apart := tried[i].at.Sub(tried[i-1].at); tried[i].node != tried[i-1].node && apart < 10*time.Second {
-				t.Errorf("after %d failures: %s is written %v after %s", fails, tried[i].node, apart, tried[i-1].node)
+				t.Errorf("after %d failures: %s is written %v after %s, want at least 10s", fails, tried[i].node, apart, tried[i-1].node)
 			}
 		}
 		if at := done["n006"]; at.IsZero() || at.Sub(start) > 40*time.Second {
-			t.Errorf("%d failures of the other's: tainted after %v", fails, at.Sub(start))
+			t.Errorf("after %d failures of n005: n006 tainted after %v, want at most 40s", fails, at.Sub(start))
 		}
 		if done["n005"].IsZero() {
-			t.Errorf("after %d failures: not tainted", fails)
+			t.Errorf("after %d failures: n005 is not tainted", fails)
 		}
 	}
 }
 
-// Steps come late, each by as much as two tokens are apart: as many nodes are tainted as the rate allows. What nobody came for a long time is
-// lost but for half a second, and of what nobody waited for nothing is saved.
-func TestTheRateIsMetWhereStepsAreLate(t *testing.T) {
+// Late steps do not lower the rate: a step that is late by up to half a second gives the missed
+// tokens. Older tokens are lost, and without waiting nodes no tokens are saved.
+func TestRateWithLateSteps(t *testing.T) {
 	config := defaults()
-	config.NodeEvictionRate, config.NodeMonitorGracePeriod = 20, time.Hour // they do not fall silent
+	// no node falls silent
+	config.NodeEvictionRate, config.NodeMonitorGracePeriod = 20, time.Hour
 	c, all := New(config), nodes(200, 0)
 	now := start
 	c.Step(now, seen(all))
@@ -356,16 +361,16 @@ func TestTheRateIsMetWhereStepsAreLate(t *testing.T) {
 	fall(0, 100)
 	sum := given(time.Minute)
 	if sum != 1 {
-		t.Errorf("%d are tainted at once, want 1", sum)
+		t.Errorf("%d nodes tainted by the first step, want 1", sum)
 	}
 	for range 40 {
 		sum += given(100 * time.Millisecond)
 	}
 	if sum != 81 {
-		t.Errorf("%d are tainted within 4 s, want 81", sum)
+		t.Errorf("%d nodes tainted within 4 s, want 81", sum)
 	}
 	if n := given(5 * time.Second); n != 11 {
-		t.Errorf("%d are tainted after nobody came for five seconds, want 11", n)
+		t.Errorf("%d nodes tainted by a step after 5 s, want 11", n)
 	}
 	for range 20 {
 		given(50 * time.Millisecond)
@@ -373,6 +378,6 @@ func TestTheRateIsMetWhereStepsAreLate(t *testing.T) {
 	given(100 * time.Millisecond)
 	fall(100, 110)
 	if n := given(5 * time.Second); n != 1 {
-		t.Errorf("%d are tainted at once after a pause, want 1", n)
+		t.Errorf("%d nodes tainted by the first step after a pause, want 1", n)
 	}
 }

@@ -7,44 +7,43 @@ import (
 	"jettison/cluster"
 )
 
-// marked is the event of a pod that is marked.
+// Event of a pod that is marked as not ready.
 const (
 	markReason  = "NodeNotReady"
 	markMessage = "Node is not ready"
 )
 
-// wantMarks notes which pods of a node are to be marked as not ready: all, when silence ended its
-// being ready; later those that are new on it while it is not. A node whose kubelet says itself
-// that it is not ready has its pods' conditions from there. A node that is found silent has its
-// pods marked, too: whoever found it silent may not have come to them.
-func (s *step) wantMarks(v *view) {
+// selectMarks selects the pods of a node to mark as not ready. When the node falls silent, all its
+// pods are selected; later, pods that are new on the node. A kubelet that posts Ready=False also
+// posts its pods' conditions. The pods of a node that is already Unknown at the first step are
+// selected, because the previous instance may have ended before it marked them.
+func (s *step) selectMarks(v *view) {
 	r := v.record
 	if v.ready == "" || v.ready == v1.ConditionTrue {
-		r.known = nil
+		r.knownPods = nil
 		clear(r.marks)
 		return
 	}
 	pods := s.seen.Pods(v.node.Name)
-	all := v.fell || r.first && v.was == v1.ConditionUnknown &&
+	all := v.wentSilent || r.isNew && v.reported == v1.ConditionUnknown &&
 		condition(v.node, v1.NodeReady).Reason == reasonUnknown
-	here := make(map[types.UID]struct{}, len(pods))
+	present := make(map[types.UID]struct{}, len(pods))
 	for _, p := range pods {
-		_, known := r.known[p.UID]
-		if here[p.UID] = struct{}{}; (all || r.known != nil && !known) && markable(p) &&
+		_, known := r.knownPods[p.UID]
+		if present[p.UID] = struct{}{}; (all || r.knownPods != nil && !known) && markable(p) &&
 			r.marks[p.UID] == nil {
 			r.marks[p.UID] = &cluster.Attempt{}
 		}
 	}
 	for uid := range r.marks {
-		if _, there := here[uid]; !there {
+		if _, there := present[uid]; !there {
 			delete(r.marks, uid)
 		}
 	}
-	r.known = here
+	r.knownPods = present
 }
 
-// markable reports whether a pod has a condition Ready that is not False. One without is not
-// marked.
+// markable reports whether the pod's condition Ready exists and is not False.
 func markable(p *v1.Pod) bool {
 	for i := range p.Status.Conditions {
 		if p.Status.Conditions[i].Type == v1.PodReady {
@@ -54,7 +53,7 @@ func markable(p *v1.Pod) bool {
 	return false
 }
 
-// writeMarks marks them.
+// writeMarks requests the marks of a node that are not in flight or backing off.
 func (s *step) writeMarks(v *view) {
 	r := v.record
 	if len(r.marks) == 0 {
@@ -67,7 +66,7 @@ func (s *step) writeMarks(v *view) {
 		case !markable(p):
 			delete(r.marks, p.UID)
 		case !attempt.Begin(s.now):
-			s.again(attempt.Next(s.now))
+			s.wakeAt(attempt.Next(s.now))
 		default:
 			s.out.Marks = append(s.out.Marks, Mark{Node: v.node.Name, Namespace: p.Namespace, Name: p.Name,
 				UID: p.UID})

@@ -6,17 +6,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// freshFor is how long a condition of a bridge counts after its last heartbeat: a bridge that is
-// gone takes none of its own back.
-const freshFor = 15 * time.Minute
+// maxHeartbeatAge bounds the age of a bridge's condition. A bridge that stopped removes none of its
+// conditions.
+const maxHeartbeatAge = 15 * time.Minute
 
-// taintPrefix is of keys that autoscalers do not take over into what they think a new node is like
+// taintPrefix marks taints that autoscalers do not copy to their templates of new nodes
 // (cluster-autoscaler's utils/taints/taints.go, StatusTaintPrefix).
 const taintPrefix = "status-taint.cluster-autoscaler.kubernetes.io/"
 
-// byBridge are the conditions that jettison-bridge posts, and the taints that they stand for. A
-// bridge may not write taints itself.
-var byBridge = []struct {
+// bridgeConditions lists the conditions that jettison-bridge posts and their taint keys. The bridge
+// has no permission to write taints.
+var bridgeConditions = []struct {
 	condition v1.NodeConditionType
 	key       string
 }{
@@ -25,20 +25,20 @@ var byBridge = []struct {
 	{"JettisonPIDPressure", taintPrefix + "jettison-pid-pressure"},
 }
 
-// pressures says which taints of those a node is to have.
-func (s *step) pressures(c *change, v *view, conditions []v1.NodeCondition) {
-	for _, b := range byBridge {
-		holds := s.config.PressureTaint != PressureOff && s.pressed(v.node.Name, v.record, conditions,
+// wantPressureTaints adds the pressure taints that the node must have and removes the others.
+func (s *step) wantPressureTaints(c *taintChange, v *view, conditions []v1.NodeCondition) {
+	for _, b := range bridgeConditions {
+		pressed := s.config.PressureTaint != PressureOff && s.underPressure(v.node.Name, v.record, conditions,
 			b.condition)
-		c.want(b.key, v1.TaintEffectPreferNoSchedule, holds && s.config.PressureTaint != PressureHard)
-		c.want(b.key, v1.TaintEffectNoSchedule, holds && s.config.PressureTaint == PressureHard)
+		c.want(b.key, v1.TaintEffectPreferNoSchedule, pressed && s.config.PressureTaint != PressureHard)
+		c.want(b.key, v1.TaintEffectNoSchedule, pressed && s.config.PressureTaint == PressureHard)
 	}
 }
 
-// pressed reports whether a condition holds and is fresh. Its heartbeat is the node's clock's: at
-// first sight that is believed, if it is not in the future; later it is fresh as long as it
-// changes.
-func (s *step) pressed(name string, r *record, conditions []v1.NodeCondition,
+// underPressure reports whether a condition is True and recent. Its heartbeat comes from the node's
+// clock. The first value counts as posted then, unless it is in the future; later each change
+// counts on arrival.
+func (s *step) underPressure(name string, r *record, conditions []v1.NodeCondition,
 	t v1.NodeConditionType) bool {
 	for i := range conditions {
 		at := conditions[i].LastHeartbeatTime
@@ -48,16 +48,16 @@ func (s *step) pressed(name string, r *record, conditions []v1.NodeCondition,
 		last, known := r.pressure[t]
 		switch {
 		case !known:
-			last = beat{at: at, heard: s.past(at.Time)}
+			last = heartbeat{at: at, heardAt: s.notAfterNow(at.Time)}
 		case !last.at.Equal(&at):
-			came, _ := s.came(name)
-			last = beat{at: at, heard: came}
+			arrived, _ := s.arrivals(name)
+			last = heartbeat{at: at, heardAt: arrived}
 		}
 		r.pressure[t] = last
-		if conditions[i].Status != v1.ConditionTrue || s.now.Sub(last.heard) >= freshFor {
+		if conditions[i].Status != v1.ConditionTrue || s.now.Sub(last.heardAt) >= maxHeartbeatAge {
 			return false
 		}
-		s.again(last.heard.Add(freshFor))
+		s.wakeAt(last.heardAt.Add(maxHeartbeatAge))
 		return true
 	}
 	delete(r.pressure, t)

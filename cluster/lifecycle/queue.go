@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// wanted is the NoExecute taint that a node's condition Ready asks for, and the one that it
-// excludes; empty: it asks for none.
-func wanted(ready v1.ConditionStatus) (key, opposite string) {
+// readyTaint returns the key of the NoExecute taint for a status of the condition Ready, and the
+// key of the taint that it replaces. Both are empty if no taint is needed.
+func readyTaint(ready v1.ConditionStatus) (key, opposite string) {
 	switch ready {
 	case v1.ConditionFalse:
 		return v1.TaintNodeNotReady, v1.TaintNodeUnreachable
@@ -20,60 +20,62 @@ func wanted(ready v1.ConditionStatus) (key, opposite string) {
 	return "", ""
 }
 
-// fail notes since when a node is not ready.
-func (s *step) fail(v *view) {
+// updateNotReady records since when a node is not ready.
+func (s *step) updateNotReady(v *view) {
 	r := v.record
-	key, _ := wanted(v.ready)
+	key, _ := readyTaint(v.ready)
 	switch {
 	case key == "":
-		r.failed, r.drawn = time.Time{}, false
-	case !r.failed.IsZero():
+		r.notReadySince, r.hasToken = time.Time{}, false
+	case !r.notReadySince.IsZero():
 	case v.ready == v1.ConditionUnknown:
-		r.failed = r.silent
-	case r.first && !condition(v.node, v1.NodeReady).LastTransitionTime.IsZero():
-		r.failed = s.past(condition(v.node, v1.NodeReady).LastTransitionTime.Time)
+		r.notReadySince = r.silentSince
+	case r.isNew && !condition(v.node, v1.NodeReady).LastTransitionTime.IsZero():
+		r.notReadySince = s.notAfterNow(condition(v.node, v1.NodeReady).LastTransitionTime.Time)
 	default:
-		r.failed = s.now
+		r.notReadySince = s.now
 	}
-	if key != "" && !s.waits(v) {
-		r.drawn = false // it has its taint: when it loses that, another token is due
+	if key != "" && !s.awaitsTaint(v) {
+		r.hasToken = false // the node has its taint: if it loses that, it needs another token
 	}
 }
 
-// waits reports whether a node is to have a NoExecute taint and has neither of the two.
-func (s *step) waits(v *view) bool {
-	key, opposite := wanted(v.ready)
-	return key != "" && !has(v.node, key, v1.TaintEffectNoExecute) &&
-		!has(v.node, opposite, v1.TaintEffectNoExecute) &&
-		!(s.config.LeaveExcluded && !v.counted)
+// awaitsTaint reports whether a node needs a NoExecute taint and has neither of the two.
+func (s *step) awaitsTaint(v *view) bool {
+	key, opposite := readyTaint(v.ready)
+	return key != "" && !hasTaint(v.node, key, v1.TaintEffectNoExecute) &&
+		!hasTaint(v.node, opposite, v1.TaintEffectNoExecute) &&
+		!(s.config.SkipExcluded && !v.counted)
 }
 
-// order is that of nodes that wait for a token: that in which they failed, but those whose write
-// has failed come last. Else a few that nobody lets be tainted would have all tokens of a zone, try
-// by try.
-func order(a, b *record, nodes int) int {
-	late := func(r *record) int {
+// compareQueued orders the nodes that wait for a token by the time at which they failed. Nodes
+// whose last write failed come last: otherwise a few nodes with writes that always fail would use
+// up all tokens of a zone.
+func compareQueued(a, b *record, nodes int) int {
+	failed := func(r *record) int {
 		if r.writes[WriteTaints].Failed() || r.writes[WriteStatus].Failed() {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(late(a), late(b)), a.failed.Compare(b.failed), nodes)
+	return cmp.Or(cmp.Compare(failed(a), failed(b)), a.notReadySince.Compare(b.notReadySince), nodes)
 }
 
-// drawTokens gives tokens to nodes that wait for one, in each zone in their order. None is given
-// for a node whose write could not be made now. A write that failed is tried again on its token,
-// which counts from then, until another node has had one since: the rate is that of taints, not of
-// tokens. While the rate of a zone is 0 one that was given for a write that has failed is void.
-func (s *step) drawTokens() {
+// assignTokens gives tokens to waiting nodes, in each zone in their order. A node with a write in
+// flight or backing off gets none.
+//
+// A failed write is retried on its token, which counts from the retry, unless another node got one
+// in between: the rate limits taints, not tokens. While the rate of a zone is 0, tokens of failed
+// writes are void.
+func (s *step) assignTokens() {
 	waiting := map[string][]*view{}
 	for i := range s.views {
 		v := &s.views[i]
 		key := v.zone
 		if s.zones[key].bucket.Rate() == 0 {
-			v.record.drawn = false
+			v.record.hasToken = false
 		}
-		if s.waits(v) {
+		if s.awaitsTaint(v) {
 			s.zones[key].waiting++
 			waiting[key] = append(waiting[key], v)
 		}
@@ -81,19 +83,19 @@ func (s *step) drawTokens() {
 	left := map[string]bool{}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b *view) int {
-			return order(a.record, b.record, cmp.Compare(a.node.Name, b.node.Name))
+			return compareQueued(a.record, b.record, cmp.Compare(a.node.Name, b.node.Name))
 		})
 		z := s.zones[key]
 		for _, v := range queue {
 			switch r := v.record; {
 			case !s.writable(v):
-			case r.drawn && z.taker == v.node.UID:
+			case r.hasToken && z.lastTaker == v.node.UID:
 				z.bucket.Again(s.now)
 			case z.bucket.Take(s.now):
-				r.drawn, z.taker = true, v.node.UID
+				r.hasToken, z.lastTaker = true, v.node.UID
 			default:
-				r.drawn, left[key] = false, true
-				s.again(z.bucket.Next(s.now))
+				r.hasToken, left[key] = false, true
+				s.wakeAt(z.bucket.Next(s.now))
 			}
 		}
 	}
@@ -102,12 +104,12 @@ func (s *step) drawTokens() {
 	}
 }
 
-// writable reports whether a node's taints may be written in this step: its conditions come before
-// them.
+// writable reports whether the node's taints may be written in this step. Changed conditions are
+// written before taints.
 func (s *step) writable(v *view) bool {
 	may := func(kind Kind) bool {
 		next := v.record.writes[kind].Next(s.now)
 		return !next.IsZero() && !next.After(s.now)
 	}
-	return may(WriteTaints) && (len(v.changed) == 0 || may(WriteStatus))
+	return may(WriteTaints) && (len(v.changes) == 0 || may(WriteStatus))
 }

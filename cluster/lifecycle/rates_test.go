@@ -15,36 +15,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sea is a cluster of nodes in three zones, each with ten pods, in virtual time: its kubelets renew every ten seconds, spread over them, and
-// its API does at once what it is asked to.
-type sea struct {
-	core  *Core
-	now   time.Time
-	begun time.Time
-	seen  Seen
-	names []string
-	dead  map[string]bool
-	came  map[string]time.Time
-	pods  map[string][]*v1.Pod
+// simulation is a cluster in virtual time with nodes in three zones and ten pods on each. Kubelets
+// renew every ten seconds, at different times. Writes succeed immediately.
+type simulation struct {
+	core      *Core
+	now       time.Time
+	startedAt time.Time
+	seen      Seen
+	names     []string
+	dead      map[string]bool
+	renewedAt map[string]time.Time
+	pods      map[string][]*v1.Pod
 
-	tainted map[string]time.Time // those that have a NoExecute taint
-	given   int
-	steps   int
-	spent   time.Duration
-	longest time.Duration
-	bytes   uint64
+	tainted     map[string]time.Time // nodes with a NoExecute taint
+	taintsGiven int
+	steps       int
+	spent       time.Duration
+	longest     time.Duration
+	bytes       uint64
 }
 
-const seaRenews = 10 * time.Second
+const renewPeriod = 10 * time.Second
 
-func newSea(nodes int) *sea {
-	s := &sea{
-		core: New(defaults()), now: start, begun: start, dead: map[string]bool{}, came: map[string]time.Time{}, pods: map[string][]*v1.Pod{},
+func newSimulation(nodes int) *simulation {
+	s := &simulation{
+		core: New(defaults()), now: start, startedAt: start, dead: map[string]bool{}, renewedAt: map[string]time.Time{}, pods: map[string][]*v1.Pod{},
 		tainted: map[string]time.Time{},
 		seen:    Seen{Nodes: map[string]*v1.Node{}, Leases: map[string]*coordination.Lease{}},
 	}
 	s.seen.Pods = func(node string) []*v1.Pod { return s.pods[node] }
-	s.seen.Came = func(node string) (beat, lease time.Time) { return start, s.came[node] }
+	s.seen.Arrivals = func(node string) (beat, lease time.Time) { return start, s.renewedAt[node] }
 	for i := range nodes {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%04d", i), UID: types.UID(fmt.Sprint("u", i)), Labels: map[string]string{
 			v1.LabelTopologyRegion: "r", v1.LabelTopologyZone: fmt.Sprint("z", i%3),
@@ -67,21 +67,21 @@ func newSea(nodes int) *sea {
 	return s
 }
 
-// phase is when in its period the ith node renews.
-func (s *sea) phase(i int) time.Duration {
-	return time.Duration(i/10%100) * seaRenews / 100
+// phase returns the offset of the ith node's renewals in the period.
+func (s *simulation) phase(i int) time.Duration {
+	return time.Duration(i/10%100) * renewPeriod / 100
 }
 
-// beat has those that live have renewed.
-func (s *sea) beat() {
+// renewLeases renews the Leases of the nodes that are alive.
+func (s *simulation) renewLeases() {
 	s.seen.Read = s.now
 	for i, name := range s.names {
-		first := s.begun.Add(s.phase(i))
+		first := s.startedAt.Add(s.phase(i))
 		if s.dead[name] || s.now.Before(first) {
 			continue
 		}
-		if last := first.Add(s.now.Sub(first) / seaRenews * seaRenews); last.After(s.came[name]) {
-			s.came[name] = last
+		if last := first.Add(s.now.Sub(first) / renewPeriod * renewPeriod); last.After(s.renewedAt[name]) {
+			s.renewedAt[name] = last
 			s.seen.Leases[name] = &coordination.Lease{
 				ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: last}}}},
 				Spec:       coordination.LeaseSpec{RenewTime: &metav1.MicroTime{Time: last}},
@@ -90,14 +90,14 @@ func (s *sea) beat() {
 	}
 }
 
-// allocated are the bytes that were ever allocated.
+// allocated returns the total number of bytes allocated.
 func allocated() uint64 {
 	one := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(one)
 	return one[0].Value.Uint64()
 }
 
-// threadTime is what this thread has had of the processors: others may have them meanwhile.
+// threadTime returns the CPU time of this thread.
 func threadTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(1, &u); err != nil { // RUSAGE_THREAD
@@ -106,10 +106,10 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// pass takes steps until a time, each when the one before wants it or right after what it has written.
-func (s *sea) pass(b *testing.B, until time.Time) {
+// run takes steps until a time: each when the last one requested it, or right after its writes.
+func (s *simulation) run(b *testing.B, until time.Time) {
 	for s.now.Before(until) {
-		s.beat()
+		s.renewLeases()
 		bytes, began := allocated(), threadTime(b)
 		out := s.core.Step(s.now, s.seen)
 		took := threadTime(b) - began
@@ -128,8 +128,8 @@ func (s *sea) pass(b *testing.B, until time.Time) {
 	}
 }
 
-// write does what is asked for.
-func (s *sea) write(b *testing.B, out *Actions) (wrote bool) {
+// write carries out the actions.
+func (s *simulation) write(b *testing.B, out *Actions) (wrote bool) {
 	change := func(name string, do func(*v1.Node)) {
 		n := s.seen.Nodes[name].DeepCopy()
 		do(n)
@@ -146,8 +146,8 @@ func (s *sea) write(b *testing.B, out *Actions) (wrote bool) {
 	}
 	for _, w := range out.Taints {
 		if w.Evicted {
-			if s.given++; !s.dead[w.Node] {
-				b.Fatalf("%s lives and is tainted", w.Node)
+			if s.taintsGiven++; !s.dead[w.Node] {
+				b.Fatalf("node %s is alive and tainted", w.Node)
 			}
 			s.tainted[w.Node] = s.now
 		}
@@ -173,8 +173,9 @@ func (s *sea) write(b *testing.B, out *Actions) (wrote bool) {
 	return wrote
 }
 
-// allowed is when the rates allow the nth node of a zone its taint, nodes being that many whose silence is due then, sorted: by the rates
-// that the states of the zone have by what was due, a limiter that is swapped while it is empty being empty.
+// allowed returns the times at which the rates allow the NoExecute taints of a zone. due holds the
+// sorted times at which its nodes become silent, of the given number of nodes. Each change of the
+// zone's state changes the rate; a limiter that is empty then stays empty.
 func allowed(due []time.Time, nodes int, c Config) (out []time.Time) {
 	rate, ready := c.NodeEvictionRate, due[0]
 	of := func(silent int) float64 {
@@ -208,8 +209,9 @@ func allowed(due []time.Time, nodes int, c Config) (out []time.Time) {
 	return out
 }
 
-// BenchmarkDefaultRates lets nodes die of 5,000, in virtual time at the default rates: when the nth of a zone gets its NoExecute taint, beside
-// when the rates allow it, and what a step costs.
+// BenchmarkDefaultRates simulates the death of some of 5,000 nodes at the default rates. It
+// compares the time of each NoExecute taint with the time allowed by the rates, and measures the
+// cost of a step.
 func BenchmarkDefaultRates(b *testing.B) {
 	const nodes = 5000
 	for what, dies := range map[string]func(i int) bool{
@@ -219,16 +221,16 @@ func BenchmarkDefaultRates(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			for range b.N {
-				s := newSea(nodes)
-				s.pass(b, start.Add(time.Minute))
-				rest := *s
+				s := newSimulation(nodes)
+				s.run(b, start.Add(time.Minute))
+				warmup := *s
 				due, size, dead := map[string][]time.Time{}, map[string]int{}, 0
 				for i, name := range s.names {
 					zone := ZoneOf(s.seen.Nodes[name])
 					if size[zone]++; dies(i) {
 						dead++
 						s.dead[name] = true
-						due[zone] = append(due[zone], s.came[name].Add(defaults().NodeMonitorGracePeriod))
+						due[zone] = append(due[zone], s.renewedAt[name].Add(defaults().NodeMonitorGracePeriod))
 					}
 				}
 				longest := time.Duration(0)
@@ -239,25 +241,25 @@ func BenchmarkDefaultRates(b *testing.B) {
 				if what == "all" {
 					longest = 10 * time.Minute
 				}
-				s.pass(b, s.now.Add(2*time.Minute+longest))
-				b.Logf("%d nodes die: %d NoExecute taints are given, %d are there in the end", dead, s.given, len(s.tainted))
+				s.run(b, s.now.Add(2*time.Minute+longest))
+				b.Logf("%d nodes die: %d NoExecute taints added, %d left at the end", dead, s.taintsGiven, len(s.tainted))
 				for zone, all := range due {
 					if what != "all" {
 						s.compare(b, zone, all, size[zone])
 					}
 				}
-				steps := s.steps - rest.steps
-				b.Logf("%d steps, %v each, the longest %v, %d KiB each", steps, ((s.spent - rest.spent) / time.Duration(steps)).Round(time.Microsecond),
-					s.longest.Round(time.Microsecond), (s.bytes-rest.bytes)/uint64(steps)/1024)
-				b.ReportMetric((s.spent-rest.spent).Seconds()*1000/float64(steps), "ms/step")
-				b.ReportMetric(float64((s.bytes-rest.bytes)/uint64(steps)), "B/step")
+				steps := s.steps - warmup.steps
+				b.Logf("%d steps, %v each, the longest %v, %d KiB each", steps, ((s.spent - warmup.spent) / time.Duration(steps)).Round(time.Microsecond),
+					s.longest.Round(time.Microsecond), (s.bytes-warmup.bytes)/uint64(steps)/1024)
+				b.ReportMetric((s.spent-warmup.spent).Seconds()*1000/float64(steps), "ms/step")
+				b.ReportMetric(float64((s.bytes-warmup.bytes)/uint64(steps)), "B/step")
 			}
 		})
 	}
 }
 
-// compare prints when the nth node of a zone was tainted.
-func (s *sea) compare(b *testing.B, zone string, due []time.Time, size int) {
+// compare logs the times of the NoExecute taints of a zone.
+func (s *simulation) compare(b *testing.B, zone string, due []time.Time, size int) {
 	var had []time.Time
 	for name, at := range s.tainted {
 		if ZoneOf(s.seen.Nodes[name]) == zone {
@@ -266,7 +268,7 @@ func (s *sea) compare(b *testing.B, zone string, due []time.Time, size int) {
 	}
 	slices.SortFunc(had, time.Time.Compare)
 	if len(had) != len(due) {
-		b.Fatalf("%s: %d of %d are tainted", zone, len(had), len(due))
+		b.Fatalf("zone %s: %d nodes are tainted, want %d", zone, len(had), len(due))
 	}
 	want, worst := allowed(due, size, defaults()), time.Duration(0)
 	for i := range had {
@@ -279,11 +281,12 @@ func (s *sea) compare(b *testing.B, zone string, due []time.Time, size int) {
 		b.Logf("%s: node %4d is tainted %10.2f s after the first was due, allowed %10.2f s", zone, n, had[n-1].Sub(due[0]).Seconds(),
 			want[n-1].Sub(due[0]).Seconds())
 	}
-	b.Logf("%s: at most %v from when it is allowed", zone, worst)
+	b.Logf("%s: taints at most %v from the allowed time", zone, worst)
 }
 
-// Nodes whose taints cannot be written, as a webhook may forbid it, do not keep those that failed after them from theirs.
-func TestNodesThatCannotBeTaintedKeepNobodyWaiting(t *testing.T) {
+// Nodes with taint writes that always fail, for example because of a webhook, do not delay the
+// taints of other nodes.
+func TestFailingNodesDoNotBlockOthers(t *testing.T) {
 	c, all := New(defaults()), nodes(20, 8)
 	forbidden := map[string]bool{"n020": true, "n021": true, "n022": true, "n023": true, "n024": true}
 	for name := range forbidden {
@@ -313,7 +316,7 @@ func TestNodesThatCannotBeTaintedKeepNobodyWaiting(t *testing.T) {
 	}
 	for _, name := range []string{"n025", "n026", "n027"} {
 		if !tainted[name] {
-			t.Errorf("%s has no NoExecute taint after ten minutes", name)
+			t.Errorf("node %s has no NoExecute taint after ten minutes", name)
 		}
 	}
 }

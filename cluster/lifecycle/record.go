@@ -10,64 +10,65 @@ import (
 	"jettison/cluster"
 )
 
-// record is what is remembered of a node. It goes with the node.
+// record is the state kept for a node, until the node is deleted.
 type record struct {
-	uid   types.UID
-	first bool      // this is the step that has seen it first
-	heard time.Time // of it, by our own clock or the API server's, never by the node's
+	uid     types.UID
+	isNew   bool      // created in this step
+	heardAt time.Time // the last contact, on our clock or the API server's, never the node's
 
-	// What has to change for the node to have been heard of.
-	ready    bool // it had a condition Ready
-	beat     metav1.Time
-	leased   bool
-	renew    metav1.MicroTime
-	pressure map[v1.NodeConditionType]beat
+	// The last observed values: a change is a contact.
+	hasReady  bool // the condition Ready existed
+	heartbeat metav1.Time
+	hasLease  bool
+	renewTime metav1.MicroTime
+	pressure  map[v1.NodeConditionType]heartbeat
 
-	failed time.Time // since when it is not ready; zero: it is, or says nothing of it
-	silent time.Time // since when it is silent; zero: it is not
-	drawn  bool      // it has had a token for its NoExecute taint
-	clear  bool      // its NoExecute taints are to go since all zones fell at once
-	said   bool      // that it fell silent
+	notReadySince time.Time // zero: ready, or no condition Ready
+	silentSince   time.Time // zero: not silent
+	hasToken      bool      // for its NoExecute taint
+	clearTaints   bool      // its NoExecute taints are removed because all zones are disrupted
+	announced     bool      // the event NodeNotReady was added
 
 	writes [kinds]cluster.Attempt
-	marks  map[types.UID]*cluster.Attempt // pods to be marked
-	known  map[types.UID]struct{}         // pods that were there while it was not ready; nil: it is
+	marks  map[types.UID]*cluster.Attempt // pods to mark
+	// pods present while the node was not ready; nil: it is ready
+	knownPods map[types.UID]struct{}
 }
 
-// beat is a heartbeat of a condition, and when it was heard.
-type beat struct {
-	at    metav1.Time
-	heard time.Time
+// heartbeat is the heartbeat time of a condition and its arrival.
+type heartbeat struct {
+	at      metav1.Time
+	heardAt time.Time
 }
 
-// remember finds the record of a node, or makes one.
-func (s *step) remember(n *v1.Node) *record {
+// recordOf returns the record of a node and creates it if necessary.
+func (s *step) recordOf(n *v1.Node) *record {
 	r := s.records[n.Name]
 	if r == nil {
-		r = &record{uid: n.UID, first: true, marks: map[types.UID]*cluster.Attempt{},
-			pressure: map[v1.NodeConditionType]beat{}}
+		r = &record{uid: n.UID, isNew: true, marks: map[types.UID]*cluster.Attempt{},
+			pressure: map[v1.NodeConditionType]heartbeat{}}
 		s.records[n.Name] = r
 	}
 	return r
 }
 
-// past is a time of elsewhere, which is not later than now.
-func (s *step) past(at time.Time) time.Time {
+// notAfterNow clamps a time of another clock to now.
+func (s *step) notAfterNow(at time.Time) time.Time {
 	if at.After(s.now) {
 		return s.now
 	}
 	return at
 }
 
-// stamp is a time of the API server's by the step's clock.
-func (s *step) stamp(at time.Time) time.Time {
+// fromServerTime converts a time of the API server to the step's clock.
+func (s *step) fromServerTime(at time.Time) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	return s.past(at.Add(-s.seen.Ahead))
+	return s.notAfterNow(at.Add(-s.seen.ClockSkew))
 }
 
-// condition finds a node's condition; nil: it has none of the type.
+// condition returns a condition of the node, or nil.
 func condition(n *v1.Node, t v1.NodeConditionType) *v1.NodeCondition {
 	for i := range n.Status.Conditions {
 		if n.Status.Conditions[i].Type == t {

@@ -9,34 +9,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Report is how a node is found.
-type Report struct {
-	Node   *v1.Node
-	Zone   string
-	Ready  v1.ConditionStatus // what silence makes of it; empty: the node says nothing of it
-	Heard  time.Time          // when it was heard of last
-	Silent time.Time          // since when it is silent; zero: it is not
-	Failed time.Time          // since when it is not ready; zero: it is, or says nothing of it
-	Marks  int                // pods of it that are still to be marked as not ready
-	// Place is its place among the nodes of its zone that wait for a NoExecute taint, from 1; 0: it
-	// does not wait. Due is when its turn is, at the zone's present rate; zero: never.
+// NodeReport describes the state of a node.
+type NodeReport struct {
+	Node          *v1.Node
+	Zone          string
+	Ready         v1.ConditionStatus // with silence applied; empty: no condition Ready
+	Heard         time.Time          // the last contact
+	SilentSince   time.Time          // zero: not silent
+	NotReadySince time.Time          // zero: ready, or no condition Ready
+	Marks         int                // pods still to be marked as not ready
+	// Place is the position among the nodes of the zone that wait for a NoExecute taint, from 1; 0:
+	// not waiting. Due is the expected time of the taint at the zone's current rate; zero: never.
 	Place int
 	Due   time.Time
 }
 
-// ZoneReport is how the nodes of a zone are found, all in all.
+// ZoneReport describes the state of a zone.
 type ZoneReport struct {
 	State           ZoneState
-	Ready, NotReady int     // that count
-	Waiting         int     // for a NoExecute taint
-	Rate            float64 // nodes a second that get one
+	Ready, NotReady int     // nodes that count
+	Waiting         int     // nodes that wait for a NoExecute taint
+	Rate            float64 // NoExecute taints per second
 }
 
-// Report tells of all nodes, sorted by name. Of one that no Step has seen yet it tells what the API
-// says.
-func (c *Core) Report(now time.Time, seen Seen) []Report {
+// Report returns the state of all nodes, sorted by name. For a node that no Step has seen yet it
+// uses the values of the API server.
+func (c *Core) Report(now time.Time, seen Seen) []NodeReport {
 	s := &step{Core: c, now: now, seen: seen}
-	var all []Report
+	var all []NodeReport
 	waiting := map[string][]int{}
 	for _, name := range slices.Sorted(maps.Keys(seen.Nodes)) {
 		n, r := seen.Nodes[name], c.records[name]
@@ -46,28 +46,28 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 			v.ready = ready.Status
 		}
 		if r == nil || r.uid != n.UID {
-			all = append(all, Report{Node: n, Zone: ZoneOf(n), Ready: v.ready,
-				Heard: s.firstHeard(n, ready, seen.Leases[name])})
+			all = append(all, NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready,
+				Heard: s.initialHeard(n, ready, seen.Leases[name])})
 			continue
 		}
-		if !r.silent.IsZero() {
+		if !r.silentSince.IsZero() {
 			v.ready = v1.ConditionUnknown
 		}
-		one := Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heard, Silent: r.silent,
-			Failed: r.failed, Marks: len(r.marks)}
-		// since the last step
-		if l := seen.Leases[name]; l != nil && r.leased && !r.renew.Equal(l.Spec.RenewTime) {
-			_, came := s.came(name)
-			one.Heard = latest(one.Heard, came)
+		report := NodeReport{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heardAt, SilentSince: r.silentSince,
+			NotReadySince: r.notReadySince, Marks: len(r.marks)}
+		// a renewal since the last step
+		if l := seen.Leases[name]; l != nil && r.hasLease && !r.renewTime.Equal(l.Spec.RenewTime) {
+			_, arrived := s.arrivals(name)
+			report.Heard = latest(report.Heard, arrived)
 		}
-		if s.waits(&v) {
-			waiting[one.Zone] = append(waiting[one.Zone], len(all))
+		if s.awaitsTaint(&v) {
+			waiting[report.Zone] = append(waiting[report.Zone], len(all))
 		}
-		all = append(all, one)
+		all = append(all, report)
 	}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b int) int {
-			return order(c.records[all[a].Node.Name], c.records[all[b].Node.Name], cmp.Compare(a, b))
+			return compareQueued(c.records[all[a].Node.Name], c.records[all[b].Node.Name], cmp.Compare(a, b))
 		})
 		for i, at := range queue {
 			all[at].Place = i + 1
@@ -79,7 +79,7 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 	return all
 }
 
-// Zones tells of all zones, as the last Step has found them.
+// Zones returns the state of all zones at the last Step.
 func (c *Core) Zones() map[string]ZoneReport {
 	zones := make(map[string]ZoneReport, len(c.zones))
 	for key, z := range c.zones {

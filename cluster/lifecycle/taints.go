@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// byCondition are the taints with the effect NoSchedule that a condition stands for.
-var byCondition = map[v1.NodeConditionType]map[v1.ConditionStatus]string{
+// conditionTaints maps node conditions to the keys of their NoSchedule taints.
+var conditionTaints = map[v1.NodeConditionType]map[v1.ConditionStatus]string{
 	v1.NodeReady: {v1.ConditionFalse: v1.TaintNodeNotReady,
 		v1.ConditionUnknown: v1.TaintNodeUnreachable},
 	v1.NodeMemoryPressure:     {v1.ConditionTrue: v1.TaintNodeMemoryPressure},
@@ -19,66 +19,66 @@ var byCondition = map[v1.NodeConditionType]map[v1.ConditionStatus]string{
 	v1.NodeNetworkUnavailable: {v1.ConditionTrue: v1.TaintNodeNetworkUnavailable},
 }
 
-// noSchedule are the keys that are ours with the effect NoSchedule. Of other effects they are
-// somebody else's.
-var noSchedule = []string{
+// ownNoScheduleKeys lists the keys that this package manages with the effect NoSchedule. Taints
+// with these keys and other effects belong to others.
+var ownNoScheduleKeys = []string{
 	v1.TaintNodeNotReady, v1.TaintNodeUnreachable, v1.TaintNodeMemoryPressure,
 	v1.TaintNodeDiskPressure, v1.TaintNodePIDPressure,
 	v1.TaintNodeNetworkUnavailable, v1.TaintNodeUnschedulable,
 }
 
-// noExecute reports whether a taint is one of the two that evict and are ours.
-func noExecute(t *v1.Taint) bool {
+// isOwnNoExecute reports whether this package manages the NoExecute taint.
+func isOwnNoExecute(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoExecute && (t.Key == v1.TaintNodeNotReady ||
 		t.Key == v1.TaintNodeUnreachable)
 }
 
-func has(n *v1.Node, key string, effect v1.TaintEffect) bool {
+func hasTaint(n *v1.Node, key string, effect v1.TaintEffect) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
 		return t.Key == key && t.Effect == effect
 	})
 }
 
-// secondLook is how long after the first sight of a node its taints may be taken away, where
-// nothing asks for a step before.
-const secondLook = time.Second
+// recheckDelay is the delay after the first evaluation of a node before its NoExecute taints may be
+// removed.
+const recheckDelay = time.Second
 
-// change is what becomes of a node's taints.
-type change struct {
+// taintChange collects the taints to add to a node and to remove from it.
+type taintChange struct {
 	node        *v1.Node
 	add, remove []v1.Taint
 }
 
-// want has a node have a taint, or not.
-func (c *change) want(key string, effect v1.TaintEffect, wanted bool) {
-	switch is := has(c.node, key, effect); {
-	case wanted && !is:
+// want adds the taint if it is wanted and missing, and removes it if it is unwanted and present.
+func (c *taintChange) want(key string, effect v1.TaintEffect, wanted bool) {
+	switch present := hasTaint(c.node, key, effect); {
+	case wanted && !present:
 		c.add = append(c.add, v1.Taint{Key: key, Effect: effect})
-	case !wanted && is:
+	case !wanted && present:
 		c.remove = append(c.remove, v1.Taint{Key: key, Effect: effect})
 	}
 }
 
-// writeTaints finds what a node's taints lack, and what they have too many.
+// writeTaints compares the node's taints with those that it must have and requests the difference.
 func (s *step) writeTaints(v *view) {
-	c := &change{node: v.node}
-	conditions := v.conditionsOf()
+	c := &taintChange{node: v.node}
+	conditions := v.conditions()
 	var keys []string
 	for i := range conditions {
-		if key := byCondition[conditions[i].Type][conditions[i].Status]; key != "" {
+		if key := conditionTaints[conditions[i].Type][conditions[i].Status]; key != "" {
 			keys = append(keys, key)
 		}
 	}
 	if v.node.Spec.Unschedulable {
 		keys = append(keys, v1.TaintNodeUnschedulable)
 	}
-	for _, key := range noSchedule {
+	for _, key := range ownNoScheduleKeys {
 		c.want(key, v1.TaintEffectNoSchedule, slices.Contains(keys, key))
 	}
-	s.pressures(c, v, conditions)
-	drawn := s.executes(c, v)
-	// A node whose conditions do not say why it has its taints would be a riddle: they come first.
-	if len(c.add)+len(c.remove) == 0 || v.unsaid || !s.begin(v.record, WriteTaints) {
+	s.wantPressureTaints(c, v, conditions)
+	usesToken := s.wantNoExecute(c, v)
+	// Conditions are written before the taints that follow from them.
+	if len(c.add)+len(c.remove) == 0 || v.statusPending || !s.begin(v.record, WriteTaints) {
 		return
 	}
 	added := metav1.Time{Time: s.now}
@@ -93,48 +93,49 @@ func (s *step) writeTaints(v *view) {
 		})
 	}
 	s.out.Taints = append(s.out.Taints, Taints{
-		Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: drawn,
-		Failed: v.record.failed,
-		Fallen: v.record.clear && v.ready != v1.ConditionTrue,
+		Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: usesToken,
+		NotReadySince: v.record.notReadySince,
+		AllDisrupted:  v.record.clearTaints && v.ready != v1.ConditionTrue,
 	})
 }
 
-// executes says which of the two taints that evict a node is to have, and whether that takes a
-// token. One is swapped for the other at once. At first sight they stay as they are: whoever has
-// put them had seen more.
-func (s *step) executes(c *change, v *view) (drawn bool) {
+// wantNoExecute decides on the two NoExecute taints of a node and reports whether that uses a
+// token. It swaps one for the other without a token. The first evaluation of a node changes
+// nothing: the instance that added the taints had more information.
+func (s *step) wantNoExecute(c *taintChange, v *view) (usesToken bool) {
 	r := v.record
-	key, opposite := wanted(v.ready)
-	tainted := has(v.node, v1.TaintNodeNotReady, v1.TaintEffectNoExecute) ||
-		has(v.node, v1.TaintNodeUnreachable, v1.TaintEffectNoExecute)
+	key, opposite := readyTaint(v.ready)
+	tainted := hasTaint(v.node, v1.TaintNodeNotReady, v1.TaintEffectNoExecute) ||
+		hasTaint(v.node, v1.TaintNodeUnreachable, v1.TaintEffectNoExecute)
 	switch {
 	case !tainted:
-		r.clear = false
-		if key == "" || !r.drawn || !s.waits(v) {
+		r.clearTaints = false
+		if key == "" || !r.hasToken || !s.awaitsTaint(v) {
 			return false
 		}
 		c.want(key, v1.TaintEffectNoExecute, true)
 		return true
-	case r.first:
-		if v.ready != "" && !has(v.node, key, v1.TaintEffectNoExecute) {
-			s.again(s.now.Add(secondLook))
+	case r.isNew:
+		if v.ready != "" && !hasTaint(v.node, key, v1.TaintEffectNoExecute) {
+			s.wakeAt(s.now.Add(recheckDelay))
 		}
-	case r.clear, v.ready == v1.ConditionTrue:
+	case r.clearTaints, v.ready == v1.ConditionTrue:
 		c.want(v1.TaintNodeNotReady, v1.TaintEffectNoExecute, false)
 		c.want(v1.TaintNodeUnreachable, v1.TaintEffectNoExecute, false)
-	case key != "" && has(v.node, opposite, v1.TaintEffectNoExecute):
+	case key != "" && hasTaint(v.node, opposite, v1.TaintEffectNoExecute):
 		c.swap(opposite, key, s.now)
 	}
 	return false
 }
 
-// swap has a node have one of the two taints that evict in place of the other. It has not been
-// ready in between: its pods have borne that since the one that goes was added, and a node that is
-// now silent and now not ready would else keep them for ever. (Upstream's timers of pods, which
-// remember when they began, have the same effect until a restart:
-// pkg/controller/tainteviction/taint_eviction.go processPodOnNode, 1.36.) What that means for a pod
-// that bears one of them for longer than the other is taint's to say.
-func (c *change) swap(from, to string, now time.Time) {
+// swap replaces one of the two NoExecute taints by the other and keeps its TimeAdded. The node was
+// not ready in between, so its pods have tolerated this since the first taint was added. Otherwise
+// the pods of a node that alternates between silent and not ready would stay forever.
+//
+// Upstream's pod timers keep their start and have the same effect until a restart
+// (pkg/controller/tainteviction/taint_eviction.go processPodOnNode, 1.36). Package taint handles
+// pods that tolerate one of the two for longer than the other.
+func (c *taintChange) swap(from, to string, now time.Time) {
 	c.want(to, v1.TaintEffectNoExecute, true)
 	c.want(from, v1.TaintEffectNoExecute, false)
 	of := func(key string) func(v1.Taint) bool {

@@ -11,44 +11,44 @@ import (
 	"jettison/cluster"
 )
 
-// ZoneState is how the nodes of a zone are, all in all.
+// ZoneState is the disruption state of a zone.
 type ZoneState string
 
-// The states, in upstream's words.
+// The zone states, named as upstream.
 const (
 	Normal            ZoneState = "Normal"
 	PartialDisruption ZoneState = "PartialDisruption"
 	FullDisruption    ZoneState = "FullDisruption"
 )
 
-// NoZone is the zone of nodes without labels of one.
+// NoZone is the zone of nodes without zone labels.
 const NoZone = ":"
 
-// labelExcluded is on nodes that do not count in their zone, whatever its value.
+// labelExcluded, with any value, excludes a node from its zone's state.
 const labelExcluded = "node.kubernetes.io/exclude-disruption"
 
-// labelControlPlane is on nodes of the control plane (k8s.io/kubernetes/cmd/kubeadm).
+// labelControlPlane marks control plane nodes (k8s.io/kubernetes/cmd/kubeadm).
 const labelControlPlane = "node-role.kubernetes.io/control-plane"
 
-// zone is what is remembered of one, as long as a node is in it.
+// zone is the state kept for a zone while it has nodes.
 type zone struct {
-	bucket *cluster.Bucket
-	taker  types.UID // of the node that has had the last token
-	state  ZoneState
+	bucket    *cluster.Bucket
+	lastTaker types.UID // the node that got the last token
+	state     ZoneState
 	tally
 }
 
-// tally is a zone in one step.
+// tally holds the counts of a zone in one step.
 type tally struct {
-	ready, notReady int // that count
-	silent          int // of those
-	waiting         int // for a NoExecute taint
-	from, to        time.Time
-	nodes           int
-	last            time.Time // when a node of it was tainted, as far as taints tell
+	ready, notReady         int // nodes that count
+	silent                  int // the silent ones of these
+	waiting                 int // nodes that wait for a NoExecute taint
+	firstSilent, lastSilent time.Time
+	nodes                   int
+	lastTainted             time.Time // the newest TimeAdded of its NoExecute taints
 }
 
-// ZoneOf is "region:zone" of a node. The labels of old go before those of today, as upstream's.
+// ZoneOf returns "region:zone" of a node. The deprecated labels take precedence, as upstream.
 func ZoneOf(n *v1.Node) string {
 	key := topology.GetZoneKey(n)
 	if key == "" {
@@ -63,7 +63,7 @@ func (s *step) excluded(n *v1.Node) bool {
 	return excluded || controls && s.config.ExcludeControlPlane
 }
 
-// stateOf is upstream's ComputeZoneState.
+// stateOf computes the state of a zone as upstream's ComputeZoneState.
 func (s *step) stateOf(t *tally) ZoneState {
 	switch all := t.ready + t.notReady; {
 	case t.ready == 0 && t.notReady > 0:
@@ -74,11 +74,11 @@ func (s *step) stateOf(t *tally) ZoneState {
 	return Normal
 }
 
-// rateOf is how many nodes of a zone are tainted a second. A partly disrupted zone that is small
-// has none: what is left of it may not bear what would come.
+// rateOf returns the rate of a zone in nodes per second. A small zone in partial disruption has
+// rate 0, because its remaining nodes may not have the capacity for more pods.
 func (s *step) rateOf(z *zone) float64 {
 	switch {
-	case s.out.Doubt != "" || s.disorder:
+	case s.out.Doubt != "" || s.allDisrupted:
 		return 0
 	case z.state != PartialDisruption:
 		return s.config.NodeEvictionRate
@@ -88,9 +88,9 @@ func (s *step) rateOf(z *zone) float64 {
 	return 0
 }
 
-// judgeZones finds the state of each zone, and sets its rate.
-func (s *step) judgeZones() {
-	s.count()
+// updateZones sets the state and the rate of each zone.
+func (s *step) updateZones() {
+	s.countNodes()
 	counted, full := 0, 0
 	for key, z := range s.zones {
 		if z.nodes == 0 {
@@ -99,7 +99,7 @@ func (s *step) judgeZones() {
 		}
 		z.state = s.stateOf(&z.tally)
 		if z.ready+z.notReady == 0 {
-			continue // all of them are excluded
+			continue // all nodes are excluded
 		}
 		counted++
 		s.out.Zones[key] = z.state
@@ -107,21 +107,21 @@ func (s *step) judgeZones() {
 			full++
 		}
 	}
-	s.disordered(counted > 0 && full == counted)
-	s.doubts()
+	s.setAllDisrupted(counted > 0 && full == counted)
+	s.updateDoubt()
 	for _, z := range s.zones {
 		if z.bucket == nil {
-			if s.config.FirstWaits && !s.begun {
-				z.last = s.now
+			if s.config.DelayFirstToken && !s.started {
+				z.lastTainted = s.now
 			}
-			z.bucket = cluster.NewBucket(s.now, s.config.NodeEvictionRate, z.last)
+			z.bucket = cluster.NewBucket(s.now, s.config.NodeEvictionRate, z.lastTainted)
 		}
 		z.bucket.SetRate(s.now, s.rateOf(z))
 	}
 }
 
-// count tallies the nodes of each zone.
-func (s *step) count() {
+// countNodes counts the nodes of each zone.
+func (s *step) countNodes() {
 	for _, z := range s.zones {
 		z.tally = tally{}
 	}
@@ -135,7 +135,7 @@ func (s *step) count() {
 		}
 		z.nodes++
 		if z.bucket == nil {
-			z.last = latest(z.last, s.tainted(v.node))
+			z.lastTainted = latest(z.lastTainted, s.lastNoExecute(v.node))
 		}
 		switch {
 		case !v.counted:
@@ -143,46 +143,46 @@ func (s *step) count() {
 			z.ready++
 		default:
 			z.notReady++
-			z.fallen(v.record.silent)
+			z.addSilent(v.record.silentSince)
 		}
 	}
 }
 
-// fallen counts a node that is not ready; silent is since when it is silent, if it is.
-func (t *tally) fallen(silent time.Time) {
+// addSilent counts a node that is not ready. silent is zero if the node is not silent.
+func (t *tally) addSilent(silent time.Time) {
 	if silent.IsZero() {
 		return
 	}
 	t.silent++
-	cluster.Earliest(&t.from, silent)
-	t.to = latest(t.to, silent)
+	cluster.Earliest(&t.firstSilent, silent)
+	t.lastSilent = latest(t.lastSilent, silent)
 }
 
-// tainted is when a node got the last of its NoExecute taints of ours; zero: it has none that says.
-func (s *step) tainted(n *v1.Node) (at time.Time) {
+// lastNoExecute returns the newest TimeAdded of the node's own NoExecute taints, or zero.
+func (s *step) lastNoExecute(n *v1.Node) (at time.Time) {
 	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; noExecute(t) && t.TimeAdded != nil {
-			at = latest(at, s.past(t.TimeAdded.Time))
+		if t := &n.Spec.Taints[i]; isOwnNoExecute(t) && t.TimeAdded != nil {
+			at = latest(at, s.notAfterNow(t.TimeAdded.Time))
 		}
 	}
 	return at
 }
 
-// disordered notes whether all zones are down. When that begins no node keeps a NoExecute taint,
-// for it is more likely that nobody hears the nodes than that all are dead; when it ends, all nodes
-// have a new grace period. At a start nothing begins: it may have begun long ago, and taints that a
-// node has had through it are left.
-func (s *step) disordered(all bool) {
+// setAllDisrupted records whether all zones are in full disruption. When that begins, all NoExecute
+// taints are removed: the loss of contact with the nodes is more likely than the death of all. When
+// it ends, all nodes get a new grace period. In the first step of a node its taints stay, because
+// the disruption may have begun long before.
+func (s *step) setAllDisrupted(all bool) {
 	switch {
-	case all && !s.disorder:
+	case all && !s.allDisrupted:
 		for i := range s.views {
-			s.views[i].record.clear = !s.views[i].record.first
+			s.views[i].record.clearTaints = !s.views[i].record.isNew
 		}
-	case !all && s.disorder:
+	case !all && s.allDisrupted:
 		for i := range s.views {
 			r := s.views[i].record
-			r.heard, r.clear = s.now, false
+			r.heardAt, r.clearTaints = s.now, false
 		}
 	}
-	s.disorder = all
+	s.allDisrupted = all
 }

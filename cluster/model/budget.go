@@ -12,50 +12,53 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Budgets are the disruption budgets of a cluster, and what is left of each. The rules are those of
-// the eviction subresource (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
+// Budgets are the disruption budgets of a cluster and the disruptions they still allow. The rules
+// are those of the eviction subresource
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
 type Budgets struct {
-	bySpace map[string][]*budget
-	spent   []*budget // one for each disruption, in order
+	byNamespace map[string][]*budget
+	// one entry for each disruption, in order
+	spent []*budget
 }
 
 type budget struct {
 	*policyv1.PodDisruptionBudget
 	selector labels.Selector
-	left     int32
-	stale    bool // the status is of an older spec
+	allowed  int32
+	stale    bool // the status belongs to an older spec
 }
 
-// NewBudgets reads budgets. One without a status, as in a file that was written by hand, allows
-// what its spec and the pods of the cluster say.
+// NewBudgets reads budgets. For a budget without status, as in a hand-written file, the allowed
+// disruptions are computed from its spec and the pods of the cluster.
 func NewBudgets(c *Cluster, in []*policyv1.PodDisruptionBudget) *Budgets {
-	b := &Budgets{bySpace: map[string][]*budget{}}
+	b := &Budgets{byNamespace: map[string][]*budget{}}
 	for _, p := range in {
 		made := &budget{PodDisruptionBudget: p, selector: selectorOf(p.Spec.Selector),
-			left: p.Status.DisruptionsAllowed}
-		if made.unwritten() {
-			made.left = made.reckon(c)
+			allowed: p.Status.DisruptionsAllowed}
+		if made.statusMissing() {
+			made.allowed = made.allowedBySpec(c)
 		} else {
 			made.stale = p.Status.ObservedGeneration < p.Generation
 		}
-		b.bySpace[p.Namespace] = append(b.bySpace[p.Namespace], made)
+		b.byNamespace[p.Namespace] = append(b.byNamespace[p.Namespace], made)
 	}
-	for _, list := range b.bySpace {
+	for _, list := range b.byNamespace {
 		slices.SortFunc(list, func(x, y *budget) int { return cmp.Compare(x.Name, y.Name) })
 	}
 	return b
 }
 
-// unwritten: no controller has written the status.
-func (b *budget) unwritten() bool {
+// statusMissing reports whether no controller has written the status.
+func (b *budget) statusMissing() bool {
 	s := &b.Status
 	return s.ObservedGeneration == 0 && s.DisruptionsAllowed == 0 && s.CurrentHealthy == 0 &&
 		s.DesiredHealthy == 0 &&
 		s.ExpectedPods == 0 && len(s.Conditions) == 0
 }
 
-// reckon is what the spec allows of the pods that are there.
-func (b *budget) reckon(c *Cluster) int32 {
+// allowedBySpec returns the disruptions that the spec allows with the pods of the cluster. It
+// sets the status of a copy.
+func (b *budget) allowedBySpec(c *Cluster) int32 {
 	expected, healthy := 0, 0
 	for _, p := range c.pods[b.Namespace] {
 		if p.Ended || p.DeletionTimestamp != nil || !b.selector.Matches(labels.Set(p.Labels)) {
@@ -87,8 +90,8 @@ func (b *budget) reckon(c *Cluster) int32 {
 	return int32(max(healthy-desired, 0))
 }
 
-// healthyPod is one that is Ready. Of a pod without any condition nothing says that it is not,
-// unless it has not started.
+// healthyPod reports whether a pod is Ready. A pod without conditions counts as healthy unless it
+// is Pending.
 func healthyPod(p *v1.Pod) bool {
 	if len(p.Status.Conditions) == 0 {
 		return p.Status.Phase != v1.PodPending
@@ -101,8 +104,8 @@ func healthyPod(p *v1.Pod) bool {
 	return false
 }
 
-func (b *Budgets) of(p *v1.Pod) (out []*budget) {
-	for _, one := range b.bySpace[p.Namespace] {
+func (b *Budgets) covering(p *v1.Pod) (out []*budget) {
+	for _, one := range b.byNamespace[p.Namespace] {
 		if one.selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, one)
 		}
@@ -110,45 +113,46 @@ func (b *Budgets) of(p *v1.Pod) (out []*budget) {
 	return out
 }
 
-// Cover reports whether any budget is about a pod.
-func (b *Budgets) Cover(p *v1.Pod) bool { return len(b.of(p)) > 0 }
+// Covers reports whether a budget covers a pod.
+func (b *Budgets) Covers(p *v1.Pod) bool { return len(b.covering(p)) > 0 }
 
-// Spend takes a pod's eviction off its budget, or says what refuses it.
-func (b *Budgets) Spend(p *v1.Pod) (refused string) {
+// Spend accounts the eviction of a pod to its budget. It returns why a budget blocks the
+// eviction; empty: allowed.
+func (b *Budgets) Spend(p *v1.Pod) (blocked string) {
 	if p.Status.Phase == v1.PodPending || p.Status.Phase == v1.PodSucceeded ||
 		p.Status.Phase == v1.PodFailed || p.DeletionTimestamp != nil {
 		return ""
 	}
-	budgets := b.of(p)
+	budgets := b.covering(p)
 	if len(budgets) == 0 {
 		return ""
 	}
 	if len(budgets) > 1 {
-		return "several disruption budgets are about it, which the eviction API refuses: " +
+		return "covered by several PodDisruptionBudgets, which the eviction API rejects: " +
 			namesOf(budgets)
 	}
 	one := budgets[0]
-	if !healthyPod(p) && one.letsUnhealthyGo() {
+	if !healthyPod(p) && one.allowsUnhealthyEviction() {
 		return ""
 	}
 	switch {
 	case one.stale:
-		return fmt.Sprintf("disruption budget %s: its status is not of its spec yet", one.Name)
-	case one.left <= 0:
-		return fmt.Sprintf("disruption budget %s allows no more disruptions: %d of %d pods healthy, %d wanted",
+		return fmt.Sprintf("PodDisruptionBudget %s: status is stale (older generation)", one.Name)
+	case one.allowed <= 0:
+		return fmt.Sprintf("PodDisruptionBudget %s allows no more disruptions: %d of %d pods healthy, %d desired",
 			one.Name, one.Status.CurrentHealthy, one.Status.ExpectedPods, one.Status.DesiredHealthy)
 	}
-	one.left--
+	one.allowed--
 	b.spent = append(b.spent, one)
 	return ""
 }
 
-// mostNames is how many budgets a reason names: whoever makes them may make any number.
-const mostNames = 10
+// maxNames limits the budgets that a reason lists: tenants may create any number.
+const maxNames = 10
 
 func namesOf(budgets []*budget) string {
 	var names []string
-	for _, one := range budgets[:min(len(budgets), mostNames)] {
+	for _, one := range budgets[:min(len(budgets), maxNames)] {
 		names = append(names, one.Name)
 	}
 	text := strings.Join(names, ", ")
@@ -158,18 +162,18 @@ func namesOf(budgets []*budget) string {
 	return text
 }
 
-// Spent is how many disruptions were taken off budgets.
+// Spent returns the number of disruptions accounted so far.
 func (b *Budgets) Spent() int { return len(b.spent) }
 
-// Undo gives back all but so many.
+// Undo takes back all but the first spent disruptions.
 func (b *Budgets) Undo(spent int) {
 	for _, one := range b.spent[spent:] {
-		one.left++
+		one.allowed++
 	}
 	b.spent = b.spent[:spent]
 }
 
-func (b *budget) letsUnhealthyGo() bool {
+func (b *budget) allowsUnhealthyEviction() bool {
 	if b.Spec.UnhealthyPodEvictionPolicy != nil &&
 		*b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow {
 		return true
@@ -177,14 +181,14 @@ func (b *budget) letsUnhealthyGo() bool {
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// Left are the budgets with what is left of them in their status, as a controller would write it
-// before any pod is healthy again.
-func (b *Budgets) Left() (out []*policyv1.PodDisruptionBudget) {
-	for _, list := range b.bySpace {
+// Remaining returns the budgets with the remaining disruptions in their status, as a controller
+// would write it before any replacement is healthy.
+func (b *Budgets) Remaining() (out []*policyv1.PodDisruptionBudget) {
+	for _, list := range b.byNamespace {
 		for _, one := range list {
 			left := one.DeepCopy()
-			left.Status.DisruptionsAllowed = one.left
-			// it has been written
+			left.Status.DisruptionsAllowed = one.allowed
+			// mark the status as written
 			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation, 1)
 			if one.stale {
 				left.Status.ObservedGeneration = one.Status.ObservedGeneration

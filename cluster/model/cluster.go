@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Objects are what a cluster is made of. They are read and never changed.
+// Objects are the API objects of a cluster. They are never changed.
 type Objects struct {
 	Nodes      []*v1.Node
 	Pods       []*v1.Pod
@@ -19,83 +19,83 @@ type Objects struct {
 	Volumes    []*v1.PersistentVolume
 }
 
-// Cluster is who is where.
+// Cluster is a cluster with the pods on its nodes.
 type Cluster struct {
 	Nodes []*Node // by name
 
-	byName  map[string]*Node
-	spaces  map[string]labels.Set // labels of namespaces that are known
-	pods    map[string][]*Pod     // by namespace
-	anti    map[about][]*Pod      // with required anti-affinity, by what it is about
-	claims  map[string]*v1.PersistentVolumeClaim
-	volumes map[string]*v1.PersistentVolume
+	byName          map[string]*Node
+	namespaceLabels map[string]labels.Set // of known namespaces
+	pods            map[string][]*Pod     // by namespace
+	antiAffinity    map[termTarget][]*Pod // pods with required anti-affinity, by target
+	claims          map[string]*v1.PersistentVolumeClaim
+	volumes         map[string]*v1.PersistentVolume
 
 	templates *Templates
 	index     index
-	room      room
+	scratch   scratch
 	moves     []move
 	changes   int
-	layouts   map[string]*layout // by what a constraint says of nodes
+	layouts   map[string]*domainLayout // by layoutKey
 }
 
 // Node is a node and the pods on it.
 type Node struct {
 	*v1.Node
-	Pods []*Pod // those that have ended included, in the order of their names
+	Pods []*Pod // including ended pods, sorted by namespace and name, later ones appended
 
-	whole     amounts // of the node, for pods
-	requested amounts
-	running   int // pods that have not ended
-	ready     bool
-	place     int // in Cluster.Nodes
-	changed   int // Cluster.Changes after the last of the node
-	kin       int // pods of the owner that a search is about; 0 but for that time
+	allocatable amounts // for pods
+	requested   amounts
+	running     int // number of pods that have not ended
+	ready       bool
+	ordinal     int // index in Cluster.Nodes
+	changed     int // Cluster.Changes after the last change of the node
+	siblings    int // pods of the owner that countSpreadPods counts; otherwise 0
 }
 
-// Pod is a pod, where it is, and what a scheduler asks about it.
+// Pod is a pod, its node, and its scheduling terms.
 type Pod struct {
 	*v1.Pod
-	Node *Node // nil: on none that is known
-	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is
-	// in the snapshot.
+	Node *Node // nil: on no known node
+	// Replaces is the pod of the snapshot that this one replaces in a plan; nil: the pod is in
+	// the snapshot.
 	Replaces *Pod
-	Ended    bool // Succeeded or Failed: it takes no room
-	// Kin is the same for pods of a namespace whose first owner by kind and name is the same, and from
-	// 1 to Kins; 0: it has none.
-	Kin int32
+	Ended    bool // Succeeded or Failed: the pod uses no resources
+	// OwnerNumber identifies the first owner by kind and name within the namespace, from 1 to
+	// Owners; 0: no owner.
+	OwnerNumber int32
 
 	requests *amounts
 	*template
 }
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// New makes a cluster of objects, with templates that other clusters may have, too; nil: with its
-// own. Of two nodes or pods of one name the later is left out.
+// New returns a cluster of objects. Clusters may share templates; nil: the cluster has its own.
+// Of nodes or pods with the same name, the first wins.
 func New(o *Objects, templates *Templates) *Cluster {
 	if templates == nil {
 		templates = NewTemplates()
 	}
 	c := &Cluster{
-		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set,
+		byName: make(map[string]*Node, len(o.Nodes)), namespaceLabels: make(map[string]labels.Set,
 			len(o.Namespaces)), pods: map[string][]*Pod{},
-		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{},
+		antiAffinity: map[termTarget][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{},
 		volumes:   map[string]*v1.PersistentVolume{},
-		templates: templates, layouts: map[string]*layout{},
+		templates: templates, layouts: map[string]*domainLayout{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
-			node := &Node{Node: n, whole: allocatable(n), ready: ready(n)}
+			node := &Node{Node: n, allocatable: allocatableOf(n), ready: readyCondition(n)}
 			c.byName[n.Name], c.Nodes = node, append(c.Nodes, node)
 		}
 	}
 	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	for i, n := range c.Nodes {
-		n.place = i
+		n.ordinal = i
 	}
 	for _, ns := range o.Namespaces {
-		c.spaces[ns.Name] = ns.Labels
+		c.namespaceLabels[ns.Name] = ns.Labels
 	}
 	for _, claim := range o.Claims {
 		c.claims[claim.Namespace+"/"+claim.Name] = claim
@@ -107,33 +107,33 @@ func New(o *Objects, templates *Templates) *Cluster {
 	return c
 }
 
-// fill puts pods on their nodes, by namespace and name. Lists are made as long as they will be,
-// next to each other.
+// fill puts pods on their nodes, by namespace and name. It allocates each list once with its
+// final length.
 func (c *Cluster) fill(in []*v1.Pod) {
-	spaces, count := map[string][]*v1.Pod{}, map[string]int{}
+	byNamespace, count := map[string][]*v1.Pod{}, map[string]int{}
 	for _, p := range in {
 		count[p.Namespace]++
 	}
 	for namespace, n := range count {
-		spaces[namespace] = make([]*v1.Pod, 0, n)
+		byNamespace[namespace] = make([]*v1.Pod, 0, n)
 	}
 	for _, p := range in {
-		spaces[p.Namespace] = append(spaces[p.Namespace], p)
+		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
 	}
-	pods, here := make([]Pod, 0, len(in)), map[*Node]int{}
-	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
-		list := spaces[namespace]
+	pods, onNode := make([]Pod, 0, len(in)), map[*Node]int{}
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		list := byNamespace[namespace]
 		slices.SortStableFunc(list, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		list = slices.CompactFunc(list, func(a, b *v1.Pod) bool { return a.Name == b.Name })
 		c.pods[namespace] = make([]*Pod, 0, len(list))
 		for _, p := range list {
 			n := c.byName[p.Spec.NodeName]
-			pods = append(pods, c.pod(p))
+			pods = append(pods, c.newPod(p))
 			pods[len(pods)-1].Node = n
-			here[n]++
+			onNode[n]++
 		}
 	}
-	for n, count := range here {
+	for n, count := range onNode {
 		if n != nil {
 			n.Pods = make([]*Pod, 0, count)
 		}
@@ -147,42 +147,41 @@ func byKey(a, b *v1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Pod makes a pod of its object, on no node yet.
-func (c *Cluster) Pod(p *v1.Pod) *Pod {
-	made := c.pod(p)
+// NewPod returns a pod of an object, without a node.
+func (c *Cluster) NewPod(p *v1.Pod) *Pod {
+	made := c.newPod(p)
 	return &made
 }
 
-func (c *Cluster) pod(p *v1.Pod) Pod {
+func (c *Cluster) newPod(p *v1.Pod) Pod {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
-	return Pod{Pod: p, Ended: ended, Kin: c.templates.kin(p), requests: c.templates.requested(p),
+	return Pod{Pod: p, Ended: ended, OwnerNumber: c.templates.ownerNumber(p), requests: c.templates.requested(p),
 		template: c.templates.of(p)}
 }
 
-// Kins is how many there are.
-func (c *Cluster) Kins() int { return len(c.templates.kins) }
+// Owners returns the highest OwnerNumber.
+func (c *Cluster) Owners() int { return len(c.templates.ownerNumbers) }
 
-// Find is the node of a name; nil: there is none.
+// Find returns a node by name; nil: unknown.
 func (c *Cluster) Find(name string) *Node { return c.byName[name] }
 
-// Namespace is the labels of a namespace. Of one that is not known only the label that every one
-// has is.
+// Namespace returns the labels of a namespace. An unknown namespace has only the name label.
 func (c *Cluster) Namespace(name string) labels.Set {
-	if set, ok := c.spaces[name]; ok {
+	if set, ok := c.namespaceLabels[name]; ok {
 		return set
 	}
 	return labels.Set{v1.LabelMetadataName: name}
 }
 
-// Known reports whether a namespace is one of the objects.
-func (c *Cluster) Known(namespace string) bool {
-	_, ok := c.spaces[namespace]
+// KnownNamespace reports whether a namespace is among the objects.
+func (c *Cluster) KnownNamespace(namespace string) bool {
+	_, ok := c.namespaceLabels[namespace]
 	return ok
 }
 
-// Counted are the pods of a namespace that are on a node and that a constraint counts.
-func (c *Cluster) Counted(namespace string, k *Constraint) (out []*Pod) {
-	for _, p := range c.selected(namespace, &k.pick) {
+// CountedPods returns the pods of a namespace that are on a node and counted by a constraint.
+func (c *Cluster) CountedPods(namespace string, k *Constraint) (out []*Pod) {
+	for _, p := range c.selected(namespace, &k.indexed) {
 		if p.Node != nil && k.Counts(p) {
 			out = append(out, p)
 		}
@@ -190,7 +189,7 @@ func (c *Cluster) Counted(namespace string, k *Constraint) (out []*Pod) {
 	return out
 }
 
-// Pods are all pods, those on no node included, by namespace and name.
+// Pods returns all pods, including those without a node, by namespace and name.
 func (c *Cluster) Pods() (out []*Pod) {
 	for _, namespace := range slices.Sorted(maps.Keys(c.pods)) {
 		from := len(out)
@@ -200,49 +199,49 @@ func (c *Cluster) Pods() (out []*Pod) {
 	return out
 }
 
-// Put puts a pod on a node; nil: it waits for one.
+// Put adds a pod on a node; nil: without a node.
 func (c *Cluster) Put(p *Pod, n *Node) {
-	c.moves = append(c.moves, move{pod: p, was: p.Node, to: n, put: true})
+	c.moves = append(c.moves, move{pod: p, from: p.Node, to: n, put: true})
 	c.put(p, n)
 }
 
 func (c *Cluster) put(p *Pod, n *Node) {
 	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
 	c.index.put(p)
-	c.repel(p)
+	c.indexAntiAffinity(p)
 	p.Node = n
 	if n != nil {
 		n.Pods = append(n.Pods, p)
-		n.count(p, 1)
+		n.account(p, 1)
 		c.change(n)
 	}
 }
 
-func (c *Cluster) repel(p *Pod) {
-	for _, what := range p.repels {
-		c.anti[what] = append(c.anti[what], p)
+func (c *Cluster) indexAntiAffinity(p *Pod) {
+	for _, what := range p.targets {
+		c.antiAffinity[what] = append(c.antiAffinity[what], p)
 	}
 }
 
-func (c *Cluster) unrepel(p *Pod) {
-	for _, what := range p.repels {
-		c.anti[what] = without(c.anti[what], p)
+func (c *Cluster) unindexAntiAffinity(p *Pod) {
+	for _, what := range p.targets {
+		c.antiAffinity[what] = without(c.antiAffinity[what], p)
 	}
 }
 
-// Remove takes a pod away for good.
+// Remove removes a pod. Undo can restore it.
 func (c *Cluster) Remove(p *Pod) {
-	m := move{pod: p, was: p.Node, onNode: -1, inSpace: slices.Index(c.pods[p.Namespace], p)}
+	m := move{pod: p, from: p.Node, nodeIndex: -1, namespaceIndex: slices.Index(c.pods[p.Namespace], p)}
 	if n := p.Node; n != nil {
-		n.count(p, -1)
-		m.onNode = slices.Index(n.Pods, p)
+		n.account(p, -1)
+		m.nodeIndex = slices.Index(n.Pods, p)
 		n.Pods = without(n.Pods, p)
 		c.change(n)
 	}
 	c.moves = append(c.moves, m)
 	c.pods[p.Namespace] = without(c.pods[p.Namespace], p)
 	c.index.remove(p)
-	c.unrepel(p)
+	c.unindexAntiAffinity(p)
 	p.Node = nil
 }
 
@@ -258,28 +257,29 @@ func (c *Cluster) change(n *Node) {
 	n.changed = c.changes
 }
 
-// Changes is how often the pods on some node were others than before.
+// Changes returns how often the pods of any node have changed.
 func (c *Cluster) Changes() int { return c.changes }
 
-// ChangedSince reports whether the pods on a node are others than after so many changes.
+// ChangedSince reports whether the pods of the node changed after Cluster.Changes returned
+// changes.
 func (n *Node) ChangedSince(changes int) bool { return n.changed > changes }
 
-// Without does something while a pod is not there.
+// Without calls do while the resources of a pod are not accounted to its node.
 func (c *Cluster) Without(p *Pod, do func()) {
 	n := p.Node
 	if n == nil {
 		do()
 		return
 	}
-	n.count(p, -1)
+	n.account(p, -1)
 	p.Node = nil
 	do()
 	p.Node = n
-	n.count(p, 1)
+	n.account(p, 1)
 }
 
-// count adds what a pod takes, or takes it off.
-func (n *Node) count(p *Pod, sign int64) {
+// account adds or subtracts the requests of a pod.
+func (n *Node) account(p *Pod, sign int64) {
 	if p.Ended {
 		return
 	}
@@ -287,11 +287,11 @@ func (n *Node) count(p *Pod, sign int64) {
 	n.requested.add(*p.requests, sign)
 }
 
-// Ready reports whether a node may be thought of at all: a condition Ready that is not True says
-// no, none says yes, as the descheduler counts (pkg/descheduler/node/node.go, 0.36.0).
+// Ready reports whether a node is considered: false for a condition Ready other than True, true
+// without the condition, as in descheduler 0.36.0 (pkg/descheduler/node/node.go).
 func (n *Node) Ready() bool { return n.ready }
 
-func ready(n *v1.Node) bool {
+func readyCondition(n *v1.Node) bool {
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status != v1.ConditionTrue {
 			return false

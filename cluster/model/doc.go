@@ -1,23 +1,22 @@
-// Package model is what a scheduler knows of a cluster: where a pod may go, where it likely goes,
-// and what a disruption budget lets go. It is a value that is changed in place: pods leave nodes,
-// and others take their room. What the API server has checked is not checked again; what cannot be
-// read (a selector, a quantity) matches nothing.
+// Package model models a cluster as a scheduler sees it: which nodes a pod fits on, which node it
+// likely gets, and which evictions disruption budgets allow. A Cluster is changed in place: pods
+// are removed from nodes and others use the freed capacity. The package relies on the validation of
+// the API server; an invalid selector or quantity matches nothing.
 //
-// The rules are those of kube-scheduler's default plugins
-// (k8s.io/kubernetes/pkg/scheduler/framework/plugins, 1.36) that a pod can be refused by: NodeName
-// aside, NodeUnschedulable, NodeAffinity, TaintToleration, NodePorts, NodeResourcesFit,
-// InterPodAffinity, PodTopologySpread, VolumeBinding and VolumeZone as far as claims and volumes
-// are known.
+// The rules are those of kube-scheduler's default plugins that can make a pod unschedulable
+// (k8s.io/kubernetes/pkg/scheduler/framework/plugins, 1.36), except NodeName: NodeUnschedulable,
+// NodeAffinity, TaintToleration, NodePorts, NodeResourcesFit, InterPodAffinity, PodTopologySpread.
+// VolumeBinding and VolumeZone apply to the claims and volumes among the objects.
 //
-//	cluster.go   Cluster, Node, Pod: who is where
-//	template.go  what pods of one owner have in common
-//	undo.go      back to who was where
-//	resources.go what is requested of what there is
-//	index.go     pods by their labels and their owners
-//	terms.go     affinity between pods
-//	spread.go    spread constraints
-//	volumes.go   where the volumes of a pod are
-//	fit.go       whether a node takes a pod, and why not
-//	place.go     which of those that take it a scheduler likes best
+//	cluster.go   Cluster, Node, Pod
+//	template.go  scheduling terms shared by the pods of an owner
+//	undo.go      undoing changes of a cluster
+//	resources.go requested and allocatable resources
+//	index.go     index of pods by labels and owners
+//	terms.go     inter-pod affinity and anti-affinity
+//	spread.go    topology spread constraints
+//	volumes.go   nodes that reach the volumes of a pod
+//	fit.go       feasibility: whether a pod fits on a node, and why not
+//	place.go     scoring: the node that a scheduler likely chooses
 //	budget.go    disruption budgets
 package model

@@ -10,130 +10,130 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Question is what is asked of nodes for one pod, prepared once for all of them. It holds until the
-// cluster changes.
-type Question struct {
+// FitCheck checks on which nodes a pod fits. It is prepared once for all nodes and valid until
+// the cluster changes.
+type FitCheck struct {
 	c   *Cluster
 	pod *Pod
-	// where a pod is that this one may not be with, or that may not be with it; of several the first
+	// topologies that anti-affinity of this pod or another one excludes, with the first such pod
 	// by name
-	keeps  map[place]*Pod
-	keys   []string       // of keeps, sorted
-	wants  []string       // the labels of nodes that say what is near, of each required affinity term
-	near   map[place]bool // where a pod is that all these terms are about
-	first  bool           // nowhere, and they are about the pod itself: it is the first
-	spread []spreadCount
-	claims []*v1.PersistentVolumeClaim
-	ports  []v1.ContainerPort
+	repellers      map[topologyValue]*Pod
+	repellerKeys   []string               // topology keys of repellers, sorted
+	affinityKeys   []string               // topology key of each required affinity term
+	affinityPlaces map[topologyValue]bool // topologies with a pod that matches all terms
+	firstOfGroup   bool                   // no such pod exists, but the pod itself matches all terms
+	spread         []spreadCount
+	claims         []*v1.PersistentVolumeClaim
+	ports          []v1.ContainerPort
 }
 
-// spreadCount is a hard constraint and how full its domains are.
+// spreadCount is a hard constraint with the number of pods in its domains.
 type spreadCount struct {
 	*Constraint
-	domains map[string]int // those with pods
+	domains map[string]int // only domains with pods
 	least   int
 	self    int // 1: the constraint counts the pod itself
 }
 
-// Ask prepares the questions about a pod, which is thought away from where it is.
-func (c *Cluster) Ask(p *Pod) *Question {
-	q := &Question{c: c, pod: p, ports: hostPorts(p.Pod)}
+// FitCheck prepares checks of a pod as if it were on no node.
+func (c *Cluster) FitCheck(p *Pod) *FitCheck {
+	q := &FitCheck{c: c, pod: p, ports: hostPorts(p.Pod)}
 	q.claims, _ = c.Claims(p.Pod)
-	if len(c.anti) > 0 {
+	if len(c.antiAffinity) > 0 {
 		for _, namespace := range []string{p.Namespace, ""} {
-			q.repelled(c.anti[about{namespace: namespace}])
+			q.addRepellersFrom(c.antiAffinity[termTarget{namespace: namespace}])
 			for key, value := range p.Labels {
-				q.repelled(c.anti[about{namespace, key, value}])
+				q.addRepellersFrom(c.antiAffinity[termTarget{namespace, key, value}])
 			}
 		}
 	}
-	for i := range p.anti {
-		p.anti[i].each(c, func(other *Pod, where place) {
+	for i := range p.antiAffinity {
+		p.antiAffinity[i].visitPlaces(c, func(other *Pod, where topologyValue) {
 			if other != p {
-				q.keep(other, where)
+				q.addRepeller(other, where)
 			}
 		})
 	}
-	slices.Sort(q.keys)
-	q.wanting()
+	slices.Sort(q.repellerKeys)
+	q.readAffinity()
 	for _, k := range p.spread {
 		if k.Hard {
-			q.spread = append(q.spread, c.spreadOf(p, k))
+			q.spread = append(q.spread, c.countSpread(p, k))
 		}
 	}
 	return q
 }
 
-// repelled notes where pods are that do not want this one with them.
-func (q *Question) repelled(by []*Pod) {
-	for _, other := range by {
+// addRepellersFrom adds the pods whose anti-affinity excludes this one.
+func (q *FitCheck) addRepellersFrom(pods []*Pod) {
+	for _, other := range pods {
 		if other == q.pod || other.Node == nil || other.Ended {
 			continue
 		}
-		for i := range other.anti {
-			if t := &other.anti[i]; t.about(q.c, q.pod) {
-				if where, ok := at(other.Node, t.key); ok {
-					q.keep(other, where)
+		for i := range other.antiAffinity {
+			if t := &other.antiAffinity[i]; t.matches(q.c, q.pod) {
+				if where, ok := topologyOf(other.Node, t.key); ok {
+					q.addRepeller(other, where)
 				}
 			}
 		}
 	}
 }
 
-func (q *Question) keep(other *Pod, where place) {
-	was := q.keeps[where]
+func (q *FitCheck) addRepeller(other *Pod, where topologyValue) {
+	was := q.repellers[where]
 	if was != nil && byKey(was.Pod, other.Pod) <= 0 {
 		return
 	}
-	if q.keeps == nil {
-		q.keeps = map[place]*Pod{}
+	if q.repellers == nil {
+		q.repellers = map[topologyValue]*Pod{}
 	}
-	q.keeps[where] = other
-	if !slices.Contains(q.keys, where.key) {
-		q.keys = append(q.keys, where.key)
+	q.repellers[where] = other
+	if !slices.Contains(q.repellerKeys, where.key) {
+		q.repellerKeys = append(q.repellerKeys, where.key)
 	}
 }
 
-// wanting finds whom the pod wants near it. Only one that all of its terms are about counts, for
-// each of them (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go,
+// readAffinity finds the topologies with pods that the required affinity of the pod needs. Only
+// pods that match all terms count (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go,
 // updateWithAffinityTerms and satisfyPodAffinity, v1.36.3).
-func (q *Question) wanting() {
+func (q *FitCheck) readAffinity() {
 	all := q.pod.affinity
 	if len(all) == 0 {
 		return
 	}
 	by := func(other *Pod) bool {
-		return !slices.ContainsFunc(all, func(t term) bool { return !t.about(q.c, other) })
+		return !slices.ContainsFunc(all, func(t term) bool { return !t.matches(q.c, other) })
 	}
 	for i := range all {
-		q.wants = append(q.wants, all[i].key)
+		q.affinityKeys = append(q.affinityKeys, all[i].key)
 	}
-	q.near = map[place]bool{}
+	q.affinityPlaces = map[topologyValue]bool{}
 	all[0].visit(q.c, func(other *Pod) {
 		if other == q.pod || !by(other) {
 			return
 		}
-		for _, key := range q.wants {
-			if where, ok := at(other.Node, key); ok {
-				q.near[where] = true
+		for _, key := range q.affinityKeys {
+			if where, ok := topologyOf(other.Node, key); ok {
+				q.affinityPlaces[where] = true
 			}
 		}
 	})
-	q.first = len(q.near) == 0 && by(q.pod)
+	q.firstOfGroup = len(q.affinityPlaces) == 0 && by(q.pod)
 }
 
-func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
+func (c *Cluster) countSpread(p *Pod, k *Constraint) spreadCount {
 	s, l := spreadCount{Constraint: k, domains: map[string]int{}}, c.fitLayoutOf(k)
-	for _, other := range c.selected(p.Namespace, &k.pick) {
+	for _, other := range c.selected(p.Namespace, &k.indexed) {
 		if other == p || other.Node == nil || !k.Counts(other) {
 			continue
 		}
-		if at := l.of[other.Node.place]; at >= 0 {
+		if at := l.byOrdinal[other.Node.ordinal]; at >= 0 {
 			s.domains[l.names[at]]++
 		}
 	}
-	if len(s.domains) == len(l.names) { // else one has none
-		s.least = k.Least(s.domains)
+	if len(s.domains) == len(l.names) { // otherwise a domain is empty: least is 0
+		s.least = k.MinCount(s.domains)
 	}
 	if k.Selector.Matches(labels.Set(p.Labels)) {
 		s.self = 1
@@ -141,111 +141,112 @@ func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
 	return s
 }
 
-// refusal is why a node does not take a pod. Most are of no interest to anybody, so it is put into
-// words only for who wants to read it.
-type refusal struct {
-	why   string // empty: the node takes it
-	whom  *Pod   // of another pod
-	what  string // of a resource, a claim, a label
+// failure explains why a pod does not fit on a node. Its text is built only when needed: most are
+// never read.
+type failure struct {
+	format string // empty: the pod fits
+	pod    *Pod   // for %s
+	name   string // resource, claim or label for %s
+	// for %s
 	taint *v1.Taint
 }
 
 const (
-	isNotReady   = "the node is not ready"
-	isCordoned   = "the node is cordoned"
-	leftOut      = "its node selector or affinity leaves the node out"
-	hasTaint     = "it does not tolerate the taint %s"
-	hasNotEnough = "the node has not enough %s"
-	hasNoPort    = "a port of the node that it wants is taken by %s"
-	hasNoVolume  = "the node does not reach the volume of its claim %s"
-	keptAway     = "anti-affinity keeps it from where %s is"
-	isNotWithAny = "nobody is there whom its affinity wants"
-	hasNoLabel   = "the node has no label %s, which it is spread by"
-	tooMany      = "it would be more than %s's maxSkew allows"
+	reasonNotReady     = "node is not ready"
+	reasonCordoned     = "node is cordoned"
+	reasonNodeAffinity = "node selector or node affinity does not match"
+	reasonTaint        = "taint %s is not tolerated"
+	reasonResource     = "insufficient %s"
+	reasonPort         = "host port is in use by %s"
+	reasonVolume       = "node cannot reach the volume of claim %s"
+	reasonAntiAffinity = "anti-affinity conflicts with %s"
+	reasonAffinity     = "no pod matches its pod affinity there"
+	reasonTopologyKey  = "node has no topology label %s"
+	reasonMaxSkew      = "maxSkew of topology key %s would be exceeded"
 )
 
-func (r *refusal) String() string {
-	what := r.what
+func (r *failure) String() string {
+	what := r.name
 	switch {
-	case r.whom != nil:
-		what = r.whom.Key()
+	case r.pod != nil:
+		what = r.pod.Key()
 	case r.taint != nil:
 		what = r.taint.ToString()
 	}
-	return strings.Replace(r.why, "%s", what, 1)
+	return strings.Replace(r.format, "%s", what, 1)
 }
 
-// Refuses says why a node does not take the pod; empty: it takes it. The node that the pod is on is
-// asked as if it were not there.
-func (q *Question) Refuses(n *Node) string {
-	r := q.refuses(n)
+// FailureReason returns why the pod does not fit on a node; empty: it fits. Its own node is
+// checked as if the pod were not there.
+func (q *FitCheck) FailureReason(n *Node) string {
+	r := q.check(n)
 	return r.String()
 }
 
-func (q *Question) takes(n *Node) bool { return q.refuses(n).why == "" }
+func (q *FitCheck) fits(n *Node) bool { return q.check(n).format == "" }
 
-func (q *Question) refuses(n *Node) refusal {
+func (q *FitCheck) check(n *Node) failure {
 	switch {
 	case !n.ready:
-		return refusal{why: isNotReady}
+		return failure{format: reasonNotReady}
 	case n.Spec.Unschedulable:
-		return refusal{why: isCordoned}
+		return failure{format: reasonCordoned}
 	}
-	if !q.pod.Belongs(n) {
-		return refusal{why: leftOut}
+	if !q.pod.MatchesNodeAffinity(n) {
+		return failure{format: reasonNodeAffinity}
 	}
 	if t := untolerated(n.Node, q.pod.Spec.Tolerations); t != nil {
-		return refusal{why: hasTaint, taint: t}
+		return failure{format: reasonTaint, taint: t}
 	}
-	if name := q.lacks(n); name != "" {
-		return refusal{why: hasNotEnough, what: string(name)}
+	if name := q.missingResource(n); name != "" {
+		return failure{format: reasonResource, name: string(name)}
 	}
-	if other := q.taken(n); other != nil {
-		return refusal{why: hasNoPort, whom: other}
+	if other := q.portConflict(n); other != nil {
+		return failure{format: reasonPort, pod: other}
 	}
-	if claim := q.c.outOfReach(q.claims, n); claim != "" {
-		return refusal{why: hasNoVolume, what: claim}
+	if claim := q.c.unreachableClaim(q.claims, n); claim != "" {
+		return failure{format: reasonVolume, name: claim}
 	}
-	return q.others(n)
+	return q.checkOtherPods(n)
 }
 
-// others says what other pods have against a node.
-func (q *Question) others(n *Node) refusal {
-	for _, key := range q.keys {
-		if where, ok := at(n, key); ok && q.keeps[where] != nil {
-			return refusal{why: keptAway, whom: q.keeps[where]}
+// checkOtherPods checks affinity, anti-affinity and spread constraints.
+func (q *FitCheck) checkOtherPods(n *Node) failure {
+	for _, key := range q.repellerKeys {
+		if where, ok := topologyOf(n, key); ok && q.repellers[where] != nil {
+			return failure{format: reasonAntiAffinity, pod: q.repellers[where]}
 		}
 	}
-	for _, key := range q.wants {
-		if where, ok := at(n, key); !ok || !q.first && !q.near[where] {
-			return refusal{why: isNotWithAny}
+	for _, key := range q.affinityKeys {
+		if where, ok := topologyOf(n, key); !ok || !q.firstOfGroup && !q.affinityPlaces[where] {
+			return failure{format: reasonAffinity}
 		}
 	}
 	for i := range q.spread {
 		s := &q.spread[i]
 		domain, ok := n.Labels[s.Key]
 		if !ok {
-			return refusal{why: hasNoLabel, what: s.Key}
+			return failure{format: reasonTopologyKey, name: s.Key}
 		}
 		if s.domains[domain]+s.self-s.least > s.MaxSkew {
-			return refusal{why: tooMany, what: s.Key}
+			return failure{format: reasonMaxSkew, name: s.Key}
 		}
 	}
-	return refusal{}
+	return failure{}
 }
 
-// lacks is Node.lacks with the pod itself thought away.
-func (q *Question) lacks(n *Node) v1.ResourceName {
+// missingResource is Node.missingResource without the pod itself.
+func (q *FitCheck) missingResource(n *Node) v1.ResourceName {
 	if q.pod.Node != n {
-		return n.lacks(q.pod)
+		return n.missingResource(q.pod)
 	}
 	var name v1.ResourceName
-	q.c.Without(q.pod, func() { name = n.lacks(q.pod) })
+	q.c.Without(q.pod, func() { name = n.missingResource(q.pod) })
 	return name
 }
 
-// taken is the pod that has a host port which this one wants; nil: none.
-func (q *Question) taken(n *Node) *Pod {
+// portConflict returns the pod that uses a host port which this one requests; nil: none.
+func (q *FitCheck) portConflict(n *Node) *Pod {
 	if len(q.ports) == 0 {
 		return nil
 	}
@@ -255,7 +256,7 @@ func (q *Question) taken(n *Node) *Pod {
 		}
 		for _, has := range hostPorts(other.Pod) {
 			for _, wants := range q.ports {
-				if conflict(&has, &wants) {
+				if portsConflict(&has, &wants) {
 					return other
 				}
 			}
@@ -264,8 +265,8 @@ func (q *Question) taken(n *Node) *Pod {
 	return nil
 }
 
-// hostPorts are those ports of a pod's containers that are the node's. Of a pod on the node's
-// network all are: the API server has set them.
+// hostPorts returns the host ports of a pod's containers. For a pod with hostNetwork the API
+// server sets hostPort of all ports.
 func hostPorts(p *v1.Pod) (out []v1.ContainerPort) {
 	add := func(c *v1.Container) {
 		for _, port := range c.Ports {
@@ -286,8 +287,9 @@ func hostPorts(p *v1.Pod) (out []v1.ContainerPort) {
 	return out
 }
 
-// conflict: an address that is not said is every one, a protocol that is not said is TCP.
-func conflict(a, b *v1.ContainerPort) bool {
+// portsConflict reports whether two host ports conflict. An empty address means all addresses, an
+// empty protocol TCP.
+func portsConflict(a, b *v1.ContainerPort) bool {
 	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	protocol := func(p v1.Protocol) v1.Protocol {
 		if p == "" {
@@ -299,18 +301,18 @@ func conflict(a, b *v1.ContainerPort) bool {
 		(a.HostIP == b.HostIP || all(a.HostIP) || all(b.HostIP))
 }
 
-// Keeps reports whether a taint keeps new pods away.
-func Keeps(t *v1.Taint) bool {
+// HardTaint reports whether a taint keeps new pods off a node.
+func HardTaint(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// untolerated is the first taint of a node that keeps such pods away.
+// untolerated returns the first hard taint of a node that is not tolerated; nil: none.
 func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
-	return Untolerated(n, tolerations, Keeps)
+	return Untolerated(n, tolerations, HardTaint)
 }
 
-// Untolerated is the first of those taints of a node that count which no toleration is for; nil:
-// none.
+// Untolerated returns the first taint of a node that counts selects and that is not tolerated;
+// nil: none.
 func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; counts(t) && !corev1.TolerationsTolerateTaint(klog.Logger{},
@@ -321,6 +323,6 @@ func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint)
 	return nil
 }
 
-// Belongs reports whether a node is one of those that a pod's node selector and required affinity
-// leave in.
-func (p *Pod) Belongs(n *Node) bool { return p.has(n) }
+// MatchesNodeAffinity reports whether a node matches the pod's node selector and required node
+// affinity.
+func (p *Pod) MatchesNodeAffinity(n *Node) bool { return p.matchesNode(n) }

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pick is a selector, and a label with a value that all have whom it matches; label empty: there is
-// no such.
-type pick struct {
+// indexedSelector is a selector with a label value that every matching pod has; label empty: none
+// is known.
+type indexedSelector struct {
 	selector     labels.Selector
 	label, value string
 }
 
-func pickBy(s labels.Selector) pick {
-	out := pick{selector: s}
+func newIndexedSelector(s labels.Selector) indexedSelector {
+	out := indexedSelector{selector: s}
 	requirements, _ := s.Requirements()
 	for i := range requirements {
 		r := &requirements[i]
@@ -35,15 +35,16 @@ func pickBy(s labels.Selector) pick {
 	return out
 }
 
-// index finds pods without a look at all of a namespace. What it is asked for the first time it
-// makes then, and keeps from then on.
+// index finds the pods of a namespace by a label value or an owner. Each part is built on first
+// use and updated from then on.
 type index struct {
 	labels map[string]map[string]map[string][]*Pod // by namespace, label, value
 	owners map[string]map[types.UID][]*Pod         // by namespace, UID
 }
 
-// selected are the pods of a namespace that a selector may match, in no order.
-func (c *Cluster) selected(namespace string, s *pick) []*Pod {
+// selected returns the pods of a namespace that a selector may match, in no order. The caller
+// must still apply the selector.
+func (c *Cluster) selected(namespace string, s *indexedSelector) []*Pod {
 	if s.label == "" {
 		return c.pods[namespace]
 	}
@@ -68,7 +69,7 @@ func (c *Cluster) selected(namespace string, s *pick) []*Pod {
 	return byValue[s.value]
 }
 
-// ownedBy are the pods of a namespace that an owner of a UID has.
+// ownedBy returns the pods of a namespace with an owner reference to the UID.
 func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod {
 	byOwner := c.index.owners[namespace]
 	if byOwner == nil {
@@ -86,10 +87,10 @@ func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod
 	return byOwner[owner.UID]
 }
 
-// ownersOf are the UIDs of a pod's owners, each once.
+// ownersOf iterates over the UIDs of a pod's owners without duplicates.
 func ownersOf(p *v1.Pod) iter.Seq[types.UID] {
 	return func(yield func(types.UID) bool) {
-		if len(p.OwnerReferences) > few {
+		if len(p.OwnerReferences) > smallCount {
 			var owners distinct[types.UID]
 			for i := range p.OwnerReferences {
 				owners.add(p.OwnerReferences[i].UID)
@@ -107,24 +108,24 @@ func ownersOf(p *v1.Pod) iter.Seq[types.UID] {
 	}
 }
 
-// distinct is a list without repetitions. Of a few it is looked through; a tenant may have given a
-// pod any number.
+// distinct is a list without duplicates. It searches short lists and uses a map for longer ones:
+// tenants may create lists of any length.
 type distinct[T comparable] struct {
 	list []T
-	seen map[T]bool // nil: they are few
+	seen map[T]bool // nil: the list is short
 }
 
-const few = 16
+const smallCount = 16
 
 func (d *distinct[T]) add(v T) {
-	if d.seen == nil && len(d.list) < few {
+	if d.seen == nil && len(d.list) < smallCount {
 		if !slices.Contains(d.list, v) {
 			d.list = append(d.list, v)
 		}
 		return
 	}
 	if d.seen == nil {
-		d.seen = make(map[T]bool, 2*few)
+		d.seen = make(map[T]bool, 2*smallCount)
 		for _, is := range d.list {
 			d.seen[is] = true
 		}
@@ -136,15 +137,15 @@ func (d *distinct[T]) add(v T) {
 }
 
 func (x *index) put(p *Pod) {
-	x.change(p, func(pods []*Pod) []*Pod { return append(pods, p) })
+	x.update(p, func(pods []*Pod) []*Pod { return append(pods, p) })
 }
 
 func (x *index) remove(p *Pod) {
-	x.change(p, func(pods []*Pod) []*Pod { return without(pods, p) })
+	x.update(p, func(pods []*Pod) []*Pod { return without(pods, p) })
 }
 
-// change changes each list that a pod belongs to.
-func (x *index) change(p *Pod, how func([]*Pod) []*Pod) {
+// update applies how to each list that contains a pod.
+func (x *index) update(p *Pod, how func([]*Pod) []*Pod) {
 	for label, byValue := range x.labels[p.Namespace] {
 		if value, ok := p.Labels[label]; ok {
 			byValue[value] = how(byValue[value])

@@ -30,37 +30,38 @@ func node(name, zone string) *v1.Node {
 	}
 }
 
-// Why a node does not take a pod. The pod is wanted on n1, which is in zone a; n2 is in zone b, where the pod "there" is.
-func TestRefuses(t *testing.T) {
+// The pod is checked on n1, which is in zone a. Node n2 is in zone b and runs the pod "there",
+// unless the case sets n1.
+func TestFailureReason(t *testing.T) {
 	there := "metadata: {name: there, namespace: x, labels: {app: there}}\nspec: {nodeName: n2, containers: [{ports: [{hostPort: 80}]}]}"
 	for _, c := range []struct {
 		name, there, pod, want string
 		edit                   func(*v1.Node)
 	}{
 		{name: "empty", pod: "{}"},
-		{name: "cordoned", pod: "{}", edit: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: "cordoned"},
+		{name: "cordoned", pod: "{}", edit: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: "is cordoned"},
 		{name: "not ready", pod: "{}", want: "not ready", edit: func(n *v1.Node) {
 			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
 		}},
 		{name: "selector", pod: "nodeSelector: {a: b}", want: "node selector"},
-		{name: "taint", pod: "{}", want: "taint a=b:NoSchedule", edit: func(n *v1.Node) {
+		{name: "taint", pod: "{}", want: "taint a=b:NoSchedule is not tolerated", edit: func(n *v1.Node) {
 			n.Spec.Taints = []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectNoSchedule}}
 		}},
 		{name: "soft taint", pod: "{}", edit: func(n *v1.Node) {
 			n.Spec.Taints = []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectPreferNoSchedule}}
 		}},
-		{name: "cpu", pod: "containers: [{resources: {requests: {cpu: 3}}}]", want: "not enough cpu"},
-		{name: "overhead", pod: "{containers: [{resources: {requests: {cpu: 2}}}], overhead: {cpu: 1m}}", want: "not enough cpu"},
-		{name: "unknown resource", pod: "containers: [{resources: {requests: {x/y: 1}}}]", want: "not enough x/y"},
-		{name: "pods", pod: "{}", want: "not enough pods", edit: func(n *v1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("0") }},
-		{name: "port", pod: "containers: [{ports: [{hostPort: 80}]}]", there: "n1", want: "taken by x/there"},
+		{name: "cpu", pod: "containers: [{resources: {requests: {cpu: 3}}}]", want: "insufficient cpu"},
+		{name: "overhead", pod: "{containers: [{resources: {requests: {cpu: 2}}}], overhead: {cpu: 1m}}", want: "insufficient cpu"},
+		{name: "unknown resource", pod: "containers: [{resources: {requests: {x/y: 1}}}]", want: "insufficient x/y"},
+		{name: "pods", pod: "{}", want: "insufficient pods", edit: func(n *v1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("0") }},
+		{name: "port", pod: "containers: [{ports: [{hostPort: 80}]}]", there: "n1", want: "in use by x/there"},
 		{name: "other address", pod: "containers: [{ports: [{hostPort: 80, hostIP: 10.0.0.1, protocol: UDP}]}]", there: "n1"},
 		{name: "anti-affinity", there: "n1", pod: `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
-  {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone}]}}`, want: "anti-affinity keeps it from where x/there is"},
+  {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone}]}}`, want: "anti-affinity conflicts with x/there"},
 		{name: "anti-affinity elsewhere", pod: `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
   {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone}]}}`},
 		{name: "affinity", pod: `affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
-  {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone}]}}`, want: "nobody is there"},
+  {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone}]}}`, want: "no pod matches its pod affinity"},
 		{name: "affinity to itself", pod: `affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
   {labelSelector: {matchLabels: {app: new}}, topologyKey: topology.kubernetes.io/zone}]}}`},
 		{name: "spread", there: "n1", pod: `topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone,
@@ -69,9 +70,9 @@ func TestRefuses(t *testing.T) {
   whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: app, operator: Exists}]}}]`},
 		{name: "minDomains", pod: `topologySpreadConstraints: [{maxSkew: 1, minDomains: 3, topologyKey: topology.kubernetes.io/zone,
   whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: app, operator: Exists}]}}]`, there: "n1", want: "maxSkew"},
-		{name: "volume in zone b", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]", want: "volume of its claim c"},
-		{name: "volume made for n2", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: d}}]", want: "volume of its claim d"},
-		{name: "volume that is not known", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: e}}]"},
+		{name: "volume in zone b", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]", want: "volume of claim c"},
+		{name: "volume made for n2", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: d}}]", want: "volume of claim d"},
+		{name: "unknown volume", pod: "volumes: [{name: v, persistentVolumeClaim: {claimName: e}}]"},
 	} {
 		n1 := node("n1", "a")
 		if c.edit != nil {
@@ -90,15 +91,15 @@ func TestRefuses(t *testing.T) {
 			Volumes: []*v1.PersistentVolume{read[v1.PersistentVolume](t, "metadata: {name: v, labels: {topology.kubernetes.io/zone: b}}")},
 		}, nil)
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x", Labels: map[string]string{"app": "new"}}, Spec: *read[v1.PodSpec](t, c.pod)}
-		got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1"))
+		got := cl.FitCheck(cl.NewPod(p)).FailureReason(cl.Find("n1"))
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: failure reason = %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// A pod that is already there keeps one away that it does not want near it.
-func TestOthersAntiAffinityCounts(t *testing.T) {
+// The anti-affinity of a running pod keeps a new pod off its node.
+func TestAntiAffinityOfRunningPods(t *testing.T) {
 	shy := read[v1.Pod](t, `metadata: {name: shy, namespace: x}
 spec: {nodeName: n1, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
   {labelSelector: {}, namespaceSelector: {matchLabels: {loud: "yes"}}, topologyKey: kubernetes.io/hostname}]}}}`)
@@ -107,29 +108,30 @@ spec: {nodeName: n1, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnore
 		Namespaces: []*v1.Namespace{read[v1.Namespace](t, "metadata: {name: loud, labels: {loud: \"yes\"}}")},
 	}, nil)
 	for namespace, want := range map[string]string{"loud": "n2", "quiet": "n1"} {
-		p := c.Pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: namespace}})
-		if got, _ := c.Fits(p, c.Nodes); got.Name != want {
-			t.Errorf("%s: %s, want %s", namespace, got.Name, want)
+		p := c.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: namespace}})
+		if got, _ := c.FindOther(p, c.Nodes); got.Name != want {
+			t.Errorf("namespace %s: FindOther() = %s, want %s", namespace, got.Name, want)
 		}
 	}
 }
 
-// A pod with several terms is near to those that all of them are about, as kube-scheduler has it (interpodaffinity/filtering.go,
-// updateWithAffinityTerms, satisfyPodAffinity), and is the first only where there is no such pod by any of their labels.
-func TestAffinityIsToThoseThatAllTermsAreAbout(t *testing.T) {
+// A pod with several terms needs a pod that matches all of them, as in kube-scheduler
+// (interpodaffinity/filtering.go, updateWithAffinityTerms, satisfyPodAffinity). It is the first
+// of its group only if no pod matches all terms.
+func TestAffinityNeedsPodsMatchingAllTerms(t *testing.T) {
 	const zone, host = v1.LabelTopologyZone, v1.LabelHostname
 	for _, c := range []struct{ name, pod, there, keys, want string }{
-		{"one has both labels", "a: y, b: y", "a: y, b: y", zone + " " + zone, ""},
-		{"one has either", "", "a: y", zone + " " + zone, "nobody is there"},
+		{"a pod has both labels", "a: y, b: y", "a: y, b: y", zone + " " + zone, ""},
+		{"two pods have one label each", "", "a: y", zone + " " + zone, "no pod matches its pod affinity"},
 		{"the first of its kind", "a: y, b: y", "c: y", zone + " " + zone, ""},
-		{"matches one of its own terms", "a: y", "c: y", zone + " " + zone, "nobody is there"},
-		{"one that no node's label places by the second", "a: y, b: y", "a: y, b: y", zone + " rack", "nobody is there"},
-		{"one that is elsewhere by the second", "a: y, b: y", "a: y, b: y", zone + " " + host, "nobody is there"},
+		{"matches one of its own terms", "a: y", "c: y", zone + " " + zone, "no pod matches its pod affinity"},
+		{"node without the second topology key", "a: y, b: y", "a: y, b: y", zone + " rack", "no pod matches its pod affinity"},
+		{"pod in another topology of the second key", "a: y, b: y", "a: y, b: y", zone + " " + host, "no pod matches its pod affinity"},
 	} {
 		zoneKey, otherKey, _ := strings.Cut(c.keys, " ")
 		there := read[v1.Pod](t, fmt.Sprintf("metadata: {name: there, namespace: x, labels: {%s}}\nspec: {nodeName: n2}", strings.ReplaceAll(c.there, "y", `"y"`)))
 		also := read[v1.Pod](t, "metadata: {name: also, namespace: x, labels: {b: \"y\"}}\nspec: {nodeName: n2}")
-		if c.name != "one has either" {
+		if c.name != "two pods have one label each" {
 			also.Labels = nil
 		}
 		p := read[v1.Pod](t, fmt.Sprintf(`metadata: {name: new, namespace: x, labels: {%s}}
@@ -140,21 +142,22 @@ spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
 			n1.Labels["rack"] = "r"
 		}
 		cl := New(&Objects{Nodes: []*v1.Node{n1, n2}, Pods: []*v1.Pod{there, also}}, nil)
-		if got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		if got := cl.FitCheck(cl.NewPod(p)).FailureReason(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: failure reason = %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// A node without a label that one of a pod's hard constraints spreads by counts for none of them, as kube-scheduler has it
-// (podtopologyspread/filtering.go, calPreFilterState): its zone is no domain that is still empty, and pods there do not count.
-func TestANodeCountsForAllConstraintsOrNone(t *testing.T) {
+// A node without a topology key of a hard constraint counts for none of the pod's hard
+// constraints, as in kube-scheduler (podtopologyspread/filtering.go, calPreFilterState): its zone
+// is no empty domain, and its pods do not count.
+func TestNodeMissingTopologyKeyIsIgnored(t *testing.T) {
 	const spread = `{topologySpreadConstraints: [
   {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: new}}},
   {maxSkew: 9, topologyKey: rack, whenUnsatisfiable: %s, labelSelector: {matchLabels: {app: new}}}]}`
 	for _, c := range []struct{ name, second, want string }{
 		{"both are hard", "DoNotSchedule", ""},
-		{"the second is only a wish", "ScheduleAnyway", "maxSkew"},
+		{"the second is soft", "ScheduleAnyway", "maxSkew"},
 	} {
 		n1, n2 := node("n1", "a"), node("n2", "b")
 		n1.Labels["rack"] = "r"
@@ -164,8 +167,8 @@ func TestANodeCountsForAllConstraintsOrNone(t *testing.T) {
 			Spec:       *read[v1.PodSpec](t, fmt.Sprintf(spread, c.second)),
 		}
 		cl := New(&Objects{Nodes: []*v1.Node{n1, n2}, Pods: []*v1.Pod{there}}, nil)
-		if got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		if got := cl.FitCheck(cl.NewPod(p)).FailureReason(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: failure reason = %q, want %q", c.name, got, c.want)
 		}
 	}
 }
@@ -173,23 +176,23 @@ func TestANodeCountsForAllConstraintsOrNone(t *testing.T) {
 func TestPlace(t *testing.T) {
 	busy := read[v1.Pod](t, "metadata: {name: busy, namespace: x}\nspec: {nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}")
 	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}}, nil)
-	p := c.Pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x"}})
+	p := c.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x"}})
 	if got := c.Place(p, Emptier, nil); got.Name != "n2" {
-		t.Errorf("%s", got.Name)
+		t.Errorf("Place(Emptier) = %s, want n2", got.Name)
 	}
 	if got := c.Place(p, Fuller, nil); got.Name != "n1" {
-		t.Errorf("%s", got.Name)
+		t.Errorf("Place(Fuller) = %s, want n1", got.Name)
 	}
 	if got := c.Place(p, Fuller, func(*Node) bool { return false }); got != nil {
-		t.Errorf("%s", got.Name)
+		t.Errorf("Place() with no wanted node = %s, want nil", got.Name)
 	}
 	many := &Objects{}
 	for i := range 300 {
 		many.Nodes = append(many.Nodes, node(fmt.Sprintf("n%03d", i), "a"))
 	}
 	c = New(many, nil)
-	if one, two := c.Place(c.Pod(p.Pod), Emptier, nil), c.Place(c.Pod(p.Pod), Emptier, nil); one != two {
-		t.Errorf("the same pod goes to %s and %s", one.Name, two.Name)
+	if one, two := c.Place(c.NewPod(p.Pod), Emptier, nil), c.Place(c.NewPod(p.Pod), Emptier, nil); one != two {
+		t.Errorf("Place() of the same pod = %s, then %s, want the same node", one.Name, two.Name)
 	}
 }
 
@@ -210,18 +213,18 @@ func TestBudgets(t *testing.T) {
 		name  string
 		edit  func(*policyv1.PodDisruptionBudget)
 		which []int
-		want  string // of each: + goes, - does not
+		want  string // for each pod: + allowed, - blocked
 	}{
-		{"by its spec, two of four are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromInt32(1)) }, []int{0, 1}, "+-"},
-		{"unhealthy ones go while enough are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromInt32(2)) },
+		{"by spec, two of four pods are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromInt32(1)) }, []int{0, 1}, "+-"},
+		{"unhealthy pods while enough are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromInt32(2)) },
 			[]int{0, 2}, "-+"},
-		{"too few are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromString("75%")) }, []int{2}, "-"},
-		{"and they go all the same", func(b *policyv1.PodDisruptionBudget) {
+		{"unhealthy pod while too few are healthy", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = new(intstr.FromString("75%")) }, []int{2}, "-"},
+		{"too few are healthy, with AlwaysAllow", func(b *policyv1.PodDisruptionBudget) {
 			b.Spec.MinAvailable, b.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromString("75%")), new(policyv1.AlwaysAllow)
 		}, []int{2, 0}, "+-"},
-		{"pending and failed ones go", func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }, []int{3, 4, 0}, "++-"},
-		{"by its status", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 }, []int{0, 1}, "+-"},
-		{"its status is stale", func(b *policyv1.PodDisruptionBudget) {
+		{"pending and failed pods", func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }, []int{3, 4, 0}, "++-"},
+		{"by status", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 }, []int{0, 1}, "+-"},
+		{"stale status", func(b *policyv1.PodDisruptionBudget) {
 			b.Generation, b.Status.ObservedGeneration, b.Status.DisruptionsAllowed = 2, 1, 1
 		},
 			[]int{0}, "-"},
@@ -237,16 +240,16 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 		if got != one.want {
-			t.Errorf("%s: %s, want %s", one.name, got, one.want)
+			t.Errorf("%s: Spend() = %s, want %s", one.name, got, one.want)
 		}
-		if again := NewBudgets(c, budgets.Left()); again.Spend(pods[0]) == "" && strings.HasSuffix(one.want, "-") {
-			t.Errorf("%s: what is left lets more go", one.name)
+		if again := NewBudgets(c, budgets.Remaining()); again.Spend(pods[0]) == "" && strings.HasSuffix(one.want, "-") {
+			t.Errorf("%s: remaining budget allows another eviction, want none", one.name)
 		}
 	}
 }
 
-// Of several pods that keep one from a node it is always the same that is named: the first by name.
-func TestRefusesNamesTheFirstByName(t *testing.T) {
+// If several pods conflict, the reason names the first by name.
+func TestFailureReasonNamesFirstPod(t *testing.T) {
 	const anti = `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
   {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone},
   {labelSelector: {matchLabels: {app: there}}, topologyKey: kubernetes.io/hostname}]}}`
@@ -257,14 +260,14 @@ func TestRefusesNamesTheFirstByName(t *testing.T) {
 	c := New(o, nil)
 	p := read[v1.Pod](t, "metadata: {name: new, namespace: x, labels: {app: new}}\nspec: {"+anti+"}")
 	for range 20 {
-		if got := c.Ask(c.Pod(p)).Refuses(c.Find("n1")); got != "anti-affinity keeps it from where x/a is" {
-			t.Fatalf("got %q", got)
+		if got := c.FitCheck(c.NewPod(p)).FailureReason(c.Find("n1")); got != "anti-affinity conflicts with x/a" {
+			t.Fatalf("failure reason = %q, want a conflict with x/a", got)
 		}
 	}
 }
 
-// What the cluster has been asked for once is right after pods have come and gone.
-func TestTheIndexFollowsThePods(t *testing.T) {
+// Index entries remain correct after pods were added and removed.
+func TestIndexIsUpdated(t *testing.T) {
 	made := func(name, app string) *v1.Pod {
 		return read[v1.Pod](t, fmt.Sprintf("metadata: {name: %s, namespace: x, labels: {app: %s}, ownerReferences: [{kind: R, name: o, uid: u}]}",
 			name, app))
@@ -275,7 +278,7 @@ func TestTheIndexFollowsThePods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by := pickBy(selectorOf(s))
+		by := newIndexedSelector(selectorOf(s))
 		for _, p := range c.selected("x", &by) {
 			out += p.Name
 		}
@@ -286,15 +289,15 @@ func TestTheIndexFollowsThePods(t *testing.T) {
 		return out
 	}
 	if got := found(); got != "a ab" {
-		t.Errorf("got %q", got)
+		t.Errorf("index finds %q, want \"a ab\"", got)
 	}
-	added := c.Pod(made("c", "web"))
+	added := c.NewPod(made("c", "web"))
 	c.Put(added, c.Find("n1"))
 	if got := found(); got != "ac abc" {
-		t.Errorf("once one has come: %q", got)
+		t.Errorf("after Put: index finds %q, want \"ac abc\"", got)
 	}
 	c.Remove(added)
 	if got := found(); got != "a ab" {
-		t.Errorf("once it has gone: %q", got)
+		t.Errorf("after Remove: index finds %q, want \"a ab\"", got)
 	}
 }

@@ -8,17 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Packing is which nodes a scheduler likes.
+// Packing selects which nodes a scheduler prefers.
 type Packing int
 
-// Emptier is NodeResourcesFit's LeastAllocated, the default; Fuller is MostAllocated, which
-// HighNodeUtilization is made for.
+// Emptier is the strategy LeastAllocated of NodeResourcesFit, the default. Fuller is
+// MostAllocated, which HighNodeUtilization requires.
 const (
 	Emptier Packing = iota
 	Fuller
 )
 
-// Weights of what a node is liked for: those of the default profile of kube-scheduler 1.36
+// Weights of scores: those of the default profile of kube-scheduler 1.36
 // (pkg/scheduler/apis/config/v1/default_plugins.go).
 const (
 	weightTaints    = 3
@@ -27,38 +27,38 @@ const (
 	weightResources = 1
 )
 
-// Large clusters are not searched to the end: so many nodes with room are enough, or so many
-// percent of all (schedule_one.go, numFeasibleNodesToFind).
+// In large clusters the scheduler stops after this number of feasible nodes, or percentage of all
+// nodes (schedule_one.go, numFeasibleNodesToFind).
 const (
-	enoughNodes   = 100
-	leastPercent  = 5
-	percentAtZero = 50
-	nodesAPercent = 125
+	minFeasibleNodes   = 100
+	minFeasiblePercent = 5
+	basePercent        = 50
+	nodesPerPercent    = 125
 )
 
-// Place is the node that a scheduler would likely put a pod on, which is thought away from where it
-// is, of those that are wanted (nil: all); nil: none takes it. Of nodes that are liked equally it
-// is the first by name.
+// Place returns the node on which a scheduler would likely place a pod; nil: it fits on none.
+// wanted limits the nodes; nil: all. The pod is treated as if it were on no node. Ties are broken
+// by name.
 func (c *Cluster) Place(p *Pod, packing Packing, wanted func(*Node) bool) *Node {
-	q := c.Ask(p)
-	fit := c.room.fit[:0]
-	enough := enoughOf(len(c.Nodes))
+	q := c.FitCheck(p)
+	fit := c.scratch.feasible[:0]
+	enough := feasibleLimit(len(c.Nodes))
 	from := 0
-	// the scheduler goes round; here the same pod is always answered the same
-	if len(c.Nodes) > enoughNodes {
+	// the scheduler starts where it stopped before; here the pod's name decides, so results repeat
+	if len(c.Nodes) > minFeasibleNodes {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(p.Key()))
 		from = int(h.Sum32() % uint32(len(c.Nodes)))
 	}
 	for i := range c.Nodes {
 		n := c.Nodes[(from+i)%len(c.Nodes)]
-		if (wanted == nil || wanted(n)) && q.takes(n) {
+		if (wanted == nil || wanted(n)) && q.fits(n) {
 			if fit = append(fit, n); len(fit) == enough {
 				break
 			}
 		}
 	}
-	c.room.fit = fit
+	c.scratch.feasible = fit
 	if len(fit) < 2 {
 		return first(fit)
 	}
@@ -80,34 +80,34 @@ func first(nodes []*Node) *Node {
 	return nodes[0]
 }
 
-func enoughOf(nodes int) int {
-	if nodes <= enoughNodes {
+func feasibleLimit(nodes int) int {
+	if nodes <= minFeasibleNodes {
 		return nodes
 	}
-	percent := max(percentAtZero-nodes/nodesAPercent, leastPercent)
-	return max(nodes*percent/100, enoughNodes)
+	percent := max(basePercent-nodes/nodesPerPercent, minFeasiblePercent)
+	return max(nodes*percent/100, minFeasibleNodes)
 }
 
-// Fits is a node other than the pod's own that takes it, among some, and why the last one asked did
-// not.
-func (c *Cluster) Fits(p *Pod, among []*Node) (found *Node, why string) {
-	q, r := c.Ask(p), refusal{}
+// FindOther returns a node in among, other than the pod's own, that fits the pod. Otherwise it
+// returns nil and why the pod does not fit on the last one.
+func (c *Cluster) FindOther(p *Pod, among []*Node) (found *Node, reason string) {
+	q, r := c.FitCheck(p), failure{}
 	for _, n := range among {
 		if n == p.Node {
 			continue
 		}
-		if r = q.refuses(n); r.why == "" {
+		if r = q.check(n); r.format == "" {
 			return n, ""
 		}
 	}
 	return nil, r.String()
 }
 
-// scores of nodes that take a pod, each part from 0 to 100 before it is weighed.
+// scores returns the scores of feasible nodes. Each part is from 0 to 100 before it is weighted.
 func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
-	taints, affinity, crowd := zeroes(&c.room.taints, len(nodes)),
-		zeroes(&c.room.affinity, len(nodes)), zeroes(&c.room.crowd, len(nodes))
-	c.crowd(p, nodes, crowd)
+	taints, affinity, crowd := zeroed(&c.scratch.taints, len(nodes)),
+		zeroed(&c.scratch.affinity, len(nodes)), zeroed(&c.scratch.spread, len(nodes))
+	c.countSpreadPods(p, nodes, crowd)
 	for i, n := range nodes {
 		affinity[i] = float64(p.Preference(n))
 		for j := range n.Spec.Taints {
@@ -120,30 +120,30 @@ func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
 		}
 	}
 	mostTaints, mostAffinity, mostCrowd := highest(taints), highest(affinity), highest(crowd)
-	out := zeroes(&c.room.scores, len(nodes))
+	out := zeroed(&c.scratch.scores, len(nodes))
 	for i, n := range nodes {
 		out[i] = weightTaints*(100-share(taints[i], mostTaints)) + weightAffinity*share(affinity[i],
 			mostAffinity) +
-			weightSpread*(100-share(crowd[i], mostCrowd)) + weightResources*c.fullness(p, n, packing)
+			weightSpread*(100-share(crowd[i], mostCrowd)) + weightResources*c.resourceScore(p, n, packing)
 	}
 	return out
 }
 
-// room is for what one search after another needs for itself.
-type room struct {
-	fit                             []*Node
-	taints, affinity, crowd, scores []float64
-	nodes                           []bool
+// scratch holds buffers that searches reuse.
+type scratch struct {
+	feasible                         []*Node
+	taints, affinity, spread, scores []float64
+	nodes                            []bool
 }
 
-// asked is false for each node.
-func (r *room) asked(nodes int) []bool {
+// nodeSet returns a slice of false for each node.
+func (r *scratch) nodeSet(nodes int) []bool {
 	r.nodes = slices.Grow(r.nodes[:0], nodes)[:nodes]
 	clear(r.nodes)
 	return r.nodes
 }
 
-func zeroes(from *[]float64, count int) []float64 {
+func zeroed(from *[]float64, count int) []float64 {
 	*from = slices.Grow((*from)[:0], count)[:count]
 	clear(*from)
 	return *from
@@ -156,7 +156,7 @@ func highest(values []float64) (most float64) {
 	return most
 }
 
-// share of the most, in percent.
+// share returns value as percentage of most.
 func share(value, most float64) float64 {
 	if most <= 0 {
 		return 0
@@ -164,8 +164,9 @@ func share(value, most float64) float64 {
 	return value / most * 100
 }
 
-// fullness likes what a node has left once the pod is there, or what it has not.
-func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
+// resourceScore returns the free part of a node with the pod on it, or with Fuller the used part,
+// from 0 to 100.
+func (c *Cluster) resourceScore(p *Pod, n *Node, packing Packing) float64 {
 	sum, known := 0.0, 0
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		whole, ok := n.Allocatable(name)
@@ -188,12 +189,12 @@ func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
 	return 100 - sum/float64(known)
 }
 
-// crowd adds how many pods are where a node is that the pod is to be spread from: by its own soft
-// constraints, or where it has none by the node for those of one owner, as the scheduler's system
-// defaults have it.
-func (c *Cluster) crowd(p *Pod, nodes []*Node, to []float64) {
+// countSpreadPods adds to each node the number of pods from which the pod should be spread: by
+// its spread constraints, or without any by node for pods of its owner, as in the scheduler's
+// system defaults.
+func (c *Cluster) countSpreadPods(p *Pod, nodes []*Node, to []float64) {
 	for _, k := range p.spread {
-		s := c.spreadOf(p, k)
+		s := c.countSpread(p, k)
 		for i, n := range nodes {
 			to[i] += float64(s.domains[n.Labels[k.Key]])
 		}
@@ -208,18 +209,18 @@ func (c *Cluster) crowd(p *Pod, nodes []*Node, to []float64) {
 	count := func(plus int) {
 		for _, other := range c.ownedBy(p.Namespace, owner) {
 			if other != p && other.Node != nil && !other.Ended && other.OwnedBy(owner) {
-				other.Node.kin += plus
+				other.Node.siblings += plus
 			}
 		}
 	}
 	count(1)
 	for i, n := range nodes {
-		to[i] = float64(n.kin)
+		to[i] = float64(n.siblings)
 	}
 	count(-1)
 }
 
-// OwnedBy reports whether an owner is one of a pod's.
+// OwnedBy reports whether a pod has an owner.
 func (p *Pod) OwnedBy(owner *metav1.OwnerReference) bool {
 	for i := range p.OwnerReferences {
 		if o := &p.OwnerReferences[i]; o.UID == owner.UID && o.Kind == owner.Kind &&
@@ -230,7 +231,8 @@ func (p *Pod) OwnedBy(owner *metav1.OwnerReference) bool {
 	return false
 }
 
-// Preference is the sum of the weights of those of a pod's preferred terms that a node matches.
+// Preference returns the sum of the weights of the pod's preferred node affinity terms that match
+// a node.
 func (p *Pod) Preference(n *Node) int64 {
 	if p.preferred == nil {
 		return 0

@@ -9,39 +9,38 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Amount is so much of a resource: of cpu in thousandths of a core, of anything else in its own
-// unit, rounded up.
+// Amount is a quantity of a resource: cpu in millicores, others in their base unit, rounded up.
 type Amount struct {
 	Name  v1.ResourceName
 	Value int64
 }
 
-// mostOf is as much as an Amount may be: more than any node has, and so little that those of a
-// node's pods can be added up. The API takes requests of up to 2^63 of whatever, and pods that name
-// their node themselves.
-const mostOf = 1 << 50
+// maxAmount is the upper limit of an Amount. It exceeds any node and is small enough to sum up
+// the pods of a node: the API server accepts requests of up to 2^63, also for pods that set
+// nodeName themselves.
+const maxAmount = 1 << 50
 
-// ValueOf is a quantity as Amount has it.
+// ValueOf converts a quantity to the unit of Amount.
 func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
 	switch {
-	case name != v1.ResourceCPU && q.CmpInt64(mostOf) >= 0, name == v1.ResourceCPU &&
-		q.CmpInt64(mostOf/1000) >= 0:
-		return mostOf
+	case name != v1.ResourceCPU && q.CmpInt64(maxAmount) >= 0, name == v1.ResourceCPU &&
+		q.CmpInt64(maxAmount/1000) >= 0:
+		return maxAmount
 	case name == v1.ResourceCPU:
 		return q.MilliValue()
 	}
 	return q.Value()
 }
 
-// amounts are of one resource each, by its name.
+// amounts is a list with one Amount for each resource, sorted by name.
 type amounts []Amount
 
 func byName(a, b Amount) int { return strings.Compare(string(a.Name), string(b.Name)) }
 
-// find is the place of a resource; -1: it is not there. Of a few a look at each is less than a
-// hash; a tenant may have named any number.
+// find returns the index of a resource; -1: absent. For short lists a linear search is faster
+// than binary search; tenants may name any number of resources.
 func (a amounts) find(name v1.ResourceName) int {
-	if len(a) > few {
+	if len(a) > smallCount {
 		if at, ok := slices.BinarySearchFunc(a, Amount{Name: name}, byName); ok {
 			return at
 		}
@@ -55,7 +54,7 @@ func (a amounts) find(name v1.ResourceName) int {
 	return -1
 }
 
-// of is the amount of a resource, and whether there is one.
+// of returns the amount of a resource, and whether it is present.
 func (a amounts) of(name v1.ResourceName) (int64, bool) {
 	if at := a.find(name); at >= 0 {
 		return a[at].Value, true
@@ -63,7 +62,7 @@ func (a amounts) of(name v1.ResourceName) (int64, bool) {
 	return 0, false
 }
 
-// add adds others so many times.
+// add adds others, multiplied by times.
 func (a *amounts) add(others amounts, times int64) {
 	had := len(*a)
 	for i := range others {
@@ -79,9 +78,8 @@ func (a *amounts) add(others amounts, times int64) {
 	}
 }
 
-// allocatable is what a node has for pods. One that says nothing of what is allocatable has its
-// capacity.
-func allocatable(n *v1.Node) amounts {
+// allocatableOf returns the allocatable resources of a node; without any, its capacity.
+func allocatableOf(n *v1.Node) amounts {
 	list := n.Status.Allocatable
 	if len(list) == 0 {
 		list = n.Status.Capacity
@@ -94,13 +92,13 @@ func allocatable(n *v1.Node) amounts {
 	return out
 }
 
-// requests of a pod, its sidecars and its overhead included, without those of nothing, added to
-// what is empty and may have room.
+// requests appends the requests of a pod to out, including sidecars and overhead, without zero
+// values. out must be empty; its capacity is reused.
 func requests(out amounts, p *v1.Pod) amounts {
 	var list v1.ResourceList
 	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil &&
 		s.Resources == nil {
-		// there is nothing to add up, and no need of a list of its own for each pod
+		// the common case: nothing to sum up, no new list
 		list = s.Containers[0].Resources.Requests
 	} else {
 		list = resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
@@ -114,7 +112,7 @@ func requests(out amounts, p *v1.Pod) amounts {
 	return out
 }
 
-// Request is what a pod requests of a resource; of pods it is one.
+// Request returns how much of a resource a pod requests; 1 for the resource pods.
 func (p *Pod) Request(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
@@ -123,7 +121,7 @@ func (p *Pod) Request(name v1.ResourceName) int64 {
 	return value
 }
 
-// Requested is what the pods on a node request of a resource, those that have ended aside.
+// Requested returns how much of a resource the pods on a node request, without ended pods.
 func (n *Node) Requested(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return int64(n.running)
@@ -132,7 +130,7 @@ func (n *Node) Requested(name v1.ResourceName) int64 {
 	return value
 }
 
-// Resources are the names of what pods on a node request.
+// Resources returns the names of the resources that pods on a node request.
 func (n *Node) Resources() (out []v1.ResourceName) {
 	for _, a := range n.requested {
 		if a.Value > 0 {
@@ -142,25 +140,25 @@ func (n *Node) Resources() (out []v1.ResourceName) {
 	return out
 }
 
-// Allocatable is what there is of a resource for pods, and whether that is known.
-func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.whole.of(name) }
+// Allocatable returns the allocatable amount of a resource, and whether the node reports one.
+func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.allocatable.of(name) }
 
-// lacks names the first resource of which a node has not enough for a pod; empty: it has room. What
-// a node does not say of the number of pods it takes does not refuse one; any other resource that
-// it does not name it has not.
-func (n *Node) lacks(p *Pod) v1.ResourceName {
+// missingResource returns the first resource of which a node has too little for a pod; empty:
+// enough of all. A missing limit of pods does not block; any other resource that the node does
+// not report counts as 0.
+func (n *Node) missingResource(p *Pod) v1.ResourceName {
 	if most, ok := n.Allocatable(v1.ResourcePods); ok && int64(n.running)+1 > most {
 		return v1.ResourcePods
 	}
 	for _, a := range *p.requests {
-		if there, _ := n.Allocatable(a.Name); n.Requested(a.Name)+a.Value > there {
+		if limit, _ := n.Allocatable(a.Name); n.Requested(a.Name)+a.Value > limit {
 			return a.Name
 		}
 	}
 	return ""
 }
 
-// Percent is a part of a whole in percent; of nothing it is 0.
+// Percent returns part as percentage of whole; 0 if whole is 0.
 func Percent(part, whole int64) float64 {
 	if whole <= 0 {
 		return 0

@@ -13,48 +13,49 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are
-// made of the same, so it is read of one of them and kept once.
+// template holds the scheduling terms of a pod, except its requests. Pods of one owner usually
+// share it.
 type template struct {
-	of       *v1.Pod // that it was read of
-	required nodeaffinity.RequiredNodeAffinity
-	leaves   bool // required may leave out nodes
-	// by Node.place, a bit each: whether it was asked about a node, and has it in
-	known, in []uint64
-	preferred *nodeaffinity.PreferredSchedulingTerms // nil: it prefers none
-	anti      []term
-	repels    []about // what anti is about, each once
-	affinity  []term
-	spread    []*Constraint
-	hard      hardKeys
+	source         *v1.Pod // the pod it was read from
+	required       nodeaffinity.RequiredNodeAffinity
+	restrictsNodes bool // required may exclude nodes
+	// by Node.ordinal, one bit each: whether required was checked, and matches
+	known, in    []uint64
+	preferred    *nodeaffinity.PreferredSchedulingTerms // nil: no preference
+	antiAffinity []term
+	targets      []termTarget // targets of antiAffinity without duplicates
+	affinity     []term
+	spread       []*Constraint
+	hard         hardKeys
 }
 
-// Templates are those that were read. Clusters of the same nodes may share them.
+// Templates caches data shared by pods. Clusters with the same nodes may share it.
 type Templates struct {
-	byOwner  map[owner]*template // of the first pod of each owner
-	requests map[string]*amounts // of which there are few in a cluster, by their text
-	kins     map[kin]int32
-	nothing  template // of those that ask nothing
-	buffer   amounts
-	text     []byte
+	byOwner      map[owner]*template // of the first pod of each owner
+	requests     map[string]*amounts // distinct requests, by their encoding; a cluster has few
+	ownerNumbers map[ownerName]int32
+	empty        template // of pods without scheduling terms
+	buffer       amounts
+	text         []byte
 }
 
-// NewTemplates makes some of which none was read.
+// NewTemplates returns an empty cache.
 func NewTemplates() *Templates {
 	return &Templates{byOwner: map[owner]*template{}, requests: map[string]*amounts{},
-		kins: map[kin]int32{}}
+		ownerNumbers: map[ownerName]int32{}}
 }
 
-// owner is of a namespace, whatever pods of another one say.
+// owner identifies an owner by namespace and UID. References to the UID from other namespaces do
+// not match.
 type owner struct {
 	namespace string
 	uid       types.UID
 }
 
-// kin is an owner by what people call it.
-type kin struct{ namespace, kind, name string }
+// ownerName identifies an owner by kind and name.
+type ownerName struct{ namespace, kind, name string }
 
-func (t *Templates) kin(p *v1.Pod) int32 {
+func (t *Templates) ownerNumber(p *v1.Pod) int32 {
 	if len(p.OwnerReferences) == 0 {
 		return 0
 	}
@@ -65,16 +66,16 @@ func (t *Templates) kin(p *v1.Pod) int32 {
 			first = o
 		}
 	}
-	key := kin{p.Namespace, first.Kind, first.Name}
-	number, ok := t.kins[key]
+	key := ownerName{p.Namespace, first.Kind, first.Name}
+	number, ok := t.ownerNumbers[key]
 	if !ok {
-		number = int32(len(t.kins) + 1)
-		t.kins[key] = number
+		number = int32(len(t.ownerNumbers) + 1)
+		t.ownerNumbers[key] = number
 	}
 	return number
 }
 
-// requested is what a pod requests.
+// requested returns the requests of a pod.
 func (t *Templates) requested(p *v1.Pod) *amounts {
 	t.buffer, t.text = requests(t.buffer[:0], p), t.text[:0]
 	for i := range t.buffer {
@@ -91,10 +92,10 @@ func (t *Templates) requested(p *v1.Pod) *amounts {
 	return known
 }
 
-// of is the template of a pod.
+// of returns the template of a pod.
 func (t *Templates) of(p *v1.Pod) *template {
-	if asksNothing(&p.Spec) {
-		return &t.nothing
+	if placementFree(&p.Spec) {
+		return &t.empty
 	}
 	var known *template
 	of := owner{namespace: p.Namespace}
@@ -102,7 +103,7 @@ func (t *Templates) of(p *v1.Pod) *template {
 		of.uid = p.OwnerReferences[0].UID
 		known = t.byOwner[of]
 	}
-	if known != nil && alike(known.of, p) {
+	if known != nil && sameTemplate(known.source, p) {
 		return known
 	}
 	made := readTemplate(p)
@@ -112,23 +113,23 @@ func (t *Templates) of(p *v1.Pod) *template {
 	return made
 }
 
-// alike reports whether two pods ask the same of nodes and of other pods.
-func alike(a, b *v1.Pod) bool {
+// sameTemplate reports whether two pods have the same scheduling terms.
+func sameTemplate(a, b *v1.Pod) bool {
 	x, y := &a.Spec, &b.Spec
 	return a.Namespace == b.Namespace && maps.Equal(x.NodeSelector, y.NodeSelector) &&
 		reflect.DeepEqual(x.Tolerations, y.Tolerations) &&
 		reflect.DeepEqual(x.Affinity, y.Affinity) && reflect.DeepEqual(x.TopologySpreadConstraints,
 		y.TopologySpreadConstraints) &&
-		(!byLabels(x) || maps.Equal(a.Labels, b.Labels))
+		(!usesOwnLabels(x) || maps.Equal(a.Labels, b.Labels))
 }
 
-// asksNothing: it is all the same where such a pod is, and with whom.
-func asksNothing(s *v1.PodSpec) bool {
+// placementFree reports whether a pod has no scheduling terms but tolerations.
+func placementFree(s *v1.PodSpec) bool {
 	return len(s.NodeSelector) == 0 && s.Affinity == nil && len(s.TopologySpreadConstraints) == 0
 }
 
-// byLabels reports whether the pod's own labels are part of a selector.
-func byLabels(s *v1.PodSpec) bool {
+// usesOwnLabels reports whether a selector includes labels of the pod itself.
+func usesOwnLabels(s *v1.PodSpec) bool {
 	term := func(t v1.PodAffinityTerm) bool {
 		return len(t.MatchLabelKeys)+
 			len(t.MismatchLabelKeys) > 0
@@ -146,50 +147,48 @@ func byLabels(s *v1.PodSpec) bool {
 }
 
 func readTemplate(p *v1.Pod) *template {
-	t := &template{of: p, required: nodeaffinity.GetRequiredNodeAffinity(p),
-		leaves: len(p.Spec.NodeSelector) > 0}
+	t := &template{source: p, required: nodeaffinity.GetRequiredNodeAffinity(p),
+		restrictsNodes: len(p.Spec.NodeSelector) > 0}
 	if a := p.Spec.Affinity; a != nil {
-		t.leaves = t.leaves || a.NodeAffinity != nil &&
+		t.restrictsNodes = t.restrictsNodes || a.NodeAffinity != nil &&
 			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 		if n := a.NodeAffinity; n != nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-			// One that cannot be read prefers none.
+			// Invalid terms prefer no node.
 			t.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(
 				n.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 		if a.PodAntiAffinity != nil {
-			t.anti = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-			t.repels = aboutOf(t.anti)
+			t.antiAffinity = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+			t.targets = termTargets(t.antiAffinity)
 		}
 		if a.PodAffinity != nil {
 			t.affinity = terms(p, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
 	if constraints := p.Spec.TopologySpreadConstraints; len(constraints) > 0 {
-		said := sayingsOf(p)
+		rules := nodeRulesOf(p)
 		for i := range constraints {
-			t.spread = append(t.spread, constraint(p, t, &constraints[i], &said))
+			t.spread = append(t.spread, constraint(p, t, &constraints[i], &rules))
 		}
 		t.hard = hardKeysOf(t.spread)
 	}
 	return t
 }
 
-// has reports whether a node is one of those that required leaves in. To ask it takes long, and is
-// done once.
-func (t *template) has(n *Node) bool {
-	if !t.leaves {
+// matchesNode reports whether required matches a node. Matching is slow, so the result is kept.
+func (t *template) matchesNode(n *Node) bool {
+	if !t.restrictsNodes {
 		return true
 	}
-	return once(&t.known, &t.in, n, func() bool {
+	return memoize(&t.known, &t.in, n, func() bool {
 		match, err := t.required.Match(n.Node)
 		return err == nil && match
 	})
 }
 
-// once asks about a node where that was not done before. Both have a bit for each node, by its
-// place.
-func once(known, in *[]uint64, n *Node, ask func() bool) bool {
-	word, bit := n.place/64, uint64(1)<<(n.place%64)
+// memoize calls ask once for each node and keeps the results in two bit sets by Node.ordinal.
+func memoize(known, in *[]uint64, n *Node, ask func() bool) bool {
+	word, bit := n.ordinal/64, uint64(1)<<(n.ordinal%64)
 	if missing := word + 1 - len(*known); missing > 0 {
 		*known, *in = append(*known, make([]uint64, missing)...), append(*in, make([]uint64, missing)...)
 	}

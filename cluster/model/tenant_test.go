@@ -15,8 +15,9 @@ import (
 	"jettison/internal/base/race"
 )
 
-// spent returns the CPU time of this process so far: unlike wall time it does not grow with what else the machine does.
-func spent(t *testing.T) time.Duration {
+// cpuTime returns the CPU time of this process so far. Unlike wall time it does not depend on
+// other processes.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -25,17 +26,18 @@ func spent(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
-func squared() time.Duration {
+// timeLimit is exceeded if the cost of a pod grows with the square of its size, and ten times the
+// cost if it grows linearly.
+func timeLimit() time.Duration {
 	if race.Enabled {
 		return 25 * time.Second
 	}
 	return 3 * time.Second
 }
 
-// A pod may have as many spread constraints as its object has room for, and a node affinity as long: what a plan keeps of it is no more
-// than a few of its objects.
-func TestTheMemoryOfManyConstraintsOfALongAffinity(t *testing.T) {
+// A pod may have as many spread constraints and as long a node affinity as its object allows. The
+// model must not use more memory than a few such objects.
+func TestMemoryOfManyConstraintsWithLongAffinity(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
@@ -53,13 +55,13 @@ func TestTheMemoryOfManyConstraintsOfALongAffinity(t *testing.T) {
 	c := New(&Objects{Pods: []*v1.Pod{p}}, nil)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 100<<20 {
-		t.Errorf("%d MiB for one pod", took>>20)
+		t.Errorf("model of one pod allocates %d MiB, want at most 100 MiB", took>>20)
 	}
 	runtime.KeepAlive(c)
 }
 
-// Nor does it take long to ask where a pod of thousands of hard constraints fits.
-func TestThousandsOfConstraints(t *testing.T) {
+// Checking a pod with thousands of hard constraints takes linear time.
+func TestManyConstraintsTakeLinearTime(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
 	for i := range 4_000 {
@@ -75,17 +77,18 @@ func TestThousandsOfConstraints(t *testing.T) {
 		nodes = append(nodes, other)
 	}
 	c := New(&Objects{Nodes: nodes, Pods: []*v1.Pod{p}}, nil)
-	began := spent(t)
-	if why := c.Ask(c.Pods()[0]).Refuses(c.Find("n")); why != "" {
-		t.Error(why)
+	began := cpuTime(t)
+	if why := c.FitCheck(c.Pods()[0]).FailureReason(c.Find("n")); why != "" {
+		t.Errorf("failure reason = %q, want none", why)
 	}
-	if took := spent(t) - began; took > squared() {
-		t.Errorf("took %v of CPU time", took)
+	if took := cpuTime(t) - began; took > timeLimit() {
+		t.Errorf("took %v of CPU time, want at most %v", took, timeLimit())
 	}
 }
 
-// Constraints say the same of the same nodes, or they do not, whatever else pods say of themselves.
-func TestConstraintsThatSayTheSame(t *testing.T) {
+// Constraints are identical if they apply to the same nodes in the same way, whatever the other
+// terms of their pods.
+func TestConstraintIdentity(t *testing.T) {
 	make := func(zone string, honor bool) *Constraint {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
 		p.Spec.NodeSelector = map[string]string{"zone": zone}
@@ -99,35 +102,36 @@ func TestConstraintsThatSayTheSame(t *testing.T) {
 	a := make("a", true).Identity
 	if a != make("a", true).Identity || a == make("b", true).Identity || a == make("a", false).Identity ||
 		make("a", false).Identity != make("b", false).Identity {
-		t.Errorf("%s", a)
+		t.Errorf("Identity = %x: equal for different constraints, or different for equal ones", a)
 	}
 }
 
-// A pod may have anti-affinity terms by the ten thousand.
-func TestThousandsOfTerms(t *testing.T) {
+// A pod may have tens of thousands of anti-affinity terms.
+func TestManyTermsTakeLinearTime(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: v1.PodSpec{NodeName: "n"}}
 	var terms []v1.PodAffinityTerm
 	for i := range 40_000 {
 		terms = append(terms, v1.PodAffinityTerm{TopologyKey: "host", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("k", i): "v"}}})
 	}
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
-	began := spent(t)
+	began := cpuTime(t)
 	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p}}, nil)
 	c.Remove(c.Pods()[0])
-	if took := spent(t) - began; took > squared() {
-		t.Errorf("took %v of CPU time", took)
+	if took := cpuTime(t) - began; took > timeLimit() {
+		t.Errorf("took %v of CPU time, want at most %v", took, timeLimit())
 	}
-	if len(c.anti) > 0 {
-		for what, pods := range c.anti {
+	if len(c.antiAffinity) > 0 {
+		for what, pods := range c.antiAffinity {
 			if len(pods) > 0 {
-				t.Fatalf("%v is left of %v", pods, what)
+				t.Fatalf("pods %v remain in the index of %v, want none", pods, what)
 			}
 		}
 	}
 }
 
-// A pod may request extended resources by the ten thousand, and runs where the node has none of them: the kubelet leaves those out.
-func TestThousandsOfResources(t *testing.T) {
+// A pod may request tens of thousands of extended resources that its node does not have: the
+// kubelet ignores them.
+func TestManyResourcesTakeLinearTime(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: v1.PodSpec{NodeName: "n"}}
 	list := v1.ResourceList{}
 	for i := range 30_000 {
@@ -136,22 +140,22 @@ func TestThousandsOfResources(t *testing.T) {
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list}}}
 	other := p.DeepCopy()
 	other.Name, other.Spec.Containers[0].Resources.Requests = "q", v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
-	began := spent(t)
+	began := cpuTime(t)
 	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p, other}}, nil)
 	n := c.Find("n")
 	for _, name := range []v1.ResourceName{"example.com/r00000", "example.com/r29999", v1.ResourceCPU} {
 		if n.Requested(name) == 0 {
-			t.Errorf("no %s", name)
+			t.Errorf("Requested(%s) = 0, want the request of the pod", name)
 		}
 	}
 	c.Remove(c.Pods()[0])
 	for range 10_000 {
-		c.Without(c.Pods()[0], func() { n.lacks(c.Pods()[0]) })
+		c.Without(c.Pods()[0], func() { n.missingResource(c.Pods()[0]) })
 	}
-	if took := spent(t) - began; took > squared() {
-		t.Errorf("took %v of CPU time", took)
+	if took := cpuTime(t) - began; took > timeLimit() {
+		t.Errorf("took %v of CPU time, want at most %v", took, timeLimit())
 	}
 	if n.Requested("example.com/r29999") != 0 || n.Requested(v1.ResourceCPU) != 1000 {
-		t.Errorf("%d, %d", n.Requested("example.com/r29999"), n.Requested(v1.ResourceCPU))
+		t.Errorf("after Remove: requested r29999 = %d, cpu = %d, want 0 and 1000", n.Requested("example.com/r29999"), n.Requested(v1.ResourceCPU))
 	}
 }

@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// term is one of a pod's terms about other pods: a selector, the namespaces it counts in, and the
-// label of nodes that says what is together.
+// term is one affinity or anti-affinity term of a pod: a selector, the namespaces it applies to,
+// and the topology key.
 type term struct {
-	pick
-	namespaces []string
-	spaces     labels.Selector // of namespaces, beside those named; nil: none
-	key        string
+	indexedSelector
+	namespaces        []string
+	namespaceSelector labels.Selector // selects further namespaces; nil: none
+	key               string
 }
 
-// terms of a pod. A term without namespaces and without a selector for them is about the pod's own.
+// terms reads the terms of a pod. Without namespaces and namespaceSelector, a term applies to the
+// pod's own namespace.
 func terms(p *v1.Pod, in []v1.PodAffinityTerm) []term {
 	out := make([]term, 0, len(in))
 	for i := range in {
@@ -26,9 +27,9 @@ func terms(p *v1.Pod, in []v1.PodAffinityTerm) []term {
 		selector := selectorOf(t.LabelSelector)
 		selector = withKeys(selector, p.Labels, t.MatchLabelKeys, true)
 		selector = withKeys(selector, p.Labels, t.MismatchLabelKeys, false)
-		made := term{pick: pickBy(selector), namespaces: t.Namespaces, key: t.TopologyKey}
+		made := term{indexedSelector: newIndexedSelector(selector), namespaces: t.Namespaces, key: t.TopologyKey}
 		if t.NamespaceSelector != nil {
-			made.spaces = selectorOf(t.NamespaceSelector)
+			made.namespaceSelector = selectorOf(t.NamespaceSelector)
 		}
 		if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 			made.namespaces = []string{p.Namespace}
@@ -38,7 +39,7 @@ func terms(p *v1.Pod, in []v1.PodAffinityTerm) []term {
 	return out
 }
 
-// selectorOf reads a selector; one that cannot be read matches nothing, as none does.
+// selectorOf converts a selector; an invalid or missing one matches nothing.
 func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -47,7 +48,8 @@ func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// withKeys adds to a selector that a pod has the same values of some labels, or other ones.
+// withKeys adds requirements to a selector: the same values as the pod for some labels, or
+// different ones.
 func withKeys(s labels.Selector, of map[string]string, keys []string, same bool) labels.Selector {
 	if _, selects := s.Requirements(); !selects {
 		return s
@@ -68,42 +70,43 @@ func withKeys(s labels.Selector, of map[string]string, keys []string, same bool)
 	return s
 }
 
-func (t *term) about(c *Cluster, p *Pod) bool {
+func (t *term) matches(c *Cluster, p *Pod) bool {
 	if !slices.Contains(t.namespaces, p.Namespace) &&
-		(t.spaces == nil || !t.spaces.Matches(c.Namespace(p.Namespace))) {
+		(t.namespaceSelector == nil || !t.namespaceSelector.Matches(c.Namespace(p.Namespace))) {
 		return false
 	}
 	return t.selector.Matches(labels.Set(p.Labels))
 }
 
-// place is one value of a label of nodes.
-type place struct{ key, value string }
+// topologyValue is one value of a node label.
+type topologyValue struct{ key, value string }
 
-// at is where a node is by a label.
-func at(n *Node, key string) (place, bool) {
+// topologyOf returns a node's value of a label; false: the node lacks it.
+func topologyOf(n *Node, key string) (topologyValue, bool) {
 	value, ok := n.Labels[key]
-	return place{key, value}, ok
+	return topologyValue{key, value}, ok
 }
 
-// each calls do for each pod that a term is about and that is on a node with its label.
-func (t *term) each(c *Cluster, do func(*Pod, place)) {
+// visitPlaces calls do for each pod that a term matches and that is on a node with the topology
+// key.
+func (t *term) visitPlaces(c *Cluster, do func(*Pod, topologyValue)) {
 	t.visit(c, func(p *Pod) {
-		if where, ok := at(p.Node, t.key); ok {
+		if where, ok := topologyOf(p.Node, t.key); ok {
 			do(p, where)
 		}
 	})
 }
 
-// visit calls do for each pod that a term is about, that is on a node and has not ended.
+// visit calls do for each pod that a term matches, that is on a node and has not ended.
 func (t *term) visit(c *Cluster, do func(*Pod)) {
 	visit := func(namespace string) {
-		for _, p := range c.selected(namespace, &t.pick) {
-			if p.Node != nil && !p.Ended && t.about(c, p) {
+		for _, p := range c.selected(namespace, &t.indexedSelector) {
+			if p.Node != nil && !p.Ended && t.matches(c, p) {
 				do(p)
 			}
 		}
 	}
-	if t.spaces == nil {
+	if t.namespaceSelector == nil {
 		for _, namespace := range t.namespaces {
 			visit(namespace)
 		}
@@ -114,39 +117,40 @@ func (t *term) visit(c *Cluster, do func(*Pod)) {
 	}
 }
 
-// about is what some term may be about: pods of a namespace (empty: of those that it selects) with
-// one value of a label, or whatever their labels.
-type about struct{ namespace, key, value string }
+// termTarget describes pods that a term may match: those in a namespace (empty: by namespace
+// selector) with a label value, or with any labels.
+type termTarget struct{ namespace, key, value string }
 
-// aboutOf are what terms are about, each once.
-func aboutOf(terms []term) []about {
-	var out distinct[about]
-	for i := range terms {
-		t := &terms[i]
+// termTargets returns the targets of terms without duplicates.
+func termTargets(all []term) []termTarget {
+	var out distinct[termTarget]
+	for i := range all {
+		t := &all[i]
 		namespaces := t.namespaces
-		if t.spaces != nil {
+		if t.namespaceSelector != nil {
 			namespaces = append(slices.Clone(namespaces), "")
 		}
 		for _, namespace := range namespaces {
-			out.add(about{namespace, t.label, t.value})
+			out.add(termTarget{namespace, t.label, t.value})
 		}
 	}
 	return out.list
 }
 
-// Repels reports whether a pod has required anti-affinity of its own.
-func (p *Pod) Repels() bool { return len(p.anti) > 0 }
+// HasAntiAffinity reports whether a pod has required anti-affinity.
+func (p *Pod) HasAntiAffinity() bool { return len(p.antiAffinity) > 0 }
 
-// Offends is the pod that another one's own required anti-affinity keeps it from being with, among
-// those it is with; nil: none. One on the same node is with it whatever the labels. Only terms of
-// the pod itself count, and only pods that match: it is the question of the descheduler
-// (pkg/utils/predicates.go, 0.36.0), with the namespaces and labels that the API has gained since.
-func (c *Cluster) Offends(p *Pod, among func(*Pod) bool) *Pod {
+// AntiAffinityConflict returns the first pod by name that shares a topology with p although
+// required anti-affinity of p excludes it; nil: none. Pods on the same node always share a
+// topology. Only terms of p itself and pods in among count, as in the descheduler
+// (pkg/utils/predicates.go, 0.36.0), extended by the namespaces and labels that the API added
+// later.
+func (c *Cluster) AntiAffinityConflict(p *Pod, among func(*Pod) bool) *Pod {
 	var first *Pod
-	for i := range p.anti {
-		t := &p.anti[i]
+	for i := range p.antiAffinity {
+		t := &p.antiAffinity[i]
 		t.visit(c, func(other *Pod) {
-			if other == p || !among(other) || !together(p.Node, other.Node, t.key) {
+			if other == p || !among(other) || !sameTopology(p.Node, other.Node, t.key) {
 				return
 			}
 			if first == nil || byKey(other.Pod, first.Pod) < 0 {
@@ -157,8 +161,8 @@ func (c *Cluster) Offends(p *Pod, among func(*Pod) bool) *Pod {
 	return first
 }
 
-func together(a, b *Node, key string) bool {
-	x, inA := at(a, key)
-	y, inB := at(b, key)
+func sameTopology(a, b *Node, key string) bool {
+	x, inA := topologyOf(a, key)
+	y, inB := topologyOf(b, key)
 	return a == b || inA && inB && x == y
 }

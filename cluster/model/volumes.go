@@ -7,18 +7,18 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// selectedNode is the annotation of a claim whose volume was made for a node
+// selectedNodeAnnotation of a claim names the node for which its volume was provisioned
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding).
-const selectedNode = "volume.kubernetes.io/selected-node"
+const selectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 
-// zoneLabels say where a volume is; the older ones are still on old volumes.
+// zoneLabels of volumes and nodes, including the deprecated ones that old volumes have.
 var zoneLabels = []string{
 	v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone,
 	v1.LabelFailureDomainBetaRegion,
 }
 
-// Claims are the claims of a pod that are known, and whether all are. A generic ephemeral volume
-// has a claim of the pod's and its own name.
+// Claims returns the known claims of a pod, and whether all are known. A generic ephemeral volume
+// has a claim named after the pod and the volume.
 func (c *Cluster) Claims(p *v1.Pod) (out []*v1.PersistentVolumeClaim, all bool) {
 	all = true
 	for i := range p.Spec.Volumes {
@@ -41,27 +41,27 @@ func (c *Cluster) Claims(p *v1.Pod) (out []*v1.PersistentVolumeClaim, all bool) 
 	return out, all
 }
 
-// outOfReach names the claim whose volume a node does not reach; empty: it reaches all that are
-// known.
-func (c *Cluster) outOfReach(claims []*v1.PersistentVolumeClaim, n *Node) string {
+// unreachableClaim returns the name of a claim with a volume that a node cannot reach; empty: all
+// known volumes are reachable.
+func (c *Cluster) unreachableClaim(claims []*v1.PersistentVolumeClaim, n *Node) string {
 	for _, claim := range claims {
 		if pv := c.volumes[claim.Spec.VolumeName]; pv != nil {
-			if !reaches(pv, n) || !inZones(pv.Labels, n) {
+			if !nodeReachesVolume(pv, n) || !inZones(pv.Labels, n) {
 				return claim.Name
 			}
 			continue
 		}
-		// The volume itself is not known: it is where the node is that it was made for.
-		if was := c.byName[claim.Annotations[selectedNode]]; was != nil && claim.Spec.VolumeName != "" &&
-			!sameZone(was, n) {
+		// The volume is unknown: it is in the zone of the node for which it was provisioned.
+		if node := c.byName[claim.Annotations[selectedNodeAnnotation]]; node != nil && claim.Spec.VolumeName != "" &&
+			!sameZone(node, n) {
 			return claim.Name
 		}
 	}
 	return ""
 }
 
-// reaches: a volume says itself which nodes reach it.
-func reaches(pv *v1.PersistentVolume, n *Node) bool {
+// nodeReachesVolume reports whether the node affinity of a volume matches a node.
+func nodeReachesVolume(pv *v1.PersistentVolume, n *Node) bool {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return true
 	}
@@ -69,7 +69,8 @@ func reaches(pv *v1.PersistentVolume, n *Node) bool {
 	return err == nil && s.Match(n.Node)
 }
 
-// inZones: a volume's label may name several zones, with __ between them.
+// inZones reports whether a node is in the zones of a volume. A label may list several zones,
+// separated by __.
 func inZones(of map[string]string, n *Node) bool {
 	for _, key := range zoneLabels {
 		zones, ok := of[key]
@@ -100,7 +101,7 @@ func sameZone(a, b *Node) bool {
 	return true
 }
 
-// Claim is a claim by its name; nil: it is not known.
+// Claim returns a claim by its name; nil: unknown.
 func (c *Cluster) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	return c.claims[namespace+"/"+name]
 }

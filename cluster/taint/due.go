@@ -9,74 +9,75 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxSeconds is the longest time that a Duration holds.
+// maxSeconds bounds TolerationSeconds so that it fits a Duration.
 const maxSeconds = int64(math.MaxInt64 / time.Second / 2)
 
-// deadline is when a pod has to go that has such tolerations, and the taint that it is because of;
-// never, where each taint is tolerated for ever. Of each taint the first toleration that matches
-// counts, as upstream has it. Toleration operators that compare are off, as they are by default
-// (feature TaintTolerationComparisonOperators, 1.36.3). A pod that was made after a taint has its
-// time from then on: from TimeAdded it would go at once, and so would each one that replaces it
-// there.
+// deadline returns when the pod must leave the node and the taint that requires it. limited is
+// false if the pod tolerates every taint without a limit.
+//
+// For each taint the first matching toleration counts, as upstream. Comparison operators of
+// tolerations are off, as they are by default (feature TaintTolerationComparisonOperators, 1.36.3).
+// If the pod is younger than the taint, its toleration period starts at the pod's creation: counted
+// from TimeAdded, each replacement of the pod on that node would be evicted immediately.
 func deadline(n *v1.Node, taints []v1.Taint, p *v1.Pod, now time.Time) (at time.Time, by *v1.Taint,
-	ever bool) {
-	made := p.CreationTimestamp.Time
-	if made.After(now) {
-		made = now
+	limited bool) {
+	created := p.CreationTimestamp.Time
+	if created.After(now) {
+		created = now
 	}
 	for i := range taints {
 		t := &taints[i]
 		since := t.TimeAdded.Time
-		if toleration := first(t, p.Spec.Tolerations); toleration != nil {
+		if toleration := firstMatch(t, p.Spec.Tolerations); toleration != nil {
 			if toleration.TolerationSeconds == nil {
 				continue
 			}
-			if made.After(since) {
-				since = made
+			if created.After(since) {
+				since = created
 			}
-			long := lasts(toleration)
-			since = latest(since.Add(long), swapped(n, t, p, since, long, now))
+			period := tolerationPeriod(toleration)
+			since = latest(since.Add(period), swapDeadline(n, t, p, since, period, now))
 		}
-		if !ever || since.Before(at) {
-			at, by, ever = since, t, true
+		if !limited || since.Before(at) {
+			at, by, limited = since, t, true
 		}
 	}
-	return at, by, ever
+	return at, by, limited
 }
 
-// lasts is how long a toleration does that says so.
-func lasts(t *v1.Toleration) time.Duration {
+// tolerationPeriod returns TolerationSeconds, clamped to [0, maxSeconds].
+func tolerationPeriod(t *v1.Toleration) time.Duration {
 	return time.Duration(min(max(*t.TolerationSeconds, 0), maxSeconds)) * time.Second
 }
 
-// opposite are the taints that come in each other's place, with the TimeAdded of the one that was
-// there (lifecycle's swap).
-var opposite = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable,
+// counterpart maps each of the two node taints to the one that it replaces when the node's state
+// changes. The new taint keeps the TimeAdded of the old one (see swap in package lifecycle).
+var counterpart = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable,
 	v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
 
-// swapped is when a pod has to go at the earliest because of a taint that may have come in the
-// place of its opposite: a pod that bears that for longer bears this one from when the node turned,
-// for as long as it says, and both for no longer than the other.
-func swapped(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, long time.Duration,
+// swapDeadline returns the earliest deadline for a taint that may have replaced its counterpart, or
+// the zero time if it did not. A pod that tolerates the counterpart for longer gets this taint's
+// period from the transition of the node, but at most the counterpart's period in total.
+func swapDeadline(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, period time.Duration,
 	now time.Time) time.Time {
-	key := opposite[t.Key]
+	key := counterpart[t.Key]
 	i := slices.IndexFunc(n.Status.Conditions,
 		func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
 	if key == "" || i < 0 {
 		return time.Time{}
 	}
-	turned := n.Status.Conditions[i].LastTransitionTime.Time
-	if !turned.After(since) || turned.After(now) {
-		return time.Time{} // as of most
+	transition := n.Status.Conditions[i].LastTransitionTime.Time
+	if !transition.After(since) || transition.After(now) {
+		return time.Time{} // the usual case: the taint did not replace another one
 	}
-	other := first(&v1.Taint{Key: key, Effect: t.Effect}, p.Spec.Tolerations)
+	other := firstMatch(&v1.Taint{Key: key, Effect: t.Effect}, p.Spec.Tolerations)
 	if other == nil {
 		return time.Time{}
 	}
-	end := turned.Add(long)
+	end := transition.Add(period)
 	if other.TolerationSeconds != nil {
-		if both := since.Add(lasts(other)); both.Before(end) {
-			return both
+		if combined := since.Add(tolerationPeriod(other)); combined.Before(end) {
+			return combined
 		}
 	}
 	return end
@@ -89,8 +90,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// first is the first toleration that matches a taint; nil: none does.
-func first(t *v1.Taint, tolerations []v1.Toleration) *v1.Toleration {
+// firstMatch returns the first toleration that matches a taint, or nil.
+func firstMatch(t *v1.Taint, tolerations []v1.Toleration) *v1.Toleration {
 	for i := range tolerations {
 		if tolerations[i].ToleratesTaint(klog.Logger{}, t, false) {
 			return &tolerations[i]

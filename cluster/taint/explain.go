@@ -7,21 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Verdict is what one taint of a node means for a pod on it.
+// Verdict describes the effect of one taint of a node on a pod of that node.
 type Verdict struct {
-	Taint      v1.Taint       // with since when it counts as there
-	Toleration *v1.Toleration // that counts; nil: it is not tolerated
-	Forever    bool           // it is tolerated for ever
-	Deadline   time.Time      // when the pod has to go because of it; zero: never
+	Taint      v1.Taint       // with the TimeAdded that the decision uses
+	Toleration *v1.Toleration // the one that counts; nil: the taint is not tolerated
+	Forever    bool           // tolerated without a limit
+	Deadline   time.Time      // when the pod must leave because of this taint; zero: never
 }
 
-// Explain tells of each NoExecute taint of a node what it means for a pod on it, in the order in
-// which the node has them.
+// Explain returns a Verdict for each NoExecute taint of a node, in the node's order.
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
-	for _, t := range c.evicting(now, n) {
-		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
-		at, _, ever := deadline(n, []v1.Taint{t}, p, now)
-		if v.Forever = !ever; ever {
+	for _, t := range c.noExecuteTaints(now, n) {
+		v := Verdict{Taint: t, Toleration: firstMatch(&t, p.Spec.Tolerations)}
+		at, _, limited := deadline(n, []v1.Taint{t}, p, now)
+		if v.Forever = !limited; limited {
 			v.Deadline = at
 		}
 		out = append(out, v)
@@ -29,23 +28,22 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	return out
 }
 
-// Due reports whether a pod has to go now by what is known of its node, which may be newer than
-// what the last Step has seen.
+// Due reports whether the pod must leave now. The node may be newer than the one of the last Step.
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
-	at, _, ever := deadline(n, c.evicting(now, n), p, now)
-	return ever && !at.After(now)
+	at, _, limited := deadline(n, c.noExecuteTaints(now, n), p, now)
+	return limited && !at.After(now)
 }
 
-// evicting are the taints of a node that evict, each with since when it is there, as far as the
-// last Step has seen them.
-func (c *Core) evicting(now time.Time, n *v1.Node) (out []v1.Taint) {
+// noExecuteTaints returns a copy of the node's NoExecute taints. A taint without a valid TimeAdded
+// gets the time at which Step saw it first, or now.
+func (c *Core) noExecuteTaints(now time.Time, n *v1.Node) (out []v1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
 		if t.TimeAdded.IsZero() || t.TimeAdded.After(now) {
-			at, known := c.sights[sight{n.UID, n.Name, t.Key, t.Value}]
-			if !known {
+			at, seen := c.firstSeen[taintKey{n.UID, n.Name, t.Key, t.Value}]
+			if !seen {
 				at = now
 			}
 			t.TimeAdded = &metav1.Time{Time: at}

@@ -10,47 +10,47 @@ import (
 	"jettison/cluster"
 )
 
-// sight is a taint of a node that does not say since when it is there.
-type sight struct {
+// taintKey identifies a NoExecute taint without a valid TimeAdded.
+type taintKey struct {
 	node       types.UID
 	name       string
 	key, value string
 }
 
-// taintsOf are the taints of a node that evict, each with since when it is there. Where it does not
-// say so, as no taint does that a person sets, it is when it was seen first. A time that is to come
-// would be a mistake of some clock, and counts as none.
-func (s *step) taintsOf(n *v1.Node) (out []v1.Taint) {
+// stampTaints returns a copy of the node's NoExecute taints, each with a TimeAdded, and requests a
+// Stamp for those without one. Taints that a person sets have none: they count from the time at
+// which Step saw them first. A TimeAdded in the future is a clock error and is ignored.
+func (s *step) stampTaints(n *v1.Node) (out []v1.Taint) {
 	stamp := Stamp{Node: n.Name, UID: n.UID}
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
 		if t.TimeAdded.IsZero() || t.TimeAdded.After(s.now) {
-			at := s.firstSight(sight{n.UID, n.Name, t.Key, t.Value})
+			at := s.seenSince(taintKey{n.UID, n.Name, t.Key, t.Value})
 			t.TimeAdded = &metav1.Time{Time: at}
 			stamp.Taints = append(stamp.Taints, t)
 		}
 		out = append(out, t)
 	}
 	if len(stamp.Taints) > 0 {
-		s.stamp(stamp)
+		s.requestStamp(stamp)
 	}
 	return out
 }
 
-func (s *step) firstSight(of sight) time.Time {
-	at, known := s.Core.sights[of]
-	if !known {
+func (s *step) seenSince(key taintKey) time.Time {
+	at, seen := s.Core.firstSeen[key]
+	if !seen {
 		at = s.now
 	}
-	s.sights[of] = at
+	s.firstSeen[key] = at
 	return at
 }
 
-// stamp has a node's taints stamped.
-func (s *step) stamp(stamp Stamp) {
-	s.stamped[stamp.UID] = true
+// requestStamp adds a Stamp to the actions, unless one for this node is in flight or backing off.
+func (s *step) requestStamp(stamp Stamp) {
+	s.stampedNodes[stamp.UID] = true
 	attempt := s.stamps[stamp.UID]
 	if attempt == nil {
 		attempt = &cluster.Attempt{}

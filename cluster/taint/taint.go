@@ -1,16 +1,19 @@
-// Package taint decides which pods have to leave their nodes, and when: those that do not tolerate
-// a taint with the effect NoExecute, or have tolerated it for as long as they do. The rules are
-// those of Kubernetes 1.36.3, pkg/controller/tainteviction, where this package does not say
-// otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers
-// with who has to go; whoever deletes tells End how that went.
+// Package taint decides which pods must leave their nodes, and when: pods that do not tolerate a
+// taint with the effect NoExecute, or whose toleration period has ended.
 //
-// A deadline is never remembered: it follows from the taints' TimeAdded, the pod's creation and its
-// tolerations as they are now, so that a restart changes none, and each change of them does.
+// The rules are those of Kubernetes 1.36.3, pkg/controller/tainteviction, except where this package
+// documents a difference. The package has no client, no clock and no goroutine. Step receives the
+// observed cluster and returns the evictions; the caller deletes the pods and reports each result
+// to End.
+//
+// Deadlines are never stored. Step computes them from the taints' TimeAdded, the pod's creation and
+// its current tolerations. So a restart changes no deadline, and a change of one of them takes
+// effect.
 //
 //	taint.go   Config, Core, Seen, Actions, Step
-//	due.go     when a pod has to go
-//	stamp.go   taints that do not say since when they are there
-//	explain.go what each taint means for a pod
+//	due.go     the deadline of a pod
+//	stamp.go   taints without TimeAdded
+//	explain.go the effect of each taint on a pod
 package taint
 
 import (
@@ -25,97 +28,98 @@ import (
 	"jettison/cluster"
 )
 
-// Config says by what it is decided.
+// Config holds the settings of a Core.
 type Config struct {
-	// PodEvictionRate is how many pods of a zone go a second; 0: as many as have to.
+	// PodEvictionRate limits the evictions in a zone, in pods per second; 0: no limit.
 	PodEvictionRate float64
 }
 
-// Seen is what is there. Nothing of it is changed or kept.
+// Seen is the input of Step: the observed cluster. Step neither changes nor keeps it.
 type Seen struct {
 	Nodes map[string]*v1.Node
-	Pods  func(node string) []*v1.Pod // those that are bound to a node
+	Pods  func(node string) []*v1.Pod // bound to the node
 	Zone  func(*v1.Node) string
 }
 
-// Eviction is a pod that has to go now.
+// Eviction requests the deletion of a pod.
 type Eviction struct {
 	Namespace, Name, Node string
-	UID                   types.UID // a pod of the same name with another one is another pod
-	Taint                 v1.Taint  // the one whose time is up, with since when it counts as there
-	After                 time.Duration
-	Deadline              time.Time
+	// the precondition: a pod of that name with another UID is another pod
+	UID      types.UID
+	Taint    v1.Taint // the expired one, with the TimeAdded that the decision uses
+	After    time.Duration
+	Deadline time.Time
 }
 
-// Stamp is taints of a node that do not say since when they are there, with what they are to say.
-// It is to be written before anything is counted from it.
+// Stamp adds TimeAdded to taints of a node that have none. The caller writes it before it carries
+// out evictions.
 type Stamp struct {
 	Node   string
 	UID    types.UID
 	Taints []v1.Taint // key, value, effect, TimeAdded
 }
 
-// Actions are to be carried out: stamps first. Evictions are sorted by namespace and name, stamps
-// by node.
+// Actions is the result of Step. The caller carries out stamps first. Evictions are sorted by
+// namespace and name, stamps by node.
 type Actions struct {
 	Stamps []Stamp
 	Evict  []Eviction
 	Events []cluster.Event
-	// when Step has to be called again if nothing is seen before; always after now; zero: never
+	// when the caller must call Step again if nothing changes before; always after now; zero: never
 	Next time.Time
 }
 
-// Core remembers what cannot be seen. It is for one goroutine.
+// Core holds the state between two steps. Only one goroutine may use it.
 type Core struct {
-	config  Config
-	pending map[types.UID]timer
-	sights  map[sight]time.Time
-	writes  map[types.UID]*cluster.Attempt // deletions, by the pods' UIDs
-	stamps  map[types.UID]*cluster.Attempt // by the nodes' UIDs
-	buckets map[string]*cluster.Bucket     // by zone
+	config    Config
+	pending   map[types.UID]timer
+	firstSeen map[taintKey]time.Time
+	deletions map[types.UID]*cluster.Attempt // by pod
+	stamps    map[types.UID]*cluster.Attempt // by node
+	buckets   map[string]*cluster.Bucket     // by zone
 }
 
-// timer is a pod that has to go some time. The name is kept for what is said when it has not.
+// timer identifies a pod with a deadline in the future, for the event of its cancellation.
 type timer struct{ namespace, name string }
 
-// New makes a Core that has seen nothing.
+// New returns an empty Core.
 func New(c Config) *Core {
 	return &Core{
-		config: c, pending: map[types.UID]timer{}, sights: map[sight]time.Time{},
-		writes: map[types.UID]*cluster.Attempt{},
-		stamps: map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
+		config: c, pending: map[types.UID]timer{}, firstSeen: map[taintKey]time.Time{},
+		deletions: map[types.UID]*cluster.Attempt{},
+		stamps:    map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
 	}
 }
 
-// step is one look.
+// step is the state of one Step.
 type step struct {
 	*Core
-	now    time.Time
-	seen   Seen
-	out    *Actions
-	due    []candidate
-	waits  map[types.UID]timer // pods with a deadline to come
-	here   map[types.UID]bool  // pods that still have a reason to go
-	sights map[sight]time.Time
-	// stamped are the nodes with taints that are to be stamped.
-	stamped map[types.UID]bool
+	now       time.Time
+	seen      Seen
+	out       *Actions
+	due       []candidate
+	scheduled map[types.UID]timer // pods with a deadline in the future
+	tracked   map[types.UID]bool  // pods with any deadline
+	firstSeen map[taintKey]time.Time
+	// stampedNodes holds the nodes with taints that lack a TimeAdded.
+	stampedNodes map[types.UID]bool
 }
 
-// candidate is a pod that is due.
+// candidate is a pod with a deadline that has passed.
 type candidate struct {
 	Eviction
 	zone string
 }
 
-// Step looks at everything. Time must not go back.
+// Step decides on the observed cluster. now must not be before that of the last call.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{
-		Core: c, now: now, seen: seen, out: &Actions{}, sights: map[sight]time.Time{},
-		stamped: map[types.UID]bool{},
-		// Of 5,000 nodes that are tainted these are most of what a step costs: mostly they are as large
-		// as they were.
-		waits: make(map[types.UID]timer, len(c.pending)), here: make(map[types.UID]bool, len(c.pending)+
-			len(c.writes)),
+		Core: c, now: now, seen: seen, out: &Actions{}, firstSeen: map[taintKey]time.Time{},
+		stampedNodes: map[types.UID]bool{},
+		// These maps are most of the cost of a step with 5,000 tainted nodes. Their size rarely
+		// changes.
+		scheduled: make(map[types.UID]timer, len(c.pending)), tracked: make(map[types.UID]bool, len(c.pending)+
+			len(c.deletions)),
 	}
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {
@@ -123,20 +127,20 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		s.node(seen.Nodes[name])
+		s.evaluateNode(seen.Nodes[name])
 	}
-	c.sights = s.sights
-	s.evict()
-	s.cancel()
-	c.pending = s.waits
+	c.firstSeen = s.firstSeen
+	s.evictDue()
+	s.reportCancelled()
+	c.pending = s.scheduled
 	for node := range c.stamps {
-		if !s.stamped[node] {
+		if !s.stampedNodes[node] {
 			delete(c.stamps, node)
 		}
 	}
-	for uid := range c.writes {
-		if !s.here[uid] { // it is gone, or need not go any more
-			delete(c.writes, uid)
+	for uid := range c.deletions {
+		if !s.tracked[uid] { // it is deleted, or its deadline is void
+			delete(c.deletions, uid)
 		}
 	}
 	cluster.SortEvents(s.out.Events)
@@ -150,25 +154,25 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	return s.out
 }
 
-// node looks at one node's pods.
-func (s *step) node(n *v1.Node) {
-	taints := s.taintsOf(n)
+// evaluateNode sorts the pods of a tainted node into due and scheduled ones.
+func (s *step) evaluateNode(n *v1.Node) {
+	taints := s.stampTaints(n)
 	if len(taints) == 0 {
 		return
 	}
 	for _, p := range s.seen.Pods(n.Name) {
-		if Leaves(p) {
+		if Terminating(p) {
 			continue
 		}
-		at, by, ever := deadline(n, taints, p, s.now)
+		at, by, limited := deadline(n, taints, p, s.now)
 		switch {
-		case !ever:
+		case !limited:
 		case at.After(s.now):
-			s.here[p.UID] = true
-			s.waits[p.UID] = timer{p.Namespace, p.Name}
+			s.tracked[p.UID] = true
+			s.scheduled[p.UID] = timer{p.Namespace, p.Name}
 			cluster.Earliest(&s.out.Next, at)
 		default:
-			s.here[p.UID] = true
+			s.tracked[p.UID] = true
 			s.due = append(s.due, candidate{zone: s.seen.Zone(n), Eviction: Eviction{
 				Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: n.Name, Taint: *by,
 				After: s.now.Sub(by.TimeAdded.Time), Deadline: at,
@@ -177,39 +181,41 @@ func (s *step) node(n *v1.Node) {
 	}
 }
 
-// Leaves reports whether a pod needs no eviction: it is going, or nothing of it runs any more.
-func Leaves(p *v1.Pod) bool {
+// Terminating reports whether a pod needs no eviction: it is being deleted, or its phase is
+// Succeeded or Failed.
+func Terminating(p *v1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded ||
 		p.Status.Phase == v1.PodFailed
 }
 
-// evict has the pods go that are due, those first that have been for longest.
-func (s *step) evict() {
+// evictDue evicts due pods in the order of their deadlines, as writes in flight, backoff and the
+// zone's rate allow.
+func (s *step) evictDue() {
 	slices.SortFunc(s.due, func(a, b candidate) int {
 		return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name))
 	})
 	for _, c := range s.due {
-		attempt := s.writes[c.UID]
+		attempt := s.deletions[c.UID]
 		if attempt == nil {
 			attempt = &cluster.Attempt{}
-			s.writes[c.UID] = attempt
+			s.deletions[c.UID] = attempt
 		}
 		if next := attempt.Next(s.now); next.IsZero() || next.After(s.now) {
 			cluster.Earliest(&s.out.Next, next)
 			continue
 		}
-		if !s.take(c.zone) {
+		if !s.takeToken(c.zone) {
 			continue
 		}
 		attempt.Begin(s.now)
 		s.out.Evict = append(s.out.Evict, c.Eviction)
-		s.say(c.UID, timer{c.Namespace, c.Name}, "Marking for deletion Pod %s/%s")
+		s.addEvent(c.UID, timer{c.Namespace, c.Name}, "Marking for deletion Pod %s/%s")
 	}
 }
 
-// take takes a token of a zone, where there is a limit.
-func (s *step) take(zone string) bool {
+// takeToken takes a token of the zone. Without a rate limit it always succeeds.
+func (s *step) takeToken(zone string) bool {
 	if s.config.PodEvictionRate <= 0 {
 		return true
 	}
@@ -225,16 +231,16 @@ func (s *step) take(zone string) bool {
 	return false
 }
 
-// cancel says of which pods that had a deadline nothing comes.
-func (s *step) cancel() {
+// reportCancelled adds an event for each pod that had a deadline and has none now.
+func (s *step) reportCancelled() {
 	for uid, t := range s.pending {
-		if !s.here[uid] {
-			s.say(uid, t, "Cancelling deletion of Pod %s/%s")
+		if !s.tracked[uid] {
+			s.addEvent(uid, t, "Cancelling deletion of Pod %s/%s")
 		}
 	}
 }
 
-func (s *step) say(uid types.UID, t timer, format string) {
+func (s *step) addEvent(uid types.UID, t timer, format string) {
 	s.out.Events = append(s.out.Events, cluster.Event{
 		Kind: "Pod", Namespace: t.namespace, Name: t.name, UID: uid, Type: v1.EventTypeNormal,
 		Reason:  "TaintManagerEviction",
@@ -242,15 +248,15 @@ func (s *step) say(uid types.UID, t timer, format string) {
 	})
 }
 
-// End notes how a deletion ended. One that failed is decided again after a while. A pod that is
-// gone, or has another UID by now, is deleted.
+// End records the result of a deletion. After a failure Step evicts the pod again once its backoff
+// has passed. A pod that no longer exists, or has another UID, counts as deleted.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
-	if a := c.writes[uid]; a != nil {
+	if a := c.deletions[uid]; a != nil {
 		a.End(now, ok)
 	}
 }
 
-// EndStamp notes how a stamp of a node ended.
+// EndStamp records the result of writing a Stamp.
 func (c *Core) EndStamp(now time.Time, node types.UID, ok bool) {
 	if a := c.stamps[node]; a != nil {
 		a.End(now, ok)

@@ -15,13 +15,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What client-go has to say, as of the election, is in the log, in its form. The program is one of its own: goroutines of client-go, which
-// nobody can wait for, read klog's logger, and it is set without a lock.
-func TestDescheduleLogsInOneForm(t *testing.T) {
+// Logs of client-go, for example about the election, have the form of our log. The program runs as
+// a process of its own: client-go's goroutines, which cannot be waited for, read klog's logger,
+// which is set without a lock.
+func TestDescheduleLogFormat(t *testing.T) {
 	if conf := os.Getenv("JETTISON_TEST_KUBECONFIG"); conf != "" {
 		code := execute(t.Context(), []string{"deschedule", "--policy", "../../internal/cluster/descheduler/planner/testdata/policy.yaml", "--kubeconfig", conf, "--log-json"},
 			nil, os.Stdout, os.Stderr)
-		klog.Info("said by client-go")
+		klog.Info("log line of client-go")
 		os.Exit(code)
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,13 +38,13 @@ current-context: c}`
 		t.Fatal(err)
 	}
 	var stderr strings.Builder
-	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDescheduleLogsInOneForm$")
+	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDescheduleLogFormat$")
 	program.Env, program.Stderr = append(os.Environ(), "JETTISON_TEST_KUBECONFIG="+path), &stderr
 	if err := program.Run(); program.ProcessState.ExitCode() != exitFailed {
-		t.Errorf("%v: %s", err, stderr.String())
+		t.Errorf("deschedule ended with %v, want exit code %d: %s", err, exitFailed, stderr.String())
 	}
-	if !strings.Contains(stderr.String(), `"msg":"said by client-go"`) {
-		t.Errorf("the log is %s", stderr.String())
+	if !strings.Contains(stderr.String(), `"msg":"log line of client-go"`) {
+		t.Errorf("log of client-go is missing in %s", stderr.String())
 	}
 }
 
@@ -58,12 +59,12 @@ func TestDeschedule(t *testing.T) {
 	}{
 		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "objects.yaml", "--now", "2026-11-23T12:00:00Z", "-o", "json"}, "", exitOK,
 			`{"evictions":[{"namespace":"shop","name":"web-7","uid":"u-7","node":"n1","profile":"default","strategy":"LowNodeUtilization",`, ""},
-		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is missing"},
-		{[]string{"--policy", "x", "--now", "2026-11-23T12:00:00Z"}, "", exitUsage, "", "--from is missing"},
+		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is required"},
+		{[]string{"--policy", "x", "--now", "2026-11-23T12:00:00Z"}, "", exitUsage, "", "require --from"},
 		{[]string{"--policy", "x"}, "", exitUsage, "", "policy: open x: no such file"},
-		{[]string{"--policy", dir + "policy.yaml", "--kubeconfig", "/nowhere"}, "", exitFailed, "", "find the cluster's API by /nowhere"},
-		{[]string{"--policy", "x", "--from", "y", "--dry-run"}, "", exitUsage, "", "--dry-run is for a cluster, and --from for files"},
-		{[]string{"--policy", dir + "policy.yaml", "--leader-elect"}, "", exitUsage, "", "--leader-elect wants --descheduling-interval"},
+		{[]string{"--policy", dir + "policy.yaml", "--kubeconfig", "/nowhere"}, "", exitFailed, "", "configure the API client from /nowhere"},
+		{[]string{"--policy", "x", "--from", "y", "--dry-run"}, "", exitUsage, "", "--dry-run applies to a cluster and cannot be combined with --from"},
+		{[]string{"--policy", dir + "policy.yaml", "--leader-elect"}, "", exitUsage, "", "--leader-elect requires --descheduling-interval"},
 		{[]string{"--policy", dir + "policy.yaml", "--descheduling-interval", "-1s"}, "", exitUsage, "", "--descheduling-interval -1s"},
 		{[]string{"--policy", dir + "policy.yaml", "--descheduling-interval", "1m", "--leader-elect", "--leader-elect-renew-deadline", "3m"}, "", exitUsage,
 			"", "renew deadline 3m0s: want more than 0 and less than the lease duration"},
@@ -75,26 +76,26 @@ func TestDeschedule(t *testing.T) {
 		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "none.json"}, "", exitFailed, "", "none.json: no such file"},
 		{[]string{"migrate", "--policy", "-"}, "apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\nstrategies:\n  RemoveDuplicates: {enabled: true}\n",
 			exitOK, "balance:\n      enabled:\n      - RemoveDuplicates\n", ""},
-		{[]string{"migrate"}, "", exitUsage, "", "--policy is missing"},
+		{[]string{"migrate"}, "", exitUsage, "", "--policy is required"},
 		{[]string{"migrat", "--policy", "x"}, "", exitUsage, "", `unknown command "deschedule migrat": did you mean "migrate"?`},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), append([]string{"deschedule"}, c.args...), strings.NewReader(c.stdin), &stdout, &stderr)
 		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-			t.Errorf("%v: %d\n%s\n%s", c.args, code, stdout.String(), stderr.String())
+			t.Errorf("deschedule %v: exit code %d, want %d\n%s\n%s", c.args, code, c.code, stdout.String(), stderr.String())
 		}
 	}
 }
 
-// Whatever a plan is made of, whoever ends the command need not wait for it.
-func TestAPlanCanBeEnded(t *testing.T) {
+// A plan can be cancelled while it waits for its input.
+func TestPlanIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	hangs, end := io.Pipe()
 	t.Cleanup(func() { _ = end.Close() })
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, []string{"deschedule", "--policy", "-", "--from", "objects.yaml"}, hangs, &stdout, &stderr)
-	if code != exitFailed || !strings.Contains(stderr.String(), "it was ended before it was done") {
-		t.Errorf("%d: %s", code, stderr.String())
+	if code != exitFailed || !strings.Contains(stderr.String(), "deschedule: interrupted") {
+		t.Errorf("exit code of a cancelled plan = %d, want %d: %s", code, exitFailed, stderr.String())
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// example is what docs/operate/descheduling.md shows of a strategy.
+// example is the example of a strategy in docs/operate/descheduling.md.
 type example struct {
 	entry  string // of the policy
 	args   []string
 	output string // its first lines
 }
 
-// examples are those of the page, by the strategy that is their heading.
+// examples returns the examples of the page by strategy.
 func examples(t *testing.T, page string) map[string]*example {
 	out := map[string]*example{}
 	for _, section := range strings.Split(page, "\n### ")[1:] {
@@ -26,7 +26,7 @@ func examples(t *testing.T, page string) map[string]*example {
 		name, text, _ := strings.Cut(section, "\n")
 		parts := strings.Split(text, "```")
 		if len(parts) != 5 {
-			t.Errorf("%s: %d blocks, want the policy's entry and what it does", name, len(parts)/2)
+			t.Errorf("strategy %s: %d blocks, want the policy's entry and the command", name, len(parts)/2)
 			continue
 		}
 		e := &example{entry: strings.TrimPrefix(parts[1], "yaml\n")}
@@ -34,7 +34,7 @@ func examples(t *testing.T, page string) map[string]*example {
 		command, e.output, _ = strings.Cut(strings.TrimPrefix(parts[3], "\n"), "\n")
 		words := strings.Fields(command)
 		if len(words) < 3 || words[0] != "$" || words[1] != "jettison-cluster" {
-			t.Errorf("%s: no command: %q", name, command)
+			t.Errorf("strategy %s: no jettison-cluster command in %q", name, command)
 			continue
 		}
 		e.args = words[2:]
@@ -43,8 +43,8 @@ func examples(t *testing.T, page string) map[string]*example {
 	return out
 }
 
-// Every strategy has an example on its page, which does what the page says.
-func TestTheExamplesOfTheDocs(t *testing.T) {
+// Each strategy has an example on the page, and its output is correct.
+func TestDocsExamples(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/descheduling.md")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 		}
 		e := found[name]
 		if e == nil {
-			t.Errorf("%s has no example", name)
+			t.Errorf("strategy %s has no example in the docs", name)
 			continue
 		}
 		delete(found, name)
@@ -73,24 +73,24 @@ func TestTheExamplesOfTheDocs(t *testing.T) {
 			continue
 		}
 		if !slices.Contains(e.args, file) || !strings.Contains(string(policy), "  "+strings.ReplaceAll(strings.TrimSpace(e.entry), "\n", "\n  ")+"\n") {
-			t.Errorf("%s: the page runs %v, and shows\n%sof\n%s", name, e.args, e.entry, policy)
+			t.Errorf("%s: the page runs %v and shows\n%sof\n%s", name, e.args, e.entry, policy)
 		}
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), e.args, nil, &stdout, &stderr)
 		if code != exitOK || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), e.output) {
-			t.Errorf("%s: %d, %s\nthe page has\n%s\nand it prints\n%s", name, code, stderr.String(), e.output, stdout.String())
+			t.Errorf("%s: exit code %d, %s\nthe page shows\n%s\nthe command prints\n%s", name, code, stderr.String(), e.output, stdout.String())
 		}
 		if lines := strings.Split(e.output, "\n"); len(lines) < 3 || !strings.Contains(lines[2], " "+name+" ") {
 			t.Errorf("%s: the page shows no eviction by it:\n%s", name, e.output)
 		}
 	}
 	if len(found) > 0 || !slices.Equal(files, []string{"objects.yaml"}) {
-		t.Errorf("no strategies: sections %v, files %v", found, files)
+		t.Errorf("left over: sections %v, files %v, want only objects.yaml", found, files)
 	}
 }
 
-// The whole policy that the page shows is the file that it is of.
-func TestThePolicyOfTheDocs(t *testing.T) {
+// The complete policy on the page is the file of the example.
+func TestDocsPolicy(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/descheduling.md")
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +100,6 @@ func TestThePolicyOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n```yaml\n"+string(policy)+"```\n") {
-		t.Errorf("the page does not show\n%s", policy)
+		t.Errorf("the page does not show policy\n%s", policy)
 	}
 }

@@ -1,5 +1,5 @@
-// Command jettison-cluster is the part of jettison that a cluster has once. It holds the root
-// command; every other command stands beside what it does, in a package of internal.
+// Command jettison-cluster contains the cluster-wide programs of jettison. It holds the root
+// command; each other command is in the internal package of its subject.
 package main
 
 import (
@@ -31,8 +31,8 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever
-// is printed goes through printable, here or in terminal.Screen.
+// execute runs one command line and returns its exit code. An error is one line on stderr. All
+// output goes through printable, here or in terminal.Screen.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	stderr = printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdin, terminal.New(stdout, os.Getenv("NO_COLOR") != ""),
@@ -46,8 +46,8 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func command(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison-cluster",
-		Short: "Looks after the nodes and pods of a cluster",
-		Long: `jettison-cluster does for a cluster what belongs to no single node.
+		Short: "Node lifecycle, taint eviction and descheduling for a cluster",
+		Long: `jettison-cluster contains the cluster-wide programs of jettison.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr.`,
 	}

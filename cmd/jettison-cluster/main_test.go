@@ -21,11 +21,11 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 	return code, out.String(), errs.String()
 }
 
-func TestWhatIsNoCommandIsSaidInALine(t *testing.T) {
+func TestUsageErrorsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"version"}, exitOK, ""},
 		{[]string{"verson"}, exitUsage, `unknown command "verson": did you mean "version"?`},
@@ -33,8 +33,8 @@ func TestWhatIsNoCommandIsSaidInALine(t *testing.T) {
 		{[]string{"--vorsion"}, exitUsage, "did you mean --version?"},
 	} {
 		code, _, stderr := run(t, "", c.args...)
-		if code != c.code || !strings.Contains(stderr, c.says) || c.says != "" && strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: exit code %d, %s", c.args, code, stderr)
+		if code != c.code || !strings.Contains(stderr, c.want) || c.want != "" && strings.Count(stderr, "\n") != 1 {
+			t.Errorf("arguments %v: exit code %d, want %d and %q, got %s", c.args, code, c.code, c.want, stderr)
 		}
 	}
 }

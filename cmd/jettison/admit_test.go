@@ -19,9 +19,9 @@ import (
 	"jettison/internal/agent/serve/socket"
 )
 
-// byName takes pods of the name "good". To preempt makes room for those of the name "critical".
+// byName admits pods named "good". With preemption it also admits pods named "critical".
 type byName struct {
-	asked []string // how, namespace/name, and the UID if a person has written it
+	asked []string // kind of query, namespace/name, and the UID if the file has one
 }
 
 func (b *byName) Ask(_ context.Context, p *v1.Pod, _ podstore.By) (admit.Result, error) {
@@ -49,7 +49,7 @@ func (b *byName) answer(how string, p *v1.Pod) (admit.Result, error) {
 
 const outOfCPU = "OutOfcpu: Node didn't have enough resource: cpu, requested: 2, used: 1, capacity: 1\n"
 
-// What is asked, printed and returned for files of every kind.
+// TestAdmit checks query, output and exit code for valid and invalid pod files.
 func TestAdmit(t *testing.T) {
 	const (
 		pod    = "apiVersion: v1\nkind: Pod\n"
@@ -72,35 +72,35 @@ func TestAdmit(t *testing.T) {
 	for _, c := range []struct {
 		name, text, flags string
 		code              int
-		stdout, stderr    string // of JSON on stdout, what it says
+		stdout, stderr    string
 		asked             string
 	}{
-		{"a person's YAML", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: good\nspec:\n  containers:\n  - name: c\n    image: x\n", "", 0, "default/good is admitted\n", "", "ask default/good new"},
-		{"no more than a name", pod + "metadata: {name: good}" + runs, "", 0, "default/good is admitted\n", "", "ask default/good new"},
-		{"of a namespace", pod + "metadata: {name: good, namespace: a, uid: u}" + runs, "", 0, "a/good is admitted\n", "", "ask a/good u"},
-		{"JSON", object + `"metadata":{"name":"bad","namespace":null}}`, "", 3, "default/bad is refused: " + outOfCPU, "", "ask default/bad new"},
+		{"hand-written YAML", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: good\nspec:\n  containers:\n  - name: c\n    image: x\n", "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"only a name", pod + "metadata: {name: good}" + runs, "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"namespace and UID", pod + "metadata: {name: good, namespace: a, uid: u}" + runs, "", 0, "a/good is admitted\n", "", "ask a/good u"},
+		{"JSON", object + `"metadata":{"name":"bad","namespace":null}}`, "", 3, "default/bad is rejected: " + outOfCPU, "", "ask default/bad new"},
 		{"JSON out", object + `"metadata":{"name":"bad","uid":"u"}}`, "-o json", 3,
 			`{"uid":"u","admit":false,"reason":"OutOfcpu","message":"Node didn't have enough resource: cpu, requested: 2,\nused: 1, capacity: 1"}` + "\n", "", "ask default/bad u"},
 		{"JSON out, admitted", object + `"metadata":{"name":"good","uid":"u"}}`, "-o json", 0, `{"uid":"u","admit":true,"reason":"","message":""}` + "\n", "", "ask default/good u"},
 		{"a field of a newer API", pod + "metadata: {name: good}\nspec: {shiny: 1, containers: [{name: c}]}", "", 0, "default/good is admitted\n",
-			`jettison: admit: FILE: unknown field "spec.shiny": it was not asked about`, "ask default/good new"},
+			`jettison: admit: FILE: unknown field "spec.shiny" ignored`, "ask default/good new"},
 		{"preempted for", pod + "metadata: {name: critical, namespace: a, uid: m}" + runs, "--preempt", 0, "a/critical is admitted\n", "", "preempt a/critical m"},
-		{"not preempted for", pod + "metadata: {name: critical, namespace: a, uid: m}" + runs, "", 3, "a/critical is refused: " + outOfCPU, "", "ask a/critical m"},
+		{"not preempted for", pod + "metadata: {name: critical, namespace: a, uid: m}" + runs, "", 3, "a/critical is rejected: " + outOfCPU, "", "ask a/critical m"},
 
-		{"to preempt without a UID", pod + "metadata: {name: critical}" + runs, "--preempt", 1, "", "jettison: admit: FILE: metadata.uid: missing: --preempt wants the UID", ""},
-		{"to preempt for a pod that nobody knows", pod + "metadata: {name: critical, uid: x}" + runs, "--preempt", 1, "",
+		{"preemption without a UID", pod + "metadata: {name: critical}" + runs, "--preempt", 1, "", "jettison: admit: FILE: metadata.uid: missing: --preempt needs the UID", ""},
+		{"preemption for an unknown pod", pod + "metadata: {name: critical, uid: x}" + runs, "--preempt", 1, "",
 			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "x"`, ""},
 		{"no decision", pod + "metadata: {name: early}" + runs, "", 1, "", "status 503: the node was not looked at: try again", "ask default/early new"},
 		{"no name", pod + "metadata: {namespace: a}" + runs, "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
-		{"a name that is made later", pod + "metadata: {generateName: web-}" + runs, "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
-		{"an odd name", pod + "metadata: {name: Web}" + runs, "", 1, "", `jettison: admit: FILE: metadata.name: "Web": a lowercase RFC 1123`, ""},
+		{"generateName", pod + "metadata: {generateName: web-}" + runs, "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
+		{"invalid name", pod + "metadata: {name: Web}" + runs, "", 1, "", `jettison: admit: FILE: metadata.name: "Web": a lowercase RFC 1123`, ""},
 		{"no kind", "apiVersion: v1\nmetadata: {name: good}" + runs, "", 1, "", `jettison: admit: FILE: apiVersion "v1", kind "": want v1, Pod`, ""},
 		{"no container", pod + "metadata: {name: good}\nspec: {}\n", "", 1, "", "jettison: admit: FILE: spec.containers: missing", ""},
-		{"another word for spec", pod + "metadata: {name: good}\nspecs: {containers: [{name: c}]}\n", "", 1, "",
+		{"misspelt spec", pod + "metadata: {name: good}\nspecs: {containers: [{name: c}]}\n", "", 1, "",
 			`jettison: admit: FILE: spec.containers: missing; unknown field "specs"`, ""},
-		{"a chart's output", "---\n# Source: a.yaml\n---\n# Source: b.yaml\n" + pod + "metadata: {name: good}" + runs + "---\n", "", 0,
+		{"output of a chart", "---\n# Source: a.yaml\n---\n# Source: b.yaml\n" + pod + "metadata: {name: good}" + runs + "---\n", "", 0,
 			"default/good is admitted\n", "", "ask default/good new"},
-		{"nothing", "", "", 1, "", "jettison: admit: FILE: empty text: want one pod", ""},
+		{"empty file", "", "", 1, "", "jettison: admit: FILE: empty text: want one pod", ""},
 		{"null", "null", "", 1, "", `jettison: admit: FILE: apiVersion "", kind "": want v1, Pod`, ""},
 		{"no metadata", pod + "metadata: null", "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
 		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: line 1: the pod: want an object, got a list", ""},
@@ -109,7 +109,7 @@ func TestAdmit(t *testing.T) {
 		{"a wrong quantity", "metadata: {name: a}\nspec: {overhead: {cpu: -1}}", "", 1, "", `jettison: admit: FILE: line 2: spec.overhead.cpu: quantity "-1" is negative`, ""},
 		{"text for a number", pod + "metadata: {name: a}\nspec:\n  containers:\n  - name: c\n    ports:\n    - hostPort: http\n", "", 1, "",
 			`jettison: admit: FILE: line 8: spec.containers[0].ports[0].hostPort: want a whole number of 32 bits, got "http"`, ""},
-		{"the same as JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\",\n\"spec\": {\n\t\"priority\": \"high\"}}", "", 1, "",
+		{"text for a number in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\",\n\"spec\": {\n\t\"priority\": \"high\"}}", "", 1, "",
 			`jettison: admit: FILE: line 4: spec.priority: want a whole number of 32 bits, got "high"`, ""},
 		{"10 MB", "metadata: {name: a}\n#" + strings.Repeat("x", 10<<20), "", 1, "", "jettison: admit: FILE: larger than 1048576 bytes", ""},
 	} {
@@ -121,16 +121,16 @@ func TestAdmit(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"admit", "-f", file, "--socket", path}, strings.Fields(c.flags)...)
 			code := execute(t.Context(), args, &stdout, &stderr)
-			said := strings.ReplaceAll(stderr.String(), file, "FILE")
-			if code != c.code || stdout.String() != c.stdout || !strings.Contains(said, c.stderr) || c.stderr == "" && said != "" ||
-				strings.Count(said, "\n") > 1 {
-				t.Errorf("got %d\n%s%s\nwant %d\n%s%s", code, stdout.String(), said, c.code, c.stdout, c.stderr)
+			errText := strings.ReplaceAll(stderr.String(), file, "FILE")
+			if code != c.code || stdout.String() != c.stdout || !strings.Contains(errText, c.stderr) || c.stderr == "" && errText != "" ||
+				strings.Count(errText, "\n") > 1 {
+				t.Errorf("exit code %d, output\n%s%s\nwant %d with\n%s%s", code, stdout.String(), errText, c.code, c.stdout, c.stderr)
 			}
 			if asked := strings.Join(b.asked, ","); asked != c.asked {
-				t.Errorf("asked %q, want %q", asked, c.asked)
+				t.Errorf("query to the agent = %q, want %q", asked, c.asked)
 			}
 			if c.flags == "-o json" && !json.Valid(stdout.Bytes()) {
-				t.Errorf("no JSON: %s", stdout.String())
+				t.Errorf("output is not JSON: %s", stdout.String())
 			}
 		})
 	}

@@ -20,28 +20,28 @@ func TestGCUsage(t *testing.T) {
 	}{
 		{[]string{"gc", "--trigger", "now"}, exitUsage, `--trigger "now": want periodic or diskPressure`},
 		{[]string{"gc", "--config", "nowhere"}, exitUsage, "nowhere: no such file"},
-		{[]string{"gc", "--from", "nowhere"}, exitFailed, "nowhere/gc.json: no such file or directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
-		{[]string{"gc", "--dry-run", "--from", "gc_test.go"}, exitFailed, "gc_test.go/gc.json: not a directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
+		{[]string{"gc", "--from", "nowhere"}, exitFailed, "nowhere/gc.json: no such file or directory: --from needs a directory with containers.json, sandboxes.json, images.json and gc.json"},
+		{[]string{"gc", "--dry-run", "--from", "gc_test.go"}, exitFailed, "gc_test.go/gc.json: not a directory: --from needs a directory with containers.json, sandboxes.json, images.json and gc.json"},
 		{[]string{"gc", "--from", "nowhere", "-o", "xml"}, exitUsage, `--output "xml": want table, wide, json or yaml`},
-		{[]string{"gc"}, exitUsage, "gc: it removes: say --yes, or --dry-run"},
+		{[]string{"gc"}, exitUsage, "gc: cannot ask for confirmation, standard input is not a terminal: use --yes"},
 		{[]string{"gc", "here"}, exitUsage, "gc takes no arguments"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := execute(context.Background(), test.args, &stdout, &stderr)
 		if code != test.code || !strings.Contains(stderr.String(), test.want) || strings.Count(stderr.String(), "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%v: exit %d, %q, want %d, %q", test.args, code, stderr.String(), test.code, test.want)
+			t.Errorf("%v: exit code %d with %q, want %d with %q", test.args, code, stderr.String(), test.code, test.want)
 		}
 	}
 }
 
 func asRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("jettison gc removes nothing but as root: the virtual machine's scenarios cover it (make e2e RUN=Garbage)")
+		t.Skip("jettison gc needs root to remove: covered by make e2e RUN=Garbage")
 	}
 }
 
-// What outlives a pass lies where the configuration has it, beside the agent's, unless the flag says otherwise.
-func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
+// The state of passes is in stateDir, unless --state-dir is set.
+func TestGCStateDir(t *testing.T) {
 	asRoot(t)
 	for name, c := range map[string]struct {
 		config string
@@ -67,12 +67,12 @@ func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
 		}
 		var out, errs bytes.Buffer
 		if code := execute(context.Background(), args, &out, &errs); code != 0 {
-			t.Errorf("%s: exit %d, %s", name, code, &errs)
+			t.Errorf("%s: exit code %d, want 0: %s", name, code, &errs)
 		}
 		for _, in := range []string{"own", "flag"} {
 			kept, err := filepath.Glob(filepath.Join(dir, in, "*.json"))
 			if (len(kept) > 0) != (in == c.want) || err != nil {
-				t.Errorf("%s: in %s: %v, %v", name, in, kept, err)
+				t.Errorf("%s: state files in %s = %v (error %v), want them in %q", name, in, kept, err, c.want)
 			}
 		}
 	}

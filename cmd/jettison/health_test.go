@@ -14,22 +14,22 @@ import (
 	"jettison/internal/node/socketpath"
 )
 
-// A probe goes by /healthz or /readyz; of an agent that has none, by its state.
+// health uses /healthz or /readyz, or the state of an agent without these paths.
 func TestHealth(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers map[string]int
 		args    []string
 		code    int
-		says    string
+		text    string
 	}{
-		"alive":                  {map[string]int{"/healthz": 200}, nil, exitOK, "ok\n"},
-		"it hangs":               {map[string]int{"/healthz": 503, "/v1/state": 200}, nil, exitFailed, "status 503: no"},
-		"not ready":              {map[string]int{"/healthz": 200, "/readyz": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
-		"older, and well":        {map[string]int{"/healthz": 404, "/v1/state": 200}, nil, exitOK, "ok\n"},
-		"older, and it hangs":    {map[string]int{"/readyz": 404, "/v1/state": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
-		"as long as nobody asks": {nil, []string{"--limit", "0s"}, exitUsage, "--limit 0s"},
+		"alive":          {map[string]int{"/healthz": 200}, nil, exitOK, "ok\n"},
+		"hanging":        {map[string]int{"/healthz": 503, "/v1/state": 200}, nil, exitFailed, "status 503: no"},
+		"not ready":      {map[string]int{"/healthz": 200, "/readyz": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
+		"older, alive":   {map[string]int{"/healthz": 404, "/v1/state": 200}, nil, exitOK, "ok\n"},
+		"older, hanging": {map[string]int{"/readyz": 404, "/v1/state": 503}, []string{"--ready"}, exitFailed, "status 503: no"},
+		"limit of 0":     {nil, []string{"--limit", "0s"}, exitUsage, "--limit 0s"},
 	} {
-		dir, err := os.MkdirTemp("", "h") // a socket's path is short
+		dir, err := os.MkdirTemp("", "h") // socket paths are limited to 108 bytes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,22 +50,22 @@ func TestHealth(t *testing.T) {
 		go func() { _ = server.Serve(l) }()
 		var out, errs bytes.Buffer
 		code := execute(t.Context(), append([]string{"health", "--socket", path}, c.args...), &out, &errs)
-		if all := out.String() + errs.String(); code != c.code || !strings.Contains(all, c.says) {
-			t.Errorf("%s: exit code %d, want %d: %s", name, code, c.code, all)
+		if all := out.String() + errs.String(); code != c.code || !strings.Contains(all, c.text) {
+			t.Errorf("%s: exit code %d, want %d with %q: %s", name, code, c.code, c.text, all)
 		}
 		_ = server.Close()
 		_ = os.RemoveAll(dir)
 	}
 }
 
-// A configuration that is wrong leaves what the agent has, and must not have a probe end that agent: the next one would not start.
-func TestHealthBesideAWrongConfiguration(t *testing.T) {
+// An invalid configuration file must not fail the probe of a running agent: the kubelet would restart the agent, and the new one would not start.
+func TestHealthWithInvalidConfiguration(t *testing.T) {
 	for name, text := range map[string]string{
 		"a field":  "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: SOCKET\nevictionHrad: {}\n",
 		"a value":  "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: SOCKET\nmaxPods: many\n",
 		"its kind": "socket: SOCKET\n",
 	} {
-		dir, err := os.MkdirTemp("", "h") // a socket's path is short
+		dir, err := os.MkdirTemp("", "h") // socket paths are limited to 108 bytes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestHealthBesideAWrongConfiguration(t *testing.T) {
 		}
 		var out, errs bytes.Buffer
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitUsage {
-			t.Errorf("%s, and no agent: exit code %d: %s", name, code, errs.String())
+			t.Errorf("invalid %s without an agent: exit code %d, want 2: %s", name, code, errs.String())
 		}
 		l, err := net.Listen("unix", path)
 		if err != nil {
@@ -86,15 +86,15 @@ func TestHealthBesideAWrongConfiguration(t *testing.T) {
 		out.Reset()
 		errs.Reset()
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitOK {
-			t.Errorf("%s: exit code %d: %s", name, code, errs.String())
+			t.Errorf("invalid %s: exit code %d, want 0: %s", name, code, errs.String())
 		}
 		_ = server.Close()
 		_ = os.RemoveAll(dir)
 	}
 }
 
-// At three in the morning the configuration is wrong: status says that, and how the node stands all the same.
-func TestStatusBesideAWrongConfiguration(t *testing.T) {
+// With an invalid configuration status reports it, and the state of the node.
+func TestStatusWithInvalidConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	text := "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: /nonexistent/s.sock\nevictionHrad: {}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -104,13 +104,13 @@ func TestStatusBesideAWrongConfiguration(t *testing.T) {
 	code := execute(t.Context(), []string{"status", "--config", file}, &out, &errs)
 	for _, want := range []string{"NOT HEALTHY", `"evictionHrad"`, "the agent does not answer"} {
 		if code != exitFailed || !strings.Contains(out.String(), want) {
-			t.Errorf("exit code %d, no %q: %s%s", code, want, out.String(), errs.String())
+			t.Errorf("exit code %d, want 1 with %q: %s%s", code, want, out.String(), errs.String())
 		}
 	}
 }
 
-// So does the archive for somebody who is to find out why.
-func TestSnapshotBesideAWrongConfiguration(t *testing.T) {
+// snapshot works with an invalid configuration, and reports it.
+func TestSnapshotWithInvalidConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.yaml")
 	text := "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: /nonexistent/s.sock\nstateDir: " + dir + "\nevictionHrad: {}\n"
@@ -120,14 +120,14 @@ func TestSnapshotBesideAWrongConfiguration(t *testing.T) {
 	var out, errs bytes.Buffer
 	args := []string{"snapshot", filepath.Join(dir, "s.tar.gz"), "--config", file, "--cgroup-mount", filepath.Join(dir, "none")}
 	if code := execute(t.Context(), args, &out, &errs); code != exitOK || !strings.Contains(errs.String(), `unknown field "evictionHrad"`) {
-		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
+		t.Errorf("exit code %d, want 0 with the unknown field: %s%s", code, out.String(), errs.String())
 	}
 }
 
-// listening is an agent that answers at a socket in a folder of its own.
-func listening(t *testing.T) (dir, path string) {
+// listen starts a fake agent on a socket in a new directory.
+func listen(t *testing.T) (dir, path string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "h") // a socket's path is short
+	dir, err := os.MkdirTemp("", "h") // socket paths are limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +151,9 @@ func listening(t *testing.T) (dir, path string) {
 	return dir, path
 }
 
-// The socket is read at the start only: an agent that listens where the file said before is alive, and is the one that is asked.
-func TestASocketForTheNextStart(t *testing.T) {
-	dir, path := listening(t)
+// The field socket is read at the start only: commands find an agent that listens on the former path.
+func TestSocketForNextStart(t *testing.T) {
+	dir, path := listen(t)
 	if err := socketpath.Leave(dir, path); err != nil {
 		t.Fatal(err)
 	}
@@ -165,17 +165,17 @@ func TestASocketForTheNextStart(t *testing.T) {
 		}
 		var out, errs bytes.Buffer
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitOK {
-			t.Errorf("%s: health: exit code %d: %s", name, code, errs.String())
+			t.Errorf("socket changed to %s: exit code of health = %d, want 0: %s", name, code, errs.String())
 		}
 		out.Reset()
 		if execute(t.Context(), []string{"status", "--config", file}, &out, &errs); strings.Contains(out.String(), "does not answer") {
-			t.Errorf("%s: status: %s", name, out.String())
+			t.Errorf("socket changed to %s: status did not find the agent: %s", name, out.String())
 		}
 		if err := socketpath.Leave(dir, filepath.Join(dir, "gone.sock")); err != nil {
 			t.Fatal(err)
 		}
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitFailed {
-			t.Errorf("%s: nobody listens, and health ends with %d", name, code)
+			t.Errorf("socket changed to %s, no agent: exit code of health = %d, want 1", name, code)
 		}
 		if err := socketpath.Leave(dir, path); err != nil {
 			t.Fatal(err)
@@ -183,9 +183,9 @@ func TestASocketForTheNextStart(t *testing.T) {
 	}
 }
 
-// A command that shows something goes by what can be read of a wrong configuration, and says in one line that it does.
-func TestCommandsBesideAWrongConfiguration(t *testing.T) {
-	dir, path := listening(t)
+// Commands that only read use the readable fields of an invalid configuration, and report it in one line.
+func TestCommandsWithInvalidConfiguration(t *testing.T) {
+	dir, path := listen(t)
 	file, pod := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "pod.yaml")
 	text := "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHrad: {}\nsocket: " + path + "\nstateDir: " + dir +
 		"\ncontainerRuntimeEndpoint: unix://" + dir + "/r.sock\n"
@@ -193,21 +193,21 @@ func TestCommandsBesideAWrongConfiguration(t *testing.T) {
 		os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	none := "--cgroup-mount=" + filepath.Join(dir, "none") // what they see of the node is not asked about
+	none := "--cgroup-mount=" + filepath.Join(dir, "none") // the content of the node is irrelevant
 	for _, args := range [][]string{
 		{"records"}, {"events"}, {"admit", "-f", pod}, {"explain"}, {"top", "-n", "1", none}, {"check", none}, {"stats", none},
 		{"gc", "--dry-run", none},
 	} {
 		var out, errs bytes.Buffer
 		code := execute(t.Context(), append(args, "--config", file, "-o", "json"), &out, &errs)
-		said := "jettison: " + args[0] + ": the configuration is wrong, and what can be read of it is gone by: "
-		n, why := strings.Count(errs.String(), said), `unknown field "evictionHrad"`
+		warning := "jettison: " + args[0] + ": invalid configuration, using the fields that can be read: "
+		n, why := strings.Count(errs.String(), warning), `unknown field "evictionHrad"`
 		if n != 1 || code == exitUsage || !strings.Contains(errs.String(), why) {
-			t.Errorf("%v: exit code %d, said %d times: %s", args, code, n, errs.String())
+			t.Errorf("%v: exit code %d with %d warnings, want one warning and not 2: %s", args, code, n, errs.String())
 		}
 	}
 	var out, errs bytes.Buffer
 	if code := execute(t.Context(), []string{"gc", "--yes", "--config", file}, &out, &errs); code != exitUsage {
-		t.Errorf("gc removes by a configuration that is wrong: exit code %d: %s", code, errs.String())
+		t.Errorf("gc --yes with an invalid configuration: exit code %d, want 2: %s", code, errs.String())
 	}
 }

@@ -1,9 +1,9 @@
-// Command jettison keeps a node alive under pressure. See README.md. It holds the root command and
-// run; every other command stands beside what it does, in a package of internal.
+// Command jettison keeps a node alive under pressure. See README.md. This package has the root
+// command and run; all other commands are in packages of internal/cli.
 //
 //	main.go            the root command, exit codes
 //	runcommand.go      run: internal/agent
-//	anew.go            run, once more, when a kubelet has come
+//	restart.go         restarts run when a kubelet appears
 package main
 
 import (
@@ -50,8 +50,8 @@ const (
 	exitOK     = commandline.ExitOK
 	exitFailed = commandline.ExitFailed
 	exitUsage  = commandline.ExitUsage
-	// exitRefused is the answer of admit, which was printed.
-	exitRefused = 3
+	// exitRejected is the exit code of admit for a rejected pod.
+	exitRejected = 3
 )
 
 func main() {
@@ -59,8 +59,8 @@ func main() {
 		kill.BeVictim(os.Args[2:])
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "run" { // which stays
-		_ = selfprotect.SmallPages() // it says so again, or lives with them
+	if len(os.Args) > 1 && os.Args[1] == "run" { // the only long-running command
+		_ = selfprotect.SmallPages() // the agent calls it again and logs an error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -68,9 +68,9 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever
-// is printed goes through printable, here or in terminal.Screen: there is no other place that has
-// to think of terminals.
+// execute runs one command line and returns its exit code. It prints an error as one line on
+// stderr. All output passes through printable, here or in terminal.Screen, so that commands need
+// not escape control characters.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	screen := terminal.New(stdout, os.Getenv("NO_COLOR") != "")
 	stderr = printable.Writer(stderr)
@@ -78,21 +78,24 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, admit.ErrRefused):
-		return exitRefused
-	case errors.Is(err, status.ErrUnhealthy): // it was said
+	case errors.Is(err, admit.ErrRejected):
+		return exitRejected
+	case errors.Is(err, status.ErrUnhealthy): // the report was printed
 		return exitFailed
 	}
 	if text := output.OneLine(err.Error()); logsJSON(args) {
-		slog.New(slog.NewJSONHandler(stderr, nil)).Error("jettison ends", "error", text)
+		//log: The program ends because of an error.
+		//do: Fix the error and start the program again.
+		slog.New(slog.NewJSONHandler(stderr, nil)).Error("program failed", "error", text)
 	} else {
 		fmt.Fprintln(stderr, "jettison:", text)
 	}
 	return commandline.ExitCode(err)
 }
 
-// logsJSON reports whether a command line asks for a log in JSON. What is wrong with another flag
-// may keep that one from being parsed, and who reads the log wants its end in the same format.
+// logsJSON reports whether a command line sets --log-format json. It does not rely on parsed flags,
+// because an error of another flag may prevent parsing, and readers of the log need its last line
+// in the same format.
 func logsJSON(args []string) bool {
 	for i, arg := range args {
 		if arg == "--log-format=json" || arg == "--log-format" && i+1 < len(args) && args[i+1] == "json" {
@@ -102,17 +105,21 @@ func logsJSON(args []string) bool {
 	return false
 }
 
+// command returns the root command.
 func command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison",
 		Short: "Keeps a node alive under pressure",
-		Long: `jettison keeps a node alive under pressure: it reads cgroup v2 and file systems itself and computes the kubelet's eviction
-signals. By default it acts on memory, disks and inodes; on swap, tasks and pressure only where a threshold is configured. When
-a signal crosses its threshold, it evicts the one pod that a kubelet would evict: at once for memory and tasks, and for a disk where
-removing garbage was not enough. Beside a kubelet disks are the kubelet's.
+		Long: `jettison keeps a node alive under pressure. The agent ("jettison run") reads cgroup v2 and file
+systems and computes the kubelet's eviction signals. When a signal crosses its threshold, the agent
+evicts the pod that a kubelet would evict: immediately for memory and tasks; for disks only if
+garbage collection did not free enough.
 
-Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). An error is one line on stderr, of JSON
-where --log-format is json.`,
+By default the agent acts on memory, disks and inodes. It acts on swap, tasks and pressure only if a
+threshold is configured. Alongside a kubelet it leaves disks to the kubelet.
+
+Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 pod rejected (admit). An error is one
+line on stderr, in JSON with --log-format json.`,
 		Example: "  jettison status\n  jettison explain memory.available\n  jettison records --since " +
 			"24h\n  jettison run --dry-run",
 	}

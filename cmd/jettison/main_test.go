@@ -11,12 +11,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"jettison": main})
 }
 
-// The scripts run the program as its user does, with every kind of bad input, and hold its words and exit codes.
+// The scripts run the program with valid and bad input, and check its output and exit codes.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// exit CODE COMMAND...: the command ends with that code, and says why in one line on stderr.
+			// exit CODE COMMAND...: the command ends with that code and one line on stderr.
 			"exit": func(ts *testscript.TestScript, _ bool, args []string) {
 				var code string
 				err := ts.Exec(args[1], args[2:]...)
@@ -25,10 +25,10 @@ func TestScripts(t *testing.T) {
 					code = strings.TrimPrefix(err.Error(), "exit status ")
 				}
 				if code != args[0] {
-					ts.Fatalf("%v ended with %s, want %s", args[1:], code, args[0])
+					ts.Fatalf("%v ended with exit code %s, want %s", args[1:], code, args[0])
 				}
 				if text := ts.ReadFile("stderr"); code != "0" && (strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "jettison: ")) {
-					ts.Fatalf("stderr is not one line of jettison's: %q", text)
+					ts.Fatalf("stderr is not one line with the prefix jettison: %q", text)
 				}
 			},
 		},

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pipes are read as files are, and one to which nobody writes is waited for no longer than until the program is to end.
+// Pipes are read like files. Waiting for the writer of a pipe ends with the program.
 func TestPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe, config := filepath.Join(dir, "pipe"), filepath.Join(dir, "config.yaml")
@@ -26,14 +26,14 @@ func TestPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(in.Close(), idle.Close()) }()
-	was := os.Stdin
+	stdin := os.Stdin
 	os.Stdin = in
-	defer func() { os.Stdin = was }()
+	defer func() { os.Stdin = stdin }()
 
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		text string
 	}{
 		{[]string{"check", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"stats", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
@@ -43,8 +43,8 @@ func TestPipes(t *testing.T) {
 		{[]string{"run", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"replay", "--config", pipe, config}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"replay", "--config", config, "--diff", pipe, config}, exitUsage, "config: read " + pipe + ": "},
-		{[]string{"replay", "--config", config, pipe}, exitFailed, "replay: ended before " + pipe + " did: "},
-		{[]string{"replay", "--config", config, "-"}, exitFailed, "replay: ended before - did: "},
+		{[]string{"replay", "--config", config, pipe}, exitFailed, "replay: interrupted while reading " + pipe + ": "},
+		{[]string{"replay", "--config", config, "-"}, exitFailed, "replay: interrupted while reading -: "},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // as SIGTERM ends it
 		var stdout, stderr bytes.Buffer
@@ -52,11 +52,11 @@ func TestPipes(t *testing.T) {
 		go func() { ended <- execute(ctx, c.args, &stdout, &stderr) }()
 		select {
 		case code := <-ended:
-			if code != c.code || !strings.Contains(stderr.String(), c.says) || strings.Count(stderr.String(), "\n") != 1 {
-				t.Errorf("%v: exit code %d, want %d and %q: %s", c.args, code, c.code, c.says, stderr.String())
+			if code != c.code || !strings.Contains(stderr.String(), c.text) || strings.Count(stderr.String(), "\n") != 1 {
+				t.Errorf("%v: exit code %d, want %d with %q: %s", c.args, code, c.code, c.text, stderr.String())
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%v hangs", c.args)
+			t.Errorf("%v did not end within 20 s", c.args)
 		}
 		cancel()
 	}
@@ -81,7 +81,7 @@ func TestPipes(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), c.args, &stdout, &stderr)
 		if err := <-written; err != nil || code != exitOK || strings.Count(stdout.String(), "\n") != c.lines {
-			t.Errorf("%v: exit code %d, %d lines: %s, %v", c.args, code, strings.Count(stdout.String(), "\n"), stderr.String(), err)
+			t.Errorf("%v: exit code %d with %d lines, want 0 with %d: %s, %v", c.args, code, strings.Count(stdout.String(), "\n"), c.lines, stderr.String(), err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Bad usage and configurations are 2, files that are not there or cut off 1; whole frames before that are decided.
+// Bad usage and invalid configurations exit with 2, missing or truncated files with 1; complete frames before the truncation are decided.
 func TestReplayExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
@@ -23,7 +23,7 @@ func TestReplayExitCodes(t *testing.T) {
 	bad := write("bad.yaml", []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHrd: {}\n"))
 	frame := []byte(`{"time":"2026-01-01T00:00:00Z","summary":null}` + "\n")
 	var packed bytes.Buffer
-	for range 2 { // as a recorder writes them
+	for range 2 { // in the recorder's format
 		w := gzip.NewWriter(&packed)
 		_, _ = w.Write(frame)
 		_ = w.Close()
@@ -39,10 +39,10 @@ func TestReplayExitCodes(t *testing.T) {
 	}{
 		{[]string{"--config", good, whole}, 0, 2, ""},
 		{[]string{"--config", good, empty}, 0, 0, ""},
-		{[]string{"--config", good, "--diff", good, whole}, 0, 0, "0 of 2 frames are decided differently"},
+		{[]string{"--config", good, "--diff", good, whole}, 0, 0, "decisions differ in 0 of 2 frames"},
 		{[]string{"--config", good, cut}, 1, 1, "line 2: the compressed file ends in the middle of this frame"},
 		{[]string{"--config", good, good}, 1, 0, "line 1: not JSON"},
-		{[]string{"--config", good, write("magic", []byte("\x1f\x8b"))}, 1, 0, "begins as a compressed file"},
+		{[]string{"--config", good, write("magic", []byte("\x1f\x8b"))}, 1, 0, "invalid gzip file"},
 		{[]string{"--config", good, filepath.Join(dir, "none")}, 1, 0, "no such file"},
 		{[]string{"--config", good, dir}, 1, 0, "is a directory"},
 		{[]string{"--config", bad, whole}, 2, 0, `did you mean "evictionHard"?`},
@@ -54,7 +54,8 @@ func TestReplayExitCodes(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), append([]string{"replay"}, c.args...), &stdout, &stderr)
 		if code != c.code || strings.Count(stdout.String(), "\n") != c.lines || !strings.Contains(stderr.String(), c.stderr) || strings.Count(stderr.String(), "\n") > 1 {
-			t.Errorf("%v: exit code %d, %d lines, %s", c.args, code, strings.Count(stdout.String(), "\n"), stderr.String())
+			t.Errorf("%v: exit code %d with %d lines and stderr %q, want %d with %d lines and %q", c.args, code, strings.Count(stdout.String(), "\n"),
+				stderr.String(), c.code, c.lines, c.stderr)
 		}
 	}
 }

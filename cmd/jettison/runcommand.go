@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"jettison/internal/node/kill"
 )
 
+// runCommand returns the command jettison run.
 func runCommand(stderr io.Writer) *cobra.Command {
 	var places config.Places
 	var log commandline.Log
@@ -31,17 +33,24 @@ func runCommand(stderr io.Writer) *cobra.Command {
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Watch this node and evict when it runs short of memory, disk or what else has a threshold",
-		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). At SIGHUP, and when a file of it has changed, it reads its
-configuration again; a wrong one leaves what holds, and the log says why. It needs root, the node's cgroup v2 hierarchy,
-its /proc and the socket of its container runtime; docs/operate/privileges.md says how a DaemonSet gives it these.
+		Short: "Run the agent: watch this node and evict pods when a threshold is met",
+		Long: `run watches this node until SIGTERM or SIGINT. It reads its configuration again at SIGHUP and when a
+configuration file changes; it keeps the previous configuration if the new one is invalid, and logs
+the error. run needs root, the node's cgroup v2 hierarchy, its /proc, and the container runtime's
+socket. docs/operate/privileges.md describes the privileges of a DaemonSet.
 
-Configuration comes in layers, and a later one counts: the defaults (` + defaultThresholds() + `);
-what the node's kubelet goes by, if there is one: its file, its drop-ins, its flags (without a file of the agent's own, one that was
-seen before and is down at the moment is waited for, at most 15 s); one YAML file of kind AgentConfiguration,
---config or else ` + config.DefaultPath + ` if it is there; CONTAINER_RUNTIME_ENDPOINT and IMAGE_SERVICE_ENDPOINT; flags.
-With --config, a kubelet's own KubeletConfiguration is taken as it is, and no other. "jettison config print" shows what holds.
-Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
+Configuration is merged in this order; later layers override earlier ones:
+
+  1. defaults: ` + defaultThresholds() + `
+  2. the node's kubelet, if it has one: its file, drop-ins and flags. If an earlier run saw a
+     kubelet that is down now, and the agent has no configuration file, run waits up to 15 s for it
+  3. one file of kind AgentConfiguration: --config, or ` + config.DefaultPath + ` if it exists
+  4. CONTAINER_RUNTIME_ENDPOINT and IMAGE_SERVICE_ENDPOINT
+  5. flags
+
+If --config names a KubeletConfiguration, it is the only configuration file. "jettison config print"
+shows the result. Alongside a kubelet, signals of disks and inodes only set conditions, unless the
+configuration sets disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,14 +58,16 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
 			o.Hangup = hangup
-			pipe := logpipe.New(stderr, ownLine(log.JSON()))
+			pipe := logpipe.New(stderr, pipeLine(log.JSON()))
 			defer pipe.Close(time.Second)
 			o.LogDropped = pipe.Dropped
 			var err error
 			places.ProcMount, places.StateDir = o.ProcMount, config.Default().StateDir
 			places.Waiting = func(why string) {
-				o.Log.Warn("waiting for the node's kubelet, for its configuration holds: nothing is watched "+
-					"until then", "evidence", why)
+				//log: An earlier run saw a kubelet that is down now. The agent waits up to 15 s for its
+				//  configuration and watches nothing until then.
+				//do: Start the kubelet, or give the agent its own configuration file.
+				o.Log.Warn("waiting for the kubelet and its configuration", "evidence", why)
 			}
 			if o.Log, err = log.Open(pipe); err != nil {
 				return err
@@ -72,16 +83,16 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
 				return commandline.Usage(fmt.Errorf("--ladder: %w", err))
 			}
-			again := places // a kubelet that is not there is neither waited for nor missed: what holds stays
-			again.StateDir, again.Waiting = "", nil
-			o.Find = func(ctx context.Context) (*config.Loaded, error) { return config.Find(ctx, again) }
-			ctx, came := untilKubelet(cmd.Context(), o)
+			reload := places // a reload does not wait for a missing kubelet: the current values stay
+			reload.StateDir, reload.Waiting = "", nil
+			o.Find = func(ctx context.Context) (*config.Loaded, error) { return config.Find(ctx, reload) }
+			ctx, appeared := watchForKubelet(cmd.Context(), o)
 			err = agent.Run(ctx, o)
-			if came() && err == nil && cmd.Context().Err() == nil {
+			if appeared() && err == nil && cmd.Context().Err() == nil {
 				pipe.Close(time.Second)
-				return anew()
+				return restart()
 			}
-			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
+			if configErr := (agent.ConfigError{}); errors.As(err, &configErr) {
 				return commandline.Usage(err)
 			}
 			return err
@@ -90,27 +101,30 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 	f := cmd.Flags()
 	flags.AddConfig(f, &places)
 	f.StringVar(&places.Record, "record", "",
-		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
-	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
+		"file for recorded frames, see jettison replay (default: field record)")
+	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, but kill nothing")
 	log.Add(f)
 	flags.AddMounts(f, &o.CgroupMount, &o.ProcMount, &o.HostRoot)
 	f.StringVar(&ladder, "ladder", "",
-		"rungs of the kill ladder to use, for comparisons (default all)")
-	_ = f.MarkHidden("ladder") // it is there
+		"steps of the kill ladder to use, for comparisons (default all)")
+	_ = f.MarkHidden("ladder") // cannot fail: the flag exists
 	return cmd
 }
 
-// defaultThresholds are those of an agent without a configuration, for people.
+// defaultThresholds lists the default thresholds for the help text, three on a line.
 func defaultThresholds() string {
-	var all []string
+	var all, lines []string
 	for _, t := range config.Default().Thresholds {
 		all = append(all, t.String())
 	}
-	return strings.Join(all, ", ")
+	for line := range slices.Chunk(all, 3) {
+		lines = append(lines, strings.Join(line, ", "))
+	}
+	return strings.Join(lines, ",\n     ")
 }
 
-// ownLine makes a line of what the log has to say of itself.
-func ownLine(inJSON bool) func(text string) []byte {
+// pipeLine returns a function that formats a message of the log pipe itself, such as dropped lines.
+func pipeLine(inJSON bool) func(text string) []byte {
 	return func(text string) []byte {
 		if !inJSON {
 			return []byte("jettison: " + text + "\n")

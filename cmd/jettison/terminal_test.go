@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Whatever names a tenant has chosen, no command's output holds what a terminal obeys, nor a line or a column that nobody printed.
-func TestNoNameReachesTheTerminalRaw(t *testing.T) {
+// A name that a tenant chose cannot add control characters, lines or columns to the output of a command.
+func TestNamesAreEscaped(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -42,14 +42,14 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		execute(t.Context(), c.args, &stdout, &stderr)
 		all := stdout.String() + stderr.String()
 		if at := strings.IndexFunc(all, func(r rune) bool { return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }); at >= 0 || all == "" {
-			t.Errorf("%q: %q", c.args, all)
+			t.Errorf("output of %q is empty or has control characters: %q", c.args, all)
 		}
 		if n := strings.Count(all, "\n"); c.lines > 0 && n != c.lines {
-			t.Errorf("%q: %d lines, want %d: %s", c.args, n, c.lines, all)
+			t.Errorf("output of %q has %d lines, want %d: %s", c.args, n, c.lines, all)
 		}
 		for line := range strings.Lines(all) {
-			if strings.HasPrefix(line, "d") { // what follows a line end in a name
-				t.Errorf("%q: a forged line: %q", c.args, line)
+			if strings.HasPrefix(line, "d") { // the text after a line end in the name
+				t.Errorf("output of %q has a forged line: %q", c.args, line)
 			}
 		}
 	}

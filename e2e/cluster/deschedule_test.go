@@ -116,7 +116,7 @@ func (d *descheduling) act(policy string) (uids []string, log string) {
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			d.t.Fatalf("%v: %s", err, line)
 		}
-		if said.Msg == "evicted" {
+		if said.Msg == "pod evicted" {
 			uids = append(uids, said.UID)
 		}
 	}
@@ -202,7 +202,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	}
 	why := map[string]int{}
 	for _, s := range p.Skipped {
-		if strings.Contains(s.Reason, "budget") {
+		if strings.Contains(s.Reason, "PodDisruptionBudget") {
 			app, _, _ := strings.Cut(s.Name, "-")
 			why[app]++
 		}
@@ -219,7 +219,7 @@ func TestADryRunIsWhatIsDone(t *testing.T) {
 	one := d.replica(d.program, "one", deschedulerAccount, args...)
 	two := d.replica(d.program, "two", deschedulerAccount, args...)
 	d.lie("some", "off the tainted node, one after the other", func(on map[string]int) bool { return on["a"] == 0 && on["b"]+on["c"] == 3 })
-	leads := func(r *replica) bool { return strings.Contains(r.log(), "planned and asked for") }
+	leads := func(r *replica) bool { return strings.Contains(r.log(), "descheduling cycle finished") }
 	if leads(one) == leads(two) {
 		t.Fatalf("both plan, or none: %s\n%s", one.log(), two.log())
 	}

@@ -419,7 +419,7 @@ func TestBesideTheControllerManager(t *testing.T) {
 			return nil
 		})
 	}
-	said("it does not act: another controller does the same")
+	said("another taint controller active, waiting")
 	if s, complaint, ok := rival.status(); !ok || !strings.Contains(s.Held, "kube-controller-manager") || len(s.Nodes) == 0 {
 		t.Errorf("%s: %+v", complaint, s)
 	}
@@ -431,7 +431,7 @@ func TestBesideTheControllerManager(t *testing.T) {
 	m.fall("x")
 	c.taintsAre("x", unreachable...)
 	c.Kill(ControllerManager)
-	said("no other controller writes taints of nodes any more: it acts")
+	said("no other taint controller active, starting writes")
 	m.rise("x")
 	c.taintsAre("x")
 	if wrote := log.wrote(nodeAccount); len(wrote) < 3 {

@@ -133,7 +133,7 @@ func TestAWebhookRefuses(t *testing.T) {
 	policy := d.noted(d.policy("RemovePodsViolatingNodeTaints", "{}", ""))
 	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
 	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 4 })
-	cycles := func() int { return strings.Count(r.log(), `"planned and asked for"`) }
+	cycles := func() int { return strings.Count(r.log(), `"descheduling cycle finished"`) }
 	before := cycles()
 	d.Eventually(startDeadline, "three more cycles", func(context.Context) error {
 		if now := cycles(); now < before+3 {
@@ -182,7 +182,7 @@ func TestTheAPIFails(t *testing.T) {
 	failed := func(times int) {
 		t.Helper()
 		d.Eventually(startDeadline, "cycles fail", func(context.Context) error {
-			if n := strings.Count(r.log(), `"a cycle of descheduling failed"`); n < times {
+			if n := strings.Count(r.log(), `"descheduling cycle failed, retrying"`); n < times {
 				return fmt.Errorf("%d of %d", n, times)
 			}
 			return nil

@@ -174,5 +174,5 @@ func (a *agent) evict(id, name string) {
 		Predicted: &predicted, Released: &released, Outcome: api.OutcomeBack, HoldOffUntil: now.Add(30 * time.Second),
 	}
 	a.set(func() { a.records = append(a.records, r) })
-	a.log.Info("evicted", "signal", "memory.available", "observed", 92*mib, "victim", "shop/"+name, "reason", r.Reason)
+	a.log.Info("evicted", api.EventEviction.Attr(), "signal", "memory.available", "observed", 92*mib, "victim", "shop/"+name, "reason", r.Reason)
 }

@@ -63,12 +63,12 @@ func TestLivePage(t *testing.T) {
 	b.shot("live")
 
 	must(agent.Remove(ctx))
-	b.until(contains("#away", "The agent is away since"))
+	b.until(contains("#alert", "The agent is unreachable since"))
 	agent, err = n.StartAgent(ctx, settings)
 	must(err)
 	_, err = agent.WaitLog(ctx, time.Minute, "started", 1)
 	must(err)
-	b.until("document.querySelector('#away').hidden")
+	b.until("document.querySelector('#alert').hidden")
 	for i := range 3 {
 		b.until(contains("#eviction-list", fmt.Sprintf("default/leaker%d", i)))
 	}

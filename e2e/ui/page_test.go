@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"jettison/api"
 )
 
 // hostile is a pod's name that would be markup, were it not text.
@@ -33,13 +35,13 @@ func TestAnEvictionShowsAtOnce(t *testing.T) {
 		t.Errorf("half of the evictions are shown later than %v", took[2])
 	}
 	text := eval[string](b, "document.querySelector('#eviction-list').innerText")
-	for _, want := range []string{"shop/leaker-4", "enough is back", "crossed to kill 4.1 ms", "kill to back 61.0 ms", "returned 790 MiB"} {
+	for _, want := range []string{"shop/leaker-4", "recovered", "crossing to kill 4.1 ms", "kill to recovery 61.0 ms", "freed 790 MiB"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
 	ladder := eval[string](b, "document.querySelector('details[open] .ladder').innerText")
-	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process is left", "+38.0 ms", "StopPodSandbox", "write cpu.max"} {
+	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process left", "+38.0 ms", "StopPodSandbox", "write cpu.max"} {
 		if !strings.Contains(ladder, want) {
 			t.Errorf("no %q in %s", want, ladder)
 		}
@@ -57,8 +59,8 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	b.until(contains("#eviction-list", "shop/first"))
 	b.until("document.querySelectorAll('svg .curve').length > 0")
 	a.stop()
-	b.until(contains("#away", "The agent is away since"))
-	if eval[bool](b, "document.querySelector('#away').hidden") || !eval[bool](b, contains("#eviction-list", "shop/first")) {
+	b.until(contains("#alert", "The agent is unreachable since"))
+	if eval[bool](b, "document.querySelector('#alert').hidden") || !eval[bool](b, contains("#eviction-list", "shop/first")) {
 		t.Error("what was known is not shown any more, or not that it is old")
 	}
 	if text := eval[string](b, "document.querySelector('figure .value').textContent"); text != "not observed" {
@@ -66,7 +68,7 @@ func TestThePageSurvivesTheAgent(t *testing.T) {
 	}
 	a.set(func() { a.records = a.records[:0] })
 	a.start()
-	b.until("document.querySelector('#away').hidden")
+	b.until("document.querySelector('#alert').hidden")
 	a.evict("20260720T120001.000000Z-abcd", "second")
 	b.until(contains("#eviction-list", "shop/second"))
 	b.until(contains("#eviction-list", "shop/first"))
@@ -79,9 +81,9 @@ func TestMarkupIsText(t *testing.T) {
 	a.set(func() { a.first = "shop/" + hostile })
 	b := open(t, serve(t, a.path))
 	a.evict("20260720T120000.000000Z-abcd", hostile)
-	a.log.Warn("a pod is refused", "pod", hostile, "reason", hostile, "message", hostile)
-	a.log.Warn("garbage collected", "what", hostile)
-	for _, selector := range []string{"#eviction-list", "#pod-table", "#gate-table", "#garbage-table", "#event-list", "#pods-say"} {
+	a.log.Warn("pod rejected", api.EventGate.Attr(), "pod", hostile, "reason", hostile, "message", hostile)
+	a.log.Warn("garbage collected", api.EventGarbage.Attr(), "what", hostile)
+	for _, selector := range []string{"#eviction-list", "#pod-table", "#gate-table", "#garbage-table", "#event-list", "#pods-text"} {
 		b.until(contains(selector, hostile))
 	}
 	if eval[int](b, "document.images.length + document.querySelectorAll('main script').length") != 0 || strings.Contains(eval[string](b, "document.title"), "owned") {
@@ -109,7 +111,7 @@ func TestTheKeyboardReachesAll(t *testing.T) {
 	a := newAgent(t)
 	b := open(t, serve(t, a.path))
 	a.evict("20260720T120000.000000Z-abcd", "leaker")
-	a.log.Info("a pod is refused", "pod", "shop/web")
+	a.log.Info("pod rejected", api.EventGate.Attr(), "pod", "shop/web")
 	b.until(contains("#eviction-list", "shop/leaker"))
 	b.until(contains("#pod-table", "shop/leaker"))
 	b.until("document.querySelectorAll('svg .curve').length > 0")
@@ -164,8 +166,8 @@ func TestItFitsAPhone(t *testing.T) {
 			b.shot("short-light")
 		}
 	}
-	a.log.Info("garbage collected", "what", "images", "trigger", "periodic", "planned", 3, "removed", 3, "failed", 0, "skipped", 0, "predicted", 734003200, "freed", 731906048, "took", 2310*time.Millisecond)
-	a.log.Info("a pod is refused", "pod", "shop/web-2", "uid", "u", "reason", "OutOfmemory", "message", "Node didn't have enough resource: memory, requested: 536870912, used: 900000000, capacity: 1073741824")
+	a.log.Info("garbage collected", api.EventGarbage.Attr(), "what", "images", "trigger", "periodic", "planned", 3, "removed", 3, "failed", 0, "skipped", 0, "predicted", 734003200, "freed", 731906048, "took", 2310*time.Millisecond)
+	a.log.Info("pod rejected", api.EventGate.Attr(), "pod", "shop/web-2", "uid", "u", "reason", "OutOfmemory", "message", "Node didn't have enough resource: memory, requested: 536870912, used: 900000000, capacity: 1073741824")
 	b.until(contains("#gate-table", "OutOfmemory"))
 	for _, screen := range []struct {
 		name          string
@@ -187,7 +189,7 @@ func TestWithoutTheKey(t *testing.T) {
 	a := newAgent(t)
 	address, _, _ := strings.Cut(serve(t, a.path), "?")
 	b := open(t, address)
-	b.until(contains("#away", "open the address that jettison ui has printed"))
+	b.until(contains("#alert", "open the address that jettison ui printed"))
 	if text := eval[string](b, "document.body.innerText"); strings.Contains(text, "worker-1") || strings.Contains(text, "leaker") {
 		t.Error(text)
 	}

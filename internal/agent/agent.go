@@ -1,47 +1,46 @@
-// Package agent is the loop that keeps a node alive: look, decide, act, look again. One goroutine
-// owns all mutable state, in parts: each has its own fields and a handler for what it is told. What
-// may block runs beside the loop, in types that cannot reach those fields.
+// Package agent is the agent's loop: look, decide, act, look again. One goroutine owns all mutable
+// state, divided into parts: each has its own fields and handlers for its events. Work that may
+// block runs outside of the loop, in types that cannot reach those fields.
 //
-//	agent.go      Options, Run: what is begun, in order, and ended
-//	builder.go    what the parts need, opened and closed
-//	begin.go      what is done before the loop: what there is said, what a crash has left mended,
-//	              what was under way resumed
-//	loop.go       the loop: it selects, and hands each event to the part that it belongs to
-//	look.go       the cheap look and what follows from it; what is done once a second
-//	decide.go     the dear looks and the decision, when a threshold asks for a victim
-//	gateway.go    the gate in the runtime, and what new pods are decided by
-//	preempt.go    pods that go for a critical one
-//	deschedule.go pods that should not be here any more
-//	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
-//	reload.go     another configuration, while it runs
-//	own.go        the agent's own memory, kept from being reclaimed
-//	reserve.go    node allocatable, and protection of what pods request, as far as they are written
-//	shown.go      conditions in the log, and the State that others read
-//	metered.go    what metrics say
-//	served.go     what looks and listens for others, beside the unix socket, and where that is
-//	outlook.go    whom each threshold would have evicted, for those who ask
+//	agent.go      Options, Run: start, in order, and end
+//	builder.go    creates the parts and their resources, and closes them
+//	begin.go      before the loop: logs the start, restores after a crash, resumes evictions
+//	loop.go       the loop: it selects, and passes each event to its part
+//	look.go       the cheap look and its consequences; the work of each second
+//	decide.go     the full looks and the decision, when a threshold needs a victim
+//	gateway.go    the gate in the runtime, and admission of new pods
+//	preempt.go    preemption for critical pods
+//	deschedule.go pods that violate their placement
+//	capacity.go   the node's capacity; thresholds and reservations that exceed it
+//	reload.go     a new configuration at runtime
+//	ownmemory.go  protection of the agent's own memory
+//	reserve.go    node allocatable and memory protection of pods in cgroups
+//	publisher.go  conditions in the log, and the published State
+//	metrics.go    metrics
+//	served.go     readers and listeners other than the Unix socket
+//	outlook.go    the victim of each threshold, on request
 //
 // The parts:
 //
-//	internal/agent/looks      reads the node and its pods
-//	internal/agent/pace       when to look again
-//	internal/agent/wakes      what the kernel tells by itself
-//	internal/agent/podlister     the runtime's pods
-//	internal/agent/admission  whether the node takes a pod
-//	internal/agent/gate       what the runtime tells by itself; evicted pods are kept out
-//	internal/agent/objects    pod objects: the socket and static manifests
-//	internal/node/priorities pods of unknown priority, counted
-//	internal/node/kubeletdetect     whether a kubelet is on this node
-//	internal/agent/evictions  evictions under way, and their records
-//	internal/node/nodedescheduler pods that should not be here any more
-//	internal/agent/squeeze    cold memory, given back before a pod goes
-//	internal/node/garbage    garbage, collected in passes and before a pod goes for a disk
-//	internal/agent/logrotate     logs of live containers, where no kubelet rotates them
-//	internal/node/limits     node allocatable and memory that pods request, in pods' cgroups
-//	internal/agent/trim       memory of the agent's own
-//	internal/agent/reload     the configuration, read again
-//	internal/node/kill       the self-test of the kill ladder
-//	internal/node/frames     recordings for jettison replay
+//	internal/agent/looks          reads the node and its pods
+//	internal/agent/pace           computes the time of the next look
+//	internal/agent/wakes          receives events of the kernel
+//	internal/agent/podlister      maintains the runtime's pods
+//	internal/agent/admission      decides whether the node admits a pod
+//	internal/agent/gate           receives runtime events, and refuses evicted pods
+//	internal/agent/objects        pod objects from the socket and static manifests
+//	internal/node/priorities      counts pods of unknown priority
+//	internal/node/kubeletdetect   detects a kubelet on this node
+//	internal/agent/evictions      evictions in progress, and their records
+//	internal/node/nodedescheduler selects pods that violate their placement
+//	internal/agent/squeeze        proactive reclaim of cold memory
+//	internal/node/garbage         garbage collection, periodic and before an eviction for a disk
+//	internal/agent/logrotate      rotates logs of running containers without a kubelet
+//	internal/node/limits          node allocatable and memory protection in pods' cgroups
+//	internal/agent/trim           returns the agent's own memory
+//	internal/agent/reload         reads the configuration again
+//	internal/node/kill            the kill ladder and its self-test
+//	internal/node/frames          recordings for jettison replay
 package agent
 
 import (
@@ -59,25 +58,24 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
 	Config *config.Loaded
-	// Find reads the configuration again, at a signal of Hangup or when a file has changed; nil: it is
-	// never read again.
+	// Find reads the configuration again, on Hangup or after a file changed. nil: never.
 	Find        func(context.Context) (*config.Loaded, error)
 	Hangup      <-chan os.Signal
 	CgroupMount string // empty: cgroup.DefaultMount
 	ProcMount   string // empty: /proc
 	HostRoot    string // the node's root directory; empty: /
 	DryRun      bool
-	Ladder      kill.Ladder // zero: all of it
+	Ladder      kill.Ladder // zero: all steps
 	Log         *slog.Logger
-	LogDropped  func() uint64 // lines of it that were dropped so far; nil: none ever is
+	LogDropped  func() uint64 // number of dropped log lines; nil: none are ever dropped
 	Version     string
 }
 
-// Run checks what the agent needs, waits for the runtime's first answer and then keeps the node
-// alive until ctx ends. It returns an error only for what was wrong at the start.
+// Run checks the agent's requirements, waits for the runtime's first answer, and then runs the loop
+// until ctx ends. It returns an error only for problems at start.
 func Run(ctx context.Context, o Options) error {
 	s, err := sources.Open(sources.Options{Config: o.Config, CgroupMount: o.CgroupMount,
 		ProcMount: o.ProcMount, Act: !o.DryRun})
@@ -88,15 +86,16 @@ func Run(ctx context.Context, o Options) error {
 	ring := eventlog.NewRing(time.Now())
 	o.Log = slog.New(eventlog.NewHandler(ring, o.Log.Handler()))
 	refused := selfprotect.Self(o.Config.Pprof)
-	// Before the first list: either takes megabytes, and what a list has left is given back later.
+	// Before the first list: both need megabytes, and the memory of a list is returned later.
 	var fill float64
-	// pods have them, and are several times faster by that
+	// pods have huge pages, which make them several times faster
 	selfprotect.WithHugePages(func() { fill = pace.MeasureFill(pace.Cores()) })
 	pacer := pace.New(fill, pace.Cores())
-	b, ran := newBuilder(o, s, ring), false
+	b, ended := newBuilder(o, s, ring), false
 	defer func() {
 		b.close()
-		if ran { // whoever waits for the line may kill the process then: all is put back
+		if ended { // after this line the process may be killed: everything is restored
+			//log: The agent ended regularly and restored all settings of the node.
 			b.log.Info("stopped")
 		}
 	}()
@@ -108,33 +107,33 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	b.announce(l, refused)
-	b.unlimit(ctx, l)
+	b.restoreLimits(ctx, l)
 	b.protect(l)
-	b.limit(l)
-	l.tryOut(ctx)
+	b.startLimits(l)
+	l.selfTest(ctx)
 	for _, err := range selfprotect.Lock() {
-		l.log.Warn("not as it should be", "error", err)
+		l.log.Warn("self-protection incomplete", "error", err)
 	}
-	l.warmUp(time.Now()) // what a decision takes is in memory from now on
+	l.warmUp(time.Now()) // the memory of a decision is mapped from now on
 	b.s.Reader.Beside()
 	ctx, cancel := context.WithCancel(ctx)
-	b.later(cancel)
-	l.onObjects() // what was handed over meanwhile counts at the first look already
+	b.onClose(cancel)
+	l.onObjects() // objects provided until now count in the first look
 	l.upkeep.unknown.Start()
-	b.later(l.pods.Start(ctx))
-	b.later(l.wakes.Start())
-	l.admission(time.Now()) // before the runtime asks
-	b.later(l.gate.Start(ctx))
-	b.later(cancel)
-	b.mend(l)
+	b.onClose(l.pods.Start(ctx))
+	b.onClose(l.wakes.Start())
+	l.admission(time.Now()) // before the runtime asks the gate
+	b.onClose(l.gate.Start(ctx))
+	b.onClose(cancel)
+	b.mendKills(l)
 	b.resume(ctx, l, time.Now())
 	if o.Find != nil {
-		b.closing(l.upkeep.reload.Start(reload.Options{Find: o.Find, Asks: o.Hangup}))
+		b.onCloseErr(l.upkeep.reload.Start(reload.Options{Find: o.Find, Asks: o.Hangup}))
 	}
 	l.run(ctx)
 	l.evictions.Interrupted()
 	cancel()
 	l.end()
-	ran = true
+	ended = true
 	return nil
 }

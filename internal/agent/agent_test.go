@@ -26,14 +26,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testLoop is the loop of an agent on a node of files, which it keeps nothing on.
+// testLoop is the loop of an agent on a node made of files, without a state directory.
 type testLoop struct {
 	*loop
 	*nodetest.Node
 	b *builder
 }
 
-// newLoop makes one by a configuration of our own kind; empty: the defaults. change may change what it is built of.
+// newLoop builds a loop for a configuration file's text; empty: the defaults. change may change the
+// options.
 func newLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	t.Helper()
 	n := nodetest.New(t)
@@ -70,10 +71,11 @@ func configOf(t *testing.T, text string) *config.Loaded {
 	return l
 }
 
-// killable gives a pod the file by which the kernel kills it.
+// killable creates a pod's cgroup.kill.
 func (l *testLoop) killable() { l.Write("cgroup/"+nodetest.Pod+"/cgroup.kill", "") }
 
-// A threshold that this node can never satisfy ends an agent whose own file says so, and is a doubt where a kubelet's does.
+// A threshold above the node's capacity is an error in a configuration of our own kind, and a doubt
+// in a kubelet's.
 func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
 	l := newLoop(t, "", nil)
 	for _, own := range []bool{true, false} {
@@ -91,12 +93,12 @@ func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
 		}
 		const want = ":3: evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi"
 		if (err != nil) != own || (len(doubts) == 0) != own || !strings.Contains(text, want) {
-			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
+			t.Errorf("own configuration %v: error %v, doubts %v", own, err, doubts)
 		}
 	}
 }
 
-// softAndHard is a configuration with both.
+// softAndHard is a configuration with soft and hard thresholds.
 const softAndHard = `
 evictionHard: {memory.available: 100Mi}
 evictionSoft: {memory.available: 200Mi}
@@ -104,7 +106,7 @@ evictionSoftGracePeriod: {memory.available: 10s}
 evictionMaxPodGracePeriod: 60
 `
 
-// A soft threshold stops a pod gently; a hard one that is met meanwhile does not wait for its grace period.
+// A soft threshold stops a pod with a grace period; a hard one that is met meanwhile cuts it short.
 func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	l := newLoop(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,24 +117,24 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	now := time.Now()
 	l.look(ctx, now)
 	if lives := l.manager.Lives(); len(lives) != 0 || !strings.Contains(l.Text(),
-		"msg=condition condition=MemoryPressure status=true reason=KubeletHasInsufficientMemory event=NodeHasInsufficientMemory") {
-		t.Fatalf("in the grace period of the threshold: under way %v\n%s", lives, l.Text())
+		`msg="condition changed" condition=MemoryPressure status=true reason=KubeletHasInsufficientMemory event=NodeHasInsufficientMemory`) {
+		t.Fatalf("evictions in the threshold's grace period = %v, want none\n%s", lives, l.Text())
 	}
 	now = now.Add(10 * time.Second)
 	l.look(ctx, now)
 	life := l.manager.Life(nodetest.UID)
 	if life == nil || !life.Killed().Time.IsZero() || life.Eviction().GracePeriodSeconds != 60 {
-		t.Fatalf("under way %+v\n%s", life, l.Text())
+		t.Fatalf("eviction after the threshold's grace period = %+v\n%s", life, l.Text())
 	}
 	l.look(ctx, now.Add(time.Second))
 	if l.manager.Life(nodetest.UID) != life || !life.Killed().Time.IsZero() {
-		t.Fatalf("not left in peace: %+v\n%s", life, l.Text())
+		t.Fatalf("eviction during the pod's grace period = %+v, want it unchanged\n%s", life, l.Text())
 	}
 	l.Available(90)
 	l.look(ctx, now.Add(2*time.Second))
 	if l.manager.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().GracePeriodSeconds != 1 ||
-		!strings.Contains(l.Text(), "the grace period is cut short") {
-		t.Fatalf("under way %+v\n%s", life, l.Text())
+		!strings.Contains(l.Text(), "grace period cut short") {
+		t.Fatalf("eviction after the hard threshold was met = %+v\n%s", life, l.Text())
 	}
 	l.Runtime.Change(func() { clear(l.Runtime.Hang) })
 	l.Populated(nodetest.Pod, false)
@@ -140,17 +142,17 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	l.Available(500)
 	l.look(ctx, time.Now())
 	if h := l.evictions.History(); len(h) != 1 || !h[0].Back {
-		t.Errorf("history %+v\n%s", h, l.Text())
+		t.Errorf("history = %+v, want one eviction that helped\n%s", h, l.Text())
 	}
 	answer, ok := l.b.queue.Recent()
 	if !ok || len(answer) != 1 || answer[0].Outcome != api.OutcomeBack || len(answer[0].Steps) == 0 {
-		t.Errorf("records for others %+v\n%s", answer, l.Text())
+		t.Errorf("published records = %+v, want one with outcome back\n%s", answer, l.Text())
 	}
 	cancel()
 	l.end()
 }
 
-// A dry run says which pod it would evict, once, and kills none: the tree has no cgroup.kill to write to.
+// A dry run logs once which pod it would evict, and kills none: the tree has no cgroup.kill.
 func TestADryRunOnlySays(t *testing.T) {
 	l := newLoop(t, "", func(o *Options) { o.DryRun = true })
 	l.Available(90)
@@ -159,11 +161,12 @@ func TestADryRunOnlySays(t *testing.T) {
 		l.look(t.Context(), now.Add(time.Duration(i)*time.Second))
 	}
 	if got := strings.Count(l.Text(), `msg="would evict"`); got != 1 || len(l.manager.Lives()) > 0 {
-		t.Errorf("%d lines, under way %v:\n%s", got, l.manager.Lives(), l.Text())
+		t.Errorf("%d lines, want one; evictions in progress %v:\n%s", got, l.manager.Lives(), l.Text())
 	}
 }
 
-// What a dry run would have done lies in the file of records, marked as such: once for a shortage, however many looks it lasts. Nothing of it is taken for an eviction by the next process, and there is no state.
+// The file of records has the evictions of a dry run, marked as such, once for a shortage, however
+// many looks it lasts. The next process takes none of them for an eviction, and there is no state.
 func TestADryRunLeavesRecords(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoop(t, "", func(o *Options) { o.DryRun, o.Config.StateDir = true, dir })
@@ -177,22 +180,22 @@ func TestADryRunLeavesRecords(t *testing.T) {
 	}
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 {
-		t.Fatalf("%v, %+v", err, list)
+		t.Fatalf("records of a dry run = %+v, %v, want one", list, err)
 	}
 	for _, r := range list.Records {
 		if !r.DryRun || r.Outcome != api.OutcomeDryRun || r.Pod.UID != nodetest.UID || r.WasKilled() || r.Signal != stats.SignalMemoryAvailable ||
 			r.Crossed == nil || r.Decided == nil || len(r.Ranking.Rows) == 0 || r.Reason == "" {
-			t.Errorf("%+v", r)
+			t.Errorf("record of a dry run = %+v", r)
 		}
 	}
 	state, kept, warnings := records.Load(dir, now, "")
 	running := slices.ContainsFunc(kept, func(r api.Record) bool { return r.Outcome == api.OutcomeRunning })
 	if running || len(warnings) > 0 || state.Version != 0 {
-		t.Errorf("the next process takes up %+v, %+v, %v", state, kept, warnings)
+		t.Errorf("the next process continues %+v, %+v, %v", state, kept, warnings)
 	}
 }
 
-// Tasks are counted in the quick look itself: their victim is chosen at once, though nothing more was read of it.
+// The quick look counts tasks: a victim for them is chosen without further reading.
 func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
 	l := newLoop(t, `evictionHard: {pid.available: "25%"}`, nil)
 	l.killable()
@@ -204,15 +207,15 @@ func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
 	l.look(ctx, time.Now())
 	life := l.manager.Life(nodetest.UID)
 	if life == nil || life.Eviction().Signal != stats.SignalPIDAvailable || life.Killed().Time.IsZero() {
-		t.Errorf("under way %+v\n%s", life, l.Text())
+		t.Errorf("eviction in progress = %+v, want a kill for pid.available\n%s", life, l.Text())
 	}
 	cancel()
 	l.end()
 }
 
-// A pod that only a client tells of is no victim. One of which neither a cgroup nor a sandbox is known cannot be killed, and is set aside.
-// Neither holds up the other looks or the processor.
-func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
+// A pod that only a client knows is no victim. A victim without a cgroup and sandbox cannot be
+// killed, and is set aside. Neither delays other looks nor uses CPU.
+func TestVictimWithoutACgroupDelaysNothing(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.Populated(nodetest.Pod, false)
 	const ghost = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": "ghost", "name": "ghost", "namespace": "default"},
@@ -226,28 +229,29 @@ func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
 	now := time.Now()
 	l.look(t.Context(), now)
 	if aside := l.manager.SetAside(now); len(aside) != 0 || len(l.manager.Lives()) != 0 || strings.Contains(l.Text(), "ghost") {
-		t.Errorf("set aside %v, under way %v\n%s", aside, l.manager.Lives(), l.Text())
+		t.Errorf("set aside %v, in progress %v\n%s", aside, l.manager.Lives(), l.Text())
 	}
 	l.evictions.OnDecided(t.Context(), &eviction.Decision{Evictions: []eviction.Eviction{{
 		Pod: stats.PodStats{PodRef: stats.PodReference{UID: "ghost"}}, Signal: stats.SignalNodeFsAvailable, GracePeriodSeconds: 1,
 	}}})
 	if aside := l.manager.SetAside(now); len(aside) != 1 || len(l.manager.Lives()) != 0 {
-		t.Errorf("set aside %v, under way %v\n%s", aside, l.manager.Lives(), l.Text())
+		t.Errorf("set aside %v, want one; in progress %v\n%s", aside, l.manager.Lives(), l.Text())
 	}
 	if l.due() < 50*time.Millisecond {
-		t.Errorf("the next look is due in %v", l.due())
+		t.Errorf("the next look is due in %v, want at least 50ms", l.due())
 	}
 }
 
-// A kubelet that came since the last search saves the pods that were to go for a disk; with disk: act they go, but their files are its.
+// A kubelet that started since the last search saves the victims for a disk. With disk: act they
+// are evicted, but the kubelet removes their files.
 func TestAKubeletIsLookedForBeforeADiskVictimDies(t *testing.T) {
 	l := newLoop(t, "", nil)
 	for _, name := range []string{"comm", "cgroup", "net/tcp", "net/tcp6"} {
 		l.Write("proc/1/"+name, "header\n")
 	}
 	d := l.diskVictim()
-	if l.spare(&d); len(d.Evictions) != 1 || l.kubelet.Found() {
-		t.Fatalf("without a kubelet: %+v\n%s", d.Evictions, l.Text())
+	if l.dropDiskVictims(&d); len(d.Evictions) != 1 || l.kubelet.Found() {
+		t.Fatalf("victims without a kubelet = %+v, want one\n%s", d.Evictions, l.Text())
 	}
 	l.Write("proc/812/comm", "kubelet\n")
 	l.Write("proc/812/cgroup", "0::/system.slice/kubelet.service\n")
@@ -256,17 +260,18 @@ func TestAKubeletIsLookedForBeforeADiskVictimDies(t *testing.T) {
 		if l.o.Config.Disk = config.ModeUnset; act {
 			l.o.Config.Disk = config.ModeAct
 		}
-		if l.spare(&d); (len(d.Evictions) == 1) != act || !l.kubelet.Found() {
-			t.Errorf("act %v: %+v\n%s", act, d.Evictions, l.Text())
+		if l.dropDiskVictims(&d); (len(d.Evictions) == 1) != act || !l.kubelet.Found() {
+			t.Errorf("disk: act %v: victims with a kubelet = %+v\n%s", act, d.Evictions, l.Text())
 		}
 	}
 }
 
-// The runtime is asked once for a pod that the kernel alone knows, and a kill waits for its answer a moment: the name is in the log.
+// For a pod that only the kernel knows, a kill requests one list and waits a moment for it: the log
+// then has the name.
 func TestAKillWaitsForAName(t *testing.T) {
-	for try := 1; !killNames(t); try++ { // the moment may be over before a machine that is very busy has answered
+	for try := 1; !killNames(t); try++ { // a very busy machine may not answer within the moment
 		if try == 10 {
-			t.Fatal("no kill waits for a name")
+			t.Fatal("no kill waited for the pod's name in 10 tries")
 		}
 	}
 }
@@ -281,7 +286,7 @@ func killNames(t *testing.T) (named bool) {
 	l.look(ctx, time.Now())
 	life := l.manager.Life(nodetest.UID)
 	if life == nil {
-		t.Fatalf("no eviction\n%s", l.Text())
+		t.Fatalf("no eviction began for the pod\n%s", l.Text())
 	}
 	named = life.Eviction().Pod.PodRef.Name == "pod"
 	cancel()
@@ -290,22 +295,22 @@ func killNames(t *testing.T) (named bool) {
 	return named
 }
 
-// The self-test that was put off is made by the loop itself, once nothing is short.
-func TestTheLoopMakesTheSelfTest(t *testing.T) {
+// The loop runs a self-test that was put off at start as soon as nothing is short.
+func TestPostponedSelfTest(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.Available(90)
-	l.tryOut(t.Context())
-	if !strings.Contains(l.Text(), "self-test put off") {
-		t.Fatalf("not put off:\n%s", l.Text())
+	l.selfTest(t.Context())
+	if !strings.Contains(l.Text(), "self-test postponed") {
+		t.Fatalf("the self-test was not put off:\n%s", l.Text())
 	}
 	l.Available(500)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { l.run(ctx); close(ended) }()
-	for !strings.Contains(l.Text(), `msg="self-test: no way`) && !strings.Contains(l.Text(), "msg=self-test ") {
+	for !strings.Contains(l.Text(), `msg="self-test found no working`) && !strings.Contains(l.Text(), `msg="self-test finished"`) {
 		select {
 		case <-t.Context().Done():
-			t.Fatal("no self-test")
+			t.Fatal("the loop ran no self-test")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -314,7 +319,7 @@ func TestTheLoopMakesTheSelfTest(t *testing.T) {
 	l.end()
 }
 
-// A second agent on the node does not start, and names the first; a dry run, which does nothing, does.
+// A second agent on the node does not start, and its error names the first; a dry run does start.
 func TestASecondAgentIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	in := func(dry bool) func(*Options) { return func(o *Options) { o.Config.StateDir, o.DryRun = dir, dry } }
@@ -327,7 +332,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	b := newBuilder(o, n.Sources, eventlog.NewRing(time.Now()))
 	defer b.close()
 	_, err := b.build(t.Context(), pace.New(1<<30, 2))
-	if want := fmt.Sprintf("%s: another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("%s is locked by another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"jettison/stats/read"
 )
 
-// From the look that finds a threshold crossed to the choice of the victim nothing is allocated: there may be no memory to be had. From
-// there to the kill see package evictions, TestAStrikeDoesNotAllocate.
+// From the look that finds a threshold crossed to the choice of the victim nothing is allocated:
+// memory may be exhausted. For the rest until the kill see package evictions,
+// TestAStrikeDoesNotAllocate.
 func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -30,7 +31,7 @@ func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
 		uids, paths = append(uids, uid), append(paths, "kubepods/burstable/pod"+uid)
 		l.AddPod(paths[i+1], i+1)
 	}
-	for _, path := range paths { // all that a look at memory reads
+	for _, path := range paths { // everything that a look at memory reads
 		l.Write("cgroup/"+path+"/pids.current", "3\n")
 		l.Write("cgroup/"+path+"/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n")
 		const pressure = "avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -53,34 +54,34 @@ func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
 		l.looks.Begin(now)
 		ready := l.measure(now)
 		if ready.Look != eviction.LookMemory {
-			failed = errors.New("nothing is met")
+			failed = errors.New("no threshold is met")
 			return
 		}
 		d, _, err := l.choose(ctx, now, eviction.LookMemory, &ready)
 		if err != nil || len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != nodetest.UID {
-			failed = fmt.Errorf("%v: %+v", err, d.Evictions)
+			failed = fmt.Errorf("choose: error %v, evictions %+v, want the largest pod", err, d.Evictions)
 			return
 		}
 		if !l.stillMet(d.Signal.Threshold) { // as right before the kill
-			failed = errors.New("not met any more")
+			failed = errors.New("the threshold is not met any more")
 		}
 	}
-	run() // descriptors are opened and buffers grow, as they do while the threshold is near
+	run() // opens descriptors and grows buffers, as happens while the threshold is near
 	least := uint64(math.MaxUint64)
-	for range 5 { // others in this process may allocate meanwhile
+	for range 5 { // other goroutines of this process may allocate meanwhile
 		if failed != nil {
-			t.Fatalf("%v\n%s", failed, l.Text())
+			t.Fatalf("the look or the choice failed: %v\n%s", failed, l.Text())
 		}
 		before := mallocs()
 		run()
 		least = min(least, mallocs()-before)
 	}
 	if least != 0 || failed != nil {
-		t.Errorf("%d allocations, %v\n%s", least, failed, l.Text())
+		t.Errorf("a look and a choice made %d allocations, want 0 (%v)\n%s", least, failed, l.Text())
 	}
 }
 
-// mallocs is how many there were in this process.
+// mallocs returns the number of allocations of this process.
 func mallocs() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -9,7 +9,7 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// announce logs what the agent starts with, and once each thing that it has to do without.
+// announce logs the start, and each restriction that the agent has to work with, once.
 func (b *builder) announce(l *loop, refused []error) {
 	c, reader := b.o.Config, l.looks.Reader()
 	selfErr := reader.FindSelf()
@@ -18,6 +18,8 @@ func (b *builder) announce(l *loop, refused []error) {
 		thresholds = append(thresholds, t.String())
 	}
 	l.kubelet.LookNow()
+	//log: The agent has started. The keys give its version, the container runtime, the thresholds and
+	//  modes, and whether a kubelet was found.
 	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime,
 		"endpoint", b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
 		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.From, "dryRun",
@@ -25,47 +27,67 @@ func (b *builder) announce(l *loop, refused []error) {
 		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor",
 		int64(l.pace.Fill()))
 	for _, w := range c.Warnings {
-		b.log.Warn("config: " + w)
+		//log: The configuration has a questionable value, which the key warning names.
+		//do: Correct the configuration, or ignore the warning if the value is intended.
+		b.log.Warn("configuration warning", "warning", w)
 	}
-	for _, err := range append(refused, b.doubts...) {
-		b.log.Warn("not as it should be", "error", err)
+	for _, err := range refused {
+		//log: The kernel refused one of the agent's measures to protect itself, such as its OOM score or
+		//  locked memory. The agent runs without it.
+		//do: Grant the privilege that the key error names, see the installation guide.
+		b.log.Warn("self-protection incomplete", "error", err)
+	}
+	for _, err := range b.doubts {
+		//log: The kubelet's configuration has a threshold or reservation that exceeds the node's
+		//  capacity. The agent uses it nevertheless.
+		//do: Correct the threshold or reservation that the key error names.
+		b.log.Warn("configuration exceeds node capacity", "error", err)
 	}
 	if selfErr != nil {
-		b.log.Warn("the agent's own pod is not known: only its namespace or priority protects it",
+		//log: The agent could not find its own cgroup. It does not evict itself only if its namespace is
+		//  protected or its priority is critical.
+		//do: Run the agent in a protected namespace or with a critical priority. See the key error.
+		b.log.Warn("agent's own pod unknown",
 			"error", selfErr)
 	}
 	if text := sources.NoPressure(b.o.ProcMount); text != "" {
-		b.log.Warn(text)
+		//log: The kernel provides no pressure stall information (PSI). The agent polls memory without
+		//  pressure triggers.
+		//do: Boot the kernel with psi=1.
+		b.log.Warn("pressure information unavailable", "reason", text)
 	}
 	if len(thresholds) == 0 {
-		b.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
+		//log: No eviction threshold is configured. The agent evicts only pods that exceed limits of their
+		//  own.
+		//do: Configure evictionHard, at least for memory.available.
+		b.log.Warn("no eviction threshold configured")
 	} else if !watchesMemory(c.Config) {
-		sayUnwatched(b.log, c.From)
+		logUnwatched(b.log, c.From)
 	}
 }
 
-// protect keeps the agent's memory from being reclaimed, and undoes at the end what would outlive
-// the agent.
+// protect protects the agent's memory from reclaim, and restores at the end all settings that would
+// outlive the agent.
 func (b *builder) protect(l *loop) {
 	own := l.looks.Reader().Self()
 	if own == "" || b.o.DryRun {
 		return
 	}
 	apart, err := selfprotect.Apart(b.s.FS, own)
-	b.closing(apart)
+	b.onCloseErr(apart)
 	if err != nil {
-		b.log.Warn("not as it should be", "error", err)
+		b.log.Warn("self-protection incomplete", "error", err)
 	}
 	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() &&
 		!b.before.left.Protection}
 	o.raise()
-	b.closing(o.close)
+	b.onCloseErr(o.close)
 	l.upkeep.own = o
 }
 
-// mend puts back what the process before this one has left in pods' cgroups, if it crashed in the
-// middle of a kill. A pod that dies still, and is taken up by resume, dies all the same.
-func (b *builder) mend(l *loop) {
+// mendKills restores settings in pods' cgroups if the process before this one crashed in the middle
+// of a kill. A pod that is still dying is resumed by resume.
+func (b *builder) mendKills(l *loop) {
 	if b.o.DryRun {
 		return
 	}
@@ -73,28 +95,36 @@ func (b *builder) mend(l *loop) {
 	l.looks.Reader().EachPod(func(_, path string) { paths = append(paths, path) })
 	mended, err := kill.Mend(b.s.FS, paths)
 	if len(mended) > 0 {
-		b.log.Info("put back what a crash has left in pods' cgroups", "cgroups", mended)
+		//log: The agent before this one crashed during a kill. Its temporary settings in these cgroups
+		//  were restored.
+		b.log.Info("restored pod cgroups after crash", "cgroups", mended)
 	}
 	if err != nil {
-		b.log.Warn("not as it should be", "error", err)
+		//log: Temporary settings that a crashed agent left in pods' cgroups could not be restored.
+		//do: See the key error. Restarting the pod removes the settings.
+		b.log.Warn("restore of pod cgroups after crash failed", "error", err)
 	}
 }
 
-// resume goes on where the process before this one was: it was killed, it crashed, or it was told
-// to stop in the middle of an eviction.
+// resume restores hold-offs and continues evictions of the process before this one, which was
+// killed, crashed, or was stopped in the middle of an eviction.
 func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
 	l.gate.Resume(now, b.before.state.HoldOffs)
 	for _, err := range b.manager.Resume(now, b.before.state.Manager) {
-		b.log.Warn("what was kept is not whole", "error", err)
+		//log: Part of the stored state of the process before this one was invalid and is ignored.
+		//do: Nothing, unless it repeats: then check the disk of stateDir.
+		b.log.Warn("stored state incomplete", "error", err)
 	}
 	lives := b.manager.Lives()
-	for _, life := range lives { // the state of an older agent has no signal in its hold-offs
-		l.gate.For(life.Eviction().Pod.PodRef.UID, life.Eviction().Signal)
+	for _, life := range lives { // an older agent stored hold-offs without a signal
+		l.gate.SetSignal(life.Eviction().Pod.PodRef.UID, life.Eviction().Signal)
 	}
 	n := len(lives)
 	going := l.evictions.Resume(ctx, now, b.before.running)
 	if n+len(b.before.state.HoldOffs)+len(b.before.state.Manager.Aside) > 0 {
-		b.log.Info("going on where the agent was", "evictions", going,
+		//log: The agent continues from the state that the process before it stored. The keys give the
+		//  number of evictions, hold-offs and pods set aside.
+		b.log.Info("resumed from stored state", "evictions", going,
 			"heldOff", len(b.before.state.HoldOffs),
 			"setAside", len(b.before.state.Manager.Aside), "savedAt", b.before.state.Time)
 	}

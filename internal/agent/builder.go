@@ -41,14 +41,14 @@ import (
 	"jettison/stats/read"
 )
 
-// builder opens what the parts of the loop need, and closes it in the opposite order.
+// builder creates the resources of the loop's parts, and closes them in reverse order.
 type builder struct {
 	o       Options
 	s       *sources.Sources
 	log     *logthrottle.Logger
 	closers []func()
 
-	shown     *shown
+	publisher *publisher
 	meter     *meter
 	admission *admission.Admission
 	named     *garbage.Named
@@ -68,29 +68,29 @@ type builder struct {
 	before    inherited
 }
 
-// inherited is what the process before this one has left.
+// inherited is the state that the process before this one left.
 type inherited struct {
 	state   records.State
-	running []api.Record // of evictions that were under way
+	running []api.Record // of evictions in progress
 	left    limits.Left  // in cgroups of pods
 }
 
 func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b := &builder{
-		o: o, s: s, log: logthrottle.New(o.Log), shown: newShown(o, s.Client.Endpoint()),
+		o: o, s: s, log: logthrottle.New(o.Log), publisher: newPublisher(o, s.Client.Endpoint()),
 		manager:   eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
-	b.meter, b.queue = &meter{o: o, shown: b.shown}, records.NewQueue()
+	b.meter, b.queue = &meter{o: o, publisher: b.publisher}, records.NewQueue()
 	b.endpoints = endpoints.New(endpoints.Options{
-		Turned: b.shown.turned, Events: ring, Records: b.queue, Metrics: b.meter.metrics,
-		Stats: b.stats(), State: b.shown.forOthers,
-		Kubelet: b.shown.kubelet.Load, Pprof: o.Config.Pprof,
+		Turned: b.publisher.lastTurn, Events: ring, Records: b.queue, Metrics: b.meter.metrics,
+		Stats: b.stats(), State: b.publisher.currentState,
+		Kubelet: b.publisher.kubelet.Load, Pprof: o.Config.Pprof,
 	})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot,
 			o.Config.StaticPodPath),
-		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission,
+		State: b.publisher.currentState, Outlook: b.publisher.outlook.ask, Admission: b.admission,
 		Reads: b.endpoints, Log: b.log,
 		Kubelet:     kubeletpods.Path(o.HostRoot, o.Config.RootDir),
 		OnManifests: func() { b.named.OnManifests() },
@@ -101,8 +101,8 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	return b
 }
 
-// later has something closed at the end, before all that was said so far.
-func (b *builder) later(closer func()) { b.closers = append(b.closers, closer) }
+// onClose registers a closer, which is called before all earlier ones.
+func (b *builder) onClose(closer func()) { b.closers = append(b.closers, closer) }
 
 func (b *builder) close() {
 	for i := len(b.closers) - 1; i >= 0; i-- {
@@ -110,33 +110,37 @@ func (b *builder) close() {
 	}
 }
 
-// closing has something closed at the end that may not succeed.
-func (b *builder) closing(closer func() error) {
-	b.later(func() {
+// onCloseErr registers a closer that may fail.
+func (b *builder) onCloseErr(closer func() error) {
+	b.onClose(func() {
 		if err := closer(); err != nil {
-			b.log.Warn("stopping", "error", err)
+			b.log.Warn("agent stop incomplete", "error", err)
 		}
 	})
 }
 
-// listen opens what others reach the agent by, and waits for the runtime's first answer: without
-// one list of its pods it is not known which are protected, so this comes before the first look.
+// listen opens the agent's listeners and waits for the runtime's first list. Without it the agent
+// does not know which pods are protected, so this comes before the first look.
 func (b *builder) listen(ctx context.Context) error {
 	stop, err := b.objects.Start()
 	if err != nil {
 		return err
 	}
-	b.later(stop)
+	b.onClose(stop)
 	if b.recording, err = frames.StartRecording(b.o.Config.Record, b.o.Log); err != nil {
 		return err
 	}
-	b.closing(func() error { return b.recording.Close(time.Second) })
+	b.onCloseErr(func() error { return b.recording.Close(time.Second) })
 	if err := b.serve(); err != nil {
 		return err
 	}
 	limit := time.Duration(b.o.Config.RuntimeWait)
-	version, listing, err := sources.FirstAnswer(ctx, b.askedOf(ctx), limit, func(why string) {
-		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
+	version, listing, err := sources.FirstAnswer(ctx, b.runtimeSelector(ctx), limit, func(why string) {
+		//log: The container runtime has not answered yet. The agent watches nothing until then, and gives
+		//  up after runtimeWait if that is set.
+		//do: Start the container runtime, or correct its endpoint in the configuration. See the key
+		//  error.
+		b.log.Warn("waiting for container runtime",
 			api.EventRuntime.Attr(),
 			"endpoint", b.s.Client.Endpoint(), "error", why, "runtimeWait", limit)
 	})
@@ -151,37 +155,39 @@ func (b *builder) listen(ctx context.Context) error {
 	return nil
 }
 
-// askedOf says whom to ask for the runtime's first answer: before each attempt but the first it is
-// looked for once more, unless somebody has said which it is. From that answer on it stays the
-// same.
-func (b *builder) askedOf(ctx context.Context) func() (*cri.Client, *cri.Lister) {
-	say := func() {
-		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(),
+// runtimeSelector returns a function that selects the runtime for each attempt at the first answer.
+// Unless the configuration names the runtime, it is detected again before each attempt except the
+// first. It stays the same after that answer.
+func (b *builder) runtimeSelector(ctx context.Context) func() (*cri.Client, *cri.Lister) {
+	log := func() {
+		//log: The agent uses the container runtime at this endpoint. The key from gives the source of the
+		//  choice.
+		b.log.Info("using container runtime", "endpoint", b.s.Client.Endpoint(),
 			"from", b.o.Config.EndpointFrom)
 	}
 	first := true
 	return func() (*cri.Client, *cri.Lister) {
 		if first {
-			say()
+			log()
 		} else if b.o.Config.FindRuntimeAgain(ctx) &&
-			b.s.Redial(b.o.Config) == nil { // which is an endpoint of ours: it is no error
-			b.lister, b.shown.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime),
+			b.s.Redial(b.o.Config) == nil { // the endpoint is detected by the agent, so failing is no error
+			b.lister, b.publisher.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime),
 				b.s.Client.Endpoint()
-			say()
+			log()
 		}
 		first = false
 		return b.s.Client, b.lister.Client()
 	}
 }
 
-// build makes the loop of its parts.
+// build creates the loop and its parts.
 func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	o, c := b.o, b.o.Config
 	l := &loop{
-		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording, shown: b.shown,
-		pace: pacer,
+		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording,
+		publisher: b.publisher, pace: pacer,
 	}
-	b.watch(l)
+	b.openPresence(l)
 	l.upkeep.stats = b.taker
 	l.upkeep.deschedule = nodedescheduler.NewPart(time.Now(), b.log)
 	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
@@ -190,7 +196,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.pods = podlister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = b.gateway(l)
 	l.looks = looks.New(looks.Options{
-		Reader: b.s.Reader, Background: b.background(),
+		Reader: b.s.Reader, Background: b.startBackground(),
 		Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
 	})
 	l.wakes = wakes.New(wakes.Options{
@@ -198,60 +204,67 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		Name: l.pods.Name,
 	})
 	l.upkeep.trial = kill.NewTrial(b.s.FS, b.s.Reader.Self, b.log)
-	pin := b.killer()
-	b.keep(time.Now())
-	// two would kill twice, and neither would know of the other's
+	pin := b.startKiller()
+	b.startKeeper(time.Now())
+	// two agents would each kill a pod, without knowing of the other
 	if err := b.keeper.Foreign(); err != nil && !o.DryRun {
 		return nil, err
 	}
-	b.leave()
-	b.collect(l, time.Now())
-	l.relief.memory = b.squeeze(l)
+	b.storeSocketPath()
+	b.startGarbage(l, time.Now())
+	l.relief.memory = b.startReclaim(l)
 	l.upkeep.rotation = b.rotation()
 	l.evictions = evictions.New(evictions.Options{
 		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(),
 		Pods: l.pods, Gate: l.gate.Gate,
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log),
 		Log: b.log, DryRun: o.DryRun,
-		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled,
+		Kubelet: l.kubelet.Found, KubeletNow: b.kubeletNow, StillMet: l.stillMet,
+		NotKilled: b.recording.NotKilled,
 		OnCleaned: l.onCleaned,
 		Blame:     func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
-	b.metered(l)
+	b.collectCounts(l)
 	l.pods.OnListed(podlister.Update{Pods: b.pods})
 	var err error
 	b.doubts, err = l.checkCapacity(ctx)
 	return l, err
 }
 
-// watch prepares to look for a kubelet.
-func (b *builder) watch(l *loop) {
+// openPresence prepares the detection of a kubelet.
+func (b *builder) openPresence(l *loop) {
 	var err error
 	b.presence, err = kubeletdetect.OpenPresence(kubeletdetect.PresenceOptions{
 		ProcMount: b.o.ProcMount, StateDir: b.o.Config.StateDir, ReadOnly: b.o.DryRun,
 	})
 	if err != nil {
-		b.log.Warn("what was kept is not whole", "error", err)
+		b.log.Warn("stored state incomplete", "error", err)
 	}
 	l.kubelet = kubeletdetect.NewWatch(kubeletdetect.WatchOptions{
 		Presence: b.presence, Log: b.o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
 	})
-	b.closing(func() error { return l.kubelet.Close(time.Second) })
+	b.onCloseErr(func() error { return l.kubelet.Close(time.Second) })
 }
 
-// background opens the host's root directory and measures below it; nil: it cannot.
-func (b *builder) background() *read.Background {
+// startBackground opens the host's root directory and starts the measurements below it; nil if it
+// cannot be opened.
+func (b *builder) startBackground() *read.Background {
 	host, err := read.OpenHostRoot(b.o.HostRoot)
 	if err != nil {
-		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with "+
-			"--host-root", api.EventSource.Attr(), "error", err)
+		//log: The node's root directory could not be opened. Disk signals and disk usage of pods are not
+		//  available.
+		//do: Set --host-root to the node's root directory as mounted in the agent's container.
+		b.log.Warn("disk usage not measured", api.EventSource.Attr(), "error", err)
 		return nil
 	}
-	// it stays open: a file system that hangs may hold a goroutine on it
+	// it stays open: a goroutine may block on a file system that hangs
 	b.host = host
-	cgroups, err := cgroup.Open(b.s.FS.Mount()) // likewise
+	cgroups, err := cgroup.Open(b.s.FS.Mount()) // it stays open, too
 	if err != nil {
-		b.log.Warn("files without a name that pods keep open are not found", api.EventSource.Attr(),
+		//log: The cgroups could not be opened to search for deleted files that pods keep open. Their disk
+		//  usage is not assigned to pods.
+		//do: See the key error.
+		b.log.Warn("deleted open files not measured", api.EventSource.Attr(),
 			"error", err)
 	}
 	background := read.StartBackground(read.BackgroundOptions{
@@ -260,36 +273,37 @@ func (b *builder) background() *read.Background {
 		PodLogsDir: b.o.Config.PodLogsDir,
 		Pods:       b.pods, NoNetwork: true, Lazy: !b.recording.On(),
 	})
-	b.later(background.Close)
+	b.onClose(background.Close)
 	b.taker.SetBackground(background)
 	return background
 }
 
-// killer starts the threads that free what victims leave. A dry run kills no pod.
-func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
+// startKiller starts the threads that free victims' memory. A dry run kills no pod.
+func (b *builder) startKiller() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
 	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.Held})
 	for _, err := range killer.Refused() {
-		b.log.Warn("not as it should be", "error", err)
+		b.log.Warn("self-protection incomplete", "error", err)
 	}
-	b.closing(killer.Close)
+	b.onCloseErr(killer.Close)
 	return killer.Pin
 }
 
-// keep begins to write records and state. A dry run only leaves records of what it would have done.
-func (b *builder) keep(now time.Time) {
+// startKeeper starts to write records and state. A dry run writes only records of evictions that it
+// would have begun.
+func (b *builder) startKeeper(now time.Time) {
 	b.keeper, b.before.state, b.before.running = records.StartKeeper(now, records.KeeperOptions{
 		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log,
 		DryRun: b.o.DryRun,
 		Queue:  b.queue,
 	})
-	b.closing(b.keeper.Close)
+	b.onCloseErr(b.keeper.Close)
 }
 
-// collect begins to collect garbage. A dry run collects none.
-func (b *builder) collect(l *loop, now time.Time) {
+// startGarbage starts garbage collection. A dry run collects none.
+func (b *builder) startGarbage(l *loop, now time.Time) {
 	c := b.o.Config
 	l.relief.disk = garbage.NewPart(garbage.PartOptions{
 		Log: b.log, Named: b.named, Mode: c.GC, Kubelet: l.kubelet.Found, Remeasure: l.remeasure,
@@ -297,7 +311,7 @@ func (b *builder) collect(l *loop, now time.Time) {
 	if b.o.DryRun {
 		return
 	}
-	b.later(l.relief.disk.Start(garbage.Options{
+	b.onClose(l.relief.disk.Start(garbage.Options{
 		Collect: c.Collect(), Runtime: b.s.Client, Kubelet: b.presence.Look, ProcMount: b.o.ProcMount,
 		Host:        b.host,
 		CgroupMount: b.s.FS.Mount(), StateDir: c.StateDir, Started: now,
@@ -308,24 +322,24 @@ func (b *builder) collect(l *loop, now time.Time) {
 	}))
 }
 
-// kubelet looks for one now, for what runs beside the loop.
-func (b *builder) kubelet() bool {
+// kubeletNow checks now whether a kubelet runs, for code outside of the loop.
+func (b *builder) kubeletNow() bool {
 	found, _ := b.presence.Look()
 	return found
 }
 
-// squeeze starts what has pods give back cold memory. A dry run does not.
-func (b *builder) squeeze(l *loop) *squeeze.Loop {
+// startReclaim starts proactive reclaim; nil in a dry run.
+func (b *builder) startReclaim(l *loop) *squeeze.Loop {
 	if b.o.DryRun {
 		return nil
 	}
 	node := squeeze.Node{Need: l.need, Available: l.available, Swap: l.swap}
 	loop, stop := squeeze.StartLoop(b.o.CgroupMount, b.o.Config.CgroupRoot, node, b.log)
-	b.later(stop)
+	b.onClose(stop)
 	return loop
 }
 
-// rotation rotates logs; nil: it does not.
+// rotation returns the log rotation; nil if it is disabled.
 func (b *builder) rotation() *logrotate.Rotation {
 	c := b.o.Config
 	if b.host == nil || b.o.DryRun || c.LogMaxBytes < 0 {
@@ -334,11 +348,11 @@ func (b *builder) rotation() *logrotate.Rotation {
 	return logrotate.NewRotation(logrotate.Rotator{
 		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes,
 		MaxFiles: int(c.ContainerLogMaxFiles),
-		Kubelet:  b.kubelet,
+		Kubelet:  b.kubeletNow,
 	}, b.log)
 }
 
-// remover deletes and unmounts on the host.
+// remover returns the Remover for files and mounts of the host.
 func (b *builder) remover() podfiles.Remover {
 	return podfiles.Remover{
 		Host: b.host, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir,

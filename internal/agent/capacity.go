@@ -16,31 +16,31 @@ import (
 	"jettison/stats"
 )
 
-// capacityWait is how long the first look at the file systems may take before the agent starts
-// without it.
+// capacityWait is the time limit of the first look at file systems; then the agent starts without
+// it.
 const capacityWait = 2 * time.Second
 
-// ConfigError is a configuration that this node cannot satisfy.
+// ConfigError is the error of a configuration that exceeds this node.
 type ConfigError struct{ error }
 
-// Unwrap is what is wrong.
+// Unwrap returns the cause.
 func (e ConfigError) Unwrap() error { return e.error }
 
-// capacity is what the node has, as it was last looked at.
+// capacity returns the node's capacity by the last look.
 func (l *loop) capacity() v1.ResourceList {
 	return limits.Capacity(l.looks.Node(), pace.Cores(), limits.HugePages("/sys"))
 }
 
-// checkCapacity looks at the node once and holds thresholds and reservations against it: what it
-// cannot satisfy is an error where our own file says so, and else a doubt to be logged. A signal
-// that is not observed is not judged.
+// checkCapacity reads the node once and compares thresholds and reservations with it. A value that
+// exceeds the node is an error in a configuration file of our own kind, otherwise a doubt to log.
+// Signals without an observation are not checked.
 func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	l.looks.First(ctx, capacityWait)
-	return l.fits(l.o.Config)
+	return l.checkFit(l.o.Config)
 }
 
-// fits holds a configuration against the node as it was last looked at.
-func (l *loop) fits(c *config.Loaded) (doubts []error, err error) {
+// checkFit compares a configuration with the node by the last look.
+func (l *loop) checkFit(c *config.Loaded) (doubts []error, err error) {
 	s := stats.Summary{Node: *l.looks.Node()}
 	wrong := eviction.CheckCapacity(c.Thresholds, func(signal stats.Signal) stats.Observation {
 		return s.Observe(time.Now(), signal, c.MemoryAvailable)
@@ -55,8 +55,8 @@ func (l *loop) fits(c *config.Loaded) (doubts []error, err error) {
 	return doubts, nil
 }
 
-// overReserved is what more of is reserved than there is. Where only a threshold is too high, that
-// is found elsewhere.
+// overReserved returns the reservations that exceed the node's capacity. Thresholds that alone are
+// too high are found by eviction.CheckCapacity.
 func (l *loop) overReserved(c *config.Loaded) (wrong []*eviction.FieldError) {
 	capacity := l.capacity()
 	reserved := reserved(c, capacity)

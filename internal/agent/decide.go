@@ -12,10 +12,11 @@ import (
 	"jettison/internal/node/frames"
 )
 
-// unannounced is how long a kill waits for the runtime to name a pod that only the kernel knows.
-const unannounced = 50 * time.Millisecond
+// nameWait is the time that a kill waits for the runtime to name a pod that only the kernel
+// knows.
+const nameWait = 50 * time.Millisecond
 
-// consider makes the full look at pods: it is worth it now, and no pod was found by the quick one.
+// consider makes the full look at pods, when it is worth its cost and the quick look chose no pod.
 func (l *loop) consider(ctx context.Context, ready *eviction.Ready) {
 	recorded := l.decide(ctx, time.Now(), eviction.LookFull, ready)
 	if ready.Periodic && !recorded {
@@ -23,31 +24,33 @@ func (l *loop) consider(ctx context.Context, ready *eviction.Ready) {
 	}
 }
 
-// decide looks at every pod, takes a step, and carries out what is decided. Of a look at memory it
-// says whether an eviction was begun, of a full one whether the look has a frame, for a pod was
-// chosen. From the measurement that finds a hard threshold met to the kill nothing is logged, asked
-// or allocated, unless there is a pod that the runtime has not told of.
+// decide looks at every pod, makes a decision and carries it out. For a look at memory it returns
+// whether an eviction began; for a full one whether the look was recorded because a pod was chosen.
+// From the measurement that finds a hard threshold met to the kill, nothing is logged, requested or
+// allocated, unless the runtime has not listed one of the pods.
 func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look,
 	ready *eviction.Ready) bool {
 	d, now, err := l.choose(ctx, now, look, ready)
 	begun := l.evictions.OnDecided(ctx, &d)
-	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // the next one, at once
+	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // try the next one now
 		d, now, err = l.choose(ctx, time.Now(), look, ready)
 		begun = l.evictions.OnDecided(ctx, &d)
 	}
-	// After the kill, which cannot wait:
+	// The kill could not wait for this:
 	if err != nil {
 		l.log.Repeat("reading pods: "+err.Error(),
+			//log: The resource usage of some pods could not be read. They are ranked without it.
+			//do: Nothing if it is rare: a pod may have ended meanwhile. Otherwise see the key error.
 			func() { l.log.Warn("some pods could not be measured", api.EventSource.Attr(), "error", err) })
 	}
-	l.shown.conditions(now, l.log, d.Conditions, d.Met)
-	l.shown.breaker(l.log, &d)
+	l.publisher.logConditions(now, l.log, d.Conditions, d.Met)
+	l.publisher.logBreaker(l.log, &d)
 	chosen := len(d.Evictions) > 0
 	if chosen {
 		l.record(now, look, true)
-		l.shown.changed()
+		l.publisher.markChanged()
 	} else {
-		l.noEviction(&d)
+		l.logNoEviction(&d)
 	}
 	if look == eviction.LookMemory {
 		return begun
@@ -55,55 +58,55 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look,
 	return chosen
 }
 
-// choose looks at every pod and decides. Of a quick look whose victim is clear it allocates
-// nothing.
+// choose looks at every pod and decides. It allocates nothing if a quick look determines the
+// victim.
 func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look,
 	ready *eviction.Ready) (eviction.Decision, time.Time, error) {
-	// asked first: what is looked at then is no older than that
-	measuring := look == eviction.LookFull && l.measuring(ready)
-	err := l.lookAtPods(now, look)
-	if l.pods.Strangers(l.looks.Summary()) {
-		l.askRuntime(ctx)
+	// requested first, so that the measurements are not older than the look
+	measuring := look == eviction.LookFull && l.requestDisks(ready)
+	err := l.readPods(now, look)
+	if l.pods.HasUnlisted(l.looks.Summary()) {
+		l.listNow(ctx)
 		now = time.Now()
-		err = l.lookAtPods(now, look)
+		err = l.readPods(now, look)
 	}
 	in := eviction.Input{
 		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(),
 		MemoryOnly: look == eviction.LookMemory,
 		Measuring:  measuring, Terse: look == eviction.LookMemory,
 	}
-	if ready.Growth { // nothing is to be lost by looking what grows
-		in.Growing = l.looks.Growing()
+	if ready.Growth { // there is time to look for growing cgroups
+		in.Growing = l.looks.Growth()
 	}
 	d := l.manager.Step(now, in)
-	// a threshold that was not met before the step
+	// the threshold was not met before the step
 	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
 		now = time.Now()
 		err = errors.Join(err, l.looks.Memory(now, l.pods.All()))
 		d = l.manager.Step(now, in)
 	}
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !l.relieve(now, &d) {
-		// it was collected, or nothing can be: the look that there is decides
+		// garbage was collected, or cannot be: the present look decides
 		d = l.manager.Reclaimed(now, in)
 	}
-	l.spare(&d)
+	l.dropDiskVictims(&d)
 	return d, now, err
 }
 
-func (l *loop) lookAtPods(now time.Time, look eviction.Look) error {
+func (l *loop) readPods(now time.Time, look eviction.Look) error {
 	if look == eviction.LookMemory {
-		return l.lookAtVictims(now)
+		return l.readVictims(now)
 	}
 	return l.looks.Pods(now, l.pods.All())
 }
 
-func (l *loop) lookAtVictims(now time.Time) error {
+func (l *loop) readVictims(now time.Time) error {
 	return l.looks.Victims(now, l.pods.All(), l.objects.Pods(), l.manager)
 }
 
-// measuring: what pods take of a disk that is short is not known as of then. It is measured anew.
-// Walks that were cut off are made again, but not waited for.
-func (l *loop) measuring(ready *eviction.Ready) bool {
+// requestDisks reports whether the pods' usage of a short disk has to be measured again, and
+// requests that. Incomplete measurements are repeated without waiting for them.
+func (l *loop) requestDisks(ready *eviction.Ready) bool {
 	b, since := l.looks.Background(), ready.DiskFresh
 	if b == nil {
 		return false
@@ -116,20 +119,20 @@ func (l *loop) measuring(ready *eviction.Ready) bool {
 	return true
 }
 
-// askRuntime has the runtime listed now and waits a moment for its answer.
-func (l *loop) askRuntime(ctx context.Context) {
+// listNow requests a list and waits a moment for it.
+func (l *loop) listNow(ctx context.Context) {
 	select {
-	case u := <-l.pods.Updates(): // an older answer, which must not be taken for the one to come
+	case u := <-l.pods.Updates(): // an older answer, not the requested one
 		l.onListed(u)
 	default:
 	}
 	select {
-	case u := <-l.gate.Updates(): // the runtime has told of it already
-		l.onTold(u)
+	case u := <-l.gate.Updates(): // events may already contain the pod
+		l.onEvents(u)
 	default:
 	}
 	l.pods.Ask()
-	timer := time.NewTimer(unannounced)
+	timer := time.NewTimer(nameWait)
 	defer timer.Stop()
 	select {
 	case u := <-l.pods.Updates():
@@ -139,15 +142,17 @@ func (l *loop) askRuntime(ctx context.Context) {
 	}
 }
 
-// relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be;
-// the look that there is decides.
+// relieve starts garbage collection before an eviction for a disk. It returns false if that was
+// tried or is not possible: then the present look decides.
 func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	if !l.relief.disk.Acts() {
 		return false
 	}
 	switch l.manager.Relief(now, d) {
 	case eviction.ReliefBegin:
-		l.log.Info("collecting garbage before a pod is evicted", append(evictions.SignalFields(d.Met[0]),
+		//log: A disk is short. The agent collects garbage first, and evicts a pod only if that does not
+		//  suffice.
+		l.log.Info("garbage collection before eviction", append(evictions.SignalFields(d.Met[0]),
 			api.EventGarbage.Attr())...)
 		l.relief.disk.Relieve(d.Reclaim)
 		return true
@@ -157,43 +162,46 @@ func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 	return false
 }
 
-// spare looks for a kubelet before a pod is evicted for what it takes of a disk: its files may be
-// at stake, so that what was found a minute ago does not do. Beside one, none is.
-func (l *loop) spare(d *eviction.Decision) {
+// dropDiskVictims checks for a kubelet before an eviction for a disk, because a minute-old result
+// could cost the pod its files. With a kubelet no pod is evicted for a disk.
+func (l *loop) dropDiskVictims(d *eviction.Decision) {
 	if !slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool { return e.Disk() }) {
 		return
 	}
 	l.kubelet.LookNow()
 	if l.observeDisks() {
-		d.Evictions, d.Reason = nil, "a kubelet is there now"
+		d.Evictions, d.Reason = nil, "a kubelet started on this node"
 	}
 }
 
-// observeDisks: disk signals only set conditions.
+// observeDisks reports whether disk signals only set conditions.
 func (l *loop) observeDisks() bool { return !l.o.Config.Disk.Acts(l.kubelet.Found()) }
 
-// diskMode is what disk signals do, in words.
+// diskMode returns the mode of disk signals.
 func (l *loop) diskMode() string { return string(l.o.Config.Disk.Resolve(l.kubelet.Found())) }
 
-// noEviction logs why a threshold gets no victim.
-func (l *loop) noEviction(d *eviction.Decision) {
+// logNoEviction logs why a met threshold leads to no eviction.
+func (l *loop) logNoEviction(d *eviction.Decision) {
 	if d.Signal.Threshold.Signal == "" {
 		return
 	}
 	key := "no eviction: " + d.Reason
-	if d.Stopped { // the reason has figures that grow from look to look
+	if d.Stopped { // the reason contains figures that change with each look
 		key = "stopped: " + string(d.Signal.Threshold.Signal)
 	} else if d.Unexplained {
 		key = "unexplained: " + string(d.Signal.Threshold.Signal)
 	}
 	l.log.Repeat(key, func() {
-		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), api.EventCondition.Attr(),
-			"reason", d.Reason,
+		//log: A threshold is met, but the agent evicts no pod. The key reason gives the cause.
+		//do: See the key reason. If all pods are protected, the threshold needs other measures, such as
+		//  fewer pods.
+		l.log.Warn("threshold met without eviction", append(evictions.SignalFields(d.Signal),
+			api.EventCondition.Attr(), "reason", d.Reason,
 			"protected", len(d.Protected))...)
 	})
 }
 
-// record has the last look at pods recorded. extra: it was not the regular one.
+// record writes the last look at pods to the recording. extra: in addition to the regular frames.
 func (l *loop) record(now time.Time, look eviction.Look, extra bool) {
 	if !l.recording.On() {
 		return

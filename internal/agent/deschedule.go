@@ -10,9 +10,9 @@ import (
 	"jettison/internal/node/nodedescheduler"
 )
 
-// deschedule has pods stopped that should not be here any more, where the configuration says so:
-// once a period, while nothing is short. Beside a kubelet, which would start them again, and in a
-// dry run it is only said which.
+// deschedule stops pods that violate their placement, if the configuration enables it: once a
+// period, while nothing is short. With a kubelet, which would start them again, and in a dry run
+// they are only logged.
 func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met) {
 	part, c := l.upkeep.deschedule, l.o.Config
 	if len(met) > 0 || len(l.manager.Lives()) > 0 || !part.Due(now, c.Config) {
@@ -31,6 +31,6 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 	}, acts)
 	for i := range victims {
 		part.Went(now, victims[i].Pod.PodRef, l.evictions.Deschedule(ctx, now, &victims[i]))
-		l.shown.changed()
+		l.publisher.markChanged()
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"jettison/internal/agent/pace"
 )
 
-// gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and
-// says whom it would have.
+// gateway creates the gate and the admission part. A dry run refuses no pod, and logs those that it
+// would have refused.
 func (b *builder) gateway(l *loop) gateway {
 	o, c := b.o, b.o.Config
 	var asker nri.Asker
@@ -28,13 +28,13 @@ func (b *builder) gateway(l *loop) gateway {
 	owner := func(uid string) gate.Owner { return ownerOf(b.objects.Object(uid)) }
 	g := gate.New(gate.Options{
 		Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner,
-		Marked: func(uid string) bool { return marked(b.objects.Object(uid)) },
+		Marked: func(uid string) bool { return evictionMarked(b.objects.Object(uid)) },
 	}, c.Gate && !o.DryRun)
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node:     l.node(),
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead,
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.dyingPods, Dead: l.deadSandboxes,
 		Ended: l.pods.Ended,
 		HeldOff: func(now time.Time, p *v1.Pod) (string, bool) {
 			return g.HeldOff(now, string(p.UID), ownerOf(p))
@@ -43,7 +43,8 @@ func (b *builder) gateway(l *loop) gateway {
 	}), preempting}
 }
 
-// node is what the configuration says of the node, and what does not change.
+// node returns the node's data from the configuration and the host that only the configuration
+// changes.
 func (l *loop) node() admission.Node {
 	c := l.o.Config
 	return admission.Node{
@@ -54,8 +55,8 @@ func (l *loop) node() admission.Node {
 	}
 }
 
-// allocatable is what of a capacity pods may request together. Without isolation of local storage
-// none of that is counted; in a kubelet it is 0 then, and refuses.
+// allocatable returns the part of a capacity that pods may request in total. Without local storage
+// isolation, ephemeral storage is omitted; in a kubelet it would be 0 and reject pods.
 func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := admit.Allocatable(capacity, l.reserved(capacity))
 	if !l.o.Config.LocalStorageCapacityIsolation {
@@ -65,14 +66,14 @@ func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// underway are the pods that are being killed, and those that were and did not die.
-func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
+// dyingPods returns the pods that are being killed, and the pods that did not die.
+func (l *loop) dyingPods(now time.Time) (ending, undying map[string]bool) {
 	ending, undying = map[string]bool{}, map[string]bool{}
 	for uid := range l.manager.SetAside(now) {
 		undying[uid] = true
 	}
 	for _, life := range l.manager.Lives() {
-		// What is made of its UID after its end is another pod, which holds room.
+		// A pod that starts under the UID after the end is another pod, which holds its own resources.
 		if back, _ := life.Room(now); life.Leaving() && !back {
 			ending[life.Eviction().Pod.PodRef.UID] = true
 		}
@@ -80,16 +81,16 @@ func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
 	return ending, undying
 }
 
-// admission publishes what new pods are decided by, if it has changed.
+// admission publishes the data that decisions on new pods use, if it changed.
 func (l *loop) admission(now time.Time) {
 	if l.gate.preempting.Advance(now) {
 		l.gate.admission.Changed()
-		l.shown.changed()
+		l.publisher.markChanged()
 	}
 	l.publishAdmission(now)
 }
 
-// state is what the gate has answered, and for whom room is made.
+// state returns the counts of the gate, and the preemptions in progress.
 func (g *gateway) state(now time.Time) *api.GateState {
 	out := g.admission.State(g.Asked())
 	g.preempting.Fill(now, out)
@@ -97,8 +98,8 @@ func (g *gateway) state(now time.Time) *api.GateState {
 	return out
 }
 
-// ownerOf is the controller of a pod by its object, which may be nil. One that has none is its own,
-// under its name.
+// ownerOf returns the controller of a pod from its object, which may be nil. A pod without a
+// controller is its own owner, under its name.
 func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	if p == nil {
 		return owner
@@ -110,13 +111,15 @@ func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	return owner
 }
 
-// marked tells that a pod's object, which may be nil, says that it was evicted, whatever its phase
-// is just now: a kubelet may write its own over that.
-func marked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvicted] != "" }
+// evictionMarked reports whether a pod's object, which may be nil, has the annotation of its
+// eviction. The phase is ignored, because a kubelet may overwrite it.
+func evictionMarked(p *v1.Pod) bool {
+	return p != nil && p.Annotations[api.AnnotationEvicted] != ""
+}
 
-// followOwners keeps out what DaemonSets make in place of pods that are kept out.
-func (l *loop) followOwners(now time.Time) {
-	changed := l.gate.Follow(now, func(yield func(gate.Owner) bool) {
+// holdReplacements starts hold-offs of the pods that DaemonSets create in place of evicted pods.
+func (l *loop) holdReplacements(now time.Time) {
+	changed := l.gate.HoldReplacements(now, func(yield func(gate.Owner) bool) {
 		for _, p := range l.objects.All() {
 			if !yield(ownerOf(p)) {
 				return
@@ -133,7 +136,7 @@ func (l *loop) publishAdmission(now time.Time) {
 	l.gate.admission.Publish(now, ready.Conditions, l.kubelet.Found())
 }
 
-func (l *loop) onRefused(r admission.Refusal) {
-	l.gate.admission.OnTold(r)
-	l.shown.changed()
+func (l *loop) onRefusal(r admission.Refusal) {
+	l.gate.admission.OnRefusal(r)
+	l.publisher.markChanged()
 }

@@ -12,7 +12,7 @@ import (
 	"jettison/stats"
 )
 
-// look is one cheap look and what follows from it, in the order that eviction.Ready has.
+// look makes one cheap look and handles its results, in the order that eviction.Ready prescribes.
 func (l *loop) look(ctx context.Context, now time.Time) {
 	l.looks.Begin(now)
 	ready := l.measure(now)
@@ -27,9 +27,9 @@ func (l *loop) look(ctx context.Context, now time.Time) {
 	if ready.HardMet {
 		l.upkeep.trial.Stop()
 	}
-	l.shown.conditions(now, l.log, ready.Conditions, ready.Met)
+	l.publisher.logConditions(now, l.log, ready.Conditions, ready.Met)
 	newlyMet := l.recording.NewlyMet(ready.Met)
-	l.reported(now, &ready)
+	l.reportOutcomes(now, &ready)
 	if !begun && ready.Look == eviction.LookFull {
 		l.consider(ctx, &ready)
 		ready = l.manager.Ready(now)
@@ -38,94 +38,93 @@ func (l *loop) look(ctx context.Context, now time.Time) {
 		l.relief.memory.Tick(now, l.pods.All(), l.looks.Reader().Self())
 	}
 	if newlyMet {
-		_ = l.lookAtVictims(now) // what is wrong was logged, or will be
+		_ = l.readVictims(now) // decisions log the error
 		l.record(now, eviction.LookMemory, true)
 	}
 	l.relief.disk.EvictionsFirst(ready.Evicting)
 	l.save(now)
 }
 
-// measure is the cheap look at the node, and what the manager says of it.
+// measure makes the cheap look at the node, and passes it to the manager.
 func (l *loop) measure(now time.Time) eviction.Ready {
 	n := l.looks.Cheap(now, l.manager.LooksShort)
 	ready := l.manager.Observe(now, n, eviction.Situation{
 		ObserveDisks: l.observeDisks(), Limited: l.objects.Limited() &&
 			l.o.Config.LocalStorageCapacityIsolation, Recording: l.recording.On(),
 	})
-	l.pace.See(&ready)
+	l.pace.Observe(&ready)
 	return ready
 }
 
-// stillMet reports whether a threshold is met by a measurement made now. Another one for the same
-// signal, softer, may well be.
+// stillMet measures now and reports whether a threshold is met. A softer threshold for the same
+// signal does not count.
 func (l *loop) stillMet(t eviction.Threshold) bool {
 	ready := l.measure(time.Now())
 	return ready.Meets(&t)
 }
 
-// reported has evictions logged whose effect is known, and recorded.
-func (l *loop) reported(now time.Time, ready *eviction.Ready) {
+// reportOutcomes logs and records evictions with a known outcome.
+func (l *loop) reportOutcomes(now time.Time, ready *eviction.Ready) {
 	if len(ready.Outcomes)+len(ready.Finished) == 0 {
 		return
 	}
 	reported := l.evictions.OnReady(now, ready)
 	l.manager.Advance()
-	l.shown.changed() // the records of what is over, too
+	l.publisher.markChanged() // also for the records of finished evictions
 	if reported {
 		l.evictions.Advise(l.hardBytes())
 		if l.recording.On() {
-			_ = l.lookAtVictims(now) // the effect; what is wrong is logged by decisions
+			_ = l.readVictims(now) // the effect; decisions log the error
 			l.record(now, eviction.LookMemory, true)
 		}
 	}
 }
 
-// onTick is what is done once a second: the signals that change slowly, and whatever the runtime
-// should be asked.
+// onTick does the work of each second: signals that change slowly, and requests to the runtime.
 func (l *loop) onTick(ctx context.Context, now time.Time) {
 	ready := l.manager.Ready(now)
 	l.looks.Slow(now, ready.DisksShort)
-	l.looks.Lost(l.manager.Lost(now))
+	l.looks.UpdateLost(l.manager.Lost(now))
 	l.kubelet.Tick(now)
 	l.upkeep.unknown.Tick(now)
-	l.holdOn(now, ready.Met)
+	l.extendHoldOffs(now, ready.Met)
 	if len(l.manager.Lives()) > 0 {
 		l.gate.admission.Changed()
 	}
 	near := ready.Near >= eviction.NearShort
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
-	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)
-	if !heldUp { // these look up names in cgroups, too: a tick later will do
-		l.looks.Grew(now, near)
+	l.pods.RequestIfNeeded(now, near, l.looks.Reader().Strangers)
+	if !heldUp { // these read cgroups, too: the next tick is early enough
+		l.looks.RecordUsage(now, near)
 		l.wakes.Tick(now, l.looks.Reader().EachPod)
 	}
 	calm := len(l.manager.Lives()) == 0
 	if calm && ready.Near < eviction.Enough {
 		l.upkeep.trim.Tick(now)
 	}
-	if near { // so that all is at hand when a victim has to be chosen
-		_ = l.lookAtVictims(now) // a decision says what is wrong
+	if near { // so that everything is cached when a victim must be chosen
+		_ = l.readVictims(now) // decisions log the error
 	}
-	l.limit(ctx, now)
+	l.updateLimits(ctx, now)
 	if !l.kubelet.Found() {
 		l.upkeep.rotation.Tick(ctx, now, l.pods.All())
 	}
-	if calm && !shortOfMore(ready.Met) {
+	if calm && !processesShort(ready.Met) {
 		l.upkeep.trial.Tick(ctx)
 	}
 	l.deschedule(ctx, now, ready.Met)
 }
 
-// limit keeps what is written to cgroups as it should be: the agent's own first, which pods' is
-// added to.
-func (l *loop) limit(ctx context.Context, now time.Time) {
+// updateLimits updates the settings in cgroups: first the agent's own, which the pods' settings add
+// to.
+func (l *loop) updateLimits(ctx context.Context, now time.Time) {
 	kubelet := l.kubelet.Found()
 	l.upkeep.own.tick(kubelet, l.upkeep.limits.Protects())
 	l.upkeep.limits.Tick(ctx, now, kubelet, l.pods.All())
 }
 
-// shortOfMore: something that processes take is short. A disk may stay short for days.
-func shortOfMore(met []eviction.Met) bool {
+// processesShort reports whether a resource of processes is short. A disk may stay short for days.
+func processesShort(met []eviction.Met) bool {
 	for i := range met {
 		if !met[i].Disk() {
 			return true
@@ -134,20 +133,21 @@ func shortOfMore(met []eviction.Met) bool {
 	return false
 }
 
-// holdOn keeps evicted pods out while they die, and while what they were evicted for is short.
-func (l *loop) holdOn(now time.Time, met []eviction.Met) {
+// extendHoldOffs extends the hold-offs of evicted pods while they die, and while the resource is
+// short.
+func (l *loop) extendHoldOffs(now time.Time, met []eviction.Met) {
 	changed := false
 	for _, life := range l.manager.Lives() {
 		if e := life.Eviction(); life.Leaving() {
-			changed = l.gate.Dying(now, e.Pod.PodRef.UID, e.Message) || changed
+			changed = l.gate.ExtendDying(now, e.Pod.PodRef.UID, e.Message) || changed
 		}
 	}
-	if l.gate.Lasting(now, met) || changed {
+	if l.gate.ExtendLasting(now, met) || changed {
 		l.evictions.Changed()
 	}
 }
 
-// save hands over what the next process needs, if that has changed.
+// save stores the state that the next process needs, if it changed.
 func (l *loop) save(now time.Time) {
 	if l.manager.Unsaved() {
 		l.evictions.Changed()
@@ -157,7 +157,7 @@ func (l *loop) save(now time.Time) {
 	})
 }
 
-// need is how the node stands by the i-th signal that memory is reclaimed for.
+// need returns the node's need by the i-th signal of proactive reclaim.
 func (l *loop) need(now time.Time, i int) reclaim.MemoryNeed {
 	need := l.manager.Need(now, squeeze.Signals[i])
 	return reclaim.MemoryNeed{
@@ -166,12 +166,12 @@ func (l *loop) need(now time.Time, i int) reclaim.MemoryNeed {
 	}
 }
 
-// swap is what is free of it, and what a threshold for it keeps.
+// swap returns the free swap, and the amount that a threshold for it keeps free.
 func (l *loop) swap() (free stats.Opt[uint64], keep uint64) {
 	return l.looks.Node().Swap.FreeBytes, l.manager.Need(time.Now(), squeeze.Signals[0]).SwapKeep
 }
 
-// available is what there is of a signal, memory on per-CPU lists included.
+// available returns the value of a signal, including memory on per-CPU lists.
 func (l *loop) available(signal stats.Signal) stats.Opt[uint64] {
 	o := l.manager.Observed(signal)
 	if signal == stats.SignalMemoryAvailable {
@@ -181,18 +181,18 @@ func (l *loop) available(signal stats.Signal) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: o.Value, OK: o.OK}
 }
 
-// hardBytes is the hard threshold of memory.available on this node; 0: none.
+// hardBytes returns the hard threshold of memory.available on this node; 0 if none.
 func (l *loop) hardBytes() uint64 {
 	return l.manager.HardBytes(
 		l.looks.Node().Memory.CapacityBytes.V)
 }
 
-// tryOut finds out which rungs of the kill ladder work here, on processes of the agent's own, and
-// how long a look and a kill take.
-func (l *loop) tryOut(ctx context.Context) {
+// selfTest runs the self-test of the kill ladder on processes of the agent's own, and measures the
+// duration of a look and a kill.
+func (l *loop) selfTest(ctx context.Context) {
 	start := time.Now()
 	l.warmUp(start)
-	l.evictions.Rehearsed(pace.Soonest + time.Since(start))
+	l.evictions.RecordReaction(pace.MinInterval + time.Since(start))
 	if l.o.DryRun {
 		return
 	}
@@ -205,5 +205,5 @@ func (l *loop) tryOut(ctx context.Context) {
 // warmUp looks at the node and its pods as a decision does.
 func (l *loop) warmUp(now time.Time) {
 	l.measure(now)
-	_ = l.lookAtVictims(now) // a decision says what is wrong
+	_ = l.readVictims(now) // decisions log the error
 }

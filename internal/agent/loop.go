@@ -34,15 +34,15 @@ import (
 )
 
 const (
-	slowTick  = time.Second     // between two slow looks
-	stopLimit = 5 * time.Second // for all that is under way to end with the agent
+	slowTick  = time.Second     // interval of the slow looks
+	stopLimit = 5 * time.Second // for all work in progress to end with the agent
 
-	// leastLimit is for what comes after something that has used up all of that, to tell that it ended
-	// long ago.
-	leastLimit = 100 * time.Millisecond
+	// minPartLimit is the time for each further part after one has used up stopLimit, so that parts
+	// that ended long ago are recognized.
+	minPartLimit = 100 * time.Millisecond
 )
 
-// loop is the agent's life. It owns its parts, and each part its state: all of it belongs to one
+// loop is the agent's main loop. It owns its parts, and each part its state; all belong to one
 // goroutine.
 type loop struct {
 	o       Options
@@ -60,48 +60,48 @@ type loop struct {
 	evictions *evictions.Evictions
 	relief    relief
 	upkeep    upkeep
-	recording *frames.Recording // nil: nothing is recorded
-	shown     *shown
+	recording *frames.Recording // nil: no recording
+	publisher *publisher
 }
 
-// gateway is what pods come in by.
+// gateway contains the parts that decide on new pods.
 type gateway struct {
 	*gate.Gate
 	admission  *admission.Part
 	preempting *admission.Preempting
 }
 
-// relief is what is given back before a pod goes.
+// relief contains the parts that free resources before an eviction.
 type relief struct {
-	memory *squeeze.Loop // nil: no pod is asked
+	memory *squeeze.Loop // nil: no proactive reclaim
 	disk   *garbage.Part
 }
 
-// upkeep is what is done while nothing is short.
+// upkeep contains the parts that work while nothing is short.
 type upkeep struct {
-	rotation *logrotate.Rotation // nil: logs are not rotated
-	limits   *limits.Part        // nil: nothing is written to cgroups of pods
-	own      *ownMemory          // nil: it is not protected
+	rotation *logrotate.Rotation // nil: no log rotation
+	limits   *limits.Part        // nil: pods' cgroups are not written
+	own      *ownMemory          // nil: no protection
 	trim     trim.Trimmer
 	trial    *kill.Trial
 	unknown  *priorities.Part
-	stats    *nodestats.Taker // looks by itself, and wants to know the pods
+	stats    *nodestats.Taker // measures on its own; needs the pods
 	reload   *reload.Part
 
 	deschedule *nodedescheduler.Part
 }
 
-// run is the loop. It ends with ctx.
+// run runs the loop until ctx ends.
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	slow := time.NewTicker(slowTick)
 	defer slow.Stop()
-	l.shown.changed()
-	l.shown.publish(l)
-	defer l.shown.ended()
+	l.publisher.markChanged()
+	l.publisher.publish(l)
+	defer l.publisher.recordEnd()
 	for {
-		l.shown.turn()
+		l.publisher.recordTurn()
 		look := false
 		select {
 		case <-ctx.Done():
@@ -109,11 +109,11 @@ func (l *loop) run(ctx context.Context) {
 		case u := <-l.pods.Updates():
 			l.onListed(u)
 		case u := <-l.gate.Updates():
-			l.onTold(u)
-		case r := <-l.gate.admission.Told():
-			l.onRefused(r)
-		case a := <-l.gate.preempting.Asks():
-			l.gate.preempting.OnAsk(ctx, time.Now(), a)
+			l.onEvents(u)
+		case r := <-l.gate.admission.Refusals():
+			l.onRefusal(r)
+		case a := <-l.gate.preempting.Requests():
+			l.gate.preempting.OnRequest(ctx, time.Now(), a)
 			look = true
 		case <-l.wakes.C():
 			if rest, woken := l.onWake(time.Now()); woken && rest > 0 {
@@ -138,21 +138,21 @@ func (l *loop) run(ctx context.Context) {
 			l.onGarbage(time.Now(), &r)
 			look = true
 		case e := <-l.relief.memory.Effects():
-			l.onSqueezed(time.Now(), e)
+			l.onReclaimed(time.Now(), e)
 			look = true
 		case e := <-l.evictions.Events():
 			l.evictions.OnEvent(time.Now(), e)
 			l.gate.admission.Changed()
 			look = true
-		case <-l.shown.asked:
-			l.shown.wanted()
-		case reply := <-l.shown.outlook.asks:
+		case <-l.publisher.requests:
+			l.publisher.publishNow()
+		case reply := <-l.publisher.outlook.requests:
 			l.onOutlook(time.Now(), reply)
 		case <-slow.C:
 			l.onTick(ctx, time.Now())
 			look = true
 		case <-timer.C:
-			l.looks.Late(time.Now())
+			l.looks.RecordDelay(time.Now())
 			look = true
 		}
 		if look {
@@ -160,34 +160,34 @@ func (l *loop) run(ctx context.Context) {
 			timer.Reset(l.due())
 		}
 		l.admission(time.Now())
-		l.shown.publish(l)
+		l.publisher.publish(l)
 	}
 }
 
-// due is how long the next cheap look may wait.
+// due returns the time until the next cheap look.
 func (l *loop) due() time.Duration {
 	now := time.Now()
 	ready := l.manager.Ready(now)
 	due := l.pace.Due(now, &ready)
-	l.looks.Due(now.Add(due))
+	l.looks.SetDue(now.Add(due))
 	return due
 }
 
-// end waits for what runs beside the loop. Each kind of it has a count of its own, so that the log
-// names what really hangs.
+// end waits for work outside of the loop. Each kind has its own WaitGroup, so that the log names
+// the one that hangs.
 func (l *loop) end() {
 	deadline := time.Now().Add(stopLimit)
-	for _, beside := range []struct {
+	for _, part := range []struct {
 		what string
 		wait func()
 	}{
-		{"an eviction", l.evictions.Wait}, {"the self-test", l.upkeep.trial.Wait},
-		{"the rotation of logs", l.upkeep.rotation.Wait},
-		{"giving back memory", l.upkeep.trim.Wait},
+		{"eviction", l.evictions.Wait}, {"self-test", l.upkeep.trial.Wait},
+		{"log rotation", l.upkeep.rotation.Wait},
+		{"memory trim", l.upkeep.trim.Wait},
 	} {
-		if !retry.AwaitFunc(beside.wait, max(time.Until(deadline), leastLimit)) {
-			l.log.Warn("stopping", "error", fmt.Errorf("%s does not end within %v: a file system that hangs",
-				beside.what, stopLimit))
+		if !retry.AwaitFunc(part.wait, max(time.Until(deadline), minPartLimit)) {
+			l.log.Warn("agent stop incomplete", "error", fmt.Errorf("%s did not end within %v: "+
+				"a file system may hang", part.what, stopLimit))
 		}
 	}
 	l.save(time.Now())
@@ -195,17 +195,17 @@ func (l *loop) end() {
 
 func (l *loop) onListed(u podlister.Update) {
 	if u.Err == nil {
-		l.upkeep.trim.Taken()
+		l.upkeep.trim.MemoryUsed()
 	}
 	l.pods.OnListed(u)
 }
 
-func (l *loop) onTold(u nri.Update) {
-	l.pods.OnTold(u.Pods, l.gate.OnTold(u))
-	l.wakes.Anew()
+func (l *loop) onEvents(u nri.Update) {
+	l.pods.OnEvents(u.Pods, l.gate.OnUpdate(u))
+	l.wakes.WatchSoon()
 }
 
-// onPods tells the parts that want to know what the runtime's pods are now.
+// onPods passes the runtime's pods to the parts that need them.
 func (l *loop) onPods(pods read.Index) {
 	l.objects.Store().SetRuntime(pods)
 	l.gate.admission.OnPods(pods)
@@ -219,24 +219,24 @@ func (l *loop) onPods(pods read.Index) {
 	}
 }
 
-// onWake takes what the kernel told. woken: it is a reason to look, after a rest: however many
-// wakes there are, looks are as far apart as ever.
+// onWake processes a wake of the kernel. woken: a look is due, after rest: looks keep their minimum
+// distance however many wakes occur.
 func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
 	w := l.wakes.OnWake(now)
 	if w.Pressed {
-		l.pace.Pressed(now)
+		l.pace.OnPressure(now)
 	}
 	if w.List {
 		l.pods.Ask()
 	}
-	return pace.Rest(now, l.looks.Last()), w.Look
+	return pace.WaitAfter(now, l.looks.Last()), w.Look
 }
 
 func (l *loop) onObjects() {
 	limited := l.objects.OnChanged()
 	l.gate.admission.OnObjects(l.objects.Store().Snapshot())
 	l.upkeep.unknown.OnObjects(l.objects.Pods())
-	l.followOwners(time.Now())
+	l.holdReplacements(time.Now())
 	if b := l.looks.Background(); b != nil && l.o.Config.LocalStorageCapacityIsolation {
 		b.Eager(limited)
 	}
@@ -248,33 +248,33 @@ func (l *loop) onTrial(ctx context.Context, r kill.Report) {
 	}
 }
 
-// onTested takes what a self-test has found.
+// onTested processes the result of a self-test.
 func (l *loop) onTested(r *kill.Report) {
 	l.evictions.OnTested(r)
 	l.evictions.Advise(l.hardBytes())
 }
 
 func (l *loop) onGarbage(now time.Time, r *garbage.Result) {
-	l.upkeep.trim.Taken()
+	l.upkeep.trim.MemoryUsed()
 	l.relief.disk.OnResult(r)
 	if r.Trigger == reclaim.DiskPressure {
 		l.manager.Relieved(now)
 	}
 }
 
-func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
+func (l *loop) onReclaimed(now time.Time, e reclaim.MemoryEffect) {
 	if !e.Final {
 		l.measure(now)
 	}
-	l.evictions.OnSqueezed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.SqueezeFields))
+	l.evictions.OnReclaimed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.ReclaimFields))
 }
 
-// onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed
+// onCleaned processes the end of the runtime's clean-up after an eviction: the pod is not needed
 // any more.
 func (l *loop) onCleaned(life *eviction.Life) {
 	e := life.Eviction()
-	if life.Dead() { // its life may be over before the runtime is listed again
-		l.pods.Cleaned(e.Pod.SandboxIDs)
+	if life.Dead() { // the life may end before the next list
+		l.pods.OnCleaned(e.Pod.SandboxIDs)
 	}
 	l.relief.disk.OnEvicted(life.Began().Time, e.Pod.PodRef.UID, e.Pod.SandboxIDs)
 	if e.Disk() {
@@ -282,7 +282,7 @@ func (l *loop) onCleaned(life *eviction.Life) {
 	}
 }
 
-// remeasure has what pods take of disks measured anew.
+// remeasure requests a new measurement of the pods' disk usage.
 func (l *loop) remeasure() {
 	if b := l.looks.Background(); b != nil {
 		b.Remeasure()

@@ -22,8 +22,9 @@ import (
 	"jettison/stats"
 )
 
-// The whole loop with everything that talks to it at once, ended in the middle of an eviction: nothing races, hangs or stays behind.
-func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
+// The whole loop with concurrent clients, ended during an eviction: nothing races, hangs or
+// remains.
+func TestTheLoopEndsDuringAnEviction(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopPodSandbox": true} })
@@ -34,7 +35,7 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	for range 3 {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_ = l.shown.forOthers()
+				_ = l.publisher.currentState()
 			}
 		})
 	}
@@ -51,7 +52,7 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { l.run(ctx); close(ended) }()
 	l.Available(90)
-	for !under(l.shown) {
+	for !evictionPublished(l.publisher) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -61,20 +62,21 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	l.end()
 	wait()
 	all.Wait()
-	// The call of StopPodSandbox that hangs would take its whole minute, again and again.
-	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(l.Text(), "stopped during an eviction") {
-		t.Errorf("ended after %v\n%s", took, l.Text())
+	// The hanging call of StopPodSandbox would take its whole minute, repeatedly.
+	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(l.Text(), "agent stopped during eviction") {
+		t.Errorf("the loop ended after %v\n%s", took, l.Text())
 	}
 }
 
-// under reports whether an eviction is under way, as others see it.
-func under(s *shown) bool {
-	state, ok := s.forOthers().(*api.State)
+// evictionPublished reports whether the published State has an eviction in progress.
+func evictionPublished(s *publisher) bool {
+	state, ok := s.currentState().(*api.State)
 	return ok && len(state.Underway) > 0
 }
 
-// However many events come at once, looks are as far apart as ever. What comes after the burst is seen, too.
-func TestABurstOfEventsCostsABoundedNumberOfLooks(t *testing.T) {
+// However many events occur, looks keep their minimum distance. An event after the burst is seen,
+// too.
+func TestBurstOfEventsCausesFewLooks(t *testing.T) {
 	l := newLoop(t, "", nil)
 	stop := l.wakes.Start()
 	defer stop()
@@ -94,68 +96,68 @@ func TestABurstOfEventsCostsABoundedNumberOfLooks(t *testing.T) {
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	start := time.Now()
 	for i := range events {
-		for time.Since(start) < time.Duration(i)*10*time.Microsecond { // a tenth of a second in all, fifty times as long as between two looks
+		for time.Since(start) < time.Duration(i)*10*time.Microsecond { // a tenth of a second in total, fifty times the distance of two looks
 		}
 		if _, err := unix.Write(fd, one); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := l.looked()
+	before := l.lookCount()
 	if _, err := unix.Write(fd, one); err != nil {
 		t.Fatal(err)
 	}
-	for l.looked() == before { // what comes after the burst is seen
+	for l.lookCount() == before { // until the event after the burst is seen
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-ended
 	looks, took := l.looks.Count(), time.Since(began)
-	if most := uint64(took/pace.Soonest) + 4; looks > most { // one at the start, for the first event, for the last, and for the one after
+	if most := uint64(took/pace.MinInterval) + 4; looks > most { // one each at start, for the first event, for the last, and for the one after
 		t.Errorf("%d looks for %d events in %v, want at most %d", looks, events, took, most)
 	}
 	t.Logf("%d looks in %v", looks, took)
 }
 
-// looked is how many looks the published State counts.
-func (l *testLoop) looked() uint64 {
-	if state, ok := l.shown.forOthers().(*api.State); ok {
+// lookCount returns the number of looks in the published State.
+func (l *testLoop) lookCount() uint64 {
+	if state, ok := l.publisher.currentState().(*api.State); ok {
 		return state.Looks
 	}
 	return 0
 }
 
-// What the runtime tells is looked for at once: a new pod is watched from the next second on.
-func TestWhatTheRuntimeTellsIsHandedOn(t *testing.T) {
+// The runtime's events are processed immediately: a new pod is watched from the next second on.
+func TestRuntimeEvents(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.onTold(nri.Update{Pods: nri.Pods{nodetest.UID: {Sandboxes: []cri.PodSandbox{
+	l.onEvents(nri.Update{Pods: nri.Pods{nodetest.UID: {Sandboxes: []cri.PodSandbox{
 		{ID: "s", UID: nodetest.UID, Name: "pod", Namespace: "default", Ready: true},
 	}}}, State: nri.State{Synced: true}})
-	if len(l.pods.All()) != 1 || !l.gate.Keeps() {
-		t.Errorf("known: %v, kept out: %v", l.pods.All(), l.gate.Keeps())
+	if len(l.pods.All()) != 1 || !l.gate.Enforces() {
+		t.Errorf("known pods %v, evicted pods refused %v", l.pods.All(), l.gate.Enforces())
 	}
 	if name := l.pods.Name(stats.PodReference{UID: nodetest.UID}); name != "default/pod" {
-		t.Error(name)
+		t.Errorf("name of the pod = %s, want default/pod", name)
 	}
 }
 
-// A list and a pass of garbage collection take memory that is given back soon; a failed list does not.
-func TestWhatTakesMemory(t *testing.T) {
+// A list and a garbage collection pass use memory that is returned soon; a failed list does not.
+func TestMemoryIsReturnedAfterAList(t *testing.T) {
 	l := newLoop(t, "", nil)
 	start := time.Now().Add(time.Hour)
 	l.upkeep.trim.Tick(start)
 	soon := start.Add(30 * time.Second)
 	if l.onListed(podlister.Update{Err: context.Canceled}); l.upkeep.trim.Tick(soon) {
-		t.Error("a list that failed takes memory")
+		t.Error("memory is returned after a failed list")
 	}
 	if l.onListed(podlister.Update{}); !l.upkeep.trim.Tick(soon) {
-		t.Error("a list takes memory that is not given back")
+		t.Error("memory is not returned after a list")
 	}
 	l.upkeep.trim.Wait()
 }
 
-// diskVictim is what is decided while the pods' disk is full.
+// diskVictim returns the decision while the pods' disk is full.
 func (l *testLoop) diskVictim() eviction.Decision {
-	if err := l.lookAtVictims(time.Now()); err != nil {
+	if err := l.readVictims(time.Now()); err != nil {
 		panic(err)
 	}
 	s := stats.Summary{Node: *l.looks.Node(), Pods: l.looks.Summary().Pods}
@@ -172,7 +174,7 @@ func (l *testLoop) diskVictim() eviction.Decision {
 	return d
 }
 
-// A signal that is not observed for long, whatever the cause, is said to be lost once, and to be back once.
+// A signal without an observation for long is logged as lost once, and as observed again once.
 func TestALostSignalIsLoggedOnce(t *testing.T) {
 	l := newLoop(t, "evictionHard: {memory.available: 100Mi, nodefs.available: 10%}\n", func(o *Options) {
 		o.HostRoot = filepath.Join(t.TempDir(), "none")
@@ -181,10 +183,10 @@ func TestALostSignalIsLoggedOnce(t *testing.T) {
 	for i := range 20 {
 		at := now.Add(time.Duration(i) * time.Second)
 		l.measure(at)
-		l.looks.Lost(l.manager.Lost(at))
+		l.looks.UpdateLost(l.manager.Lost(at))
 	}
-	if strings.Count(l.Text(), "signal is not observed") != 1 || len(l.looks.Errors()) != 1 {
-		t.Errorf("errors %v, log: %s", l.looks.Errors(), l.Text())
+	if strings.Count(l.Text(), "signal lost") != 1 || len(l.looks.Errors()) != 1 {
+		t.Errorf("errors %v, want the lost signal; log: %s", l.looks.Errors(), l.Text())
 	}
 	now = now.Add(time.Minute)
 	l.looks.Node().Fs = stats.Some(stats.FsStats{
@@ -192,9 +194,9 @@ func TestALostSignalIsLoggedOnce(t *testing.T) {
 	})
 	for range 2 {
 		l.measure(now)
-		l.looks.Lost(l.manager.Lost(now))
+		l.looks.UpdateLost(l.manager.Lost(now))
 	}
 	if strings.Count(l.Text(), "observed again") != 1 || len(l.looks.Errors()) != 0 {
-		t.Errorf("log: %s", l.Text())
+		t.Errorf("errors %v after the recovery, want none; log: %s", l.looks.Errors(), l.Text())
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"jettison/internal/node/nodetest"
 )
 
-// puts has a client hand over pods, and the loop take them.
-func (l *testLoop) puts(t *testing.T, by podstore.By, pods string) {
+// provide lets a client provide pods, and the loop process them.
+func (l *testLoop) provide(t *testing.T, by podstore.By, pods string) {
 	t.Helper()
 	if _, _, err := l.objects.Store().Put(strings.NewReader(pods), false, by); err != nil {
 		t.Fatal(err)
@@ -26,43 +26,46 @@ func (l *testLoop) puts(t *testing.T, by podstore.By, pods string) {
 	l.admission(time.Now())
 }
 
-// critical is a pod of system priority.
+// critical returns a pod of system priority.
 func critical(uid string) admit.PodAttributes {
 	priority, pod := int32(2_000_000_000), &v1.Pod{}
 	pod.UID, pod.Name, pod.Namespace, pod.Spec.Priority = types.UID(uid), uid, "kube-system", &priority
 	return admit.PodAttributes{Pod: pod}
 }
 
-// Only root's word makes a pod critical that has others stopped: a member of the socket's group may put objects, and has nobody killed.
+// Only root's objects can make a pod critical for preemption: a member of the socket's group may
+// provide objects, but cannot have pods stopped.
 func TestAMembersObjectPreemptsNobody(t *testing.T) {
 	for by, wants := range map[podstore.By]int{podstore.ByMember: 0, podstore.ByRoot: 1} {
 		l := fullLoop(t, "", nil)
-		l.puts(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
+		l.provide(t, by, `[{"metadata": {"uid": "mine", "namespace": "tenant", "name": "mine"},
 			"spec": {"priority": 2000000000, "containers": [{"name": "c"}]}}]`)
 		why := l.b.admission.Refuse(time.Now(), &cri.PodSandbox{
 			ID: "s", UID: "mine", Namespace: "tenant", Name: "mine", CgroupParent: "/kubepods/besteffort/podmine",
 		}, "")
-		if !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Asks()) != wants {
-			t.Errorf("by %v: %q, %d ask for room, want %d", by, why, len(l.gate.preempting.Asks()), wants)
+		if !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) != wants {
+			t.Errorf("by %v: refusal %q, %d requests for preemption, want %d", by, why, len(l.gate.preempting.Requests()), wants)
 		}
 	}
 }
 
-// A pod that the runtime says is critical has room made for it whatever a member puts, but no more than the runtime says that it takes.
+// A pod that is critical by the runtime preempts whatever a member provides, but requests no more
+// than the runtime reports.
 func TestAMembersObjectMakesNoPodLarger(t *testing.T) {
 	l := fullLoop(t, "", nil)
-	l.puts(t, podstore.ByMember, `[{"metadata": {"uid": "critical", "namespace": "kube-system", "name": "critical"},
+	l.provide(t, podstore.ByMember, `[{"metadata": {"uid": "critical", "namespace": "kube-system", "name": "critical"},
 		"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
-	if why := l.refuses("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Asks()) != 1 {
-		t.Fatalf("%q, %d asks", why, len(l.gate.preempting.Asks()))
+	if why := l.criticalRefusal("critical"); !strings.Contains(why, "OutOf") || len(l.gate.preempting.Requests()) != 1 {
+		t.Fatalf("refusal %q, %d requests for preemption, want one", why, len(l.gate.preempting.Requests()))
 	}
-	l.asked(t.Context())
+	l.handleRequest(t.Context())
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) != 1 || kept[0].Requests["memory"] != 0 || !kept[0].Critical() {
-		t.Errorf("room is made for %+v", kept)
+		t.Errorf("reservations = %+v, want one without a memory request", kept)
 	}
 }
 
-// A member makes no neighbour the nearest victim by what it says that one requests, nor one that is protected.
+// A member's requests for another pod do not make it the nearest victim, nor does the member's
+// priority remove a protection.
 func TestAMembersObjectMakesNoVictim(t *testing.T) {
 	for by, frees := range map[podstore.By]bool{podstore.ByMember: false, podstore.ByRoot: true} {
 		l := fullLoop(t, "", nil)
@@ -70,11 +73,11 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 		if err := l.objects.Store().Delete(nodetest.UID, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
-		l.puts(t, by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
+		l.provide(t, by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
 		n, err := l.b.admission.State(time.Now())
 		if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 {
-			t.Fatalf("%+v, %v", n.Pods, err)
+			t.Fatalf("pods of the node = %+v, %v, want one with 900Mi", n.Pods, err)
 		}
 		asks := critical("asks")
 		asks.Pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{
@@ -82,44 +85,45 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 		}}}
 		plan, result := admit.Preempt(asks, n)
 		if got := len(plan.Victims) == 1; got != frees || result.Admit {
-			t.Errorf("by %v: %+v, %+v", by, plan, result)
+			t.Errorf("by %v: plan %+v, result %+v, want a victim: %v", by, plan, result, frees)
 		}
 	}
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 10
-	l.beside(t, "guard")
-	l.puts(t, podstore.ByMember, `[{"metadata": {"uid": "guard", "namespace": "kube-system", "name": "guard"},
+	l.addCritical(t, "guard")
+	l.provide(t, podstore.ByMember, `[{"metadata": {"uid": "guard", "namespace": "kube-system", "name": "guard"},
 		"spec": {"priority": 0, "containers": [{"name": "c"}]}}]`)
 	n, err := l.b.admission.State(time.Now())
 	if err != nil || len(n.Pods) != 2 {
-		t.Fatalf("%+v, %v", n.Pods, err)
+		t.Fatalf("pods of the node = %+v, %v, want two", n.Pods, err)
 	}
 	for _, h := range n.Pods {
 		if h.UID == "guard" && !h.Critical() {
-			t.Errorf("a critical pod may go: %+v", h)
+			t.Errorf("a critical pod is not protected: %+v", h)
 		}
 	}
 }
 
-// A member takes over no object of root's: what the pod gives back stays what root says, so that no other goes for it.
-func TestAMembersObjectSparesNoPod(t *testing.T) {
+// A member cannot replace root's object: the amount that the pod frees stays root's, so that no
+// other pod is stopped.
+func TestAMembersObjectReplacesNoneOfRoot(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 10
 	for _, c := range []struct {
 		by     podstore.By
 		memory string
 	}{{podstore.ByRoot, "900Mi"}, {podstore.ByMember, "1Mi"}} {
-		l.puts(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
+		l.provide(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "`+c.memory+`"}}}]}}]`)
 	}
 	n, err := l.b.admission.State(time.Now())
 	if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 || n.Pods[0].Surely != nil {
-		t.Errorf("%+v, %v", n.Pods, err)
+		t.Errorf("pods of the node = %+v, %v, want one with 900Mi", n.Pods, err)
 	}
 }
 
-// What root has put stays root's, whatever a member puts; what root puts in a member's place is root's from then on.
-func TestWhoseObjectItIs(t *testing.T) {
+// Root's objects stay root's whatever a member provides; an object from root replaces a member's.
+func TestOwnersOfObjects(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	pod := func(name string) string {
 		return `[{"metadata": {"uid": "u", "namespace": "default", "name": "` + name + `"}, "spec": {"containers": [{"name": "c"}]}}]`
@@ -136,7 +140,7 @@ func TestWhoseObjectItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := l.objects.Store().Snapshot().Members["u"]; got != c.member {
-			t.Errorf("%+v: a member's %v", c, got)
+			t.Errorf("after %+v: object of a member %v, want %v", c, got, c.member)
 		}
 	}
 }

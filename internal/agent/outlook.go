@@ -8,28 +8,27 @@ import (
 	"jettison/internal/node/apiconvert"
 )
 
-// outlook is where others ask whom each threshold would have evicted. The loop answers, for it
-// alone knows: it ranks by its own objects, evictions under way and breaker. asks is for any
-// goroutine.
+// outlook answers requests for the victim of each threshold. The loop computes the answer, because
+// it ranks by its own objects, evictions in progress and breaker. asks is safe for concurrent use.
 type outlook struct {
-	asks chan chan<- *api.Outlook
-	last *api.Outlook  // the loop's
-	took time.Duration // the last look at pods that was made for it; the loop's
+	requests chan chan<- *api.Outlook
+	last     *api.Outlook  // used only by the loop
+	took     time.Duration // of the last look at pods for an outlook; used only by the loop
 }
 
-// unhurried is how often such a look has to fit into the time until the next look at the node is
-// due.
-const unhurried = 2
+// lookMargin is the multiple of such a look's duration that must fit into the time until the next
+// look at the node.
+const lookMargin = 2
 
-func newOutlook() outlook { return outlook{asks: make(chan chan<- *api.Outlook)} }
+func newOutlook() outlook { return outlook{requests: make(chan chan<- *api.Outlook)} }
 
-// ask is the Outlook as of now, or nearly; nil: the loop hangs, or does not run yet.
+// ask returns the current Outlook; nil if the loop hangs or does not run yet.
 func (o *outlook) ask() any {
 	timer := time.NewTimer(stateWait)
 	defer timer.Stop()
 	reply := make(chan *api.Outlook, 1)
 	select {
-	case o.asks <- reply:
+	case o.requests <- reply:
 	case <-timer.C:
 		return nil
 	}
@@ -41,18 +40,18 @@ func (o *outlook) ask() any {
 	}
 }
 
-// onOutlook answers, at most once a second anew. While something is short, or may be before all
-// pods are read, none is read for those who ask: the last look will do.
+// onOutlook answers a request, with a new Outlook at most once a second. While something is short,
+// or may be before all pods are read, it uses the last look.
 func (l *loop) onOutlook(now time.Time, reply chan<- *api.Outlook) {
-	o := &l.shown.outlook
-	if o.last != nil && now.Sub(o.last.Time) < fresh {
+	o := &l.publisher.outlook
+	if o.last != nil && now.Sub(o.last.Time) < maxStateAge {
 		reply <- o.last
 		return
 	}
 	if ready := l.manager.Ready(now); !ready.HardMet && !ready.Evicting &&
-		l.pace.Due(now, &ready) > unhurried*o.took {
+		l.pace.Due(now, &ready) > lookMargin*o.took {
 		began := time.Now()
-		_ = l.looks.Pods(now, l.pods.All()) // a decision says what is wrong
+		_ = l.looks.Pods(now, l.pods.All()) // decisions log the error
 		o.took = time.Since(began)
 	}
 	in := eviction.Input{Summary: l.looks.Summary(), Pods: l.objects.Pods(),

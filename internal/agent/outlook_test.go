@@ -11,8 +11,9 @@ import (
 	"jettison/stats"
 )
 
-// Who asks whom a threshold would have evicted is told the pod that goes when it is met, and by what others are protected. Whoever asks
-// again within a second gets the same answer: pods are not read for each of them.
+// The outlook names the pod that is evicted when the threshold is met, and the protections of
+// others. A second request within a second gets the same answer: pods are not read for each
+// request.
 func TestTheOutlookNamesTheVictim(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
@@ -32,34 +33,35 @@ func TestTheOutlookNamesTheVictim(t *testing.T) {
 				return &o.Thresholds[i]
 			}
 		}
-		t.Fatalf("nothing of memory in %+v", o)
+		t.Fatalf("the outlook has no threshold of memory: %+v", o)
 		return nil
 	}
 	calm := ask(now)
 	m := memory(calm)
 	if m.Met || m.Withheld != "" || len(m.Ranking) != 3 || m.Limit == 0 || m.Observed == nil {
-		t.Fatalf("%+v", m)
+		t.Fatalf("outlook of memory at rest = %+v, want three ranked pods", m)
 	}
-	if again := ask(now.Add(fresh / 2)); again != calm {
-		t.Error("pods were read again for the second question of a second")
+	if again := ask(now.Add(maxStateAge / 2)); again != calm {
+		t.Error("pods were read again for the second request in a second")
 	}
 	l.Available(50)
 	now = now.Add(2 * time.Second)
 	ready := l.measure(now)
 	d, _, err := l.choose(t.Context(), now, eviction.LookMemory, &ready)
 	if err != nil || len(d.Evictions) != 1 {
-		t.Fatalf("%v, %d evictions: %s", err, len(d.Evictions), d.Reason)
+		t.Fatalf("choose: error %v, %d evictions, want one: %s", err, len(d.Evictions), d.Reason)
 	}
 	if uid := d.Evictions[0].Pod.PodRef.UID; uid != m.Ranking[0].UID || uid == nodetest.UID {
-		t.Errorf("%s goes, and %s was named", uid, m.Ranking[0].UID)
+		t.Errorf("victim = %s, but the outlook named %s", uid, m.Ranking[0].UID)
 	}
 	if o := memory(ask(now.Add(2 * time.Second))); !o.Met || o.Ranking[0].UID != m.Ranking[0].UID {
-		t.Errorf("while it is short: %+v", o)
+		t.Errorf("outlook while memory is short = %+v", o)
 	}
 }
 
-// While the next look at the node is due sooner than all pods can be read, a question reads none: it would hold up the kill.
-func TestTheOutlookHoldsUpNoLook(t *testing.T) {
+// If the next look at the node is due before all pods can be read, an outlook reads none: it would
+// delay the kill.
+func TestTheOutlookDelaysNoLook(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	now := time.Now()
@@ -69,30 +71,30 @@ func TestTheOutlookHoldsUpNoLook(t *testing.T) {
 		now = now.Add(2 * time.Second)
 		l.onOutlook(now, reply)
 		if o := <-reply; len(o.Thresholds) == 0 {
-			t.Errorf("%+v", o)
+			t.Errorf("outlook = %+v, want at least one threshold", o)
 		}
 	}
 	ask()
 	read := l.looks.Counts().Full.Value()
 	if read == 0 {
-		t.Fatal("at rest no pod was read")
+		t.Fatal("no pod was read for an outlook at rest")
 	}
-	l.pace.Pressed(now.Add(2 * time.Second)) // tasks stall
-	l.shown.outlook.took = time.Second
+	l.pace.OnPressure(now.Add(2 * time.Second)) // tasks stall
+	l.publisher.outlook.took = time.Second
 	ask()
 	if got := l.looks.Counts().Full.Value(); got != read {
 		t.Errorf("%d looks at all pods while tasks stall, want none", got-read)
 	}
 }
 
-// The loop answers while it runs, and a question to one that hangs ends.
-func TestTheOutlookIsAskedFor(t *testing.T) {
+// The loop answers while it runs; a request to a loop that hangs ends without an answer.
+func TestOutlookRequests(t *testing.T) {
 	o := newOutlook()
-	go func() { (<-o.asks) <- &api.Outlook{DryRun: true} }()
+	go func() { (<-o.requests) <- &api.Outlook{DryRun: true} }()
 	if got, ok := o.ask().(*api.Outlook); !ok || !got.DryRun {
-		t.Errorf("%+v", got)
+		t.Errorf("outlook = %+v, want that of the loop", got)
 	}
 	if got := o.ask(); got != nil {
-		t.Errorf("nobody answers, and it says %v", got)
+		t.Errorf("outlook of a loop that hangs = %v, want nil", got)
 	}
 }

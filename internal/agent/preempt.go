@@ -13,14 +13,14 @@ import (
 	"jettison/stats"
 )
 
-// preempting makes room for critical pods. A dry run says who would go.
+// preempting creates the part for preemption. A dry run logs the pods that it would stop.
 func (b *builder) preempting(l *loop) *admission.Preempting {
 	p := admission.NewPreempting(admission.PreemptOptions{
-		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended,
+		Enabled: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended,
 		Name: l.pods.Name, Log: b.log,
-		// pods are at stake: what was found a minute ago does not do
-		Kubelet: func() bool { return l.kubelet.FoundLately(time.Now()) },
-		CatchUp: l.catchUp,
+		// pods would be stopped: a minute-old result is not enough
+		Kubelet:        func() bool { return l.kubelet.FoundLately(time.Now()) },
+		ProcessPending: l.processPending,
 		State: func(now time.Time) (admit.NodeState, error) {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)
@@ -30,15 +30,15 @@ func (b *builder) preempting(l *loop) *admission.Preempting {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)
 		},
-		Why: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
+		WhyAlive: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
 	})
-	b.later(p.Close)
+	b.onClose(p.Close)
 	return p
 }
 
-// catchUp takes what the runtime has told by now, before pods go for what may be there: that one of
-// theirs has ended, or runs.
-func (l *loop) catchUp() {
+// processPending processes pending lists and events, so that no pod is stopped for resources that
+// are free by now.
+func (l *loop) processPending() {
 	select {
 	case u := <-l.pods.Updates():
 		l.onListed(u)
@@ -46,12 +46,12 @@ func (l *loop) catchUp() {
 	}
 	select {
 	case u := <-l.gate.Updates():
-		l.onTold(u)
+		l.onEvents(u)
 	default:
 	}
 }
 
-// preempt has pods stopped to make room for a critical one, by a look made now.
+// preempt stops pods for a critical one, by a look made now.
 func (l *loop) preempt(ctx context.Context, now time.Time, uids []string,
 	reason string) ([]*eviction.Life, error) {
 	if len(uids) == 0 {
@@ -66,19 +66,19 @@ func (l *loop) preempt(ctx context.Context, now time.Time, uids []string,
 	for _, uid := range uids {
 		at := slices.IndexFunc(pods, func(p stats.PodStats) bool { return p.PodRef.UID == uid })
 		if at < 0 {
-			return nil, fmt.Errorf("pod %s: it is not there any more",
+			return nil, fmt.Errorf("pod %s has ended",
 				l.pods.Name(stats.PodReference{UID: uid}))
 		}
 		victims = append(victims, eviction.Preempted(&pods[at], objects[uid], admit.ReasonPreempting,
 			admit.PreemptedMessage))
 	}
 	lives, err := l.evictions.Preempt(ctx, now, victims, reason)
-	l.shown.changed()
+	l.publisher.markChanged()
 	return lives, err
 }
 
-// dead are the sandboxes of pods that were killed and of which nothing is left, by UID.
-func (l *loop) dead(now time.Time) map[string][]string {
+// deadSandboxes returns, by UID, the sandboxes of killed pods with no process left.
+func (l *loop) deadSandboxes(now time.Time) map[string][]string {
 	var out map[string][]string
 	for _, life := range l.manager.Lives() {
 		if back, _ := life.Room(now); back && life.Dead() {

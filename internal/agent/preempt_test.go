@@ -17,11 +17,11 @@ import (
 	"jettison/stats/read"
 )
 
-// fullLoop is a loop on a node with room for one pod, which is there.
+// fullLoop returns a loop on a node for one pod, which runs.
 func fullLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	t.Helper()
 	l := newLoop(t, memoryOnly+"maxPods: 1\n"+text, change)
-	l.settled()
+	l.findNoKubelet()
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [{"name": "c"}]}}]`
 	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true, podstore.ByRoot); err != nil {
@@ -32,7 +32,7 @@ func fullLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	return l
 }
 
-// criticalPod is one that the runtime asks about, by its annotation.
+// criticalPod returns the sandbox of a pod that is critical by its annotation.
 func criticalPod(uid string) *cri.PodSandbox {
 	return &cri.PodSandbox{
 		ID: "s-" + uid, UID: uid, Namespace: "kube-system", Name: uid, CgroupParent: "/kubepods/burstable/pod" + uid,
@@ -40,23 +40,23 @@ func criticalPod(uid string) *cri.PodSandbox {
 	}
 }
 
-// refuses is what the runtime is answered for a critical pod.
-func (l *testLoop) refuses(uid string) string {
+// criticalRefusal returns the gate's answer for a critical pod.
+func (l *testLoop) criticalRefusal(uid string) string {
 	now := time.Now()
 	l.admission(now)
 	return l.b.admission.Refuse(now, criticalPod(uid), "")
 }
 
-// asked takes what was asked of the loop.
-func (l *testLoop) asked(ctx context.Context) {
-	l.gate.preempting.OnAsk(ctx, time.Now(), <-l.gate.preempting.Asks())
+// handleRequest processes the pending request for preemption.
+func (l *testLoop) handleRequest(ctx context.Context) {
+	l.gate.preempting.OnRequest(ctx, time.Now(), <-l.gate.preempting.Requests())
 }
 
-// dies has the pod that is there end, and the loop hear of it.
-func (l *testLoop) dies(t *testing.T) {
+// endVictim ends the running pod, and lets the loop process that.
+func (l *testLoop) endVictim(t *testing.T) {
 	t.Helper()
 	if l.manager.Life(nodetest.UID) == nil {
-		t.Fatalf("nobody goes\n%s", l.Text())
+		t.Fatalf("no pod is being stopped\n%s", l.Text())
 	}
 	l.Populated(nodetest.Pod, false)
 	for range 2 {
@@ -67,41 +67,42 @@ func (l *testLoop) dies(t *testing.T) {
 	l.admission(time.Now())
 }
 
-// A critical pod that the runtime is refused has another stopped, with the kubelet's words in its eviction; the runtime's retry is let in as
-// soon as that is dead, and nobody else is while room is kept.
+// A refused critical pod has another pod stopped, with the kubelet's message in its eviction. The
+// runtime's retry is admitted as soon as that one is dead, and no other pod is while resources are
+// reserved.
 func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Asks()) > 0 {
-		t.Errorf("%q", why)
+	if why := l.refusal("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") || len(l.gate.preempting.Requests()) > 0 {
+		t.Errorf("refusal of an ordinary pod = %q, want OutOfpods without preemption", why)
 	}
-	why := l.refuses("critical")
-	if !strings.Contains(why, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") || !strings.Contains(why, "room is made for it") {
-		t.Fatalf("%q", why)
+	why := l.criticalRefusal("critical")
+	if !strings.Contains(why, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") || !strings.Contains(why, "preemption may free resources for it") {
+		t.Fatalf("refusal of a critical pod = %q", why)
 	}
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	life := l.manager.Life(nodetest.UID)
 	if life == nil {
-		t.Fatalf("nobody goes\n%s", l.Text())
+		t.Fatalf("no pod is being stopped\n%s", l.Text())
 	}
 	if e := life.Eviction(); e.Signal != eviction.SignalPreempted || e.Reason != "Preempting" || e.GracePeriodSeconds != 30 ||
 		e.Message != "Preempted in order to admit critical pod" {
-		t.Errorf("%+v", e)
+		t.Errorf("eviction of the preempted pod = %+v", e)
 	}
-	if why := l.refuses("critical"); why == "" {
-		t.Error("let in while the other one lives")
+	if why := l.criticalRefusal("critical"); why == "" {
+		t.Error("the critical pod is admitted while the victim lives")
 	}
-	l.asked(ctx) // again: nothing more is done
-	l.shown.publish(l.loop)
-	if g := l.shown.last.Load().state.Gate; g == nil || len(g.Making) != 1 || g.Making[0].Pod.UID != "critical" || g.Making[0].Victims[0].UID != nodetest.UID {
-		t.Errorf("state %+v", g)
+	l.handleRequest(ctx) // a repeated request has no effect
+	l.publisher.publish(l.loop)
+	if g := l.publisher.last.Load().state.Gate; g == nil || len(g.Making) != 1 || g.Making[0].Pod.UID != "critical" || g.Making[0].Victims[0].UID != nodetest.UID {
+		t.Errorf("state of the gate = %+v, want one preemption", g)
 	}
-	l.dies(t)
-	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") {
-		t.Errorf("another one takes the room: %q", why)
+	l.endVictim(t)
+	if why := l.refusal("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") {
+		t.Errorf("refusal of an ordinary pod after the preemption = %q, want OutOfpods", why)
 	}
-	if why := l.refuses("critical"); why != "" {
-		t.Errorf("the other one is dead: %q\n%s", why, l.Text())
+	if why := l.criticalRefusal("critical"); why != "" {
+		t.Errorf("refusal of the critical pod after the victim's death = %q\n%s", why, l.Text())
 	}
 	listing, err := cri.NewLister(l.Client).List(t.Context())
 	if err != nil {
@@ -111,45 +112,46 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	listing.Sandboxes[len(listing.Sandboxes)-1].Ready = true
 	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) > 0 {
-		t.Errorf("it runs, and room is kept for it: %+v", kept)
+		t.Errorf("reservations after the critical pod runs = %+v, want none", kept)
 	}
-	for _, line := range []string{"making room for a critical pod", "there is room for a critical pod", "room for pod kube-system/critical: Node didn't"} {
+	for _, line := range []string{"preemption started", "preemption succeeded", "preempted for pod kube-system/critical: Node didn't"} {
 		if !strings.Contains(l.Text(), line) {
-			t.Errorf("no %q in the log:\n%s", line, l.Text())
+			t.Errorf("the log does not contain %q:\n%s", line, l.Text())
 		}
 	}
 	cancel()
 	l.evictions.Wait()
 }
 
-// What the runtime has told before a question is taken counts: nobody goes for room that is there.
-func TestWhatTheRuntimeHasToldCountsBeforeAnyPodGoes(t *testing.T) {
+// Pending lists of the runtime are processed before a request: no pod is stopped for resources that
+// are free.
+func TestPendingListsPreventPreemption(t *testing.T) {
 	l := fullLoop(t, "", nil)
-	if why := l.refuses("critical"); !strings.Contains(why, "room is made for it") {
-		t.Fatalf("%q", why)
+	if why := l.criticalRefusal("critical"); !strings.Contains(why, "preemption may free resources for it") {
+		t.Fatalf("refusal of a critical pod = %q", why)
 	}
 	l.Runtime.Change(func() { l.Runtime.Sandboxes, l.Runtime.Containers = nil, nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := l.pods.Start(ctx)
-	for l.pods.Ask(); len(l.pods.Updates()) == 0; time.Sleep(time.Millisecond) { // it is in the slot, and not taken
+	for l.pods.Ask(); len(l.pods.Updates()) == 0; time.Sleep(time.Millisecond) { // until the list is pending
 	}
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	if l.manager.Life(nodetest.UID) != nil {
-		t.Errorf("one goes that has ended\n%s", l.Text())
+		t.Errorf("a pod that has ended is stopped\n%s", l.Text())
 	}
-	if why := l.refuses("critical"); why != "" {
-		t.Errorf("%q", why)
+	if why := l.criticalRefusal("critical"); why != "" {
+		t.Errorf("refusal although the resources are free = %q", why)
 	}
 	cancel()
 	wait()
 	l.evictions.Wait()
 }
 
-// A client that preempts waits until the room is there.
+// A client's preemption waits until the resources are free.
 func TestAClientPreempts(t *testing.T) {
 	l := fullLoop(t, "preemption: false\n", nil)
-	if why := l.refuses("critical"); why == "" || strings.Contains(why, "room is made") || len(l.gate.preempting.Asks()) > 0 {
-		t.Errorf("switched off in the runtime: %q", why)
+	if why := l.criticalRefusal("critical"); why == "" || strings.Contains(why, "preemption") || len(l.gate.preempting.Requests()) > 0 {
+		t.Errorf("refusal with preemption switched off = %q", why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	pod := &v1.Pod{}
@@ -163,34 +165,34 @@ func TestAClientPreempts(t *testing.T) {
 		}
 		got <- r
 	}()
-	l.asked(ctx)
+	l.handleRequest(ctx)
 	select {
 	case r := <-got:
-		t.Fatalf("%+v", r)
+		t.Fatalf("answer before the victim's death = %+v", r)
 	default:
 	}
-	l.dies(t)
+	l.endVictim(t)
 	if r := <-got; !r.Admit {
-		t.Errorf("%+v\n%s", r, l.Text())
+		t.Errorf("answer after the victim's death = %+v, want admitted\n%s", r, l.Text())
 	}
-	if why := l.refuses("critical"); why != "" {
-		t.Errorf("%q", why)
+	if why := l.criticalRefusal("critical"); why != "" {
+		t.Errorf("refusal after the preemption = %q, want none", why)
 	}
 	cancel()
 	l.evictions.Wait()
 }
 
-// Beside a kubelet, in a dry run, and where one of the victims is not there any more nobody is stopped.
-func TestWhoPreemptsNobody(t *testing.T) {
+// Next to a kubelet, in a dry run, and if one of the victims has ended, no pod is stopped.
+func TestPreemptionStopsNoPod(t *testing.T) {
 	pod := &v1.Pod{}
 	priority := int32(2_000_000_000)
 	pod.UID, pod.Spec.Priority = "critical", &priority
 	for want, change := range map[string]func(*testLoop){
-		"a dry run stops no pod": nil,
-		"a kubelet is on this node, and ma": func(l *testLoop) {
+		"dry run: no pod is stopped": nil,
+		"the kubelet on this node preempts": func(l *testLoop) {
 			l.Write("proc/812/comm", "kubelet\n")
 			l.Write("proc/812/cgroup", "0::/system.slice/kubelet.service\n")
-			l.Write("proc/812/status", "Uid:\t0\t0\t0\t0\n") // and nobody has looked since
+			l.Write("proc/812/status", "Uid:\t0\t0\t0\t0\n") // the last search was before
 		},
 	} {
 		l := fullLoop(t, "", func(o *Options) { o.DryRun = change == nil })
@@ -206,23 +208,23 @@ func TestWhoPreemptsNobody(t *testing.T) {
 			}
 			got <- r
 		}()
-		l.asked(t.Context())
+		l.handleRequest(t.Context())
 		if l.manager.Life(nodetest.UID) != nil {
-			t.Fatalf("%s: it is stopped\n%s", want, l.Text())
+			t.Fatalf("%s: the pod is stopped\n%s", want, l.Text())
 		}
 		if r := <-got; r.Admit || r.Reason != admit.ReasonUnexpected || !strings.Contains(r.Message, "preemption: ") || !strings.Contains(r.Message, want) {
-			t.Errorf("%s: %+v", want, r)
+			t.Errorf("%s: answer = %+v, want a rejection with that text", want, r)
 		}
 	}
 	l := fullLoop(t, "", nil)
-	lives, err := l.preempt(t.Context(), time.Now(), []string{nodetest.UID, "nobody"}, "r")
-	if lives != nil || err == nil || !strings.Contains(err.Error(), "it is not there any more") || l.manager.Life(nodetest.UID) != nil {
-		t.Errorf("%v, %v", lives, err)
+	lives, err := l.preempt(t.Context(), time.Now(), []string{nodetest.UID, "missing"}, "r")
+	if lives != nil || err == nil || !strings.Contains(err.Error(), "has ended") || l.manager.Life(nodetest.UID) != nil {
+		t.Errorf("preempt with a missing victim = %v, %v, want an error", lives, err)
 	}
 }
 
-// What comes back under the UID of a pod that is dead is another pod: it holds room, and is not on its way out, though the runtime still cleans
-// up after the first.
+// A pod that comes back under the UID of a dead one is another pod: it holds resources and is not
+// ending, although the runtime still cleans up after the first.
 func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,11 +245,11 @@ func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 		return n
 	}
 	if n := state(); len(n.Pods) != 1 || !n.Pods[0].Ending {
-		t.Errorf("it is being stopped: %+v", n.Pods)
+		t.Errorf("pods while the victim is being stopped = %+v, want one ending", n.Pods)
 	}
 	l.manager.Emptied(eviction.Stamp{Time: time.Now()}, lives[0])
 	if n := state(); len(n.Pods) != 0 || !lives[0].Leaving() {
-		t.Errorf("it is dead: %+v", n.Pods)
+		t.Errorf("pods after the victim's death = %+v, want none", n.Pods)
 	}
 	l.Runs()
 	l.Runtime.Change(func() {
@@ -259,7 +261,7 @@ func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 	}
 	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 	if n := state(); len(n.Pods) != 1 || n.Pods[0].Ending || n.Pods[0].Spared {
-		t.Errorf("it came back: %+v", n.Pods)
+		t.Errorf("pods after the pod came back = %+v, want one", n.Pods)
 	}
 	cancel()
 	l.evictions.Wait()

@@ -12,17 +12,17 @@ import (
 	"jettison/stats"
 )
 
-// onReloaded takes a configuration that was read again, if it is another one and this node can have
-// it. Each part goes on with what it knows: nothing that was first observed, is under way or is
-// held back begins anew. What is read at the start stays (start, in the fields of config.Config).
+// onReloaded applies a configuration that was read again, if it changed and fits this node. All
+// parts keep their state: observations, evictions in progress and hold-offs do not restart. Fields
+// that are read only at start keep their values (tag start of the fields of config.Config).
 func (l *loop) onReloaded(now time.Time, r *reload.Result) {
-	next := l.upkeep.reload.OnResult(r, l.fits)
-	l.shown.changed()
+	next := l.upkeep.reload.OnResult(r, l.checkFit)
+	l.publisher.markChanged()
 	if next == nil {
 		return
 	}
 	if watchesMemory(l.o.Config.Config) && !watchesMemory(next.Config) {
-		sayUnwatched(l.log, next.From)
+		logUnwatched(l.log, next.From)
 	}
 	l.o.Config = next
 	decides := next.Eviction()
@@ -32,21 +32,23 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 	l.gate.admission.Reconfigure(decides.Policy, l.node())
 	l.relief.disk.Reconfigure(next.Collect(), time.Duration(next.ContainerGCPeriod),
 		time.Duration(next.ImageGCPeriod))
-	l.onObjects() // whether they tell limits on local storage that count
+	l.onObjects() // whether limits on local storage count
 	l.evictions.Advise(l.hardBytes())
 	l.log.Afresh()
-	l.warmUp(now) // what a decision takes by it is in memory from now on
+	l.warmUp(now) // the memory of a decision by it is mapped from now on
 }
 
-// sayUnwatched is for the start, and once where another configuration brings it about. A kubelet of
-// rke2 or k3s is told thresholds of disks alone (k3s pkg/daemons/agent), and the agent goes by
-// them.
-func sayUnwatched(log *logthrottle.Logger, from string) {
-	log.Warn("no threshold is for memory.available: a pod that leaks is the kernel's to end",
+// logUnwatched logs that no threshold watches memory, at start and once after a reload. A kubelet
+// of rke2 or k3s gets only disk thresholds (k3s pkg/daemons/agent), which the agent then uses.
+func logUnwatched(log *logthrottle.Logger, from string) {
+	//log: No threshold is configured for memory.available. The agent evicts no pod for memory, so the
+	//  kernel's OOM killer ends leaking pods.
+	//do: Configure evictionHard for memory.available.
+	log.Warn("no threshold for memory.available",
 		"config", from)
 }
 
-// watchesMemory reports whether a threshold is for the memory of the node.
+// watchesMemory reports whether a threshold for the node's memory exists.
 func watchesMemory(c *config.Config) bool {
 	return slices.ContainsFunc(c.Thresholds,
 		func(t eviction.Threshold) bool { return t.Signal == stats.SignalMemoryAvailable })

@@ -15,76 +15,85 @@ import (
 	"jettison/internal/node/limits"
 )
 
-// reserved is what a node of such a capacity keeps back from pods.
+// reserved returns the reservations of a node with the given capacity.
 func reserved(c *config.Loaded, capacity v1.ResourceList) admit.Reserved {
 	r := c.Reserved
 	r.Eviction = eviction.HardReservation(c.Thresholds, capacity)
 	return r
 }
 
-// reserved is what this node keeps back from pods.
+// reserved returns the reservations of this node.
 func (l *loop) reserved(capacity v1.ResourceList) admit.Reserved {
 	return reserved(l.o.Config, capacity)
 }
 
-// enforced is what the cgroup above all pods may have: what is allocatable, or all of it where pods
-// are not enforced.
-func (l *loop) enforced(capacity v1.ResourceList) v1.ResourceList {
+// enforcedLimits returns the limits of the cgroup above all pods: the allocatable amounts, or the
+// capacity if pods are not enforced.
+func (l *loop) enforcedLimits(capacity v1.ResourceList) v1.ResourceList {
 	if !l.o.Config.EnforcesPods() {
 		return capacity
 	}
 	return admit.Enforced(capacity, l.o.Config.Reserved)
 }
 
-// shares are what this node has and what of it is pods'.
-func (l *loop) shares() limits.Node {
+// nodeShares returns the node's capacity and the pods' part of it.
+func (l *loop) nodeShares() limits.Node {
 	has := l.capacity()
-	return limits.Node{Capacity: has, Enforced: l.enforced(has),
+	return limits.Node{Capacity: has, Enforced: l.enforcedLimits(has),
 		Left: admit.Enforced(has, l.o.Config.Reserved)}
 }
 
-// teller is who tells systemd: nobody, where pods' cgroups are none of its slices.
-func (b *builder) teller() limits.Teller {
-	// another hierarchy than that of systemd here
+// systemdTeller returns the client for systemd; nil if the pods' cgroups are not slices of this
+// systemd.
+func (b *builder) systemdTeller() limits.Teller {
+	// a hierarchy other than systemd's
 	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount {
 		return nil
 	}
 	return limits.TellSystemd(b.o.HostRoot)
 }
 
-// unlimit puts back what an agent before this one has left in cgroups of pods; what it cannot now,
-// the loop does later.
-func (b *builder) unlimit(ctx context.Context, l *loop) {
+// restoreLimits restores the settings that an earlier agent left in cgroups of pods; the loop
+// retries failures.
+func (b *builder) restoreLimits(ctx context.Context, l *loop) {
 	if b.o.DryRun {
 		return
 	}
 	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found,
-		b.teller())
+		b.systemdTeller())
 	b.before.left = r.Left
 	if r.Restored > 0 {
-		b.log.Info("put back what was written to cgroups of pods", api.EventMemory.Attr(), "restored",
+		//log: Settings that an earlier agent wrote to cgroups of pods were restored.
+		b.log.Info("restored pod cgroup settings", api.EventMemory.Attr(), "restored",
 			r.Restored)
 	}
 	if r.Err != nil {
-		b.log.Warn("not as it should be", "error", r.Err)
+		//log: Settings that an earlier agent wrote to cgroups of pods could not be restored yet. The
+		//  agent retries.
+		//do: See the key error.
+		b.log.Warn("restore of pod cgroup settings failed", "error", r.Err)
 	}
 }
 
-// limit begins to write to cgroups of pods, where the configuration says so, and to put back what
-// is left there. A dry run does neither.
-func (b *builder) limit(l *loop) {
+// updateLimits starts to write and restore settings in cgroups of pods, if the configuration
+// enables it or an earlier agent left some. A dry run does neither.
+func (b *builder) startLimits(l *loop) {
 	c := b.o.Config
 	capacity := l.capacity()
 	if fields := limits.Told(capacity, l.reserved(capacity)); fields != nil {
-		b.log.Info("allocatable", fields...)
+		//log: The resources that pods may request in total on this node.
+		b.log.Info("allocatable resources", fields...)
 	}
 	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Left{}) {
 		return
 	}
-	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
+	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // separate: a pass may outlive other readers
 	if err != nil {
-		b.log.Warn("nothing is written to cgroups of pods", api.EventMemory.Attr(), "error", err)
-		if b.before.left.Protection { // it stays, and nothing is added to it
+		//log: The cgroups could not be opened for writing. Node allocatable and memory protection of pods
+		//  are not applied.
+		//do: See the key error.
+		b.log.Warn("pod cgroup settings not written", api.EventMemory.Attr(), "error", err)
+		if b.before.left.Protection { // the old protection stays unchanged
 			l.upkeep.own = nil
 		}
 		return
@@ -92,9 +101,9 @@ func (b *builder) limit(l *loop) {
 	l.upkeep.limits = limits.New(limits.Options{
 		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS,
 		Factor: c.MemoryThrottlingFactor,
-		Left:   b.before.left, Node: l.shares,
-		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All,
-		Tell: b.teller(), Log: b.log,
+		Left:   b.before.left, Node: l.nodeShares,
+		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubeletNow, Objects: b.objects.All,
+		Tell: b.systemdTeller(), Log: b.log,
 	})
-	b.closing(l.upkeep.limits.Close)
+	b.onCloseErr(l.upkeep.limits.Close)
 }

@@ -13,7 +13,8 @@ import (
 	"jettison/internal/node/config"
 )
 
-// A reservation of more than there is ends an agent whose own file has it, with the kubelet's words, and is a doubt where a kubelet's does.
+// A reservation above the capacity is an error in a configuration of our own kind, with the
+// kubelet's text, and a doubt in a kubelet's.
 func TestReservationsAreHeldAgainstTheNode(t *testing.T) {
 	l := newLoop(t, "", nil)
 	const text = "kubeReserved: {memory: 600Mi}\nsystemReserved: {memory: 400Mi}\n" // of 1Gi, with 100Mi of evictionHard
@@ -23,26 +24,27 @@ func TestReservationsAreHeldAgainstTheNode(t *testing.T) {
 			l.o.Config.Kind = config.KindKubelet
 		}
 		doubts, err := l.checkCapacity(t.Context())
-		said := ""
+		text := ""
 		if err != nil {
-			said = err.Error()
+			text = err.Error()
 		}
 		for _, d := range doubts {
-			said += d.Error()
+			text += d.Error()
 		}
 		const want = `:3: kubeReserved: memory: Resource "memory" has a reservation of 1100Mi but capacity of 1Gi. Expected capacity >= reservation.`
-		if (err != nil) != own || (len(doubts) == 0) != own || strings.Count(said, "reservation of") != 1 || !strings.Contains(said, want) {
-			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
+		if (err != nil) != own || (len(doubts) == 0) != own || strings.Count(text, "reservation of") != 1 || !strings.Contains(text, want) {
+			t.Errorf("own configuration %v: error %v, doubts %v", own, err, doubts)
 		}
 	}
 	l.o.Config = configOf(t, "systemReserved: {memory: 900Mi}\n")
 	if doubts, err := l.checkCapacity(t.Context()); err != nil || len(doubts) > 0 {
-		t.Errorf("it fits: %v, %v", err, doubts)
+		t.Errorf("reservation within the capacity: error %v, doubts %v", err, doubts)
 	}
 }
 
-// control makes the control files of the node's kubepods, and a /proc that no kubelet is in.
-func (l *testLoop) control() {
+// writeControlFiles creates the control files of the node's kubepods, and a /proc without a
+// kubelet.
+func (l *testLoop) writeControlFiles() {
 	for _, name := range []string{"comm", "cgroup", "net/tcp", "net/tcp6"} {
 		l.Write("proc/1/"+name, "header\n")
 	}
@@ -63,7 +65,8 @@ func (l *testLoop) memoryMax(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Node allocatable is written where a file of our own says so, and the next agent puts back what it must not write any more.
+// Node allocatable is written only if a configuration of our own kind enables it; the next agent
+// restores settings that it must not write any more.
 func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   string
@@ -76,36 +79,37 @@ func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 		"a dry run writes nothing": {"writeAllocatable: true\n", true, "max"},
 	} {
 		l := newLoop(t, c.text, func(o *Options) { o.DryRun = c.dryRun })
-		l.control()
+		l.writeControlFiles()
 		if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
 			t.Skip("no extended attributes here: ", err)
 		}
 		l.unlimitNow(t)
-		l.b.limit(l.loop)
+		l.b.startLimits(l.loop)
 		l.upkeep.limits.Tick(t.Context(), time.Now(), false, l.pods.All())
 		if part := l.upkeep.limits; part != nil {
 			part.OnResult(<-part.Results())
 		}
 		if got := l.memoryMax(t); got != c.want {
-			t.Errorf("%s: %s, want %s\n%s", name, got, c.want, l.Text())
+			t.Errorf("%s: memory.max = %s, want %s\n%s", name, got, c.want, l.Text())
 		}
 		if c.want == "734003200" {
-			if !strings.Contains(l.Text(), "msg=allocatable cpu=") || !strings.Contains(l.Text(), "memory=600Mi") {
-				t.Errorf("what is allocatable is not said:\n%s", l.Text())
+			if !strings.Contains(l.Text(), `msg="allocatable resources" cpu=`) || !strings.Contains(l.Text(), "memory=600Mi") {
+				t.Errorf("%s: allocatable is not logged:\n%s", name, l.Text())
 			}
 			l.o.Config.WriteAllocatable = false
 			l.unlimitNow(t)
 			if got := l.memoryMax(t); got != "max" {
-				t.Errorf("not wanted any more: %s", got)
+				t.Errorf("%s: memory.max without writeAllocatable = %s, want max", name, got)
 			}
 		}
 	}
 }
 
-// An agent that does not know yet at its start whether a kubelet is here puts back what one before it has left as soon as it knows.
-func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
+// An agent that cannot rule out a kubelet at start restores an earlier agent's settings as soon as
+// it can.
+func TestRestoreWaitsForTheKubeletSearch(t *testing.T) {
 	l := newLoop(t, "writeAllocatable: true\nsystemReserved: {memory: 300Mi}\n", nil)
-	l.control()
+	l.writeControlFiles()
 	if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
@@ -115,16 +119,16 @@ func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
 		case r := <-l.upkeep.limits.Results():
 			l.upkeep.limits.OnResult(r)
 		case <-time.After(time.Minute):
-			t.Fatal("no pass")
+			t.Fatal("no pass of the limits in a minute")
 		}
 	}
-	l.b.limit(l.loop)
+	l.b.startLimits(l.loop)
 	pass()
 	if got := l.memoryMax(t); got == "max" {
-		t.Fatal("not limited")
+		t.Fatal("memory.max is not limited after the first pass")
 	}
 	l.o.Config.WriteAllocatable, l.upkeep.limits = false, nil
-	comm := filepath.Join(l.Dir, "proc/1/comm") // which is not read for a while
+	comm := filepath.Join(l.Dir, "proc/1/comm") // reading it blocks for a while
 	if err := os.Remove(comm); err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +137,9 @@ func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
 	}
 	l.kubelet.LookNow()
 	l.unlimitNow(t)
-	l.b.limit(l.loop)
+	l.b.startLimits(l.loop)
 	if got := l.memoryMax(t); !l.kubelet.Found() || got == "max" || l.upkeep.limits == nil {
-		t.Fatalf("a kubelet may be here %v: memory.max %s\n%s", l.kubelet.Found(), got, l.Text())
+		t.Fatalf("kubelet possible %v: memory.max %s, want the limit\n%s", l.kubelet.Found(), got, l.Text())
 	}
 	held, err := os.OpenFile(comm, os.O_WRONLY, 0)
 	if err != nil {
@@ -149,17 +153,18 @@ func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
 	_ = held.Close()
 	l.kubelet.OnResult(<-l.kubelet.Results())
 	pass()
-	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), `msg="put back what was written to cgroups of pods" restored=2`) {
-		t.Errorf("memory.max %s\n%s", got, l.Text())
+	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), "eventKind=memory restored=2") {
+		t.Errorf("memory.max after the restore = %s, want max\n%s", got, l.Text())
 	}
 }
 
-// A container without a limit is throttled by what is left for pods, as a kubelet has it, whether pods are held to that or not.
-func TestThrottledByWhatIsLeftForPods(t *testing.T) {
+// A container without a limit is throttled by the pods' share of the node, as in a kubelet, whether
+// or not pods are enforced.
+func TestThrottlingUsesThePodsShare(t *testing.T) {
 	for _, enforce := range []string{"pods", "none"} {
 		l := newLoop(t, "memoryQoS: true\nsystemReserved: {memory: 256Mi}\nenforceNodeAllocatable: ["+enforce+"]\n", nil)
-		if got := l.shares().Left[v1.ResourceMemory]; got.Value() != 768<<20 {
-			t.Errorf("%s: left %s, want 768Mi", enforce, got.String())
+		if got := l.nodeShares().Left[v1.ResourceMemory]; got.Value() != 768<<20 {
+			t.Errorf("enforce %s: share of the pods = %s, want 768Mi", enforce, got.String())
 		}
 	}
 }
@@ -167,14 +172,14 @@ func TestThrottledByWhatIsLeftForPods(t *testing.T) {
 func (l *testLoop) unlimitNow(t *testing.T) {
 	t.Helper()
 	l.b.o.Config = l.o.Config
-	l.b.unlimit(t.Context(), l.loop)
+	l.b.restoreLimits(t.Context(), l.loop)
 }
 
-// Only the systemd of this hierarchy is told.
-func TestWhoTellsSystemd(t *testing.T) {
+// Only the systemd of this hierarchy is used.
+func TestSystemdTeller(t *testing.T) {
 	for mount, want := range map[string]bool{"": true, "/sys/fs/cgroup": true, "/sys/fs/cgroup/": true, "/host/sys/fs/cgroup": false} {
-		if b := (&builder{o: Options{CgroupMount: mount}}); (b.teller() != nil) != want {
-			t.Errorf("%q", mount)
+		if b := (&builder{o: Options{CgroupMount: mount}}); (b.systemdTeller() != nil) != want {
+			t.Errorf("cgroup mount %q: client for systemd: %v, want %v", mount, b.systemdTeller() != nil, want)
 		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"jettison/stats/read"
 )
 
-// tells has the runtime tell its plugin that it has these pods, and no other.
-func (l *testLoop) tells(pods nri.Pods) {
-	l.onTold(nri.Update{State: nri.State{Synced: true}, Pods: pods})
+// runtimeHas processes events of the runtime with exactly these pods.
+func (l *testLoop) runtimeHas(pods nri.Pods) {
+	l.onEvents(nri.Update{State: nri.State{Synced: true}, Pods: pods})
 }
 
-// beside is a critical pod that runs beside the one that the node begins with, in a list and as the plugin was told.
-func (l *testLoop) beside(t *testing.T, uid string, containers ...cri.Container) (first, second *cri.Listing) {
+// addCritical adds a critical pod to the node's pod in the list, and returns both as events.
+func (l *testLoop) addCritical(t *testing.T, uid string, containers ...cri.Container) (first, second *cri.Listing) {
 	t.Helper()
 	listing, err := cri.NewLister(l.Client).List(t.Context())
 	if err != nil {
@@ -33,42 +33,45 @@ func (l *testLoop) beside(t *testing.T, uid string, containers ...cri.Container)
 	return &listing, second
 }
 
-// A critical pod is made anew: the old one is stopped and removed, as the runtime tells its plugin. There is room, though the list has both.
-func TestAPodThatEndedHoldsNoRoom(t *testing.T) {
+// A critical pod is recreated: the old one is stopped and removed by the runtime's events. Its
+// resources are free although the list has both.
+func TestEndedPodHoldsNothing(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 2
-	first, second := l.beside(t, "old")
-	l.tells(nri.Pods{nodetest.UID: first, "old": second})
-	if why := l.refuses("new"); why == "" {
-		t.Error("there is room for two")
+	first, second := l.addCritical(t, "old")
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": second})
+	if why := l.criticalRefusal("new"); why == "" {
+		t.Error("a third pod is admitted on a node for two")
 	}
-	<-l.gate.preempting.Asks()
-	l.tells(nri.Pods{nodetest.UID: first})
-	if why := l.refuses("new"); why != "" || len(l.gate.preempting.Asks()) > 0 {
-		t.Errorf("%q", why)
+	<-l.gate.preempting.Requests()
+	l.runtimeHas(nri.Pods{nodetest.UID: first})
+	if why := l.criticalRefusal("new"); why != "" || len(l.gate.preempting.Requests()) > 0 {
+		t.Errorf("refusal after the old pod ended = %q, want none", why)
 	}
 }
 
-// A sandbox is stopped while a container of it still dies: the room is taken until that is dead, or a critical pod would be let in beside it.
-func TestAPodHoldsRoomUntilItsContainersAreDead(t *testing.T) {
+// A sandbox is stopped while one of its containers still dies: the pod holds its resources until
+// that is dead.
+func TestPodHoldsResourcesUntilItsContainersAreDead(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	l.o.Config.MaxPods = 2
-	first, second := l.beside(t, "old", cri.Container{ID: "dying", SandboxID: "s-old", State: cri.Running})
-	l.tells(nri.Pods{nodetest.UID: first, "old": second})
+	first, second := l.addCritical(t, "old", cri.Container{ID: "dying", SandboxID: "s-old", State: cri.Running})
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": second})
 	stopped := &cri.Listing{Sandboxes: append([]cri.PodSandbox(nil), second.Sandboxes...), Containers: second.Containers}
 	stopped.Sandboxes[0].Ready = false
-	l.tells(nri.Pods{nodetest.UID: first, "old": stopped})
-	if why := l.refuses("new"); why == "" {
-		t.Error("let in beside one that dies")
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": stopped})
+	if why := l.criticalRefusal("new"); why == "" {
+		t.Error("a pod is admitted while a container of the old one dies")
 	}
-	l.tells(nri.Pods{nodetest.UID: first, "old": {Sandboxes: stopped.Sandboxes}})
-	if why := l.refuses("new"); why != "" {
-		t.Errorf("all of the other is dead: %q", why)
+	l.runtimeHas(nri.Pods{nodetest.UID: first, "old": {Sandboxes: stopped.Sandboxes}})
+	if why := l.criticalRefusal("new"); why != "" {
+		t.Errorf("refusal after the container died = %q, want none", why)
 	}
 }
 
-// A victim's room stays free when the agent has done with it, though the runtime is not listed yet.
-func TestTheRoomOfAVictimStaysFree(t *testing.T) {
+// A victim's resources stay free after the agent's part is done, although the runtime is not listed
+// yet.
+func TestVictimsResourcesStayFree(t *testing.T) {
 	for _, tells := range []bool{true, false} {
 		l := fullLoop(t, "", nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -77,21 +80,21 @@ func TestTheRoomOfAVictimStaysFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tells {
-			l.tells(nri.Pods{nodetest.UID: &listing})
+			l.runtimeHas(nri.Pods{nodetest.UID: &listing})
 		}
-		l.refuses("critical")
-		l.asked(ctx)
-		l.dies(t)
+		l.criticalRefusal("critical")
+		l.handleRequest(ctx)
+		l.endVictim(t)
 		l.evictions.OnEvent(time.Now(), <-l.evictions.Events()) // the runtime has cleaned up
 		if tells {
-			l.tells(nri.Pods{})
+			l.runtimeHas(nri.Pods{})
 		}
 		l.onTick(ctx, time.Now())
 		l.look(ctx, time.Now())
 		l.look(ctx, time.Now())
 		l.gate.admission.Changed()
-		if why := l.refuses("critical"); why != "" || len(l.manager.Lives()) > 0 {
-			t.Errorf("tells %v: the pod for which the victim went is refused: %q, %d lives", tells, why, len(l.manager.Lives()))
+		if why := l.criticalRefusal("critical"); why != "" || len(l.manager.Lives()) > 0 {
+			t.Errorf("events %v: refusal of the critical pod %q, %d evictions in progress", tells, why, len(l.manager.Lives()))
 		}
 		cancel()
 		l.evictions.Wait()

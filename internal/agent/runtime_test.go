@@ -15,7 +15,7 @@ import (
 	"jettison/internal/node/nodetest"
 )
 
-// hooked is a log that has something done at each line.
+// hooked is a log handler that calls a function for each line.
 type hooked struct {
 	slog.Handler
 	do func(message string)
@@ -26,8 +26,9 @@ func (h hooked) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// The agent is there first, as on a node that boots, and its runtime comes later, at another socket than was waited for.
-func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
+// The agent starts first, as on a node that boots. Its runtime starts later, at another socket than
+// the detected one.
+func TestRuntimeStartsAfterTheAgent(t *testing.T) {
 	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "")
 	dir, err := os.MkdirTemp("", "r") // a socket's path is short
 	if err != nil {
@@ -35,7 +36,7 @@ func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	one, two := filepath.Join(dir, "1"), filepath.Join(dir, "2")
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: one}) // what another runtime has left
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: one}) // the socket that another runtime left
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +54,11 @@ func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
 		err = n.Redial(c)
 	}
 	if err != nil || n.Client.Endpoint() != "unix://"+one {
-		t.Fatalf("at first %s, %v", n.Client.Endpoint(), err)
+		t.Fatalf("first endpoint = %s, %v, want %s", n.Client.Endpoint(), err, one)
 	}
 	runtime := strings.TrimPrefix(n.Runtime.Endpoint(), "unix://")
 	log := slog.New(hooked{n.Log.Handler(), func(message string) {
-		if strings.HasPrefix(message, "waiting for the container runtime") {
+		if strings.HasPrefix(message, "waiting for container runtime") {
 			if err := os.Symlink(runtime, two); err != nil {
 				t.Error(err)
 			}
@@ -69,15 +70,15 @@ func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
-		t.Fatalf("%v, %v", err, ctx.Err())
+		t.Fatalf("listen failed before the runtime answered: error %v, context %v", err, ctx.Err())
 	}
-	if at := "unix://" + two; n.Client.Endpoint() != at || b.shown.endpoint != at || b.runtime == "" {
-		t.Errorf("asked at %s, told as %s, want %s", n.Client.Endpoint(), b.shown.endpoint, at)
+	if at := "unix://" + two; n.Client.Endpoint() != at || b.publisher.endpoint != at || b.runtime == "" {
+		t.Errorf("endpoint in use %s, published %s, want %s", n.Client.Endpoint(), b.publisher.endpoint, at)
 	}
 	if _, err := b.lister.Client().List(ctx); err != nil {
-		t.Errorf("its pods: %v", err)
+		t.Errorf("list of the runtime's pods: %v", err)
 	}
-	if text := n.Text(); strings.Count(text, `msg="container runtime"`) != 2 || strings.Count(text, "that of two takes connections now") != 1 {
-		t.Errorf("logged\n%s", text)
+	if text := n.Text(); strings.Count(text, `msg="using container runtime"`) != 2 || strings.Count(text, "socket of two accepts connections now") != 1 {
+		t.Errorf("the choice of the runtime is not logged:\n%s", text)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"jettison/stats/read"
 )
 
-// stats looks at the node and its pods for those who ask, through a reader of its own.
+// stats creates the Taker, which reads the node and its pods on request, with its own reader.
 func (b *builder) stats() *nodestats.Taker {
 	o := b.o
 	mount := b.s.FS.Mount()
 	b.taker = nodestats.New(nodestats.Options{
 		Node: cmp.Or(o.Config.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))),
 		Open: func() (*read.Reader, func(), error) {
-			fs, err := cgroup.OpenTree(mount) // which was found to be one at the start
+			fs, err := cgroup.OpenTree(mount) // the start has checked it
 			if err != nil {
 				return nil, nil, err
 			}
@@ -37,11 +37,11 @@ func (b *builder) stats() *nodestats.Taker {
 			return reader, func() { proc.Close(); fs.Close() }, nil
 		},
 	})
-	b.closing(b.taker.Close)
+	b.onCloseErr(b.taker.Close)
 	return b.taker
 }
 
-// serve listens on the network, where the configuration says so: now, or when the address is free.
+// serve listens on the network if configured, immediately or when the address becomes free.
 func (b *builder) serve() error {
 	c := b.o.Config
 	if c.Listen == "" {
@@ -55,17 +55,20 @@ func (b *builder) serve() error {
 	if err != nil {
 		return err
 	}
-	b.closing(server.Close)
+	b.onCloseErr(server.Close)
 	return nil
 }
 
-// leave leaves where the agent listens for probes, whose configuration may say something else
-// before the agent starts anew.
-func (b *builder) leave() {
-	if b.keeper.Foreign() != nil { // that one has left it
+// storeSocketPath stores the path of the agent's socket for probes: their configuration may differ
+// before the agent restarts.
+func (b *builder) storeSocketPath() {
+	if b.keeper.Foreign() != nil { // the other agent has stored it
 		return
 	}
 	if err := socketpath.Leave(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
-		b.log.Warn("not as it should be", "error", fmt.Errorf("leave where the agent listens: %w", err))
+		//log: The path of the agent's socket could not be stored in stateDir. Probes use the path in the
+		//  configuration.
+		//do: See the key error, and check the disk of stateDir.
+		b.log.Warn("socket path not stored", "error", fmt.Errorf("store the socket path: %w", err))
 	}
 }

@@ -22,20 +22,20 @@ import (
 	"jettison/stats/read"
 )
 
-// served is what the endpoints of an agent answer.
-func (l *testLoop) served(path string) *httptest.ResponseRecorder {
+// serve returns the answer of the agent's endpoints.
+func (l *testLoop) serve(path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	l.b.endpoints.Find(path)(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w
 }
 
-// A scrape of a node with 110 pods names none of them, and is about as large as that of a node with one.
+// A scrape of a node with 110 pods names none of them, and is about as large as with one pod.
 func TestAScrapeOfManyPods(t *testing.T) {
 	const most = 300 << 10
 	var sizes [2]int
 	for i, pods := range []int{1, 110} {
 		l := newLoop(t, "", nil)
-		for n := range pods - 1 { // beside the one that there is
+		for n := range pods - 1 { // in addition to the node's pod
 			uid := fmt.Sprintf("%08d-1111-2222-3333-444455556666", n)
 			l.AddPod("kubepods/burstable/pod"+uid, 1)
 			l.Runtime.Change(func() {
@@ -52,32 +52,33 @@ func TestAScrapeOfManyPods(t *testing.T) {
 		l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 		l.look(t.Context(), time.Now())
 		l.onTick(t.Context(), time.Now())
-		l.shown.changed()
-		l.shown.publish(l.loop)
-		text := l.served(api.PathMetrics).Body.String()
+		l.publisher.markChanged()
+		l.publisher.publish(l.loop)
+		text := l.serve(api.PathMetrics).Body.String()
 		if want := fmt.Sprintf("jettison_pods{state=\"listed\"} %d\n", len(listing.Sandboxes)); !strings.Contains(text, want) ||
 			len(listing.Sandboxes) < pods-1 || strings.Contains(text, "crowd") || strings.Contains(text, "4444") {
-			t.Errorf("of %d pods: no line %s, or a pod's name", pods, want)
+			t.Errorf("scrape of %d pods: line %s is missing, or a pod is named", pods, want)
 		}
 		sizes[i] = len(text)
 	}
 	if t.Logf("one pod: %d bytes, 110 pods: %d bytes", sizes[0], sizes[1]); sizes[1] > most || sizes[1] > 2*sizes[0] {
-		t.Errorf("want at most %d, and not by the pod", most)
+		t.Errorf("scrapes of %d and %d bytes, want at most %d, and not growing with the pods", sizes[0], sizes[1], most)
 	}
 }
 
-// A scrape gets what the loop has published and what its parts count, and the node's figures come from a look beside it.
-func TestWhatIsServed(t *testing.T) {
+// A scrape contains the published State and the counts of the parts; the node's figures come from a
+// separate measurement.
+func TestServedMetricsAndStats(t *testing.T) {
 	l := newLoop(t, "", nil)
-	if text := l.served(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
-		t.Errorf("before the loop runs: %s", text)
+	if text := l.serve(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
+		t.Errorf("scrape before the loop runs: %s", text)
 	}
 	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.look(t.Context(), time.Now())
 	l.onTick(t.Context(), time.Now())
-	l.shown.changed()
-	l.shown.publish(l.loop)
-	text := l.served(api.PathMetrics).Body.String()
+	l.publisher.markChanged()
+	l.publisher.publish(l.loop)
+	text := l.serve(api.PathMetrics).Body.String()
 	for _, line := range []string{
 		`jettison_signal_available_bytes{eviction_signal="memory.available"} 5.24288e+08`,
 		`jettison_threshold_bytes{eviction_signal="memory.available",kind="hard"} 1.048576e+08`,
@@ -88,37 +89,38 @@ func TestWhatIsServed(t *testing.T) {
 		`jettison_mode_info{beside_kubelet="false",disk="act",gc="act",dry_run="false",pods="off"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("no line %s", line)
+			t.Errorf("the scrape lacks the line %s", line)
 		}
 	}
-	// The cgroup above all pods has no limit here, and nobody asked for one: that is no signal that is lost.
+	// The cgroup above all pods has no limit here, and none is configured: the signal does not count
+	// as lost.
 	if line := `jettison_signal_observed{eviction_signal="allocatableMemory.available"} 0`; strings.Contains(text, line+"\n") {
-		t.Errorf("a line %s, by which an alert says for ever that a threshold does nothing", line)
+		t.Errorf("the scrape has the line %s, which raises an alert forever", line)
 	}
 	if t.Failed() {
 		t.Log(text)
 	}
 	var s v1alpha1.Summary
-	if err := json.Unmarshal(l.served(api.PathSummary).Body.Bytes(), &s); err != nil || len(s.Pods) != 1 {
-		t.Errorf("summary %+v, %v", s, err)
+	if err := json.Unmarshal(l.serve(api.PathSummary).Body.Bytes(), &s); err != nil || len(s.Pods) != 1 {
+		t.Errorf("Summary = %+v, %v, want one pod", s, err)
 	}
-	if text := l.served(api.PathResource).Body.String(); !strings.Contains(text, `pod_memory_working_set_bytes{namespace="default",pod="pod"}`) {
-		t.Errorf("resource metrics: %s", text)
+	if text := l.serve(api.PathResource).Body.String(); !strings.Contains(text, `pod_memory_working_set_bytes{namespace="default",pod="pod"}`) {
+		t.Errorf("resource metrics lack the pod: %s", text)
 	}
 }
 
-// On the network there is what is read, and beside a kubelet not what that one serves.
-func TestTheNetwork(t *testing.T) {
+// The network serves read paths only, and next to a kubelet not those that the kubelet serves.
+func TestNetworkEndpoints(t *testing.T) {
 	l := newLoop(t, "listen: 127.0.0.1:1\n", nil)
 	for kubelet, want := range map[bool]int{true: http.StatusForbidden, false: http.StatusOK} {
-		l.shown.kubelet.Store(kubelet)
+		l.publisher.kubelet.Store(kubelet)
 		h, why := l.b.endpoints.Remote(api.PathResource)
 		if (h != nil) != (want == http.StatusOK) || (why == "") != (h != nil) {
-			t.Errorf("kubelet %v: %v %s", kubelet, h != nil, why)
+			t.Errorf("kubelet %v: resource metrics served %v, reason %s", kubelet, h != nil, why)
 		}
 	}
 	if h, _ := l.b.endpoints.Remote(api.PathPprof); h != nil {
-		t.Error("profiles are served")
+		t.Error("profiles are served on the network")
 	}
 	l.o.Config.Listen = "127.0.0.1:0"
 	if err := l.b.serve(); err != nil {
@@ -133,41 +135,41 @@ func TestTheNetwork(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if text, _ := io.ReadAll(res.Body); res.StatusCode != 200 || !strings.Contains(string(text), "jettison_build_info") {
-		t.Errorf("%d %s", res.StatusCode, text)
+		t.Errorf("scrape over the network: status %d, body %s", res.StatusCode, text)
 	}
 }
 
-// Scrapers read while the loop works.
-func TestScrapesBesideTheLoop(t *testing.T) {
+// Scrapers read concurrently with the loop.
+func TestConcurrentScrapes(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.onListed(podlister.Update{Pods: l.Runs()})
-	l.shown.turn()
+	l.publisher.recordTurn()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 20 {
-				_ = l.served(api.PathMetrics)
+				_ = l.serve(api.PathMetrics)
 			}
 		})
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
 	for {
-		l.shown.turn()
+		l.publisher.recordTurn()
 		l.look(t.Context(), time.Now())
 		select {
 		case <-done:
 			return
-		case <-l.shown.asked:
-			l.shown.wanted()
+		case <-l.publisher.requests:
+			l.publisher.publishNow()
 		default:
 		}
-		l.shown.publish(l.loop)
+		l.publisher.publish(l.loop)
 	}
 }
 
-// A port that another process took first, as any user may, keeps no agent from guarding the node.
-func TestAPortThatIsTaken(t *testing.T) {
+// A port that another process uses does not keep the agent from starting.
+func TestPortInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -176,19 +178,20 @@ func TestAPortThatIsTaken(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.o.Config.Listen = other.Addr().String()
 	if err := l.b.serve(); err != nil {
-		t.Errorf("the agent does not start: %v", err)
+		t.Errorf("the agent does not start with a port in use: %v", err)
 	}
 	if text := l.Text(); !strings.Contains(text, "network listener not started, retrying") {
-		t.Error(text)
+		t.Errorf("the port in use is not logged: %s", text)
 	}
 }
 
-// Metrics are written once for each State that was published, however many read them, and anew once the loop has hung for a second.
+// Metrics are written once for each published State, however many readers there are, and again
+// after the loop has hung for a second.
 func TestMetricsAreWrittenOnceAState(t *testing.T) {
-	s := newShown(Options{}, "")
-	m := &meter{shown: s}
+	s := newPublisher(Options{}, "")
+	m := &meter{publisher: s}
 	if a, b := m.metrics(0), m.metrics(0); len(a) == 0 || &a[0] == &b[0] {
-		t.Error("nothing is published yet, and the text is kept")
+		t.Error("the text is cached although no State is published")
 	}
 	publish := func() {
 		state := &api.State{Time: time.Now()}
@@ -197,14 +200,14 @@ func TestMetricsAreWrittenOnceAState(t *testing.T) {
 	publish()
 	a, b := m.metrics(1), m.metrics(2)
 	if &a[0] != &b[0] {
-		t.Error("written twice")
+		t.Error("metrics were written twice for one State")
 	}
 	publish()
 	if b = m.metrics(2); &a[0] == &b[0] || bytes.Equal(a, b) {
-		t.Error("not written for a newer State")
+		t.Error("metrics were not written for a newer State")
 	}
-	m.at = m.at.Add(-fresh)
+	m.at = m.at.Add(-maxStateAge)
 	if c := m.metrics(2); &b[0] == &c[0] {
-		t.Error("not written a second later")
+		t.Error("metrics were not written again after a second")
 	}
 }

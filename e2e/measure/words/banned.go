@@ -19,7 +19,49 @@ type Banned struct {
 type phrase struct {
 	name    string // as the list has it
 	match   *regexp.Regexp
+	needs   []string // one of them is in each text that matches, in lower case; none: unknown
 	instead string
+}
+
+// letters matches what a regular expression has to find as it is written.
+var letters = regexp.MustCompile(`^[a-z' ,]+`)
+
+// needed returns texts of which each match of a pattern has one. It knows alternatives that begin with a word, after \b or not.
+func needed(pattern string) (out []string) {
+	depth, from := 0, 0
+	parts := []string{}
+	for i, c := range pattern {
+		switch {
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == '|' && depth == 0:
+			parts, from = append(parts, pattern[from:i]), i+1
+		}
+	}
+	for _, part := range append(parts, pattern[from:]) {
+		part = strings.TrimPrefix(part, `\b`)
+		word := letters.FindString(part)
+		if rest := part[len(word):]; strings.HasPrefix(rest, "?") || strings.HasPrefix(rest, "*") {
+			word = word[:max(0, len(word)-1)]
+		}
+		if word, _, _ = strings.Cut(word, " "); word == "" { // a blank may be a line end
+			return nil
+		}
+		out = append(out, strings.ToLower(word))
+	}
+	return out
+}
+
+// mayMatch reports whether a text in lower case can have the phrase.
+func (p *phrase) mayMatch(lower string) bool {
+	for _, n := range p.needs {
+		if strings.Contains(lower, n) {
+			return true
+		}
+	}
+	return len(p.needs) == 0
 }
 
 // Exception allows a phrase in a file, or in all files of a folder.
@@ -78,7 +120,7 @@ func parsePhrase(line string) (phrase, error) {
 	if err != nil {
 		return phrase{}, err
 	}
-	return phrase{name: name, match: match, instead: instead}, nil
+	return phrase{name: name, match: match, needs: needed(strings.ToLower(pattern)), instead: instead}, nil
 }
 
 // parseException returns nil for a line that has another form, or a phrase that is not in the list.
@@ -109,7 +151,11 @@ func (c *Checker) banned(r *Report, path, text string, line func(offset int) int
 	if c.Banned == nil {
 		return
 	}
+	lower := strings.ToLower(text)
 	for _, p := range c.Banned.phrases {
+		if !p.mayMatch(lower) {
+			continue
+		}
 		for _, m := range p.match.FindAllStringIndex(text, -1) {
 			if !c.Banned.allowed(path, p.name) {
 				r.add(path, line(m[0]), BannedPhrase, "%q, write: %s (%s)", text[m[0]:m[1]], p.instead, around(text, m[0], m[1]))

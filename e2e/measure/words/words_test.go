@@ -136,3 +136,22 @@ func TestExceptionsAreMarkedAsUsed(t *testing.T) {
 		banned.Exceptions()[0].Used = false
 	}
 }
+
+func TestNeeded(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		want    []string
+	}{
+		{`\bthat which\b`, []string{"that"}},
+		{`\bin vain\b|\bvainly\b`, []string{"in", "vainly"}},
+		{`\blets? in\b`, []string{"let"}},
+		{`\bg[eo]t\b`, []string{"g"}},
+		{`\bstands (?:in|on)\b|\bstands[.,]`, []string{"stands", "stands"}},
+		{`\b(?:is|are) there\b`, nil},
+		{`, for (?:it|they)`, []string{","}},
+	} {
+		if got := needed(c.pattern); !slices.Equal(got, c.want) {
+			t.Errorf("needed(%q) = %q, want %q", c.pattern, got, c.want)
+		}
+	}
+}

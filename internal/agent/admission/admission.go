@@ -1,21 +1,21 @@
-// Package admission answers from memory whether the node takes a pod. The loop publishes what it
-// knows as a Snapshot; the runtime's plugin, while the runtime waits, and clients ask of that, by
-// the rules of package admit, and never the runtime or the loop.
+// Package admission decides from memory whether the node admits a pod. The loop publishes its
+// state as a Snapshot. The gate, while the runtime waits, and clients on the socket read that
+// snapshot and decide by the rules of package admit. They never call the runtime or the loop.
 //
-//	admission.go  Admission: Refuse, for the runtime's plugin
+//	admission.go  Admission: Refuse, for the gate
 //	clients.go    Ask and Preempt, for clients
-//	snapshot.go   Snapshot: what is published; Part: the loop's, which publishes it
-//	held.go       what a pod of the runtime holds
-//	asking.go     the pod that asks: its object, its manifest, or what the runtime tells of it
-//	preempt.go    Preempting: room for critical pods, made and kept; notes.go: what the runtime is
-//	              told of it
-//	letin.go      pods that were let in and are not in the snapshot yet
-//	node.go       what of the node does not change: its name, labels, taints
-//	count.go      what was answered, and how fast
+//	snapshot.go   Snapshot, and Part, with which the loop publishes it
+//	held.go       the resources that the runtime's pods hold
+//	incoming.go   the pod to decide on: its object, its manifest, or the runtime's data
+//	preempt.go    Preempting: preemption and reservations for critical pods
+//	notes.go      why preemption failed, for the next refusal of the same pod
+//	admitted.go   admitted pods that the snapshot does not contain yet
+//	node.go       node data that only the configuration changes: name, labels, taints
+//	count.go      counts and latency of the gate's answers
 //
-// Without a kubelet a pod that the decision refuses is kept out. Beside one nothing is, for the
-// kubelet has admitted it, and would try for ever: the decision is counted and logged. What is not
-// known refuses nothing: that the loop hangs is known of no pod, so each is let in.
+// Without a kubelet the gate refuses a rejected pod. With a kubelet it refuses none, because the
+// kubelet has admitted the pod and would retry forever: the decision is counted and logged. Unknown
+// facts reject no pod. A stale snapshot, of a loop that hangs, admits every pod.
 package admission
 
 import (
@@ -35,66 +35,69 @@ import (
 	"jettison/stats"
 )
 
-// staleAfter is how old a snapshot may be that decides. The loop looks at least once a second, and
-// says so; one that is held up for longer does not know the node any more.
+// staleAfter is the age at which a snapshot stops deciding. The loop refreshes it at least once a
+// second; after a longer delay it no longer describes the node.
 const staleAfter = 10 * time.Second
 
-// ErrUnknown: the agent has not looked at the node yet, or not for so long that it does not know it
-// any more.
-var ErrUnknown = errors.New("the node is not known: the agent has not looked at it for 10s")
+// ErrUnknown reports that the agent has not read the node yet, or not for staleAfter.
+var ErrUnknown = errors.New("node state unknown: the agent has not read the node for 10s")
 
-// Preemptor makes room for critical pods, by killing others. Its methods are for any goroutine.
+// Preemptor frees resources for critical pods by stopping other pods. Its methods are safe for
+// concurrent use.
 type Preemptor interface {
-	// LetIn is told of a critical pod that is let in where room is kept for others, of which some may
-	// be outranked. It must not block.
-	LetIn(p admit.PodAttributes)
-	// Want is told of a pod that was refused in the runtime for want of room alone, and whose priority
-	// is known: one that is not critical, too. It is called while the runtime waits, so it must not
-	// block. What it returns is added to the refusal.
-	Want(p admit.PodAttributes) (note string)
-	// Preempt decides on a pod, and makes room for it where that is what is missing: it returns when
-	// the room is there, or why it will not be. What was begun goes on when ctx ends.
+	// OnAdmitted reports a critical pod that was admitted while room is reserved for others, some of
+	// which it may outrank. It must not block.
+	OnAdmitted(p admit.PodAttributes)
+	// RequestPreemption requests preemption for a pod, critical or not, that the gate refused only for
+	// short resources. The pod's priority is known. It must not block, because the runtime waits. The
+	// note is appended to the refusal.
+	RequestPreemption(p admit.PodAttributes) (note string)
+	// Preempt decides on a pod, and preempts others where only resources are short. It returns when
+	// the resources are free, or the reason why they will not be. A preemption that has begun
+	// continues after ctx ends.
 	Preempt(ctx context.Context, p admit.PodAttributes) (admit.Result, error)
 }
 
-// ErrNoPreemption: nobody makes room here.
+// ErrNoPreemption reports an agent without a Preemptor.
 var ErrNoPreemption = errors.New("this agent does not preempt")
 
-// Admission is safe for concurrent use. New makes one.
+// Admission decides on pods from the latest Snapshot. It is safe for concurrent use; New creates
+// one.
 type Admission struct {
-	policy   atomic.Pointer[eviction.Policy]
-	preempts atomic.Pointer[Preemptor] // nil: nobody
-	snapshot atomic.Pointer[Snapshot]  // nil: none yet
-	began    time.Time
-	seen     atomic.Int64 // when the loop last said that it goes on, in nanoseconds since began
-	counts   counts
-	told     chan Refusal
+	policy    atomic.Pointer[eviction.Policy]
+	preemptor atomic.Pointer[Preemptor] // nil: no preemption
+	snapshot  atomic.Pointer[Snapshot]  // nil: none yet
+	began     time.Time
+	seen      atomic.Int64 // the loop's last Publish, in nanoseconds since began
+	counts    counts
+	refusals  chan Refusal
 
-	mu    sync.Mutex
-	letIn letIn
+	mu           sync.Mutex
+	admittedPods admittedPods
 }
 
-// New makes an Admission that knows of no node yet. policy says whose annotations count, and whose
-// priority need not be known.
+// New creates an Admission without a snapshot. policy selects the annotations that count and the
+// pods that are protected while their priority is unknown.
 func New(policy eviction.Policy) *Admission {
-	a := &Admission{began: time.Now(), told: make(chan Refusal, maxTold)}
+	a := &Admission{began: time.Now(), refusals: make(chan Refusal, maxQueuedRefusals)}
 	a.policy.Store(&policy)
 	return a
 }
 
-// maxTold is how many refusals wait to be logged. Of more, none is; they are counted.
-const maxTold = 64
+// maxQueuedRefusals limits the refusals that are queued for the log. Further ones are counted but
+// not logged.
+const maxQueuedRefusals = 64
 
-// Refusal is a pod that was refused, or would have been.
+// Refusal is a pod that was rejected, or would have been if the gate enforced its decisions.
 type Refusal struct {
 	Pod       stats.PodReference
 	Container string // empty: its sandbox
-	// Failures are all that speaks against it, the first one is the answer.
+	// Failures are all reasons against the pod. The first one is the answer.
 	Failures []admit.Failure
-	Observed bool // it was let in all the same
+	Observed bool // the gate let it start nevertheless
 }
 
-// fresh is the snapshot, as long as it counts.
+// fresh returns the snapshot, or nil if it is missing or stale.
 func (a *Admission) fresh(now time.Time) *Snapshot {
 	if s := a.snapshot.Load(); s != nil && now.Sub(a.began)-time.Duration(a.seen.Load()) < staleAfter {
 		return s
@@ -102,8 +105,8 @@ func (a *Admission) fresh(now time.Time) *Snapshot {
 	return nil
 }
 
-// State is the node as decisions have it now, with what was let in since the loop looked. It must
-// not be changed.
+// State returns the node as decisions use it: the snapshot plus the pods admitted after it. The
+// caller must not change it.
 func (a *Admission) State(now time.Time) (admit.NodeState, error) {
 	s := a.fresh(now)
 	if s == nil {
@@ -116,63 +119,64 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	n := s.Node
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n.Promised = a.letIn.beside(now, &n)
+	n.Promised = a.admittedPods.reservations(now, &n)
 	return n
 }
 
-// Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is
-// for the runtime's plugin, which asks once of each sandbox.
+// Refuse returns why the runtime must not start a pod, or a container of one; empty if it may. The
+// gate calls it once for each sandbox.
 func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container string) string {
 	s := a.fresh(now)
 	if s == nil {
 		a.counts.unknown.Add(1)
 		return ""
 	}
-	asking := a.asking(s, sandbox)
+	incoming := a.resolvePod(s, sandbox)
 	n := a.state(now, s)
-	if !asking.tolerates { // who knows
+	if !incoming.tolerationsKnown { // its tolerations are unknown
 		n.Taints = nil
 	}
-	failures := admit.Failures(asking.PodAttributes, n)
-	if a.remember(now, asking, len(failures) == 0 || s.Observe); len(failures) == 0 {
+	failures := admit.Failures(incoming.PodAttributes, n)
+	if a.reserve(now, incoming, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
-		if by := a.preempts.Load(); by != nil && len(n.Promised) > 0 {
-			(*by).LetIn(asking.PodAttributes)
+		if by := a.preemptor.Load(); by != nil && len(n.Promised) > 0 {
+			(*by).OnAdmitted(incoming.PodAttributes)
 		}
 		return ""
 	}
 	ref := stats.PodReference{UID: sandbox.UID, Namespace: sandbox.Namespace, Name: sandbox.Name}
 	a.counts.refuse(failures[0].Reason, s.Observe)
 	select {
-	case a.told <- Refusal{Pod: ref, Container: container, Failures: failures, Observed: s.Observe}:
+	case a.refusals <- Refusal{Pod: ref, Container: container, Failures: failures,
+		Observed: s.Observe}:
 	default:
 	}
 	if s.Observe {
 		return ""
 	}
 	note := ""
-	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) &&
-		asking.sure(failures) {
-		note = (*by).Want(*asking.wants)
+	if by := a.preemptor.Load(); by != nil && incoming.preemptAs != nil &&
+		onlyResourcesShort(failures) && incoming.shortByTrusted(failures) {
+		note = (*by).RequestPreemption(*incoming.preemptAs)
 	}
 	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s",
 		ref.Namespace, ref.Name, failures[0].Reason,
 		failures[0].Message, note)
 }
 
-// remember keeps the room of a pod that is let in, and none for one that is not.
-func (a *Admission) remember(now time.Time, p *asking, letIn bool) {
+// reserve reserves the resources of an admitted pod, and drops the reservation of a rejected one.
+func (a *Admission) reserve(now time.Time, p *incomingPod, letIn bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if letIn {
-		a.letIn.keep(now, admit.HeldBy(p.PodAttributes))
+		a.admittedPods.keep(now, admit.HeldBy(p.PodAttributes))
 	} else {
-		a.letIn.drop(string(p.Pod.UID))
+		a.admittedPods.drop(string(p.Pod.UID))
 	}
 }
 
-// lacksRoom: room is all that is missing.
-func lacksRoom(failures []admit.Failure) bool {
+// onlyResourcesShort reports whether every failure is a short resource.
+func onlyResourcesShort(failures []admit.Failure) bool {
 	for i := range failures {
 		if failures[i].Short == nil {
 			return false
@@ -181,23 +185,23 @@ func lacksRoom(failures []admit.Failure) bool {
 	return true
 }
 
-// sure reports whether all that is short is requested by the word that counts for making room, too:
-// else others would go, and the pod would be refused all the same.
-func (p *asking) sure(failures []admit.Failure) bool {
-	held := admit.HeldBy(*p.wants)
+// shortByTrusted reports whether all short resources are also short by the requests that preemption
+// trusts. Otherwise pods would be stopped and the pod would still be rejected.
+func (p *incomingPod) shortByTrusted(failures []admit.Failure) bool {
+	held := admit.HeldBy(*p.preemptAs)
 	return !slices.ContainsFunc(failures, func(f admit.Failure) bool {
 		return f.Short.Resource != v1.ResourcePods && f.Short.Requested > held.Requests[f.Short.Resource]
 	})
 }
 
-// Left tells that a sandbox of a pod is gone: what was kept for it is free.
+// Left drops the reservation of a pod after its sandbox was removed.
 func (a *Admission) Left(uid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.letIn.drop(uid)
+	a.admittedPods.drop(uid)
 }
 
-// Answered tells how long the plugin took for an answer. heldOff: it was a veto of an evicted pod.
+// Answered records how long the gate took for an answer. heldOff: it refused a pod in its hold-off.
 func (a *Admission) Answered(took time.Duration, heldOff bool) {
 	a.counts.took.add(took)
 	if heldOff {

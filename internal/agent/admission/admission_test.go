@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gate is a gate on a node with so much for pods.
+// gate returns a gate on a node with the given allocatable resources.
 func gate(t testing.TB, allocatable v1.ResourceList, o Options) (*Admission, *Part) {
 	t.Helper()
 	a := New(policy)
@@ -58,21 +58,22 @@ func sandbox(t testing.TB, line string, args ...any) *cri.PodSandbox {
 	return p
 }
 
-// Before the first snapshot each pod is let in, and no client gets an answer.
-func TestBeforeTheFirstLook(t *testing.T) {
+// Before the first snapshot the gate admits each pod, and clients get an error.
+func TestUnknownNodeAdmitsPods(t *testing.T) {
 	a, part := gate(t, nil, Options{})
 	if why := a.Refuse(time.Now(), sandbox(t, "default/p be"), ""); why != "" {
-		t.Error(why)
+		t.Errorf("refusal before the first snapshot = %q, want none", why)
 	}
 	if _, err := a.Ask(t.Context(), &v1.Pod{}, podstore.ByRoot); !errors.Is(err, ErrUnknown) {
-		t.Error(err)
+		t.Errorf("client's decision before the first snapshot: error %v, want ErrUnknown", err)
 	}
 	if s := part.State(false); s.Unknown != 1 || s.Enforced || s.Asked {
-		t.Errorf("%+v", s)
+		t.Errorf("state of the gate = %+v, want one unknown, neither enforced nor asked", s)
 	}
 }
 
-// However the loop comes around between questions, pods that were let in and not told to have left never hold more than there is.
+// However turns of the loop and requests interleave, the running admitted pods never hold more than
+// the node has.
 func TestWhatIsLetInFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const cpu, pods = 1000, 5
@@ -103,16 +104,16 @@ func TestWhatIsLetInFits(t *testing.T) {
 				fits := sum+int(r.V.Min) <= cpu && len(running) < pods
 				why := a.Refuse(now, p, "")
 				if (why == "") != fits {
-					rt.Fatalf("%d of %d beside %v: %q", r.V.Min, cpu, running, why)
+					rt.Fatalf("pod requesting %d of %d while %v run: refusal %q, want one: %v", r.V.Min, cpu, running, why, !fits)
 				}
 				if why == "" {
 					running[name], asked[name] = int(r.V.Min), milli
 				} else {
 					refused++
 				}
-			case 3: // the loop learns of some; of what it knows it hears again
+			case 3: // the loop sees some of the pods, and all that it saw before
 				learn(func(name string) bool { return part.index[name] != nil || rapid.Bool().Draw(rt, "listed") })
-			case 4: // one ends, and the loop learns of that
+			case 4: // a pod ends, and the loop sees that
 				if names := slices.Sorted(maps.Keys(running)); len(names) > 0 {
 					gone := rapid.SampledFrom(names).Draw(rt, "ends")
 					delete(running, gone)
@@ -122,22 +123,22 @@ func TestWhatIsLetInFits(t *testing.T) {
 			}
 		}
 		if got := part.State(true); int(got.Refused) != refused {
-			rt.Fatalf("%d refused, counted %d", refused, got.Refused)
+			rt.Fatalf("counted %d refused pods, want %d", got.Refused, refused)
 		}
 	})
 }
 
-// A turn of the loop that learnt nothing allocates nothing, and leaves the snapshot as it is.
-func TestATurnWithoutNewsIsFree(t *testing.T) {
+// A turn of the loop without changes allocates nothing and keeps the snapshot.
+func TestPublishWithoutChange(t *testing.T) {
 	a, part := gate(t, list("1", "1Gi", "10"), Options{})
 	now, conditions := time.Now(), []eviction.Condition{"MemoryPressure"}
 	part.Publish(now, conditions, false)
 	before := a.snapshot.Load()
 	if n := testing.AllocsPerRun(100, func() { part.Publish(now, conditions, false) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Publish without a change made %v allocations, want 0", n)
 	}
 	if a.snapshot.Load() != before {
-		t.Error("a new snapshot")
+		t.Error("Publish without a change replaced the snapshot")
 	}
 	for _, c := range []struct {
 		what   string
@@ -151,13 +152,13 @@ func TestATurnWithoutNewsIsFree(t *testing.T) {
 	} {
 		was := a.snapshot.Load()
 		if c.change(); a.snapshot.Load() == was {
-			t.Errorf("%s: no new snapshot", c.what)
+			t.Errorf("no new snapshot after a change of %s", c.what)
 		}
 	}
 }
 
-// What the node has is read again after a while, not at each change.
-func TestCapacityIsReadNowAndThen(t *testing.T) {
+// The node's capacity is read again after capacityInterval, not at each change.
+func TestCapacityInterval(t *testing.T) {
 	read := 0
 	a, part := gate(t, nil, Options{})
 	part.o.Capacity = func() v1.ResourceList {
@@ -170,17 +171,18 @@ func TestCapacityIsReadNowAndThen(t *testing.T) {
 		part.Publish(now, nil, false)
 	}
 	if read != 1 {
-		t.Errorf("read %d times", read)
+		t.Errorf("capacity was read %d times in one interval, want once", read)
 	}
 	part.Changed()
-	part.Publish(now.Add(capacityFor), nil, false)
+	part.Publish(now.Add(capacityInterval), nil, false)
 	if q := a.snapshot.Load().Node.Allocatable[v1.ResourcePods]; q.Value() != 2 {
-		t.Errorf("%v pods", q.Value())
+		t.Errorf("allocatable pods after capacityInterval = %v, want 2", q.Value())
 	}
 }
 
-// Whoever asks sees one snapshot, whatever the loop does meanwhile. The race detector is who judges.
-func TestAskedFromManySides(t *testing.T) {
+// Concurrent requests use consistent snapshots while the loop publishes. The race detector checks
+// the rest.
+func TestConcurrentRequests(t *testing.T) {
 	a, part := gate(t, list("1", "1Gi", "10"), Options{})
 	part.Publish(time.Now(), nil, false)
 	var wg sync.WaitGroup
@@ -204,12 +206,13 @@ func TestAskedFromManySides(t *testing.T) {
 	}
 	wg.Wait()
 	if s := part.State(true); s.Answers.Count != 800 || s.HeldOff != 400 || s.Admitted+s.Refused+s.Observed != 800 {
-		t.Errorf("%+v", s)
+		t.Errorf("counts after 800 requests of which 400 were held off = %+v", s)
 	}
 }
 
-// A pod that was killed and is dead holds no room, whatever the runtime says yet; one that came back under its UID does.
-func TestWhoIsDeadHoldsNothing(t *testing.T) {
+// A killed, dead pod holds no resources although the runtime still lists it. A pod that came back
+// under its UID does.
+func TestDeadPodHoldsNothing(t *testing.T) {
 	dead := map[string][]string{}
 	a, part := gate(t, list("1", "1Gi", "10"), Options{Dead: func(time.Time) map[string][]string { return dead }})
 	victim, now := sandbox(t, "default/victim be"), time.Now()
@@ -222,24 +225,24 @@ func TestWhoIsDeadHoldsNothing(t *testing.T) {
 		part.Changed()
 		part.Publish(now, nil, false)
 		if n, err := a.State(now); err != nil || len(n.Pods) != test.held {
-			t.Errorf("dead %v: %d pods hold room, %v", test.sandboxes, len(n.Pods), err)
+			t.Errorf("dead sandboxes %v: %d pods hold resources (%v), want %d", test.sandboxes, len(n.Pods), err, test.held)
 		}
 	}
 }
 
-// Of more pods than are kept the latest count, in one slice that does not grow.
-func TestLetInIsBounded(t *testing.T) {
-	var l letIn
+// Of too many admitted pods the newest are kept, in one slice that does not grow.
+func TestAdmittedPodsAreBounded(t *testing.T) {
+	var l admittedPods
 	now := time.Now()
-	for i := range 3 * maxLetIn {
+	for i := range 3 * maxAdmitted {
 		l.keep(now, admit.Held{UID: types.UID(fmt.Sprint(i))})
 	}
-	if last := l[len(l)-1]; len(l) != maxLetIn || last.pod.UID != types.UID(fmt.Sprint(3*maxLetIn-1)) {
-		t.Errorf("%d are kept, the last is %s", len(l), last.pod.UID)
+	if last := l[len(l)-1]; len(l) != maxAdmitted || last.pod.UID != types.UID(fmt.Sprint(3*maxAdmitted-1)) {
+		t.Errorf("%d admitted pods are kept, want %d; the last is %s", len(l), maxAdmitted, last.pod.UID)
 	}
 }
 
-// Room that was promised is taken for all but who it was promised to.
+// Promised resources are unavailable to all pods except the promise's own.
 func TestPromises(t *testing.T) {
 	promised := []admit.Held{{UID: "p", Requests: admit.Amounts{v1.ResourceCPU: 800}}}
 	a, part := gate(t, list("1", "1Gi", "10"), Options{Promised: func(time.Time) []admit.Held { return promised }})
@@ -247,18 +250,18 @@ func TestPromises(t *testing.T) {
 	part.Publish(now, nil, false)
 	for line, in := range map[string]bool{"default/other bu cpu=300m": false, "default/p bu cpu=900m": true} {
 		if why := a.Refuse(now, sandbox(t, "%s", line), ""); (why == "") != in {
-			t.Errorf("%s: %q", line, why)
+			t.Errorf("%s: refusal %q, want admitted: %v", line, why, in)
 		}
 	}
-	// Let in, it counts once, and the other one still finds no room.
+	// An admitted pod counts once: its promise does not count in addition.
 	if why := a.Refuse(now, sandbox(t, "default/other bu cpu=150m"), ""); why != "" {
-		t.Errorf("the promise and who it was made to count together: %s", why)
+		t.Errorf("promise and admitted pod are counted twice: %s", why)
 	}
 }
 
-// The runtime waits for an answer with all that it does: half of the answers take less than a millisecond on a full node. Of a few, the machine
-// makes more.
-func TestAnAnswerTakesLessThanAMillisecond(t *testing.T) {
+// The runtime waits for each answer: on a full node the median is below a millisecond. The slowest
+// answers depend on the machine.
+func TestMedianAnswerTime(t *testing.T) {
 	a, part := gate(t, list("10", "10Gi", "111"), Options{})
 	fill(t, part, 110)
 	part.Publish(time.Now(), nil, false)
@@ -271,11 +274,12 @@ func TestAnAnswerTakesLessThanAMillisecond(t *testing.T) {
 		}
 	}
 	if slices.Sort(took); took[len(took)/2] > time.Millisecond {
-		t.Errorf("half of the answers take more than %v", took[len(took)/2])
+		t.Errorf("median answer took %v, want at most 1ms", took[len(took)/2])
 	}
 }
 
-// BenchmarkRefuse is what the runtime waits for beside the protocol, with 110 pods and with 1000, each with an object.
+// BenchmarkRefuse measures the time that the runtime waits, without the protocol, for numbers of
+// pods that each have an object.
 func BenchmarkRefuse(b *testing.B) {
 	for _, n := range []int{2, 110, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -285,7 +289,7 @@ func BenchmarkRefuse(b *testing.B) {
 			part.Publish(now, nil, false)
 			p := sandbox(b, "default/p1 bu")
 			if len(store.Snapshot().Objects) != n {
-				b.Fatal("no objects")
+				b.Fatal("the store lacks objects")
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -297,7 +301,7 @@ func BenchmarkRefuse(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is what a new snapshot costs the loop, with as many pods.
+// BenchmarkPublish measures the cost of a new snapshot for the same numbers of pods.
 func BenchmarkPublish(b *testing.B) {
 	for _, n := range []int{2, 110, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

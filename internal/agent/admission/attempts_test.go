@@ -11,95 +11,97 @@ import (
 	"jettison/admit"
 )
 
-// A later attempt at a victim counts in the place of the first, which was given up for it: room that one gives is room.
-func TestALaterAttemptAtAVictimCounts(t *testing.T) {
+// A retried eviction of a victim replaces the abandoned one: what it frees counts.
+func TestRetriedVictimCounts(t *testing.T) {
 	w := newWard(2, "a", "b")
 	if _, err := w.stop(t.Context(), w.now, []string{"a"}, "memory is short"); err != nil {
 		t.Fatal(err)
 	}
-	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y")) // x awaits a, for y goes b
+	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y")) // x awaits a, y preempts b
 	if !slices.Equal(w.stopped, []string{"a", "b"}) {
-		t.Fatalf("stopped %v", w.stopped)
+		t.Fatalf("stopped pods = %v, want a and b", w.stopped)
 	}
-	for _, uid := range []string{"a", "b"} { // as a hard threshold does, where the kernel refuses to cut the grace period short
+	for _, uid := range []string{"a", "b"} { // as a hard threshold does when the kernel refuses to shorten the grace period
 		if _, err := w.stop(t.Context(), w.now, []string{uid}, "memory is short"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.Advance(w.now)
-	w.still(t, first)
-	w.still(t, second)
-	w.dead("a")
-	w.dead("b")
+	w.checkPending(t, first)
+	w.checkPending(t, second)
+	w.markDead("a")
+	w.markDead("b")
 	w.Advance(w.now)
-	for _, a := range []asked{first, second} {
+	for _, a := range []clientAnswer{first, second} {
 		if got := <-a; !got.result.Admit {
-			t.Errorf("%+v", got)
+			t.Errorf("answer after both victims died = %+v, want admitted", got)
 		}
 	}
 }
 
-// Who asks for the same pod meanwhile gets the same answer, and nobody else goes.
-func TestOneRoomForOnePod(t *testing.T) {
+// A second request for the same pod gets the same answer and costs no further victim.
+func TestSamePodPreemptsOnce(t *testing.T) {
 	w := newWard(1, "a")
 	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("x"))
-	w.dead("a")
+	w.markDead("a")
 	w.Advance(w.now)
-	for _, a := range []asked{first, second} {
+	for _, a := range []clientAnswer{first, second} {
 		if got := <-a; !got.result.Admit || got.err != nil {
-			t.Errorf("%+v", got)
+			t.Errorf("answer = %+v, want admitted without error", got)
 		}
 	}
 	if len(w.stopped) != 1 {
-		t.Errorf("stopped %v", w.stopped)
+		t.Errorf("stopped pods = %v, want one", w.stopped)
 	}
 }
 
-// Too many at once are told so.
-func TestTooManyPodsAtOnce(t *testing.T) {
+// Beyond maxPreemptions a request fails with ErrBusy.
+func TestTooManyPreemptions(t *testing.T) {
 	var uids []string
-	for i := range maxMaking + 1 {
+	for i := range maxPreemptions + 1 {
 		uids = append(uids, fmt.Sprintf("p%02d", i))
 	}
 	w := newWard(int64(len(uids)), uids...)
-	for i := range maxMaking {
+	for i := range maxPreemptions {
 		w.ask(t.Context(), critical(fmt.Sprint("x", i)))
 	}
-	if got := <-w.ask(t.Context(), critical("y")); !errors.Is(got.err, ErrBusy) || len(w.stopped) != maxMaking {
-		t.Errorf("%+v, stopped %d", got, len(w.stopped))
+	if got := <-w.ask(t.Context(), critical("y")); !errors.Is(got.err, ErrBusy) || len(w.stopped) != maxPreemptions {
+		t.Errorf("answer = %+v with %d stopped pods, want ErrBusy and %d", got, len(w.stopped), maxPreemptions)
 	}
 	w.Close()
 }
 
-// A client that does not wait any more gets its error, and what was begun goes on; so does one of an agent that is being stopped.
-func TestWhoDoesNotWaitAnyMore(t *testing.T) {
+// A client that stops waiting gets its context's error, and a client of a stopping agent ErrClosed.
+// Preemptions in progress continue.
+func TestCallerStopsWaiting(t *testing.T) {
 	w := newWard(2, "a", "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := w.ask(ctx, critical("x"))
 	cancel()
 	if got := <-gone; !errors.Is(got.err, context.Canceled) {
-		t.Errorf("%+v", got)
+		t.Errorf("answer after cancellation = %+v, want context.Canceled", got)
 	}
-	w.dead("b")
-	if w.Advance(w.now); !slices.Equal(w.kept(), []string{"x"}) || len(w.making) > 0 {
-		t.Errorf("kept for %v", w.kept())
+	w.markDead("b")
+	if w.Advance(w.now); !slices.Equal(w.reserved(), []string{"x"}) || len(w.inProgress) > 0 {
+		t.Errorf("reserved for %v, want [x]; %d preemptions in progress, want 0", w.reserved(), len(w.inProgress))
 	}
 	ended := w.ask(t.Context(), critical("y"))
 	w.Close()
 	if got := <-ended; !errors.Is(got.err, ErrClosed) {
-		t.Errorf("%+v", got)
+		t.Errorf("answer after Close = %+v, want ErrClosed", got)
 	}
-	for range maxAsks {
-		w.Want(critical("z")) // and nobody takes it
+	for range maxQueued {
+		w.RequestPreemption(critical("z")) // no loop receives it
 	}
 	if _, err := w.Preempt(t.Context(), critical("z")); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("Preempt after Close: error %v, want ErrClosed", err)
 	}
 }
 
-// A caller that makes the pod anew for each attempt, with a new UID and the same name, costs no victim more, and what was kept for the
-// attempt before is this one's, also in the gate. Another critical pod gets none of it.
-func TestANewUIDForEachAttempt(t *testing.T) {
+// A caller that creates the pod again for each attempt, with a new UID and the same name, costs one
+// victim. The reservation passes to the newest attempt, also in the gate; other critical pods get
+// none of it.
+func TestNewUIDForEachAttempt(t *testing.T) {
 	w := newWard(6, "a", "b", "c", "d", "e", "f")
 	attempt := func(i int) admit.PodAttributes {
 		pod := critical(fmt.Sprint("x", i))
@@ -107,62 +109,63 @@ func TestANewUIDForEachAttempt(t *testing.T) {
 		return pod
 	}
 	for i := range 6 {
-		w.OnAsk(t.Context(), w.now, ask{pod: attempt(i)})
+		w.OnRequest(t.Context(), w.now, preemptRequest{pod: attempt(i)})
 		for _, uid := range w.dying() {
-			w.dead(uid)
+			w.markDead(uid)
 		}
 		w.now = w.now.Add(2 * time.Second)
 		w.Advance(w.now)
 	}
-	if len(w.stopped) != 1 || !slices.Equal(w.kept(), []string{"x5"}) {
-		t.Errorf("stopped %v, kept for %v", w.stopped, w.kept())
+	if len(w.stopped) != 1 || !slices.Equal(w.reserved(), []string{"x5"}) {
+		t.Errorf("stopped %v, want one pod; reserved for %v, want [x5]", w.stopped, w.reserved())
 	}
 	state, _ := w.state(w.now)
 	if r := admit.Admit(attempt(6), state); !r.Admit {
-		t.Errorf("the next attempt: %+v", r)
+		t.Errorf("decision on the next attempt = %+v, want admitted", r)
 	}
 	low := attempt(6)
 	low.Pod.Spec.Priority = nil
-	for what, other := range map[string]admit.PodAttributes{"another": critical("y"), "one of that name that is not critical": low} {
+	for what, other := range map[string]admit.PodAttributes{"another pod": critical("y"), "a pod of that name that is not critical": low} {
 		if r := admit.Admit(other, state); r.Admit {
-			t.Errorf("%s gets the room that is kept", what)
+			t.Errorf("%s gets the reserved resources", what)
 		}
 	}
 }
 
-// An attempt that comes while the victims of the one before die takes its place; who waited for that one is told.
-func TestANewUIDWhileRoomIsMade(t *testing.T) {
+// A new attempt during the preemption takes it over, and the caller of the earlier attempt gets
+// errSuperseded.
+func TestNewUIDDuringPreemption(t *testing.T) {
 	w := newWard(1, "a")
 	before := w.ask(t.Context(), critical("x0"))
 	again := critical("x1")
 	again.Pod.Name = "x0"
 	after := w.ask(t.Context(), again)
-	if got := <-before; !errors.Is(got.err, errAnother) {
-		t.Errorf("%+v", got)
+	if got := <-before; !errors.Is(got.err, errSuperseded) {
+		t.Errorf("answer to the earlier attempt = %+v, want errSuperseded", got)
 	}
-	w.still(t, after)
-	w.dead("a")
+	w.checkPending(t, after)
+	w.markDead("a")
 	w.Advance(w.now)
-	if got := <-after; !got.result.Admit || len(w.stopped) != 1 || !slices.Equal(w.kept(), []string{"x1"}) {
-		t.Errorf("%+v, stopped %v, kept for %v", got, w.stopped, w.kept())
+	if got := <-after; !got.result.Admit || len(w.stopped) != 1 || !slices.Equal(w.reserved(), []string{"x1"}) {
+		t.Errorf("answer to the new attempt = %+v, stopped %v, reserved for %v; want admitted, one pod, [x1]", got, w.stopped, w.reserved())
 	}
 }
 
-// A loop that was held up stops nobody for pods that the runtime was refused long ago, nor for clients that have gone.
-func TestAStaleAskStopsNobody(t *testing.T) {
+// A delayed loop stops no pod for old requests of the gate, nor for clients that stopped waiting.
+func TestStaleRequestStopsNoPod(t *testing.T) {
 	for what, c := range map[string]struct {
-		a    ask
+		a    preemptRequest
 		want int
 	}{
-		"long ago": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor - 1)}, 0},
-		"just now": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor)}, 1},
-		"has gone": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: closed()}, 0},
-		"is there": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: make(chan struct{})}, 1},
-		"for ever": {ask{pod: critical("x"), reply: make(chan answer, 1)}, 1},
+		"expired request":     {preemptRequest{pod: critical("x"), at: time.Unix(1000, 0).Add(-requestLifetime - 1)}, 0},
+		"fresh request":       {preemptRequest{pod: critical("x"), at: time.Unix(1000, 0).Add(-requestLifetime)}, 1},
+		"client stopped":      {preemptRequest{pod: critical("x"), reply: make(chan answer, 1), gone: closed()}, 0},
+		"client waits":        {preemptRequest{pod: critical("x"), reply: make(chan answer, 1), gone: make(chan struct{})}, 1},
+		"client never leaves": {preemptRequest{pod: critical("x"), reply: make(chan answer, 1)}, 1},
 	} {
 		w := newWard(1, "a")
-		if w.OnAsk(t.Context(), w.now, c.a); len(w.stopped) != c.want {
-			t.Errorf("%s: stopped %v", what, w.stopped)
+		if w.OnRequest(t.Context(), w.now, c.a); len(w.stopped) != c.want {
+			t.Errorf("%s: stopped pods = %v, want %d", what, w.stopped, c.want)
 		}
 	}
 }

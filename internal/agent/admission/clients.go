@@ -12,10 +12,10 @@ import (
 	"jettison/stats"
 )
 
-// Ask decides on a pod that a client asks about, as the runtime would be answered. It only looks.
-// Of its annotations only the node may have said where the pod is from. One that was evicted and is
-// held off is refused, and so is one that a member asks about, and that would take what is kept for
-// another by a priority that only the member tells. The error is ErrUnknown.
+// Ask decides on a pod for a client as the gate would. It changes nothing. Only the node's own
+// annotations on the pod's source count. A pod in its hold-off is rejected. A member of the
+// socket's group cannot claim room reserved for another pod by a priority that only the member
+// gives. The error is ErrUnknown.
 func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error) {
 	now := time.Now()
 	s := a.fresh(now)
@@ -25,35 +25,35 @@ func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.R
 	if why, held := s.heldOff(now, pod); held {
 		return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
 	}
-	p := aboutToRun(pod)
-	p.Doubted = by == podstore.ByMember && !a.vouches(s, &p)
+	p := startingPod(pod)
+	p.Doubted = by == podstore.ByMember && !a.trustsPriority(s, &p)
 	return admit.Admit(p, a.state(now, s)), nil
 }
 
-// aboutToRun is a pod that a client asks about, whatever became of it elsewhere.
-func aboutToRun(pod *v1.Pod) admit.PodAttributes {
+// startingPod returns the attributes of a client's pod without its phase elsewhere.
+func startingPod(pod *v1.Pod) admit.PodAttributes {
 	own := *pod
 	own.Status.Phase = ""
 	return attributes(&own)
 }
 
-// vouches reports whether somebody whose word counts for that tells a pod's priority, or a higher
-// one: a manifest, root, or where no client has put its object, the runtime.
-func (a *Admission) vouches(s *Snapshot, p *admit.PodAttributes) bool {
+// trustsPriority reports whether a trusted source gives the pod's priority, or a higher one: a
+// manifest, an object from root, or the runtime if no client provided an object.
+func (a *Admission) trustsPriority(s *Snapshot, p *admit.PodAttributes) bool {
 	uid, known := string(p.Pod.UID), stats.Opt[int32]{}
 	object, running := s.objects[uid], s.runtime[uid]
 	manifest := slices.IndexFunc(s.manifests, func(m *v1.Pod) bool {
 		return uid != "" && string(m.UID) == uid
 	})
 	switch {
-	case manifest >= 0: // that of a pod which the runtime has is its object
+	case manifest >= 0: // the manifest of a pod that the runtime has is its object
 		known = priorityOf(s.manifests[manifest])
 	case object != nil && !s.members[uid] &&
-		names(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
+		sameName(object, stats.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name}):
 		known = priorityOf(object)
 	case object == nil && running != nil:
-		told := running.Told(s.self)
-		known, _ = a.policy.Load().Judge(&told, nil)
+		reported := running.Told(s.self)
+		known, _ = a.policy.Load().Judge(&reported, nil)
 	}
 	own := priorityOf(p.Pod)
 	return known.OK && own.OK && known.V >= own.V
@@ -63,9 +63,9 @@ func priorityOf(pod *v1.Pod) stats.Opt[int32] {
 	return admit.HeldBy(admit.PodAttributes{Pod: pod}).Priority
 }
 
-// Preempt decides on a pod as Ask does, and makes room for a critical one that has none.
+// Preempt decides as Ask does, and preempts other pods for a critical one that does not fit.
 func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, error) {
-	by := a.preempts.Load()
+	by := a.preemptor.Load()
 	if by == nil {
 		return admit.Result{}, ErrNoPreemption
 	}
@@ -75,10 +75,11 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 			return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
 		}
 	}
-	return (*by).Preempt(ctx, aboutToRun(pod))
+	return (*by).Preempt(ctx, startingPod(pod))
 }
 
-// attributes of an object that the store has, where only a manifest's says that it is static.
+// attributes returns those of a stored object. Only objects from manifests keep the source
+// annotation that marks a static pod.
 func attributes(object *v1.Pod) admit.PodAttributes {
 	_, manifest := object.Annotations[annotationSource]
 	return admit.PodAttributes{Pod: object, Manifest: manifest}

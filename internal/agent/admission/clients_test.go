@@ -21,11 +21,11 @@ import (
 	"jettison/stats/read"
 )
 
-// preemptor notes who wants room.
+// preemptor records the pods that request preemption.
 type preemptor struct{ wanted []types.UID }
 
-func (p *preemptor) LetIn(admit.PodAttributes) {}
-func (p *preemptor) Want(pod admit.PodAttributes) string {
+func (p *preemptor) OnAdmitted(admit.PodAttributes) {}
+func (p *preemptor) RequestPreemption(pod admit.PodAttributes) string {
 	p.wanted = append(p.wanted, pod.Pod.UID)
 	return "; noted"
 }
@@ -34,8 +34,9 @@ func (p *preemptor) Preempt(_ context.Context, pod admit.PodAttributes) (admit.R
 	return admit.Result{Admit: true}, nil
 }
 
-// Room is made only for who lacks nothing else, and whose priority is known; never beside a kubelet.
-func TestWhoWantsRoom(t *testing.T) {
+// The gate requests preemption only for pods that lack nothing but resources and have a known
+// priority, and never next to a kubelet.
+func TestPreemptionRequests(t *testing.T) {
 	by := &preemptor{}
 	a, part := gate(t, list("1", "1Gi", "10"), Options{Preemptor: by})
 	now := time.Now()
@@ -47,26 +48,26 @@ func TestWhoWantsRoom(t *testing.T) {
 		} {
 			before := len(by.wanted)
 			if why := a.Refuse(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
-				t.Errorf("%s: %q", line, why)
+				t.Errorf("%s: refusal %q does not match the request for preemption", line, why)
 			}
 		}
 	}
 	part.Publish(now, []eviction.Condition{"DiskPressure"}, false)
 	a.Refuse(now, sandbox(t, "kube-system/pressed bu cpu=2 jettison/priority=1"), "")
 	if want := []types.UID{"known", "low"}; !slices.Equal(by.wanted, want) {
-		t.Errorf("%v want room", by.wanted)
+		t.Errorf("pods that requested preemption = %v, want %v", by.wanted, want)
 	}
 	if r, err := a.Preempt(t.Context(), &v1.Pod{}); err != nil || !r.Admit {
-		t.Error(r, err)
+		t.Errorf("Preempt = %+v, %v, want admitted", r, err)
 	}
 	without, _ := gate(t, nil, Options{})
 	if _, err := without.Preempt(t.Context(), &v1.Pod{}); !errors.Is(err, ErrNoPreemption) {
-		t.Error(err)
+		t.Errorf("Preempt without a Preemptor: error %v, want ErrNoPreemption", err)
 	}
 }
 
-// A client is told that a pod is held off, as it would be in the runtime.
-func TestAHeldOffPodIsRefused(t *testing.T) {
+// A client's pod in its hold-off is rejected as the gate would do.
+func TestHeldOffPodIsRejected(t *testing.T) {
 	by := &preemptor{}
 	heldOff := func(_ time.Time, p *v1.Pod) (string, bool) { return "it leaks", p.UID == "u" }
 	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: heldOff, Preemptor: by})
@@ -75,30 +76,31 @@ func TestAHeldOffPodIsRefused(t *testing.T) {
 		p := &v1.Pod{}
 		p.UID = uid
 		if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", uid, got, err)
+			t.Errorf("Ask for pod %s = %+v, %v, want %+v", uid, got, err, want)
 		}
 		if got, err := a.Preempt(t.Context(), p); err != nil || got != want {
-			t.Errorf("%s, preempting: %+v, %v", uid, got, err)
+			t.Errorf("Preempt for pod %s = %+v, %v, want %+v", uid, got, err, want)
 		}
 	}
 	if !slices.Equal(by.wanted, []types.UID{"other"}) {
-		t.Errorf("%v preempt", by.wanted)
+		t.Errorf("pods passed to the Preemptor = %v, want [other]", by.wanted)
 	}
 }
 
-// What became of a pod elsewhere says nothing of it here: one that runs there is asked for its AppArmor profile as one that starts.
-func TestAPodThatRunsElsewhereIsAskedAnew(t *testing.T) {
+// The phase of a pod elsewhere does not count: a running pod's AppArmor profile is checked as that
+// of a starting one.
+func TestPodRunningElsewhere(t *testing.T) {
 	a, part := gate(t, list("1", "1Gi", "10"), Options{Node: Node{AppArmor: stats.Some(false)}})
 	part.Publish(time.Now(), nil, false)
 	p := &v1.Pod{}
 	p.UID, p.Status.Phase = "u", v1.PodRunning
 	p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
 	if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got.Reason != "AppArmor" || p.Status.Phase != v1.PodRunning {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("decision = %+v, %v, want reason AppArmor and an unchanged object", got, err)
 	}
 }
 
-// An object of another pod than the runtime has by its UID says nothing of what that one holds.
+// An object with the UID but not the name of a runtime's pod is ignored.
 func TestAnotherPodsObject(t *testing.T) {
 	a, part := gate(t, list("1", "1Gi", "10"), Options{})
 	object := &v1.Pod{}
@@ -110,25 +112,25 @@ func TestAnotherPodsObject(t *testing.T) {
 	part.Publish(now, nil, false)
 	n, err := a.State(now)
 	if err != nil || len(n.Pods) != 1 || n.Pods[0].Name != "p" || n.Pods[0].Requests[v1.ResourceCPU] != 10 {
-		t.Errorf("%+v, %v", n.Pods, err)
+		t.Errorf("pods of the node = %+v, %v, want p with 10 millicores", n.Pods, err)
 	}
 }
 
-// An object that does not say where it is from is a client's, whose word for a mirror is none.
-func TestAClientsObjectIsNoMirror(t *testing.T) {
+// An object without a source is a client's, and its mirror annotation does not count.
+func TestClientObjectIsNoMirror(t *testing.T) {
 	for key, want := range map[string]bool{annotationMirror: false, annotationSource: true} {
 		p := attributes(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
 		if held := admit.HeldBy(p); p.Manifest != want || held.Static != want {
-			t.Errorf("%s: manifest %v, static %v", key, p.Manifest, held.Static)
+			t.Errorf("annotation %s: manifest %v, static %v, want %v", key, p.Manifest, held.Static, want)
 		}
 	}
 }
 
-// What no number holds is the greatest one: a sum that wraps would be no request at all.
-func TestARequestDoesNotWrap(t *testing.T) {
+// A sum that overflows becomes the largest number: a wrapped sum would be no request.
+func TestRequestDoesNotWrap(t *testing.T) {
 	most, two := uint64(math.MaxUint64), uint64(2)
-	got := requested(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
+	got := minRequests(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
 	if m := got[v1.ResourceMemory]; m.Value() != math.MaxInt64 {
-		t.Errorf("%v", m.String())
+		t.Errorf("memory request = %v, want the largest int64", m.String())
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"jettison/api"
 )
 
-// counts is what was answered since the agent started.
+// counts are the gate's answers since the agent started.
 type counts struct {
 	admitted, refused, observed, unknown, heldOff atomic.Uint64
 	took                                          latency
@@ -19,7 +19,7 @@ type counts struct {
 	reasons [2]map[string]uint64 // of refused, and of observed
 }
 
-// maxReasons bounds the reasons that are told apart: a tenant names extended resources.
+// maxReasons limits the reasons that are counted separately: tenants name extended resources.
 const maxReasons = 32
 
 const otherReasons = "other"
@@ -43,8 +43,8 @@ func (c *counts) refuse(reason string, observed bool) {
 	c.reasons[of][reason]++
 }
 
-// by are how many were refused, or observed, by the first reason of each.
-func (c *counts) by(observed bool) map[string]uint64 {
+// byReason returns the number of refused, or observed, pods by their first reason.
+func (c *counts) byReason(observed bool) map[string]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if observed {
@@ -56,8 +56,8 @@ func (c *counts) by(observed bool) map[string]uint64 {
 func (c *counts) fill(out *api.GateState) {
 	out.Admitted, out.Refused, out.Observed = c.admitted.Load(), c.refused.Load(), c.observed.Load()
 	out.HeldOff, out.Unknown = c.heldOff.Load(), c.unknown.Load()
-	out.Reasons = c.by(false)
-	for reason, n := range c.by(true) {
+	out.Reasons = c.byReason(false)
+	for reason, n := range c.byReason(true) {
 		if out.Reasons == nil {
 			out.Reasons = map[string]uint64{}
 		}
@@ -66,14 +66,12 @@ func (c *counts) fill(out *api.GateState) {
 	out.Answers = c.took.state()
 }
 
-// perDoubling is how many classes of durations there are up to one that is twice as long: 2^(1/8)
-// is 1.09.
+// perDoubling is the number of buckets between a duration and its double: 2^(1/8) is 1.09.
 const perDoubling = 8
 
-// latency counts durations in classes, from a microsecond to 17 s. It has no lock, and allocates
-// nothing.
+// latency is a histogram of durations from 1 µs to 17 s. It takes no lock and allocates nothing.
 type latency struct {
-	classes [perDoubling * 24]atomic.Uint64
+	buckets [perDoubling * 24]atomic.Uint64
 	longest atomic.Int64
 }
 
@@ -81,26 +79,27 @@ func (l *latency) add(d time.Duration) {
 	at := 0
 	if d > time.Microsecond {
 		at = min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))),
-			len(l.classes)-1)
+			len(l.buckets)-1)
 	}
-	l.classes[at].Add(1)
+	l.buckets[at].Add(1)
 	for longest := l.longest.Load(); int64(d) > longest && !l.longest.CompareAndSwap(longest,
 		int64(d)); {
 		longest = l.longest.Load()
 	}
 }
 
-// state has of each quantile the upper bound of its class, a tenth too long at most.
+// state returns the count, maximum and quantiles. A quantile is the upper bound of its bucket, at
+// maxRequests a tenth too long.
 func (l *latency) state() (out api.LatencyState) {
-	var classes [len(l.classes)]uint64
-	for i := range classes {
-		classes[i] = l.classes[i].Load()
-		out.Count += classes[i]
+	var buckets [len(l.buckets)]uint64
+	for i := range buckets {
+		buckets[i] = l.buckets[i].Load()
+		out.Count += buckets[i]
 	}
 	out.Max = time.Duration(l.longest.Load())
 	quantile := func(q float64) time.Duration {
 		wanted, sum := uint64(math.Ceil(q*float64(out.Count))), uint64(0)
-		for i, n := range classes {
+		for i, n := range buckets {
 			if sum += n; n > 0 && sum >= wanted {
 				return min(time.Duration(math.Exp2(float64(i)/perDoubling)*float64(time.Microsecond)), out.Max)
 			}

@@ -12,7 +12,7 @@ import (
 	"jettison/admit"
 )
 
-// do carries out one line of a script, with what comes after it.
+// do runs one line of a script with its input.
 func (s *script) do(line, input string) string {
 	s.t.Helper()
 	d := &datadriven.TestData{Input: input}
@@ -35,7 +35,8 @@ func (s *script) do(line, input string) string {
 	return out
 }
 
-// plan is whom a critical pod that requests so much memory would have stopped, and whom it would wait for.
+// plan returns the victims of a critical pod with a memory request, and the dying pods that it
+// waits for.
 func (s *script) plan(memory string) (victims, awaited string) {
 	s.t.Helper()
 	n, err := s.a.State(s.now)
@@ -57,8 +58,8 @@ func (s *script) plan(memory string) (victims, awaited string) {
 
 const oneContainer = `"spec":{"priority":0,"containers":[{"name":"c"}]}}`
 
-// A pod of unknown class is nobody's victim, and a member's object makes it none.
-func TestAMembersObjectGivesNoClass(t *testing.T) {
+// A pod of unknown class is no victim, and a member's object does not change that.
+func TestMemberObjectGivesNoClass(t *testing.T) {
 	for _, by := range []string{"", "objects", "objects member"} {
 		s := &script{t: t}
 		s.do("node", "memory 4Gi\npods 2")
@@ -68,13 +69,14 @@ func TestAMembersObjectGivesNoClass(t *testing.T) {
 		}
 		want := map[bool]string{true: "neighbour", false: "mine"}[by == "objects"]
 		if got, _ := s.plan("0"); got != want {
-			t.Errorf("%q: %q goes, want %q", by, got, want)
+			t.Errorf("%q: victim %q, want %q", by, got, want)
 		}
 	}
 }
 
-// What a pod gives back that is dying already is waited for, whoever says how much that is: to doubt it would cost another pod its life.
-func TestAMembersObjectIsAwaited(t *testing.T) {
+// What a dying pod will free is waited for, regardless of the source of its requests: doubting them
+// would cost another pod.
+func TestMemberObjectIsAwaited(t *testing.T) {
 	for _, by := range []string{"objects", "objects member"} {
 		s := &script{t: t}
 		s.do("node", "memory 4Gi\npods 20")
@@ -82,28 +84,28 @@ func TestAMembersObjectIsAwaited(t *testing.T) {
 		s.do(by, `{"metadata":{"uid":"dying","namespace":"default","name":"dying"},"spec":{"priority":0,"containers":[{"name":"c","resources":{"requests":{"memory":"3Gi"}}}]}}`)
 		s.do("kills ending=dying", "")
 		if victims, awaited := s.plan("1Gi"); victims != "" || awaited != "dying" {
-			t.Errorf("%s: %q goes, %q is awaited", by, victims, awaited)
+			t.Errorf("%s: victims %q, awaited %q, want none and dying", by, victims, awaited)
 		}
 	}
 }
 
-// What root says that a pod requests counts whole, also where the runtime's word is of one of its containers: a kubelet adds up the limits
-// that there are.
-func TestRootsObjectIsNotCut(t *testing.T) {
+// Requests of root's objects are not reduced, even where the runtime's data covers only one
+// container: a kubelet adds up the limits that are set.
+func TestRootObjectIsNotReduced(t *testing.T) {
 	s := &script{t: t}
 	s.do("node", "memory 4Gi\npods 10")
 	s.do("objects", `{"metadata":{"uid":"a","namespace":"default","name":"a"},"spec":{"containers":[{"name":"c","resources":{"limits":{"memory":"64Mi"}}},{"name":"big","resources":{"requests":{"memory":"100Gi"}}}]}}`)
 	if got := s.do("refuse", "default/a bu memory=64Mi"); !strings.Contains(got, "OutOfmemory") {
-		t.Error(got)
+		t.Errorf("answer for root's object = %q, want OutOfmemory", got)
 	}
 	s.do("runtime", "default/a bu memory=64Mi")
 	if got := s.do("state", ""); !strings.Contains(got, "memory=107441291264") {
-		t.Error(got)
+		t.Errorf("state = %q, want the memory request of root's object", got)
 	}
 }
 
-// Nobody goes for a pod that would be refused all the same: for what a member says that it requests.
-func TestNobodyGoesInVain(t *testing.T) {
+// No pod is stopped for a pod that would still be rejected by the requests that a member gives.
+func TestNoPreemptionWithoutEffect(t *testing.T) {
 	for memory, want := range map[string]bool{"64Gi": false, "1Mi": true} {
 		s := &script{t: t}
 		s.do("node", "cpu 4\nmemory 4Gi\npods 20")
@@ -114,32 +116,32 @@ func TestNobodyGoesInVain(t *testing.T) {
 			t.Fatal(err)
 		}
 		sandbox.Annotations["jettison/priority"] = "2000000000"
-		asked := &wanting{}
+		asked := &preemptRecorder{}
 		var by Preemptor = asked
-		s.a.preempts.Store(&by)
+		s.a.preemptor.Store(&by)
 		s.a.Refuse(s.now, sandbox, "")
 		if asked.asked != want {
-			t.Errorf("%s: room is made: %v", memory, asked.asked)
+			t.Errorf("memory request %s: preemption requested: %v, want %v", memory, asked.asked, want)
 		}
 	}
 }
 
-// wanting is asked for room, and makes none.
-type wanting struct {
+// preemptRecorder records a request for preemption, and starts none.
+type preemptRecorder struct {
 	Preemptor
 	asked bool
 }
 
-func (w *wanting) Want(admit.PodAttributes) string { w.asked = true; return "" }
+func (w *preemptRecorder) RequestPreemption(admit.PodAttributes) string { w.asked = true; return "" }
 
-// The pod with a manifest's own UID is that static pod, whoever else has its name.
-func TestAStaticPodIsOneWhoeverHasItsName(t *testing.T) {
+// The pod with a manifest's own UID is the static pod, even if another pod has its name.
+func TestStaticPodByUID(t *testing.T) {
 	s := &script{t: t}
 	s.do("node", "pods 10")
 	s.do("manifests", `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"m","namespace":"default","name":"web"},"spec":{"containers":[{"name":"c"}]}}`+"\n")
 	s.do("conditions MemoryPressure", "")
 	s.do("runtime", "default/web be uid=x")
 	if got := s.do("refuse", "default/web be uid=m"); got != "web is let in\n" && got != "m is let in\n" {
-		t.Error(got)
+		t.Errorf("answer = %q, want the static pod admitted", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"jettison/stats"
 )
 
-// Node is what of the node changes only with the configuration. The zero value knows nothing.
+// Node is the node's data that only the configuration changes. The zero value knows nothing.
 type Node struct {
 	Name       string            // empty: unknown
 	Arch       string            // as Go calls it
@@ -21,8 +21,8 @@ type Node struct {
 	AppArmor   stats.Opt[bool]
 }
 
-// state is a node without pods. Beside a kubelet an API server has its name, labels and taints:
-// here they are unknown. So are labels where nobody knows the host's name, which is one of them.
+// state returns a node without pods. With a kubelet, name, labels and taints belong to the API
+// server and are unknown here. Labels are also unknown if the hostname, one of them, is.
 func (n *Node) state(kubelet bool) admit.NodeState {
 	out := admit.NodeState{Sysctls: n.Sysctls, AppArmor: n.AppArmor}
 	if kubelet {
@@ -35,9 +35,9 @@ func (n *Node) state(kubelet bool) admit.NodeState {
 	return out
 }
 
-// Hostname is the node's, in a kubelet's form (pkg/util/node GetHostname). A process in a container
-// of its own has another one, unless it shares the UTS namespace of process 1: then, and where that
-// cannot be seen, it is empty.
+// Hostname returns the node's name in the kubelet's form (pkg/util/node GetHostname). It is empty
+// unless the process shares the UTS namespace of process 1: in a separate namespace it sees the
+// name of the container.
 func Hostname(proc string) string {
 	own, err := os.Readlink(filepath.Join(proc, "self/ns/uts"))
 	first, firstErr := os.Readlink(filepath.Join(proc, "1/ns/uts"))
@@ -51,8 +51,9 @@ func Hostname(proc string) string {
 	return strings.ToLower(strings.TrimSpace(name))
 }
 
-// AppArmor reports whether the kernel enforces it, by /sys/module/apparmor/parameters/enabled, Y or
-// N; a kernel without it has no such file. Absent: it cannot be read.
+// AppArmor reports whether the kernel enforces AppArmor, from
+// /sys/module/apparmor/parameters/enabled (Y or N). A kernel without AppArmor lacks the file. The
+// result is absent if the file cannot be read.
 func AppArmor(sys string) stats.Opt[bool] {
 	text, err := os.ReadFile(filepath.Join(sys, "module/apparmor/parameters/enabled"))
 	if err != nil && !os.IsNotExist(err) {

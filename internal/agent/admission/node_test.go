@@ -11,7 +11,7 @@ import (
 	"jettison/stats"
 )
 
-// The name of the node is its host's only where this process shares that.
+// The node has its host's name only if this process shares the host's UTS namespace.
 func TestHostname(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
@@ -37,7 +37,7 @@ func TestHostname(t *testing.T) {
 			}
 		}
 		if got := Hostname(proc); got != c.want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s namespace: hostname %q, want %q", name, got, c.want)
 		}
 	}
 }
@@ -55,15 +55,15 @@ func TestAppArmor(t *testing.T) {
 			}
 		}
 		if got := AppArmor(sys); got != want {
-			t.Errorf("%q: %+v", text, got)
+			t.Errorf("AppArmor for parameter %q = %+v, want %+v", text, got, want)
 		}
 	}
 	if got := AppArmor(string([]byte{'/', 0})); got.OK {
-		t.Errorf("what cannot be read is known: %+v", got)
+		t.Errorf("AppArmor from an unreadable file = %+v, want unknown", got)
 	}
 }
 
-// Without a name of the node, or beside a kubelet, labels are not known, and refuse nobody.
+// Without the node's name, or next to a kubelet, labels are unknown and reject no pod.
 func TestLabels(t *testing.T) {
 	for _, c := range []struct {
 		node    Node
@@ -81,7 +81,7 @@ func TestLabels(t *testing.T) {
 			got = known.Labels[v1.LabelHostname]
 		}
 		if got != c.want {
-			t.Errorf("%+v, kubelet %v: %s", c.node, c.kubelet, got)
+			t.Errorf("hostname label of %+v, kubelet %v = %s, want %s", c.node, c.kubelet, got, c.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notes are why no room could be made for pods, for the runtime to be told when it asks again. The
-// loop writes, the plugin reads. The zero value has none.
+// notes hold the reasons of failed preemptions, for the next refusal of the same pod. The loop
+// writes them, the gate reads them. The zero value is empty.
 type notes struct {
 	mu sync.Mutex
 	by map[types.UID]note // mu guards it
@@ -20,7 +20,7 @@ type note struct {
 	until time.Time
 }
 
-// set puts a note in the place of the one before; an empty one takes that back.
+// set replaces the note on a pod; an empty text removes it.
 func (n *notes) set(now time.Time, uid types.UID, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,11 +32,11 @@ func (n *notes) set(now time.Time, uid types.UID, text string) {
 	if n.by == nil || len(n.by) >= maxNotes {
 		n.by = map[types.UID]note{}
 	}
-	n.by[uid] = note{text, now.Add(noteFor)}
+	n.by[uid] = note{text, now.Add(noteLifetime)}
 }
 
-// of is the note on a pod; empty: there is none.
-func (n *notes) of(now time.Time, uid types.UID) string {
+// get returns the note on a pod; empty without one.
+func (n *notes) get(now time.Time, uid types.UID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old := n.by[uid]; now.Before(old.until) {

@@ -18,83 +18,82 @@ import (
 	"jettison/stats/read"
 )
 
-// Bounds of Preempting.
+// Limits of Preempting.
 const (
-	maxMaking = 16          // critical pods for which room is made at the same time
-	maxAsks   = 16          // that wait for the loop
-	maxNotes  = 64          // pods that the runtime is told of what became of their preemption
-	noteFor   = time.Minute // for so long: a caller's retry comes well before
-	// a pod that the runtime was refused longer ago has been asked about again, or is not wanted any
-	// more
-	askFor = 5 * time.Second
+	maxPreemptions = 16          // preemptions in progress
+	maxQueued      = 16          // requests queued for the loop
+	maxNotes       = 64          // pods with a note on their failed preemption
+	noteLifetime   = time.Minute // lifetime of a note: a caller's retry comes well before
+	// lifetime of a request from the gate: after that the runtime has retried the pod or dropped it
+	requestLifetime = 5 * time.Second
 )
 
-// Errors of Preempt: there is no answer.
+// Errors of Preempt that carry no decision.
 var (
-	ErrClosed = errors.New("the agent is being stopped")
-	ErrBusy   = fmt.Errorf("room is being made for %d pods already", maxMaking)
+	ErrClosed = errors.New("the agent is shutting down")
+	ErrBusy   = fmt.Errorf("%d preemptions are already in progress", maxPreemptions)
 )
 
-// errAnother: the pod was made anew under another UID while room was made for it.
-var errAnother = errors.New("another attempt at this pod has asked for room since")
+// errSuperseded reports that the pod was created again under another UID during its preemption.
+var errSuperseded = errors.New("superseded by a newer attempt to start this pod")
 
-// errKubelet is why nobody goes beside a kubelet.
-var errKubelet = errors.New("a kubelet is on this node, and makes room for the pods that it takes")
+// errKubelet reports that the agent does not preempt next to a kubelet.
+var errKubelet = errors.New("the kubelet on this node preempts pods itself")
 
-// PreemptOptions of NewPreempting. All functions are called by the loop's goroutine.
+// PreemptOptions configures NewPreempting. The loop's goroutine calls all functions.
 type PreemptOptions struct {
-	// pods that the runtime is refused have others stopped, too
-	Wanted bool
-	State  func(now time.Time) (admit.NodeState, error) // of the node as it is now
-	// has what is kept count for who asks from now on
-	Publish func(now time.Time)
-	Kubelet func() bool // one is on this node
-	CatchUp func()      // takes what the runtime has told by now
-	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the
-	// UIDs.
+	// Enabled allows preemption for pods that the gate refused.
+	Enabled bool
+	State   func(now time.Time) (admit.NodeState, error) // of the current node
+	// Publish makes the current reservations count in decisions from now on.
+	Publish        func(now time.Time)
+	Kubelet        func() bool // a kubelet runs on this node
+	ProcessPending func()      // processes the pending events of the runtime
+	// Stop begins to stop pods, all or none; reason names the pod that needs the room. The lives are
+	// in the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life,
 		error)
-	Life func(uid string) *eviction.Life // that is not over; nil: none
-	Why  func(*eviction.Life) string     // why a victim is not dead
-	// Ended are sandboxes that have ended since the runtime listed them; nil: none has.
+	Life     func(uid string) *eviction.Life // eviction in progress; nil: none
+	WhyAlive func(*eviction.Life) string     // why a victim is not dead
+	// Ended reports sandboxes that ended after the runtime listed them. nil: none did.
 	Ended func(uid, sandbox string) bool
-	Name  func(stats.PodReference) string // for people
+	Name  func(stats.PodReference) string // display name of a pod
 	Log   *logthrottle.Logger
 }
 
-// Preempting makes room for critical pods, and keeps it until they run. It is the Preemptor: the
-// runtime's plugin and clients hand over to the loop, to which all else belongs. That decides anew
-// on each pod by the node as it is then.
+// Preempting stops pods for critical ones and reserves the freed resources until these run. It
+// implements Preemptor: the gate and clients send requests to the loop, which owns everything else
+// and decides on each pod by the node's current state.
 type Preempting struct {
-	o     PreemptOptions
-	asks  chan ask
-	done  chan struct{} // closed: the loop has ended
-	notes notes
+	o        PreemptOptions
+	requests chan preemptRequest
+	done     chan struct{} // closed when the loop ends
+	notes    notes
 
-	making   []*making // in the order in which they were begun
-	promises admit.Promises
-	promised int // how many there were at the last Advance
-	changed  bool
+	inProgress   []*preemption // in the order of their start
+	promises     admit.Promises
+	promiseCount int // number of promises at the last Advance
+	changed      bool
 
-	made, failed uint64 // for so many pods room was made, or could not be
+	succeeded, failed uint64 // number of preemptions that succeeded and failed
 }
 
-// ask is a critical pod that asks for room.
-type ask struct {
-	pod   admit.PodAttributes
-	reply chan answer     // one slot; nil: who asked does not wait
-	at    time.Time       // when, where it does not wait
-	gone  <-chan struct{} // closed: it does not wait any more; nil: it does
-	letIn bool            // it asks for nothing: the runtime was let run it
+// preemptRequest is a request of a critical pod for room.
+type preemptRequest struct {
+	pod      admit.PodAttributes
+	reply    chan answer     // one slot; nil: the caller does not wait
+	at       time.Time       // time of the request if the caller does not wait
+	gone     <-chan struct{} // closed when the caller stops waiting; nil: never
+	admitted bool            // the gate admitted the pod: only reservations may change
 }
 
-// stale: who asked has no use for an answer any more.
-func (a *ask) stale(now time.Time) bool {
+// stale reports whether the caller has no more use for an answer.
+func (a *preemptRequest) stale(now time.Time) bool {
 	select {
 	case <-a.gone:
 		return true
 	default:
-		return !a.at.IsZero() && now.Sub(a.at) > askFor
+		return !a.at.IsZero() && now.Sub(a.at) > requestLifetime
 	}
 }
 
@@ -103,65 +102,64 @@ type answer struct {
 	err    error
 }
 
-// making is room that is being made.
-type making struct {
-	began   time.Time
-	message string // why it was refused when it asked
-	pod     admit.PodAttributes
-	held    admit.Held
-	plan    admit.Plan
-	victims []*eviction.Life // as the plan's
-	awaited []*eviction.Life
-	waiting []chan answer
-	made    bool // its room is there
+// preemption is a preemption in progress.
+type preemption struct {
+	began     time.Time
+	message   string // why the pod was rejected at first
+	pod       admit.PodAttributes
+	held      admit.Held
+	plan      admit.Plan
+	victims   []*eviction.Life // in the order of plan.Victims
+	awaited   []*eviction.Life
+	waiting   []chan answer
+	succeeded bool // the resources are free
 }
 
-// NewPreempting makes one for which nobody has asked. Close it when the loop ends.
+// NewPreempting creates a Preempting without requests. Close it when the loop ends.
 func NewPreempting(o PreemptOptions) *Preempting {
-	return &Preempting{o: o, asks: make(chan ask, maxAsks), done: make(chan struct{})}
+	return &Preempting{o: o, requests: make(chan preemptRequest, maxQueued), done: make(chan struct{})}
 }
 
-// Close answers all who wait that the agent is being stopped. What was begun goes on.
+// Close answers all waiting callers with ErrClosed. Preemptions in progress continue.
 func (p *Preempting) Close() { close(p.done) }
 
-// Asks are for OnAsk.
-func (p *Preempting) Asks() <-chan ask { return p.asks }
+// Requests returns the requests for OnRequest.
+func (p *Preempting) Requests() <-chan preemptRequest { return p.requests }
 
-// Want implements Preemptor.
-func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
+// RequestPreemption implements Preemptor.
+func (p *Preempting) RequestPreemption(pod admit.PodAttributes) (note string) {
 	held := admit.HeldBy(pod)
-	if !p.o.Wanted || held.UID == "" || !held.Critical() {
+	if !p.o.Enabled || held.UID == "" || !held.Critical() {
 		return ""
 	}
 	select {
-	case p.asks <- ask{pod: pod, at: time.Now()}:
-	default: // it will be asked for again
+	case p.requests <- preemptRequest{pod: pod, at: time.Now()}:
+	default: // the runtime will retry the pod
 	}
-	if text := p.notes.of(time.Now(), held.UID); text != "" {
-		return "; no room could be made: " + text
+	if text := p.notes.get(time.Now(), held.UID); text != "" {
+		return "; preemption failed: " + text
 	}
-	return "; room is made for it, if others may go: ask again"
+	return "; preemption may free resources for it: retry"
 }
 
-// LetIn implements Preemptor. Where too many ask nothing comes of it, and what is kept for those
-// that it outranks lapses by itself.
-func (p *Preempting) LetIn(pod admit.PodAttributes) {
+// OnAdmitted implements Preemptor. It drops the report if the queue is full: the reservations that
+// the pod outranks expire on their own.
+func (p *Preempting) OnAdmitted(pod admit.PodAttributes) {
 	if held := admit.HeldBy(pod); pod.Doubted || !held.Critical() {
 		return
 	}
 	select {
-	case p.asks <- ask{pod: pod, letIn: true}:
+	case p.requests <- preemptRequest{pod: pod, admitted: true}:
 	default:
 	}
 }
 
-// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor, as it
-// is for one that the runtime was refused and for which there is room by the time that the loop
-// looks.
+// Preempt implements Preemptor. Free resources are reserved for the pod for admit.PromisedFor. The
+// same applies to a pod that the gate refused and that fits when the loop handles its request.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
 	select {
-	case p.asks <- ask{pod: pod, reply: reply, gone: ctx.Done()}:
+	case p.requests <- preemptRequest{pod: pod, reply: reply, gone: ctx.Done()}:
 	case <-ctx.Done():
 		return admit.Result{}, ctx.Err()
 	case <-p.done:
@@ -177,20 +175,20 @@ func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admi
 	}
 }
 
-// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more.
-// What the runtime has told by now counts.
-func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
+// OnRequest starts a preemption for a pod, unless one is in progress or no caller waits any more.
+// It first processes the pending events of the runtime.
+func (p *Preempting) OnRequest(ctx context.Context, now time.Time, a preemptRequest) {
 	if a.stale(now) {
 		return
 	}
-	p.o.CatchUp()
+	p.o.ProcessPending()
 	held := admit.HeldBy(a.pod)
-	if a.letIn {
-		p.anew(now, &a, &held)
-		p.outrank(now, a.pod)
+	if a.admitted {
+		p.takeOverReservation(now, &a, &held)
+		p.dropOutranked(now, a.pod)
 		return
 	}
-	if m := p.under(now, &a, &held); m != nil {
+	if m := p.findPreemption(now, &a, &held); m != nil {
 		if a.reply != nil {
 			m.waiting = append(m.waiting, a.reply)
 		}
@@ -201,50 +199,53 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 		return
 	}
 	if err == nil && result.Admit {
-		p.keep(now, held)
-		p.outrank(now, a.pod)
+		p.reserve(now, held)
+		p.dropOutranked(now, a.pod)
 	}
 	if a.reply != nil {
 		a.reply <- answer{result, err}
 	}
 }
 
-// under is the room that is being made for a pod; nil: none. An earlier attempt at a critical pod,
-// under another UID, hands its room over: else each attempt would cost another victim.
-func (p *Preempting) under(now time.Time, a *ask, held *admit.Held) *making {
-	for _, m := range p.making {
+// findPreemption returns the preemption in progress for a pod; nil without one. An earlier
+// attempt at a critical pod, under another UID, passes its preemption on: otherwise each attempt
+// would cost another victim.
+func (p *Preempting) findPreemption(now time.Time, a *preemptRequest,
+	held *admit.Held) *preemption {
+	for _, m := range p.inProgress {
 		switch {
 		case m.held.UID == held.UID:
 			return m
 		case held.UID != "" && held.Name != "" && held.Critical() && m.held.Name == held.Name &&
 			m.held.Namespace == held.Namespace:
 			for _, reply := range m.waiting {
-				reply <- answer{err: errAnother}
+				reply <- answer{err: errSuperseded}
 			}
 			m.pod, m.held, m.waiting = a.pod, *held, nil
-			p.keep(now, *held)
+			p.reserve(now, *held)
 			return m
 		}
 	}
 	return nil
 }
 
-// anew has a pod that is let in take over the room that is kept, or made, for an earlier attempt at
-// it: else it would be taken twice.
-func (p *Preempting) anew(now time.Time, a *ask, held *admit.Held) {
-	if p.under(now, a, held) != nil {
+// takeOverReservation passes the reservation, or preemption, of an earlier attempt to the admitted
+// pod. Otherwise the pod would count twice.
+func (p *Preempting) takeOverReservation(now time.Time, a *preemptRequest, held *admit.Held) {
+	if p.findPreemption(now, a, held) != nil {
 		return
 	}
 	if slices.ContainsFunc(p.promises.Held(now), func(h admit.Held) bool {
 		return h.UID != held.UID && h.Name != "" && h.Name == held.Name && h.Namespace == held.Namespace
 	}) {
-		p.keep(now, *held)
+		p.reserve(now, *held)
 	}
 }
 
-// begin decides, and has victims stopped. waits: the answer comes once they are gone.
-func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result admit.Result,
-	err error, waits bool) {
+// begin decides on a pod and begins to stop victims. pending: the answer follows when they are
+// gone.
+func (p *Preempting) begin(ctx context.Context, now time.Time,
+	a *preemptRequest) (result admit.Result, err error, pending bool) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return result, err, false
@@ -255,10 +256,10 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 		return result, nil, false
 	case p.o.Kubelet():
 		return plan.Failed(errKubelet), nil, false
-	case len(p.making) >= maxMaking:
+	case len(p.inProgress) >= maxPreemptions:
 		return result, ErrBusy, false
 	}
-	m := &making{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod),
+	m := &preemption{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod),
 		plan: plan}
 	name := p.name(&m.held)
 	var uids, victims []string
@@ -266,9 +267,12 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 		v := &plan.Victims[i]
 		uids, victims = append(uids, string(v.UID)), append(victims, p.name(v))
 	}
-	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+
+	if m.victims, err = p.o.Stop(ctx, now, uids, "preempted for pod "+name+": "+
 		result.Message); err != nil {
-		p.o.Log.Warn("no room could be made for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+		//log: The agent could not free resources for a critical pod, so the pod stays rejected. The pod
+		//  is tried again when it is next created.
+		//do: See the keys error and message, and the log of the container runtime if victims did not die.
+		p.o.Log.Warn("preemption failed", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
 			"victims", victims, "error", err)
 		p.notes.set(now, m.held.UID, err.Error())
@@ -284,38 +288,41 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 		m.waiting = append(m.waiting, a.reply)
 	}
 	p.notes.set(now, m.held.UID, "")
-	p.making = append(p.making, m)
-	p.keep(now, m.held) // from now on: others would take what the first victims leave
-	p.o.Log.Info("making room for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+	p.inProgress = append(p.inProgress, m)
+	p.reserve(now, m.held) // now, or other pods would claim the resources of the first victims
+	//log: A critical pod does not fit, and the agent stops the pods named as victims for it.
+	p.o.Log.Info("preemption started", api.EventGate.Attr(), "pod", name, "uid",
 		m.held.UID,
 		"message", result.Message, "victims", victims,
 		"awaited", len(plan.Awaited))
 	return result, nil, true
 }
 
-// keep keeps room for a pod, so that nobody else has it by the time that who asked is answered.
-func (p *Preempting) keep(now time.Time, pod admit.Held) {
+// reserve reserves resources for a pod and publishes that before the caller is answered.
+func (p *Preempting) reserve(now time.Time, pod admit.Held) {
 	if p.promises.Keep(now, pod) {
 		p.changed = true
 		p.o.Publish(now)
 	}
 }
 
-// outrank keeps no room any more for pods that a more critical one has been given the room of. For
-// whom room is being made that is found out when it is there.
-func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
+// dropOutranked drops reservations that a more critical pod has replaced. Preemptions in progress
+// are settled in finish.
+func (p *Preempting) dropOutranked(now time.Time, pod admit.PodAttributes) {
 	state, err := p.o.State(now)
 	if err != nil {
 		return
 	}
-	// The victims still have what is being made.
+	// The victims still hold the resources of a preemption in progress.
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised),
-		func(h admit.Held) bool { return p.makes(h.UID) })
+		func(h admit.Held) bool { return p.preempting(h.UID) })
 	dropped := false
 	for _, h := range admit.Outranked(pod, state) {
 		dropped = true
 		p.promises.Drop(h.UID)
-		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h),
+		//log: The agent drops the reservation of a pod that does not run yet, because a more critical pod
+		//  uses the resources.
+		p.o.Log.Info("reservation dropped for more critical pod", "pod", p.name(&h),
 			"uid", h.UID,
 			"for", p.o.Name(stats.PodReference{UID: string(pod.Pod.UID), Namespace: pod.Pod.Namespace,
 				Name: pod.Pod.Name}))
@@ -326,48 +333,49 @@ func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	}
 }
 
-// Advance answers those whose victims are gone, or do not go. changed: what Promised says is
-// something else now.
+// Advance answers the callers of preemptions with no victim left to wait for. changed: Promised
+// returns something else now.
 func (p *Preempting) Advance(now time.Time) (changed bool) {
-	var left []*making
-	for i, m := range p.making {
-		m.follow(now, p.o.Life)
-		if m.over(now) && p.finish(now, m, p.making[i+1:]) {
+	var left []*preemption
+	for i, m := range p.inProgress {
+		m.followRetries(now, p.o.Life)
+		if m.settled(now) && p.finish(now, m, p.inProgress[i+1:]) {
 			continue
 		}
 		left = append(left, m)
 		p.promises.Keep(now, m.held)
 	}
-	p.making = left
+	p.inProgress = left
 	n := len(p.promises.Held(now))
-	changed = p.changed || n != p.promised
-	p.promised, p.changed = n, false
+	changed = p.changed || n != p.promiseCount
+	p.promiseCount, p.changed = n, false
 	return changed
 }
 
-// OnPods takes the runtime's pods: those that hold their room themselves have none kept any more.
+// OnPods receives the runtime's pods, and drops reservations of pods that now hold their resources.
 func (p *Preempting) OnPods(pods read.Index) {
 	for _, uid := range p.promises.UIDs() {
 		pod := pods[string(uid)]
-		if pod != nil && holds(pod, p.o.Ended) && !p.makes(uid) {
+		if pod != nil && holdsResources(pod, p.o.Ended) && !p.preempting(uid) {
 			p.promises.Drop(uid)
 			p.changed = true
 		}
 	}
 }
 
-// makes: room is being made for a pod.
-func (p *Preempting) makes(uid types.UID) bool {
-	return slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == uid && !m.made })
+// preempting reports whether a preemption for a pod is in progress.
+func (p *Preempting) preempting(uid types.UID) bool {
+	return slices.ContainsFunc(p.inProgress, func(m *preemption) bool {
+		return m.held.UID == uid && !m.succeeded
+	})
 }
 
-// Promised is the room that is kept for pods that do not run yet.
+// Promised returns the resources reserved for pods that do not run yet.
 func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
 
-// follow has a later attempt at the same pod count in the place of one that was given up for it:
-// where a hard threshold would not wait for the end of a grace period, and the kernel refused to
-// cut it short.
-func (m *making) follow(now time.Time, life func(uid string) *eviction.Life) {
+// followRetries replaces an abandoned eviction by a later one of the same pod. That happens when a
+// hard threshold cannot wait for a grace period, and the kernel refused to cut it short.
+func (m *preemption) followRetries(now time.Time, life func(uid string) *eviction.Life) {
 	for _, lives := range [][]*eviction.Life{m.victims, m.awaited} {
 		for i, l := range lives {
 			if back, over := l.Room(now); back || !over {
@@ -380,23 +388,23 @@ func (m *making) follow(now time.Time, life func(uid string) *eviction.Life) {
 	}
 }
 
-// over: there is nothing to wait for any more.
-func (m *making) over(now time.Time) bool {
+// settled reports whether no victim is left to wait for.
+func (m *preemption) settled(now time.Time) bool {
 	waits := func(l *eviction.Life) bool { _, over := l.Room(now); return !over }
 	return !slices.ContainsFunc(m.victims, waits) && !slices.ContainsFunc(m.awaited, waits)
 }
 
-// finish decides on a pod by the node as it is now. A victim that is not dead has its room still.
-// later are those who asked after it: they wait for its victims, too, and what is kept for them is
-// not there yet; but one that outranks it comes first. false: the node is not known, so that it has
-// to be tried again.
-func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
+// finish decides on a pod by the node's current state. A victim that is not dead still holds its
+// resources. later are the preemptions that began after it: their victims are not gone yet, so
+// their reservations do not count, except of a pod that outranks this one. It returns false if the
+// node's state is unknown and the caller must retry.
+func (p *Preempting) finish(now time.Time, m *preemption, later []*preemption) bool {
 	state, err := p.o.State(now)
 	if err != nil {
 		return false
 	}
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
-		return slices.ContainsFunc(later, func(l *making) bool {
+		return slices.ContainsFunc(later, func(l *preemption) bool {
 			return l.held.UID == h.UID && !l.held.Outranks(&m.held)
 		})
 	})
@@ -404,26 +412,28 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	for i, l := range m.victims {
 		k := admit.Kill{UID: m.plan.Victims[i].UID}
 		if back, _ := l.Room(now); !back {
-			k.Error = cmp.Or(p.o.Why(l), "it did not die")
+			k.Error = cmp.Or(p.o.WhyAlive(l), "the pod did not die")
 		}
 		kills = append(kills, k)
 	}
 	result := m.plan.Outcome(m.pod, state, kills)
 	name := p.name(&m.held)
 	if result.Admit {
-		p.made++
-		m.made = true
-		p.keep(now, m.held)
-		p.outrank(now, m.pod)
-		p.o.Log.Info("there is room for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+		p.succeeded++
+		m.succeeded = true
+		p.reserve(now, m.held)
+		p.dropOutranked(now, m.pod)
+		//log: The victims are gone and the critical pod fits. Its resources are reserved until it runs,
+		//  at most for reservedFor.
+		p.o.Log.Info("preemption succeeded", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
-			"victims", len(kills), "keptFor", admit.PromisedFor)
+			"victims", len(kills), "reservedFor", admit.PromisedFor)
 	} else {
 		p.failed++
 		p.promises.Drop(m.held.UID)
 		p.notes.set(now, m.held.UID, result.Message)
 		p.changed = true
-		p.o.Log.Warn("no room could be made for a critical pod", api.EventGate.Attr(), "pod", name, "uid",
+		p.o.Log.Warn("preemption failed", api.EventGate.Attr(), "pod", name, "uid",
 			m.held.UID,
 			"reason", result.Reason,
 			"message", result.Message)
@@ -434,15 +444,15 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	return true
 }
 
-// name of a pod, for people.
+// name returns the display name of a pod.
 func (p *Preempting) name(h *admit.Held) string {
 	return p.o.Name(reference(h))
 }
 
-// Fill says for which pods room is being made and kept.
+// Fill writes the preemptions in progress and the reservations to out.
 func (p *Preempting) Fill(now time.Time, out *api.GateState) {
-	out.RoomMade, out.RoomFailed = p.made, p.failed
-	for _, m := range p.making {
+	out.RoomMade, out.RoomFailed = p.succeeded, p.failed
+	for _, m := range p.inProgress {
 		s := api.MakingState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{},
 			Message: m.message}
 		for i := range m.plan.Victims {
@@ -451,7 +461,7 @@ func (p *Preempting) Fill(now time.Time, out *api.GateState) {
 		out.Making = append(out.Making, s)
 	}
 	for _, h := range p.promises.Held(now) {
-		if !p.makes(h.UID) {
+		if !p.preempting(h.UID) {
 			out.Kept = append(out.Kept, api.KeptState{Pod: reference(&h), Until: p.promises.Until(h.UID)})
 		}
 	}

@@ -26,26 +26,27 @@ import (
 	"jettison/stats/read"
 )
 
-// The scripts in testdata are lives of a gate; go test ./internal/agent/admission -rewrite writes the answers anew, to be reviewed as a diff.
+// The scripts in testdata drive a gate; go test ./internal/agent/admission -rewrite writes the
+// answers again, to be reviewed as a diff.
 //
-//	node [dry]         a new agent on a node: a resource and how much of it pods may have, name N, self CGROUP, apparmor on|off, label K=V,
+//	node [dry]         a new agent on a node: a resource and its allocatable amount, name N, self CGROUP, apparmor on|off, label K=V,
 //	                   taint K=V:EFFECT
-//	runtime            the runtime's pods from now on, one a line (see parseSandbox), of which a container runs
-//	objects [member]   objects that root puts, or a member of socketGroup, as JSON, one a line
-//	manifests          likewise, of static pods
+//	runtime            the runtime's pods from now on, one a line (see parseSandbox), each with a running container
+//	objects [member]   objects from root, or from a member of socketGroup, as JSON, one a line
+//	manifests          static pods, as JSON, one a line
 //	conditions [A...]  of the node, from now on
-//	kubelet on|off     whether one is there
+//	kubelet on|off     whether a kubelet runs
 //	kills ending=A undying=B
 //	refuse             the runtime asks for each pod, one a line: its answer
 //	left               sandboxes end, one UID a line
 //	ask                a client asks for each pod, as JSON, one a line
-//	wait DURATION      and the loop does not come around
-//	state              who holds what
-//	counts, log        what was answered, and logged
+//	wait DURATION      time without a turn of the loop
+//	state              the resources that pods hold
+//	counts, log        counts of answers, and the log
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatal("testdata has no scripts: ", err)
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -85,8 +86,8 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 	case "counts":
 		return s.counts(), nil
 	case "log":
-		for len(s.part.Told()) > 0 {
-			s.part.OnTold(<-s.part.Told())
+		for len(s.part.Refusals()) > 0 {
+			s.part.OnRefusal(<-s.part.Refusals())
 		}
 		text := s.log.String()
 		s.log.Reset()
@@ -204,7 +205,7 @@ func (s *script) change(d *datadriven.TestData) error {
 		}
 		s.part.Changed()
 	default:
-		return fmt.Errorf("what is %s?", d.Cmd)
+		return fmt.Errorf("unknown command %q", d.Cmd)
 	}
 	select {
 	case <-s.store.Changed():
@@ -245,8 +246,9 @@ func (s *script) asks(d *datadriven.TestData) (string, error) {
 	return b.String(), nil
 }
 
-// parseSandbox reads "NAMESPACE/NAME CLASS|?", then cpu=MILLIS, memory=QUANTITY (its limit; its-cpu and its-memory: the container's only), overhead=QUANTITY, uid=UID, source=S,
-// gone, bare (no container) or an annotation. Its UID is its name, but for uid=.
+// parseSandbox parses "NAMESPACE/NAME CLASS|?", then cpu=MILLIS, memory=QUANTITY (its limit;
+// its-cpu and its-memory: the container's only), overhead=QUANTITY, uid=UID, source=S, gone, bare
+// (no container) or an annotation. Its UID is its name unless uid= is given.
 func parseSandbox(line string) (*cri.PodSandbox, *cri.Container, error) {
 	f := strings.Fields(line)
 	ns, name, ok := strings.Cut(f[0], "/")

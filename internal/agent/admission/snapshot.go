@@ -16,81 +16,81 @@ import (
 	"jettison/stats/read"
 )
 
-// Snapshot is what the loop knows at one time. It is never changed once it is published.
+// Snapshot is the loop's knowledge at one time. It is immutable after publication.
 type Snapshot struct {
 	Node admit.NodeState // its pods are in no order
-	// Observe: nothing is refused, for a kubelet is on this node, or it is a dry run.
+	// Observe: the gate refuses no pod, because of a kubelet on this node or a dry run.
 	Observe   bool
 	self      string // the cgroup of this process; empty: unknown
 	runtime   read.Index
 	objects   map[string]*v1.Pod // by UID, trimmed
-	members   map[string]bool    // UIDs of those that a member of the socket's group put
-	manifests []*v1.Pod          // static ones, as they were read
+	members   map[string]bool    // UIDs of objects that a member of the socket's group provided
+	manifests []*v1.Pod          // static ones, as read
 	heldOff   func(now time.Time, pod *v1.Pod) (why string, held bool)
 }
 
-// Options of NewPart. All functions are called by the loop's goroutine, but for HeldOff.
+// Options configures NewPart. The loop's goroutine calls all functions except HeldOff.
 type Options struct {
 	Node   Node
 	DryRun bool
 	Self   func() string // the cgroup of this process; empty: unknown
-	// Capacity is what the node has, Allocatable what of that is pods'.
+	// Capacity returns the node's capacity, Allocatable the share of it for pods.
 	Capacity    func() v1.ResourceList
 	Allocatable func(capacity v1.ResourceList) v1.ResourceList
-	// Evictions are the UIDs of pods that are being killed, and of those that were and did not die.
+	// Evictions returns the UIDs of pods that are being killed, and of pods that did not die.
 	Evictions func(now time.Time) (ending, undying map[string]bool)
-	// HeldOff says why a pod is kept out that was evicted, or comes in place of one that was. It is
-	// for any goroutine.
+	// HeldOff returns why an evicted pod, or its replacement, is in its hold-off. It is safe for
+	// concurrent use.
 	HeldOff func(now time.Time, pod *v1.Pod) (why string, held bool)
-	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold
-	// no room, whatever the runtime says yet. nil: there is none.
+	// Dead returns, by UID, the sandboxes of killed pods with no process left: they hold no resources
+	// even if the runtime still lists them. nil: none.
 	Dead func(now time.Time) map[string][]string
-	// Ended are sandboxes of pods that have ended since the runtime listed them, with all their
-	// containers: they hold no room. nil: none has.
+	// Ended reports sandboxes that ended, with all containers, after the runtime listed them: they
+	// hold no resources. nil: none did.
 	Ended func(uid, sandbox string) bool
-	// Promised is room that is kept for pods that do not run yet; nil: there is none.
+	// Promised returns the resources reserved for pods that do not run yet. nil: none.
 	Promised  func(now time.Time) []admit.Held
-	Preemptor Preemptor                       // nil: nobody makes room for critical pods
+	Preemptor Preemptor                       // nil: no preemption for critical pods
 	Name      func(stats.PodReference) string // of a pod, in the log
 	Log       *logthrottle.Logger
 }
 
-// capacityFor is how long what the node has stays as it was read: a file system may grow, and huge
-// pages are given out by hand.
-const capacityFor = 10 * time.Second
+// capacityInterval is the time between two reads of the node's capacity: a file system may grow,
+// and an administrator may reserve huge pages.
+const capacityInterval = 10 * time.Second
 
-// Part is the loop's. It publishes a Snapshot when something of it has changed.
+// Part belongs to the loop. It publishes a new Snapshot after a change.
 type Part struct {
 	o Options
 	a *Admission
 
 	index     read.Index
 	objects   map[string]*v1.Pod
-	members   map[string]bool // of objects: UIDs of those that a member of the socket's group put
+	members   map[string]bool // UIDs of objects that a member of the socket's group provided
 	judged    map[string]*eviction.Pod
 	manifests []*v1.Pod
-	known     map[string]*known // by UID
+	heldPods  map[string]*heldPod // by UID
 
 	capacity, allocatable v1.ResourceList
 	measured              time.Time
 
 	changed    bool
-	conditions []eviction.Condition // as published, with the next
+	conditions []eviction.Condition // in the published snapshot, as is kubelet
 	kubelet    bool
 }
 
-// NewPart makes a Part that knows of no pod, and publishes for a.
+// NewPart creates a Part without pods that publishes to a.
 func NewPart(a *Admission, o Options) *Part {
 	if o.Preemptor != nil {
-		a.preempts.Store(&o.Preemptor)
+		a.preemptor.Store(&o.Preemptor)
 	}
 	return &Part{o: o, a: a, changed: true}
 }
 
-// OnPods takes the runtime's pods.
+// OnPods receives the runtime's pods.
 func (p *Part) OnPods(pods read.Index) { p.index, p.changed = pods, true }
 
-// OnObjects takes what is known of pod objects and manifests.
+// OnObjects receives the known pod objects and manifests.
 func (p *Part) OnObjects(s *podstore.Snapshot) {
 	p.judged, p.members, p.manifests, p.changed = s.Pods, s.Members, s.Manifests, true
 	p.objects = make(map[string]*v1.Pod, len(s.Objects))
@@ -99,26 +99,25 @@ func (p *Part) OnObjects(s *podstore.Snapshot) {
 	}
 }
 
-// Reconfigure takes another configuration: who counts and is spared by it, and what it says of the
-// node. What is allocatable is asked anew.
+// Reconfigure applies another configuration: the eviction policy and the node's data. Allocatable
+// is computed again.
 func (p *Part) Reconfigure(policy eviction.Policy, node Node) {
 	p.a.policy.Store(&policy)
-	p.o.Node, p.known, p.capacity, p.changed = node, nil, nil, true
+	p.o.Node, p.heldPods, p.capacity, p.changed = node, nil, nil, true
 }
 
-// Changed has a Snapshot published at the next turn of the loop: evictions or promises have
-// changed.
+// Changed makes the next turn of the loop publish a Snapshot, after evictions or promises changed.
 func (p *Part) Changed() { p.changed = true }
 
-// Publish publishes a Snapshot, if something has changed. It is called each turn of the loop, and
-// allocates only for a new one.
+// Publish publishes a Snapshot if something changed. The loop calls it each turn; it allocates only
+// for a new snapshot.
 func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet bool) {
 	p.a.seen.Store(int64(now.Sub(p.a.began)))
 	if !p.changed && kubelet == p.kubelet && slices.Equal(conditions, p.conditions) {
 		return
 	}
 	p.changed, p.kubelet, p.conditions = false, kubelet, slices.Clone(conditions)
-	if p.capacity == nil || now.Sub(p.measured) >= capacityFor {
+	if p.capacity == nil || now.Sub(p.measured) >= capacityInterval {
 		p.capacity, p.measured = p.o.Capacity(), now
 		p.allocatable = p.o.Allocatable(p.capacity)
 	}
@@ -138,37 +137,41 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	p.a.snapshot.Store(s)
 }
 
-// Told has pods that were refused, for OnTold.
-func (p *Part) Told() <-chan Refusal { return p.a.told }
+// Refusals returns the refusals for OnRefusal.
+func (p *Part) Refusals() <-chan Refusal { return p.a.refusals }
 
-// OnTold logs a pod that was refused, or would have been.
-func (p *Part) OnTold(r Refusal) {
-	what := "a pod is refused"
-	if r.Observed {
-		what = "a pod would be refused without a kubelet"
-	}
+// OnRefusal logs a pod that was rejected, or would have been.
+func (p *Part) OnRefusal(r Refusal) {
 	var all []string
 	for _, f := range r.Failures {
 		if !slices.Contains(all, f.Reason) {
 			all = append(all, f.Reason)
 		}
 	}
+	attrs := []any{api.EventGate.Attr(), "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container",
+		r.Container, "reason", r.Failures[0].Reason,
+		"message", strings.TrimSpace(r.Failures[0].Message), "reasons", all}
 	p.o.Log.Repeat("refused "+r.Pod.UID+" "+r.Failures[0].Reason, func() {
-		p.o.Log.Info(what, api.EventGate.Attr(), "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container",
-			r.Container,
-			"reason", r.Failures[0].Reason,
-			"message", strings.TrimSpace(r.Failures[0].Message), "reasons", all)
+		if r.Observed {
+			//log: By the agent's decision the pod should not start. The gate let it start, because a kubelet
+			//  runs on this node or the agent is in dry run.
+			p.o.Log.Info("pod would be rejected", attrs...)
+			return
+		}
+		//log: The gate refused to start a pod. The runtime gets reason and message; the key reasons
+		//  lists all reasons against it.
+		p.o.Log.Info("pod rejected", attrs...)
 	})
 }
 
-// Refused and Observed count pods that were refused, or would have been, by the first reason of
-// each. They are for any goroutine.
-func (p *Part) Refused() map[string]uint64 { return p.a.counts.by(false) }
+// Refused returns the number of pods that were rejected, by the first reason of each. It is safe
+// for concurrent use.
+func (p *Part) Refused() map[string]uint64 { return p.a.counts.byReason(false) }
 
-// Observed is likewise.
-func (p *Part) Observed() map[string]uint64 { return p.a.counts.by(true) }
+// Observed returns the number of pods that would have been rejected, by the first reason of each.
+func (p *Part) Observed() map[string]uint64 { return p.a.counts.byReason(true) }
 
-// State is what the gate has answered. asked: the runtime asks.
+// State returns the counts of the gate's answers. asked: the runtime asks the gate.
 func (p *Part) State(asked bool) *api.GateState {
 	out := &api.GateState{Asked: asked, Enforced: asked && !p.kubelet && !p.o.DryRun}
 	p.a.counts.fill(out)

@@ -21,39 +21,39 @@ import (
 	"jettison/stats"
 )
 
-// ward is a node of ten pods at most and the loop on it. Pods are told apart by their UIDs.
+// ward is a node for at most a few pods, with its loop. Tests identify pods by UID.
 type ward struct {
 	*Preempting
-	m       *eviction.Manager
-	now     time.Time
-	most    int64
-	pods    []admit.Held
-	lives   map[string]*eviction.Life
-	stopped []string // UIDs, in the order in which they were stopped
-	reason  string
-	kubelet bool
-	refuse  error // that a victim cannot be pinned
-	unknown error // why the node is not known
-	// published is for whom room was kept when that was published last.
+	m        *eviction.Manager
+	now      time.Time
+	maxPods  int64
+	pods     []admit.Held
+	lives    map[string]*eviction.Life
+	stopped  []string // UIDs, in the order in which they were stopped
+	reason   string
+	kubelet  bool
+	pinErr   error // why a victim cannot be pinned
+	stateErr error // why the node is unknown
+	// published are the reservations at the last Publish.
 	published []string
 }
 
 func newWard(most int64, pods ...string) *ward {
-	w := &ward{m: eviction.NewManager(eviction.Config{}), now: time.Unix(1000, 0), most: most, lives: map[string]*eviction.Life{}}
+	w := &ward{m: eviction.NewManager(eviction.Config{}), now: time.Unix(1000, 0), maxPods: most, lives: map[string]*eviction.Life{}}
 	for i, uid := range pods {
 		w.pods = append(w.pods, admit.Held{UID: types.UID(uid), Name: uid, Namespace: "default", QOS: stats.BestEffort, Created: w.now.Add(time.Duration(i))})
 	}
 	w.Preempting = NewPreempting(PreemptOptions{
-		Wanted: true, Kubelet: func() bool { return w.kubelet }, CatchUp: func() {}, State: w.state,
-		Publish: func(time.Time) { w.published = w.kept() }, Stop: w.stop, Life: w.m.Life,
-		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
+		Enabled: true, Kubelet: func() bool { return w.kubelet }, ProcessPending: func() {}, State: w.state,
+		Publish: func(time.Time) { w.published = w.reserved() }, Stop: w.stop, Life: w.m.Life,
+		WhyAlive: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log: logthrottle.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	return w
 }
 
 func (w *ward) state(now time.Time) (n admit.NodeState, err error) {
-	n.Allocatable = v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(w.most, resource.DecimalSI)}
+	n.Allocatable = v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(w.maxPods, resource.DecimalSI)}
 	for _, h := range w.pods {
 		if l := w.lives[string(h.UID)]; l != nil {
 			if back, over := l.Room(now); back {
@@ -65,12 +65,12 @@ func (w *ward) state(now time.Time) (n admit.NodeState, err error) {
 		n.Pods = append(n.Pods, h)
 	}
 	n.Promised = w.Promised(now)
-	return n, w.unknown
+	return n, w.stateErr
 }
 
 func (w *ward) stop(_ context.Context, now time.Time, uids []string, reason string) (out []*eviction.Life, err error) {
-	if w.refuse != nil {
-		return nil, w.refuse
+	if w.pinErr != nil {
+		return nil, w.pinErr
 	}
 	for _, uid := range uids {
 		pod := stats.PodStats{PodRef: stats.PodReference{UID: uid}, SandboxIDs: []string{uid}}
@@ -82,9 +82,9 @@ func (w *ward) stop(_ context.Context, now time.Time, uids []string, reason stri
 	return out, nil
 }
 
-func (w *ward) dead(uid string) { w.m.Emptied(eviction.Stamp{Time: w.now}, w.lives[uid]) }
+func (w *ward) markDead(uid string) { w.m.Emptied(eviction.Stamp{Time: w.now}, w.lives[uid]) }
 
-// critical is a pod of system priority, ordinary one of none.
+// critical returns a pod of system priority, ordinary one of priority 0.
 func critical(uid string) admit.PodAttributes { return priority(uid, systemCriticalPriority) }
 func ordinary(uid string) admit.PodAttributes { return priority(uid, 0) }
 func priority(uid string, priority int32) admit.PodAttributes {
@@ -93,48 +93,48 @@ func priority(uid string, priority int32) admit.PodAttributes {
 	}}
 }
 
-// asked is what a client gets.
-type asked chan answer
+// requested is the channel of a client's answer.
+type clientAnswer chan answer
 
-// ask has a client ask, and the loop take it.
-func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) asked {
-	out := make(asked, 1)
+// ask sends a client's request to the loop and handles it there.
+func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) clientAnswer {
+	out := make(clientAnswer, 1)
 	go func() {
 		result, err := w.Preempt(ctx, pod)
 		out <- answer{result, err}
 	}()
-	w.OnAsk(ctx, w.now, <-w.Asks())
+	w.OnRequest(ctx, w.now, <-w.Requests())
 	return out
 }
 
-// still fails where a client was answered.
-func (w *ward) still(t *testing.T, a asked) {
+// checkPending fails if a client was answered.
+func (w *ward) checkPending(t *testing.T, a clientAnswer) {
 	t.Helper()
 	select {
 	case got := <-a:
-		t.Fatalf("answered already: %+v", got)
+		t.Fatalf("the client was answered already: %+v", got)
 	default:
 	}
 }
 
-// says holds what a State has of preemption against what it should.
-func (w *ward) says(t *testing.T, want api.GateState) {
+// checkState compares the preemption part of the state with want.
+func (w *ward) checkState(t *testing.T, want api.GateState) {
 	t.Helper()
 	var got api.GateState
 	if w.Fill(w.now, &got); !cmp.Equal(got, want) {
-		t.Error(cmp.Diff(want, got))
+		t.Errorf("state of preemption (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
 
-func (w *ward) kept() (out []string) {
+func (w *ward) reserved() (out []string) {
 	for _, h := range w.Promised(w.now) {
 		out = append(out, string(h.UID))
 	}
 	return out
 }
 
-// taken is how many pods live or were promised room, but for one.
-func (w *ward) taken(but string) (n int64) {
+// occupied returns the number of pods that live or have a reservation, except one.
+func (w *ward) occupied(but string) (n int64) {
 	lives := map[string]bool{}
 	for _, h := range w.pods {
 		back := false
@@ -143,8 +143,8 @@ func (w *ward) taken(but string) (n int64) {
 		}
 		lives[string(h.UID)] = !back
 	}
-	for _, uid := range w.kept() {
-		if !slices.ContainsFunc(w.making, func(m *making) bool { return string(m.held.UID) == uid }) {
+	for _, uid := range w.reserved() {
+		if !slices.ContainsFunc(w.inProgress, func(m *preemption) bool { return string(m.held.UID) == uid }) {
 			lives[uid] = true
 		}
 	}
@@ -156,7 +156,7 @@ func (w *ward) taken(but string) (n int64) {
 	return n
 }
 
-// dying are victims that may still end one way or the other.
+// dying returns the victims that may still end either way.
 func (w *ward) dying() (out []string) {
 	for uid, l := range w.lives {
 		if _, over := l.Room(w.now); !over {

@@ -14,7 +14,7 @@ import (
 	"jettison/stats/read"
 )
 
-// worst is an object with as much as a client's may have of all that a decision walks through.
+// worst returns an object with the largest allowed number of everything that a decision visits.
 func worst(uid string, port int) string {
 	repeat := func(n int, format string) string {
 		var all []string
@@ -34,8 +34,8 @@ func worst(uid string, port int) string {
 		repeat(100, `{"name":"kernel.shm_rmid_forced","value":"1"}`), repeat(500, `{"key":"a#"}`), repeat(990, `"v#"`))
 }
 
-// worstGate is a gate on a node whose pods have as many host ports as clients may say, and the pod that asks has the same ones on other
-// addresses: each is looked up, and none is taken.
+// worstGate returns a gate on a node with as many host ports as clients may claim, and a pod with
+// the same ports on other addresses: each is looked up, and none is in use.
 func worstGate(t testing.TB) (*Admission, *Part, *cri.PodSandbox) {
 	sysctls, err := admit.NewSysctls(nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func worstGate(t testing.TB) (*Admission, *Part, *cri.PodSandbox) {
 		l.Sandboxes = append(l.Sandboxes, *sandbox(t, "default/p%d bu cpu=1m", others))
 	}
 	if others < 50 {
-		t.Fatalf("%d pods", others)
+		t.Fatalf("only %d pods fit into the store, want at least 50", others)
 	}
 	part.OnPods(read.NewIndex(l))
 	part.OnObjects(store.Snapshot())
@@ -65,20 +65,20 @@ func worstGate(t testing.TB) (*Admission, *Part, *cri.PodSandbox) {
 	return a, part, sandbox(t, "default/asks bu")
 }
 
-// TestTheWorstObject is not let in, for its one reason; and the runtime, which waits for two seconds, does not wait for long.
-func TestTheWorstObject(t *testing.T) {
+// The largest object is rejected for its one reason well within the runtime's two-second timeout.
+func TestLargestObject(t *testing.T) {
 	a, _, box := worstGate(t)
 	best, now := time.Hour, time.Now()
 	for range 20 {
 		began := time.Now()
 		if why := a.Refuse(now, box, ""); !strings.Contains(why, "TaintToleration") {
-			t.Fatalf("%q", why)
+			t.Fatalf("refusal of the largest object = %q", why)
 		}
 		best = min(best, time.Since(began))
 	}
 	t.Logf("%v", best)
-	if best > time.Second { // a busy machine, and the race detector: a few milliseconds are what it takes
-		t.Errorf("the runtime waits for %v", best)
+	if best > time.Second { // allows for a busy machine and the race detector: it takes a few milliseconds
+		t.Errorf("fastest answer for the largest object took %v", best)
 	}
 }
 

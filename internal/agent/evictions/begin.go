@@ -12,7 +12,7 @@ import (
 	"jettison/stats"
 )
 
-// OnDecided carries out a decision's evictions. begun: one was.
+// OnDecided carries out a decision's evictions. begun: at least one began.
 func (v *Evictions) OnDecided(ctx context.Context, d *eviction.Decision) (begun bool) {
 	v.missed = false
 	for i := range d.Evictions {
@@ -21,38 +21,37 @@ func (v *Evictions) OnDecided(ctx context.Context, d *eviction.Decision) (begun 
 	return begun
 }
 
-// begin begins one eviction: it pins the victim, measures once more where that takes no time, and
-// kills, or has it stopped. false: nothing was done.
+// begin starts one eviction: it pins the victim, measures again where that takes no time, and kills
+// the victim or has the runtime stop it. It returns false if it did nothing.
 func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool {
 	e := &d.Evictions[i]
 	uid := e.Pod.PodRef.UID
 	v.o.Squeeze.Stop()
 	v.carrier.begun.Add(1)
 	if v.o.DryRun {
-		v.complete(d)
-		v.wouldGo(d, &d.Evictions[i])
+		v.addTexts(d)
+		v.dryRun(d, &d.Evictions[i])
 		return false
 	}
 	old := v.o.Manager.Life(uid)
-	if old != nil && e.Hastens && !old.Dead() && v.hasten(old, d, i) {
+	if old != nil && e.Hastens && !old.Dead() && v.cutGracePeriod(old, d, i) {
 		return true
 	}
 	if old != nil && old.Resting(time.Now()) {
-		return false // no other pod is left to try; not at every look
+		return false // no other pod is left to try: not at every look
 	}
-	b, ok := v.strike(d, e)
+	b, ok := v.kill(d, e)
 	if !ok {
 		return false
 	}
-	// From here on there is time for words.
-	v.complete(d)
-	v.begun(ctx, d, i, old, &b)
+	// The kill is done: from here on texts may be formatted.
+	v.addTexts(d)
+	v.register(ctx, d, i, old, &b)
 	return true
 }
 
-// complete adds the words to a decision that was made without any, by a look that did not look into
-// the pods, either.
-func (v *Evictions) complete(d *eviction.Decision) {
+// addTexts adds texts and usage details to a decision that a quick look made without them.
+func (v *Evictions) addTexts(d *eviction.Decision) {
 	if len(d.Evictions) == 1 && d.Evictions[0].Message == "" && len(d.Ranking) > 0 &&
 		v.o.Blame != nil {
 		v.o.Blame(d.Ranking[0].Pod)
@@ -60,19 +59,20 @@ func (v *Evictions) complete(d *eviction.Decision) {
 	d.Words()
 }
 
-// wouldGo says and keeps what a dry run would have done.
-func (v *Evictions) wouldGo(d *eviction.Decision, e *eviction.Eviction) {
+// dryRun logs and records what a dry run would have done.
+func (v *Evictions) dryRun(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID,
+		//log: Dry run: the agent would have evicted this pod. It changes nothing.
 		func() { v.o.Log.Info("would evict", append(v.describe(d, e), api.EventEviction.Attr())...) })
-	v.recordWould(d, e)
+	v.recordDryRun(d, e)
 }
 
-// begun takes note of an eviction that was begun, and has it carried out.
-func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life,
-	b *blow) {
+// register registers an eviction that began, and starts the rest of it.
+func (v *Evictions) register(ctx context.Context, d *eviction.Decision, i int, old *eviction.Life,
+	b *strike) {
 	e := &d.Evictions[i]
-	if u := v.underway[old]; u != nil {
-		u.cancel() // it did not die then; this attempt cleans up too
+	if u := v.inProgress[old]; u != nil {
+		u.cancel() // the pod survived that attempt; this one cleans up, too
 	}
 	met := eviction.Met{}
 	if !e.Local() {
@@ -84,7 +84,7 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 	}
 	e = life.Eviction()
 	v.o.Gate.Evicted(time.Now(), e.Pod.PodRef.UID, e.Signal, e.Message)
-	u := &underway{
+	u := &progress{
 		life: life, reason: d.Reason, counts: [2]int{len(d.Ranking), len(d.Protected)},
 		ranking: v.ranking(d), // before the next look
 		job: &job{
@@ -93,14 +93,15 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 			cache: e.TakesMemory(),
 		},
 	}
-	v.underway[life] = u
-	v.afterSqueeze(u)
-	v.leftovers(u)
+	v.inProgress[life] = u
+	v.assignReclaim(u)
+	v.decideLeftovers(u)
 	v.recordBegin(d, u)
 	if !e.Pod.Announced {
 		v.o.Pods.Ask() // for its name in the log
 	}
 	if !e.Urgent() {
+		//log: The agent begins to evict a pod with a grace period.
 		v.o.Log.Info("evicting", append(v.fields(u), api.EventEviction.Attr(), "gracePeriodSeconds",
 			e.GracePeriodSeconds,
 			"message", e.Message)...)
@@ -108,46 +109,46 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 	v.carry(ctx, u)
 }
 
-// carry has an eviction carried out on a goroutine of its own.
-func (v *Evictions) carry(ctx context.Context, u *underway) {
+// carry runs the rest of an eviction on its own goroutine.
+func (v *Evictions) carry(ctx context.Context, u *progress) {
 	ctx, u.cancel = context.WithCancel(ctx)
 	job := u.job
-	v.beside.Go(func() { v.carrier.carryOut(ctx, job) })
+	v.carriers.Go(func() { v.carrier.carryOut(ctx, job) })
 }
 
-// leftovers says what of it is removed: without a kubelet nothing else gives back what lies on
-// disk, or in volumes in memory.
-func (v *Evictions) leftovers(u *underway) {
+// decideLeftovers decides which leftovers are removed. Without a kubelet nothing else frees the
+// leftovers of a pod on disk or in memory volumes.
+func (v *Evictions) decideLeftovers(u *progress) {
 	disk, alone := u.life.Eviction().Disk(), !v.o.Kubelet()
 	u.remove.Store(disk && alone)
 	u.unmount.Store(!disk && alone)
 	u.life.RemoveFiles = disk && alone
 }
 
-// blow is the beginning of an eviction, as far as it cannot wait.
-type blow struct {
+// strike is the urgent beginning of an eviction.
+type strike struct {
 	victim *kill.Victim
 	pinned kill.Stamp
-	killed kill.Stamp // zero: it is to be stopped gently, or the kernel refuses the kill
-	err    error      // why it does
+	killed kill.Stamp // zero: stopped with a grace period, or the kernel rejects the kill
+	err    error      // why the kernel rejects it
 }
 
-// strike pins the victim, keeps it out, and kills it if that is urgent and still needed. Where
-// nothing is wrong it does not allocate.
-func (v *Evictions) strike(d *eviction.Decision, e *eviction.Eviction) (b blow, ok bool) {
+// kill pins the victim, starts its hold-off, and kills it if that is urgent and still needed. On
+// success it does not allocate.
+func (v *Evictions) kill(d *eviction.Decision, e *eviction.Eviction) (b strike, ok bool) {
 	var err error
-	// most likely it went away since it was ranked: the next look ranks again
+	// the victim usually has ended since it was ranked: the next look ranks again
 	if b.victim, err = v.o.Pin(&e.Pod); err != nil {
-		v.unpinned(&e.Pod, err)
+		v.logPinError(&e.Pod, err)
 		return b, false
 	}
 	b.pinned = kill.Now()
 	if e.Urgent() && !v.o.StillMet(d.Signal.Threshold) {
 		b.victim.Close()
-		v.abandoned(d, e)
+		v.cancelUnneeded(d, e)
 		return b, false
 	}
-	v.o.Gate.AtOnce(b.pinned.Time, e.Pod.PodRef.UID)
+	v.o.Gate.StartHoldOff(b.pinned.Time, e.Pod.PodRef.UID)
 	if e.Urgent() {
 		if b.err = b.victim.Kill(); b.err == nil {
 			b.killed = kill.Now()
@@ -156,37 +157,42 @@ func (v *Evictions) strike(d *eviction.Decision, e *eviction.Eviction) (b blow, 
 	return b, true
 }
 
-func (v *Evictions) unpinned(pod *stats.PodStats, err error) {
+func (v *Evictions) logPinError(pod *stats.PodStats, err error) {
 	v.missed = pod.Cgroup != ""
 	v.o.Log.Repeat("pin: "+err.Error(), func() {
-		v.o.Log.Warn("the victim cannot be evicted", api.EventEviction.Attr(), "pod",
+		//log: The victim could not be pinned or opened, usually because it ended meanwhile. The next look
+		//  chooses again.
+		//do: Nothing if it is rare. Otherwise see the key error.
+		v.o.Log.Warn("eviction could not start", api.EventEviction.Attr(), "pod",
 			v.o.Pods.Name(pod.PodRef), "error", err)
 	})
-	v.cannotGo(time.Now(), pod)
+	v.setAside(time.Now(), pod)
 }
 
-// cannotGo sets a pod aside that is known by its object only, and for long perhaps: a pod that can
-// be killed goes before it.
-func (v *Evictions) cannotGo(now time.Time, pod *stats.PodStats) {
+// setAside sets a pod aside that is known only by its object: pods that can be killed are tried
+// first.
+func (v *Evictions) setAside(now time.Time, pod *stats.PodStats) {
 	if pod.Cgroup == "" {
 		v.o.Manager.Aside(now, pod.PodRef.UID)
 	}
 }
 
-// abandoned: the look that asked for it was not in vain, and the next one does not wait.
-func (v *Evictions) abandoned(d *eviction.Decision, e *eviction.Eviction) {
+// cancelUnneeded cancels an eviction that a new measurement made unnecessary. The next look need
+// not wait.
+func (v *Evictions) cancelUnneeded(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Manager.Unneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
-		v.o.Log.Info("eviction abandoned: enough is available again", append(SignalFields(d.Signal),
+		//log: The signal recovered between the decision and the kill. The agent evicts no pod.
+		v.o.Log.Info("eviction cancelled", append(SignalFields(d.Signal),
 			api.EventEviction.Attr(),
 			"pod", v.o.Pods.Name(e.Pod.PodRef))...)
 	})
 }
 
-// hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not
-// wait for it. false: the kernel refuses that, so the eviction has to begin anew.
-func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) bool {
-	u := v.underway[life]
+// cutGracePeriod ends the grace period of a victim for a hard threshold. It returns false if the
+// kernel rejects the kill, so that the eviction has to begin again.
+func (v *Evictions) cutGracePeriod(life *eviction.Life, d *eviction.Decision, i int) bool {
+	u := v.inProgress[life]
 	if u == nil {
 		return false
 	}
@@ -199,44 +205,47 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 		return v.o.Manager.HastenRefused(life)
 	}
 	at := kill.Now()
-	v.complete(d)
+	v.addTexts(d)
 	e = &d.Evictions[i]
 	v.o.Manager.Hasten(at, life, *e, d.Signal)
 	if life.Eviction().Disk() && !e.Disk() {
 		v.recordKilled(u)
-		v.o.Log.Info("the stop of a disk's victim is cut short, for something else is short, too",
-			append(v.fields(u), api.EventEviction.Attr(), "short", d.Signal.Threshold.String())...)
+		//log: A pod that was being stopped for a disk is killed, because the threshold in metThreshold is
+		//  met, too.
+		v.o.Log.Info("grace period cut short for another signal",
+			append(v.fields(u), api.EventEviction.Attr(), "metThreshold", d.Signal.Threshold.String())...)
 		return true
 	}
 	v.o.Gate.Evicted(time.Now(), e.Pod.PodRef.UID, e.Signal, e.Message)
 	u.reason = d.Reason
-	v.afterSqueeze(u)
+	v.assignReclaim(u)
 	if e.Disk() && !v.o.Kubelet() {
 		u.remove.Store(true)
 		life.RemoveFiles = true
 	}
 	v.recordBegin(d, u)
-	v.o.Log.Info("the grace period is cut short", append(v.fields(u), api.EventEviction.Attr())...)
+	//log: A hard threshold is met during the victim's grace period. The agent kills the victim now.
+	v.o.Log.Info("grace period cut short", append(v.fields(u), api.EventEviction.Attr())...)
 	return true
 }
 
-// afterSqueeze finds out which reclaim of memory an eviction follows, after the kill.
-func (v *Evictions) afterSqueeze(u *underway) {
+// assignReclaim assigns the preceding proactive reclaim to an eviction, after the kill.
+func (v *Evictions) assignReclaim(u *progress) {
 	e := u.life.Eviction()
 	if e.Disk() || e.Planned() {
 		return
 	}
-	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: follower(u),
+	effect, follows := v.o.Squeeze.AssignFollower(u.began, squeeze.Follower{ID: evictionID(u),
 		Signal: e.Signal})
 	if follows {
-		v.squeezed = u
+		v.afterReclaim = u
 	}
 	if effect != nil {
-		u.squeeze = squeezeRecord(effect)
+		u.reclaim = reclaimRecord(effect)
 	}
 }
 
-// follower tells an eviction from any other.
-func follower(u *underway) string {
+// evictionID returns a unique identifier of an eviction.
+func evictionID(u *progress) string {
 	return u.life.Eviction().Pod.PodRef.UID + "/" + strconv.FormatInt(u.began.UnixNano(), 36)
 }

@@ -12,9 +12,9 @@ import (
 	"jettison/stats"
 )
 
-// The kernel does not come back from a write to memory.reclaim of a dead victim. Its /dev/shm was unmounted before, and the runtime cleans up
-// all the same.
-func TestAReclaimThatHangsHoldsUpNoCleanUp(t *testing.T) {
+// A write to memory.reclaim of a dead victim blocks in the kernel. Its /dev/shm was unmounted
+// before, and the runtime still cleans up.
+func TestBlockedReclaimDelaysNoCleanUp(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.renew(softAndHard, f.host)
 	pinned, dir := strings.Repeat("a", 64), f.FS.Mount()+"/"+nodetest.Pod
@@ -47,13 +47,13 @@ func TestAReclaimThatHangsHoldsUpNoCleanUp(t *testing.T) {
 	}()
 	for _, want := range []stage{emptied, uncached, cleaned} {
 		if e := <-f.Events(); e.stage != want {
-			t.Errorf("stage %v, want %v", e.stage, want)
+			t.Errorf("reported stage %v, want %v", e.stage, want)
 		}
 		if want == uncached && !strings.Contains(f.Text(), "/run/"+pinned+"/shm") {
-			t.Error("/dev/shm is tried after the page cache")
+			t.Error("/dev/shm is unmounted after the page cache is dropped, want before")
 		}
 	}
 	<-done
-	_, _ = unix.Read(hold, make([]byte, 1<<17)) // the write comes back
+	_, _ = unix.Read(hold, make([]byte, 1<<17)) // the write returns
 	unix.Close(hold)
 }

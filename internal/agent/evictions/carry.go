@@ -15,10 +15,10 @@ import (
 	"jettison/stats/read"
 )
 
-// cleanGrace is for the runtime to clean up once the agent is told to stop.
+// cleanGrace is the time that the runtime has to clean up after the agent began to stop.
 const cleanGrace = 3 * time.Second
 
-// Event is what the goroutine that carries out an eviction reports to the loop.
+// Event is a report of an eviction's goroutine to the loop.
 type Event struct {
 	job   *job
 	stage stage
@@ -29,51 +29,51 @@ type stage int
 
 const (
 	emptied  stage = iota // no process is left, or err
-	uncached              // its page cache was given back, as far as that could be
+	uncached              // its page cache was dropped as far as possible
 	cleaned               // the runtime has cleaned up, or err
 )
 
-// carrier carries out evictions, each on a goroutine of its own. It cannot reach what belongs to
-// the loop.
+// carrier carries out evictions, each on its own goroutine. It cannot access the loop's state.
 type carrier struct {
 	client *cri.Client
 	host   *read.HostRoot // nil: nothing is removed or unmounted
 	remove podfiles.Remover
 	log    *slog.Logger
 	events chan<- Event
-	// kubelet looks whether one is there now. nil: none is.
-	kubelet func() bool
-	begun   *atomic.Int64 // evictions so far
+	// kubeletNow checks whether a kubelet runs now. nil: none.
+	kubeletNow func() bool
+	begun      *atomic.Int64 // number of evictions so far
 }
 
-// left tells that a kubelet has come since the eviction began: what the pod has left is that one's
-// to remove.
-func (c *carrier) left(j *job) bool {
-	if c.kubelet == nil || !c.kubelet() {
+// leftToKubelet reports whether a kubelet started since the eviction began: the pod's leftovers are
+// then the kubelet's to remove.
+func (c *carrier) leftToKubelet(j *job) bool {
+	if c.kubeletNow == nil || !c.kubeletNow() {
 		return false
 	}
 	pod := j.victim.Pod
-	c.log.Info("what a pod has left stays: a kubelet is there now", api.EventEviction.Attr(), "pod",
+	//log: A kubelet started during the eviction. The agent leaves the pod's leftovers to it.
+	c.log.Info("pod leftovers left to kubelet", api.EventEviction.Attr(), "pod",
 		pod.Namespace+"/"+pod.Name,
 		"uid", pod.UID)
 	return true
 }
 
-// job is one eviction as its goroutine knows it.
+// job is the state of an eviction that its goroutine uses.
 type job struct {
 	victim  *kill.Victim
 	began   time.Time
 	cancel  context.CancelFunc // ends its goroutine
-	urgent  bool               // it was killed already, or killErr says why not
+	urgent  bool               // the kill was tried; killErr is its error
 	killErr error
 	grace   time.Duration
-	cgroup  bool        // it is known, so the kernel's word counts
-	cache   bool        // its page cache is given back: memory may be short
-	remove  atomic.Bool // what it leaves on disk is removed too; the loop sets it
-	unmount atomic.Bool // its volumes in memory are unmounted, likewise
+	cgroup  bool        // the cgroup is known, so the kernel reports whether it is empty
+	cache   bool        // drop its page cache: memory may be short
+	remove  atomic.Bool // remove its leftovers on disk; set by the loop
+	unmount atomic.Bool // unmount its volumes in memory; set by the loop
 }
 
-// carryOut brings an eviction to its end. It returns when nothing is left to do for it.
+// carryOut completes an eviction. It returns when nothing is left to do.
 func (c *carrier) carryOut(ctx context.Context, j *job) {
 	defer j.victim.Close()
 	defer j.cancel()
@@ -83,23 +83,26 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 		case <-ctx.Done():
 		}
 	}
-	// What was begun is brought to its end when the agent is told to stop, but not for long.
+	// After the agent began to stop, an eviction in progress is completed within cleanGrace.
 	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()
 	slow := func(err error) {
-		c.log.Error("the runtime is slow to clean up, going on",
+		//log: The runtime has failed for minutes to clean up after an evicted pod. The agent keeps
+		//  retrying.
+		//do: Check the container runtime: its log, and whether its disk is full.
+		c.log.Error("runtime slow to clean up, continuing",
 			api.EventEviction.Attr(), "error", err)
 	}
 	clean := func(ctx context.Context) error { return j.victim.Clean(ctx, c.client, slow) }
 
-	alive := c.empty(ctx, cleaning, j, clean)
+	alive := c.waitEmpty(ctx, cleaning, j, clean)
 	report(emptied, alive)
 	if alive != nil && ctx.Err() != nil && !j.urgent && !j.victim.Killed() {
-		return // it is in its grace period: to clean up would kill it at once
+		return // it is in its grace period: cleaning up would kill it immediately
 	}
 	if alive == nil && j.cgroup {
-		c.unmountShared(j.victim) // the runtime takes seconds, or forgets it
+		c.unmountShared(j.victim) // the runtime takes seconds for it, or forgets it
 		c.dropCache(cleaning, j)
 	}
 	if alive == nil {
@@ -107,24 +110,24 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	}
 	err := clean(cleaning)
 	if alive != nil && err == nil && j.victim.WaitEmpty(ctx, 0) == nil {
-		report(emptied, nil) // late, but it died
+		report(emptied, nil) // it died late
 		report(uncached, nil)
 	}
 	switch {
 	case err != nil:
-	case j.remove.Load() && !c.left(j):
+	case j.remove.Load() && !c.leftToKubelet(j):
 		c.removeFiles(cleaning, j.victim)
 	default:
-		c.unmountShared(j.victim) // of sandboxes that were not known before
-		if j.unmount.Load() && !c.left(j) {
+		c.unmountShared(j.victim) // of sandboxes that were unknown before
+		if j.unmount.Load() && !c.leftToKubelet(j) {
 			c.unmountVolumes(cleaning, j.victim)
 		}
 	}
 	report(cleaned, err)
 }
 
-// dropCache drops a dead victim's page cache, until the next eviction begins: that one's kill may
-// have to wait for a lock that the kernel holds where a cgroup is removed meanwhile.
+// dropCache drops a dead victim's page cache until the next eviction begins: the kill of that one
+// could have to wait for a lock that the kernel holds while it removes a cgroup.
 func (c *carrier) dropCache(ctx context.Context, j *job) {
 	if !j.cache {
 		return
@@ -133,21 +136,21 @@ func (c *carrier) dropCache(ctx context.Context, j *job) {
 	j.victim.DropCache(ctx, func() bool { return c.begun.Load() != before })
 }
 
-// empty waits until no process of the victim is left, or has the runtime end it. The error says why
-// it is not known to be dead.
-func (c *carrier) empty(ctx, cleaning context.Context, j *job,
+// waitEmpty waits until no process of the victim is left, or has the runtime end it. The error is
+// why the victim is not known to be dead.
+func (c *carrier) waitEmpty(ctx, cleaning context.Context, j *job,
 	clean func(context.Context) error) (alive error) {
 	if j.urgent && j.killErr == nil {
 		if alive = j.victim.WaitEmpty(ctx, eviction.DieLimit); !errors.Is(alive, kill.ErrNotKilled) {
 			return alive
 		}
 	}
-	if j.urgent { // the kernel's way was refused, so the runtime is what kills
+	if j.urgent { // the kernel rejected the kill, so the runtime has to kill
 		short, stop := context.WithTimeout(cleaning, eviction.DieLimit)
 		err := clean(short)
 		stop()
 		if alive = j.victim.WaitEmpty(ctx, 0); !j.cgroup {
-			alive = errors.Join(err, alive) // the runtime's word is all there is
+			alive = errors.Join(err, alive) // only the runtime's answer is known
 		}
 		return alive
 	}

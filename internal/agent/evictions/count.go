@@ -7,10 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are
-// counted by whether there was room then; those that should not be there are the log's and the
-// records'.
-func (v *Evictions) countOutcome(now time.Time, u *underway) {
+// countOutcome counts an eviction with a known outcome. Pods stopped for a critical pod are counted
+// by the success of the preemption; descheduled pods appear in the log and the records only.
+func (v *Evictions) countOutcome(now time.Time, u *progress) {
 	l := u.life
 	e := l.Eviction()
 	if e.Planned() {
@@ -40,7 +39,7 @@ func (v *Evictions) countOutcome(now time.Time, u *underway) {
 	}
 }
 
-// inBytes reports whether what a signal counts are bytes.
+// inBytes reports whether a signal is measured in bytes.
 func inBytes(s stats.Signal) bool {
 	switch s {
 	case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable,
@@ -51,8 +50,8 @@ func inBytes(s stats.Signal) bool {
 	return false
 }
 
-// countSteps counts the steps of an eviction that failed, when no more come.
-func (v *Evictions) countSteps(u *underway) {
+// countSteps counts the failed steps of an eviction after its last step.
+func (v *Evictions) countSteps(u *progress) {
 	if u.victim == nil {
 		return
 	}

@@ -10,9 +10,10 @@ import (
 	"jettison/stats"
 )
 
-// A pod that is being stopped for a disk is killed when memory is short, too, if that is what it has. It stays the disk's victim: its files
-// are removed, and its record says what it was chosen for, and when it was killed.
-func TestADisksVictimThatMemoryKillsStaysTheDisks(t *testing.T) {
+// A pod that is being stopped for a disk is killed if memory is also short and the pod uses it. It
+// stays the disk's victim: its files are removed, and its record shows the disk's signal and the
+// time of the kill.
+func TestDiskVictimKilledForMemory(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	f.keeping(dir)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -26,16 +27,16 @@ func TestADisksVictimThatMemoryKillsStaysTheDisks(t *testing.T) {
 	}
 	f.killable()
 	life := f.m.Life(nodetest.UID)
-	u := f.underway[life]
+	u := f.inProgress[life]
 	memory := f.decide(now.Add(12*time.Second), 90)
 	if len(memory.Evictions) != 1 || !memory.Evictions[0].Hastens || !f.OnDecided(ctx, &memory) {
 		t.Fatal(memory.Reason)
 	}
 	if e := life.Eviction(); f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || e.Signal != stats.SignalNodeFsAvailable || !u.job.remove.Load() {
-		t.Errorf("killed %v, for %s, removes %v\n%s", life.Killed(), e.Signal, u.job.remove.Load(), f.Text())
+		t.Errorf("killed %v, signal %s, removes files %v\n%s", life.Killed(), e.Signal, u.job.remove.Load(), f.Text())
 	}
 	if again := f.decide(now.Add(12*time.Second+100*time.Millisecond), 90); len(again.Evictions) > 0 {
-		t.Errorf("once more: %+v", again.Evictions)
+		t.Errorf("the victim is evicted once more: %+v", again.Evictions)
 	}
 	f.end(cancel)
 	if err := f.o.Keeper.Close(); err != nil {
@@ -44,6 +45,6 @@ func TestADisksVictimThatMemoryKillsStaysTheDisks(t *testing.T) {
 	_, running := f.keeping(dir)
 	if len(running) != 1 || running[0].Signal != stats.SignalNodeFsAvailable || running[0].Killed.Time.IsZero() {
 		text, _ := os.ReadFile(dir + "/records.jsonl")
-		t.Errorf("%+v\n%s", running, text)
+		t.Errorf("restored records = %+v, want one killed for nodefs.available\n%s", running, text)
 	}
 }

@@ -14,31 +14,38 @@ import (
 	"jettison/stats"
 )
 
-// OnEvent takes the word of an eviction's goroutine.
+// OnEvent processes a report of an eviction's goroutine.
 func (v *Evictions) OnEvent(now time.Time, e Event) {
-	u := v.of(e.job)
+	u := v.findByJob(e.job)
 	if u == nil || v.o.Manager.Life(u.life.Eviction().Pod.PodRef.UID) != u.life ||
 		errors.Is(e.err, context.Canceled) {
-		return // a later attempt took its place, or the agent is being stopped
+		return // a later attempt replaced it, or the agent is stopping
 	}
 	v.o.Keeper.Changed()
 	at := kill.StampOf(now)
 	switch {
 	case e.stage == emptied && e.err != nil:
-		u.alive = errors.Join(u.killErr, e.err)
-		v.o.Log.Error("the victim does not die, set aside", append(v.fields(u), api.EventEviction.Attr(),
-			"error", u.alive)...)
+		u.aliveErr = errors.Join(u.killErr, e.err)
+		//log: The victim still has processes after all kill steps. The agent ranks it last for a while
+		//  and chooses another pod.
+		//do: See the key error. Processes in uninterruptible sleep (state D) cannot die: check storage
+		//  and network file systems.
+		v.o.Log.Error("victim did not die, set aside", append(v.fields(u), api.EventEviction.Attr(),
+			"error", u.aliveErr)...)
 		v.o.Manager.Refused(now, u.life)
 		v.o.NotKilled(u.life.Eviction().Pod.PodRef.UID, e.err.Error())
 	case e.stage == emptied:
-		u.alive = nil
+		u.aliveErr = nil
 		v.o.Manager.Emptied(at, u.life)
 		v.recordEmptied(u, at)
 	case e.stage == uncached:
 		v.o.Manager.Uncached(u.life)
 	default:
 		if e.err != nil {
-			v.o.Log.Error("the runtime did not clean up after an evicted pod", api.EventEviction.Attr(),
+			//log: The pod is dead, but the runtime failed to remove its sandbox. The resources of the pod's
+			//  processes are free.
+			//do: Check the container runtime: see the key error and the runtime's log.
+			v.o.Log.Error("runtime did not clean up evicted pod", api.EventEviction.Attr(),
 				"pod", v.name(u),
 				"error", e.err)
 		}
@@ -48,9 +55,9 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 	}
 }
 
-// of is the eviction that a goroutine reports of; nil: it is over.
-func (v *Evictions) of(j *job) *underway {
-	for _, u := range v.underway {
+// findByJob returns the eviction in progress of a job; nil if it is finished.
+func (v *Evictions) findByJob(j *job) *progress {
+	for _, u := range v.inProgress {
 		if u.job == j {
 			return u
 		}
@@ -58,11 +65,11 @@ func (v *Evictions) of(j *job) *underway {
 	return nil
 }
 
-// OnReady logs each eviction once its effect is known, and forgets it when nothing more is to come.
-// reported: one was logged.
+// OnReady logs each eviction with a known outcome, and removes those that need nothing more.
+// reported: at least one was logged.
 func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool) {
 	for _, life := range ready.Outcomes {
-		u := v.underway[life]
+		u := v.inProgress[life]
 		if u == nil {
 			continue
 		}
@@ -74,13 +81,13 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 		v.countOutcome(now, u)
 	}
 	for _, life := range ready.Finished {
-		if u := v.underway[life]; u != nil {
+		if u := v.inProgress[life]; u != nil {
 			if u.record != nil {
 				u.record.Over = true
 			}
 			v.recordSteps(u)
 			v.countSteps(u)
-			delete(v.underway, life)
+			delete(v.inProgress, life)
 			v.o.Keeper.Changed()
 		}
 	}
@@ -90,35 +97,35 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 	return reported
 }
 
-// OnSqueezed adds what is known of the reclaim of memory to the record of the eviction that
-// followed it.
-func (v *Evictions) OnSqueezed(f squeeze.Follower, effect *reclaim.MemoryEffect) {
-	if u := v.squeezed; effect != nil && u != nil && follower(u) == f.ID {
-		u.squeeze = squeezeRecord(effect)
-		v.recordSqueeze(u)
+// OnReclaimed adds the effect of proactive reclaim to the record of the eviction that followed it.
+func (v *Evictions) OnReclaimed(f squeeze.Follower, effect *reclaim.MemoryEffect) {
+	if u := v.afterReclaim; effect != nil && u != nil && evictionID(u) == f.ID {
+		u.reclaim = reclaimRecord(effect)
+		v.recordReclaim(u)
 	}
 }
 
-// SqueezeFields name the eviction that followed a reclaim of memory.
-func (v *Evictions) SqueezeFields(id string) []any {
-	if u := v.squeezed; u != nil && follower(u) == id {
+// ReclaimFields returns log fields with the eviction that followed a reclaim.
+func (v *Evictions) ReclaimFields(id string) []any {
+	if u := v.afterReclaim; u != nil && evictionID(u) == id {
 		return []any{"evicted", v.name(u), "uid", u.life.Eviction().Pod.PodRef.UID}
 	}
 	return nil
 }
 
-// Interrupted leaves a trace of evictions that were under way when the agent was told to stop.
+// Interrupted logs the evictions in progress when the agent stops.
 func (v *Evictions) Interrupted() {
-	for _, u := range v.underway {
+	for _, u := range v.inProgress {
 		if u.life.Outcome() == eviction.OutcomeUnknown {
-			v.o.Log.Info("stopped during an eviction", append(v.fields(u), api.EventEviction.Attr(),
+			//log: The agent stopped while an eviction was in progress. The next start resumes it.
+			v.o.Log.Info("agent stopped during eviction", append(v.fields(u), api.EventEviction.Attr(),
 				"killedAtMonotonic", u.life.Killed().Monotonic)...)
 		}
 	}
 }
 
-// Underway are the evictions that are not over, for the State.
-func (v *Evictions) Underway() []api.UnderwayState {
+// InProgress returns the unfinished evictions, for the State.
+func (v *Evictions) InProgress() []api.UnderwayState {
 	out := []api.UnderwayState{}
 	for _, l := range v.o.Manager.Lives() {
 		e := l.Eviction()
@@ -131,13 +138,13 @@ func (v *Evictions) Underway() []api.UnderwayState {
 	return out
 }
 
-// Changed tells that what a restart needs of evictions is something else now.
+// Changed marks the state that a restart needs of evictions as changed.
 func (v *Evictions) Changed() { v.o.Keeper.Changed() }
 
-// Save hands over what the next process needs, if that has changed.
+// Save stores the state that the next process needs if it has changed.
 func (v *Evictions) Save(now time.Time, fill func(*records.State)) {
 	v.o.Keeper.Save(now, func(s *records.State) {
-		for life, u := range v.underway {
+		for life, u := range v.inProgress {
 			if !life.Killed().Time.IsZero() && u.victim.Killed() {
 				life.KillWaits = !u.victim.Struck()
 			}
@@ -146,11 +153,11 @@ func (v *Evictions) Save(now time.Time, fill func(*records.State)) {
 	})
 }
 
-// name is the victim's.
-func (v *Evictions) name(u *underway) string { return v.o.Pods.Name(u.life.Eviction().Pod.PodRef) }
+// name returns the victim's display name.
+func (v *Evictions) name(u *progress) string { return v.o.Pods.Name(u.life.Eviction().Pod.PodRef) }
 
-// known is a value as a record has it.
-func known(value stats.Opt[uint64]) *uint64 {
+// optional converts a value to its form in a record.
+func optional(value stats.Opt[uint64]) *uint64 {
 	if !value.OK {
 		return nil
 	}

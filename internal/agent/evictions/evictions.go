@@ -1,24 +1,24 @@
-// Package evictions carries out what package eviction decides: it pins the victim, kills it or has
-// it stopped, gives back what it leaves, and tells what became of it. When an eviction is where,
-// and how long each phase may take, is eviction's (eviction/life.go).
+// Package evictions carries out the decisions of package eviction: it pins the victim, kills it or
+// has the runtime stop it, frees its leftovers, and reports the outcome. The phases of an eviction
+// and their time limits are defined in eviction/life.go.
 //
-//	evictions.go  Evictions: what the loop keeps of each
+//	evictions.go  Evictions: the loop's state of each eviction
 //	begin.go      from the decision to the kill
-//	preempt.go    pods that go for a critical one
-//	carry.go      carrier: the rest, on a goroutine of its own
-//	leftovers.go  what a dead pod leaves in memory and on disk
-//	event.go      what the goroutines report, and what came of it
-//	words.go      lines of the log
-//	record.go     records, and what a restart must not lose
+//	preempt.go    pods stopped for a critical pod
+//	carry.go      carrier: the rest, on a separate goroutine
+//	leftovers.go  memory and files that a dead pod leaves
+//	event.go      reports of the goroutines, and outcomes
+//	logfields.go  fields and lines of the log
+//	record.go     records, and the state that a restart must not lose
 //	restarted.go  pods that come back after their eviction
-//	count.go      what metrics say of them
-//	resume.go     going on after a restart
+//	count.go      metrics
+//	resume.go     evictions of the process before this one
 //
-// Pinning opens the victim's cgroup and checks that it is the one that was measured: what is killed
-// from then on is that cgroup, not whatever has its path. Then a hard threshold of what processes
-// take is measured again, and the eviction abandoned if enough is available. The UID is held off
-// right before the kill, so that the pod does not come back meanwhile. Until the kill no words are
-// made, and nothing is logged or allocated: there may be no memory to be had.
+// Pinning opens the victim's cgroup and checks that it is the measured one: later kills act on that
+// cgroup, not on another one with its path. Then a hard threshold for processes' resources is
+// measured again, and the eviction is cancelled if the signal has recovered. The hold-off of the
+// UID starts right before the kill, so that the pod does not come back meanwhile. Until the kill
+// the agent formats no text, and neither logs nor allocates: memory may be exhausted.
 package evictions
 
 import (
@@ -40,30 +40,30 @@ import (
 	"jettison/stats/read"
 )
 
-// historySize bounds the evictions that are remembered.
+// historySize limits the number of evictions in the history.
 const historySize = 32
 
-// Pods are the runtime's (*lister.Pods).
+// Pods is the runtime's list of pods (*lister.Pods).
 type Pods interface {
 	All() read.Index
-	Ask()                           // for a list, soon
-	Name(stats.PodReference) string // for people
+	Ask()                           // requests a new list soon
+	Name(stats.PodReference) string // display name
 }
 
-// Gate keeps evicted pods out (*gate.Gate).
+// Gate refuses evicted pods during their hold-off (*gate.Gate).
 type Gate interface {
-	Keeps() bool // the runtime asks it
-	AtOnce(now time.Time, uid string)
+	Enforces() bool // the runtime asks the gate
+	StartHoldOff(now time.Time, uid string)
 	Evicted(now time.Time, uid string, signal stats.Signal, message string)
 	Until(uid string) time.Time
 }
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Manager *eviction.Manager
 	Client  *cri.Client
 	Pin     func(*stats.PodStats) (*kill.Victim, error)
-	Host    *read.HostRoot // nil: what a victim leaves stays
+	Host    *read.HostRoot // nil: leftovers are kept
 	Remover podfiles.Remover
 	Pods    Pods
 	Gate    Gate
@@ -73,76 +73,77 @@ type Options struct {
 	Log     *logthrottle.Logger
 	DryRun  bool
 
-	// who in a pod uses its memory is filled in, as far as that is known; may be nil
+	// Blame adds the details of a pod's memory usage as far as known; may be nil.
 	Blame   func(*stats.PodStats)
-	Kubelet func() bool // one takes care of files and volumes, as far as is known
-	// likewise, by a search made now; for any goroutine. nil: none is looked for
-	Look      func() bool
-	StillMet  func(eviction.Threshold) bool // by a measurement made now
-	NotKilled func(uid, why string)         // a victim does not die
-	OnCleaned func(life *eviction.Life)     // the runtime has cleaned up after one
+	Kubelet func() bool // a kubelet takes care of files and volumes, as far as known
+	// KubeletNow checks for a kubelet now. It is safe for concurrent use. nil: never a kubelet.
+	KubeletNow func() bool
+	StillMet   func(eviction.Threshold) bool // measures the threshold's signal now
+	NotKilled  func(uid, why string)         // called for a victim that does not die
+	OnCleaned  func(life *eviction.Life)     // called after the runtime cleaned up after a victim
 }
 
-// Evictions are those under way. It belongs to the loop.
+// Evictions holds the evictions in progress. It belongs to the loop.
 type Evictions struct {
-	o        Options
-	carrier  carrier
-	underway map[*eviction.Life]*underway // until nothing more is to come
-	history  []api.Evicted                // the last ones, oldest first
-	lastKill time.Time
-	counts   *metrics.Evictions
-	missed   bool // the victim was gone before it could be pinned
-	// that followed the last reclaim of memory: what that got is known seconds later, when this may be
-	// over
-	squeezed *underway
+	o          Options
+	carrier    carrier
+	inProgress map[*eviction.Life]*progress // until nothing more is to come
+	history    []api.Evicted                // the last ones, oldest first
+	lastKill   time.Time
+	counts     *metrics.Evictions
+	missed     bool // the victim was gone before it could be pinned
+	// afterReclaim followed the last proactive reclaim. The effect of that is known seconds later,
+	// when the eviction may be finished.
+	afterReclaim *progress
 
-	// of a dry run: which pods it would have evicted for what, and when it said so last
-	would map[string]time.Time
-	// pods that were evicted and may come back, by UID, with their last records
-	returns map[string]*api.Record
+	// dryRunSeen holds, by pod and signal, when a dry run last would have evicted
+	dryRunSeen map[string]time.Time
+	// watched holds evicted pods that may come back, by UID, with their last records
+	watched map[string]*api.Record
 
-	events chan Event
-	beside sync.WaitGroup // of carrier.carryOut, and of nothing else
+	events   chan Event
+	carriers sync.WaitGroup // of carrier.carryOut only
 }
 
-// underway is what the loop keeps of one eviction, beside its life.
-type underway struct {
+// progress is the loop's state of one eviction, in addition to its eviction.Life.
+type progress struct {
 	*job
 	life    *eviction.Life
 	reason  string      // why this pod
-	ranking []row       // the decision's, which points into a Summary that is written again
-	counts  [2]int      // candidates, and protected pods
-	record  *api.Record // as last kept; nil: none is
-	// that came before it; nil: none, or its effect is not known yet. Never written again
-	squeeze *api.Squeeze
-	alive   error // why it is not known to be dead
+	ranking []row       // a copy: the decision's points into a Summary that is overwritten
+	counts  [2]int      // candidates and protected pods
+	record  *api.Record // as last stored; nil: none
+	// reclaim is the preceding proactive reclaim; nil: none, or its effect is unknown yet. Immutable.
+	reclaim  *api.Squeeze
+	aliveErr error // why the victim is not known to be dead
 }
 
-// New makes an Evictions without any.
+// New creates an Evictions without evictions.
 func New(o Options) *Evictions {
-	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{},
-		returns: map[string]*api.Record{},
-		events:  make(chan Event, 64)}
+	v := &Evictions{o: o, inProgress: map[*eviction.Life]*progress{},
+		dryRunSeen: map[string]time.Time{},
+		watched:    map[string]*api.Record{},
+		events:     make(chan Event, 64)}
 	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...),
 		ToRecovery: metrics.NewHistogram(metrics.Kills...)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger,
-		events: v.events, kubelet: o.Look,
+		events: v.events, kubeletNow: o.KubeletNow,
 		begun: new(atomic.Int64)}
 	return v
 }
 
-// Events are what the goroutines of evictions report.
+// Events returns the reports of the evictions' goroutines.
 func (v *Evictions) Events() <-chan Event { return v.events }
 
-// Counts are what became of evictions since the start. They are for any goroutine.
+// Counts returns the metrics of evictions since the start. It is safe for concurrent use.
 func (v *Evictions) Counts() *metrics.Evictions { return v.counts }
 
-// Missed reports that a victim of the last decision was gone before it could be pinned.
+// Missed reports whether a victim of the last decision was gone before it could be pinned.
 func (v *Evictions) Missed() bool { return v.missed }
 
-// History are the last evictions whose effect is known, oldest first. The slice must not be
-// changed.
+// History returns the last evictions with a known outcome, oldest first. The caller must not change
+// the slice.
 func (v *Evictions) History() []api.Evicted { return v.history }
 
-// Wait waits for the goroutines, which have cleanGrace to end once their context is over.
-func (v *Evictions) Wait() { v.beside.Wait() }
+// Wait waits for the goroutines, which end within cleanGrace after their context.
+func (v *Evictions) Wait() { v.carriers.Wait() }

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is an Evictions on a node of files. What the other parts would say is in its fields.
+// fixture is an Evictions on a node made of files. Its fields replace the other parts of the agent.
 type fixture struct {
 	*nodetest.Node
 	*Evictions
@@ -39,10 +39,10 @@ type fixture struct {
 	m *eviction.Manager
 
 	pods      read.Index
-	asked     int            // lists
-	held      map[string]int // pods that are kept out, and how often they were evicted
-	atOnce    []string       // UIDs, in the order in which they were kept out before they were stopped
-	still     bool           // what asks for a victim is met by a measurement made now
+	asked     int            // requested lists
+	held      map[string]int // UIDs of pods in their hold-off, with the number of evictions
+	atOnce    []string       // UIDs in the order in which their hold-offs began before the stop
+	still     bool           // the threshold is met by a measurement made now
 	kubelet   bool
 	notKilled map[string]string // by UID
 	cleaned   []string          // UIDs
@@ -56,12 +56,12 @@ func (f *fixture) Name(p stats.PodReference) string {
 	}
 	return p.Namespace + "/" + p.Name
 }
-func (f *fixture) Keeps() bool                                               { return true }
-func (f *fixture) AtOnce(_ time.Time, uid string)                            { f.atOnce = append(f.atOnce, uid) }
+func (f *fixture) Enforces() bool                                            { return true }
+func (f *fixture) StartHoldOff(_ time.Time, uid string)                      { f.atOnce = append(f.atOnce, uid) }
 func (f *fixture) Until(string) time.Time                                    { return time.Time{} }
 func (f *fixture) Evicted(_ time.Time, uid string, _ stats.Signal, _ string) { f.held[uid]++ }
 
-// softAndHard is a configuration with both.
+// softAndHard is a configuration with soft and hard thresholds.
 const softAndHard = `
 evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
 evictionSoft: {memory.available: 200Mi}
@@ -69,7 +69,7 @@ evictionSoftGracePeriod: {memory.available: 10s}
 evictionMaxPodGracePeriod: 60
 `
 
-// newFixture makes one by a configuration of our own kind.
+// newFixture returns a fixture for a configuration file's text.
 func newFixture(t *testing.T, text string, change func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{Node: nodetest.New(t), t: t, held: map[string]int{}, still: true, notKilled: map[string]string{}}
@@ -77,7 +77,7 @@ func newFixture(t *testing.T, text string, change func(*Options)) *fixture {
 	return f
 }
 
-// renew makes an Evictions that knows nothing of the one before.
+// renew replaces the Evictions by one without state.
 func (f *fixture) renew(text string, change func(*Options)) {
 	f.t.Helper()
 	path := filepath.Join(f.t.TempDir(), "config.yaml")
@@ -102,7 +102,7 @@ func (f *fixture) renew(text string, change func(*Options)) {
 	f.Evictions = New(o)
 }
 
-// host has what victims leave removed below the node's directory.
+// host makes victims' leftovers below the node's directory removable.
 func (f *fixture) host(o *Options) {
 	host, err := read.OpenHostRoot(f.Dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func (f *fixture) host(o *Options) {
 	o.Host, o.Remover = host, podfiles.Remover{Host: host, RootDir: "/kubelet", PodLogsDir: "/logs", Proc: filepath.Join(f.Proc(), "1")}
 }
 
-// ownTree is the node's cgroups, for a part that closes them.
+// ownTree opens the node's cgroups for a part that closes them.
 func (f *fixture) ownTree() *cgroup.FS {
 	f.t.Helper()
 	fs, err := cgroup.OpenTree(filepath.Join(f.Dir, "cgroup"))
@@ -122,10 +122,10 @@ func (f *fixture) ownTree() *cgroup.FS {
 	return fs
 }
 
-// killable gives the pod the file by which the kernel kills it.
+// killable creates the pod's cgroup.kill.
 func (f *fixture) killable() { f.Write("cgroup/"+nodetest.Pod+"/cgroup.kill", "") }
 
-// node is one with so many MiB available of 1 GiB.
+// node returns a node with the given MiB of 1 GiB available.
 func node(now time.Time, mib uint64) stats.NodeStats {
 	return stats.NodeStats{Memory: stats.NodeMemoryStats{
 		Time: now, CapacityBytes: stats.Some[uint64](1 << 30), WorkingSetBytes: stats.Some(1<<30 - mib<<20),
@@ -133,7 +133,7 @@ func node(now time.Time, mib uint64) stats.NodeStats {
 	}}
 }
 
-// observe is the cheap look, and what follows from it for evictions.
+// observe makes a cheap look and processes its results for evictions.
 func (f *fixture) observe(now time.Time, mib uint64) eviction.Ready {
 	n := node(now, mib)
 	f.m.Observe(now, &n, eviction.Situation{})
@@ -143,7 +143,7 @@ func (f *fixture) observe(now time.Time, mib uint64) eviction.Ready {
 	return f.m.Ready(now)
 }
 
-// decide is what a look at the pod decides at so many MiB.
+// decide returns the decision of a look at the pods with the given MiB available.
 func (f *fixture) decide(now time.Time, mib uint64) eviction.Decision {
 	f.t.Helper()
 	f.observe(now, mib)
@@ -155,7 +155,7 @@ func (f *fixture) decide(now time.Time, mib uint64) eviction.Decision {
 	return f.m.Step(now, eviction.Input{Summary: &s, MemoryOnly: true})
 }
 
-// decideDisk is what is decided while the pods' disk is full, and nothing can be reclaimed.
+// decideDisk returns the decision while the pods' disk is full and nothing can be reclaimed.
 func (f *fixture) decideDisk(now time.Time) eviction.Decision {
 	f.t.Helper()
 	s := stats.Summary{Time: now}
@@ -172,7 +172,7 @@ func (f *fixture) decideDisk(now time.Time) eviction.Decision {
 	return f.m.Reclaimed(now, in)
 }
 
-// evict begins what is decided at so many MiB; nil: nothing was begun.
+// evict carries out the decision at the given MiB; nil if no eviction began.
 func (f *fixture) evict(ctx context.Context, now time.Time, mib uint64) *eviction.Life {
 	f.t.Helper()
 	d := f.decide(now, mib)
@@ -182,7 +182,7 @@ func (f *fixture) evict(ctx context.Context, now time.Time, mib uint64) *evictio
 	return f.m.Life(nodetest.UID)
 }
 
-// soft is a life in its grace period, whose runtime takes its time.
+// soft returns an eviction in its grace period with a slow runtime.
 func (f *fixture) soft(ctx context.Context) *eviction.Life {
 	f.t.Helper()
 	f.pods = f.Runs()
@@ -191,12 +191,12 @@ func (f *fixture) soft(ctx context.Context) *eviction.Life {
 	f.observe(now, 150)
 	life := f.evict(ctx, now.Add(10*time.Second), 150)
 	if life == nil || !life.Killed().Time.IsZero() {
-		f.t.Fatalf("under way %+v\n%s", life, f.Text())
+		f.t.Fatalf("eviction in progress = %+v, want one in its grace period\n%s", life, f.Text())
 	}
 	return life
 }
 
-// take hands over what an eviction's goroutine reports of an end or a clean-up, once.
+// take processes the next report of an end or a clean-up.
 func (f *fixture) take() Event {
 	f.t.Helper()
 	for {
@@ -214,32 +214,33 @@ func (f *fixture) end(cancel func()) {
 	f.Wait()
 }
 
-// What is measured right before a kill is held against the threshold that asks for it: if that is not met any more, no pod dies.
+// The signal is measured again right before a kill: if its threshold is no longer met, no pod dies.
 func TestAKillIsAbandonedWhenEnoughIsAvailableAgain(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
 	f.still = false
-	if life := f.evict(t.Context(), time.Now(), 90); life != nil || len(f.held) != 0 || !strings.Contains(f.Text(), "eviction abandoned") {
-		t.Errorf("under way %v\n%s", life, f.Text())
+	if life := f.evict(t.Context(), time.Now(), 90); life != nil || len(f.held) != 0 || !strings.Contains(f.Text(), "eviction cancelled") {
+		t.Errorf("eviction in progress = %v, want none\n%s", life, f.Text())
 	}
 }
 
-// When enough was available for a moment only, the next look is made at once.
-func TestAnAbandonedEvictionDoesNotBlind(t *testing.T) {
+// After a cancelled eviction the next look is not delayed.
+func TestCancelledEvictionDelaysNoLook(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
 	f.still = false
 	now := time.Now()
 	if life := f.evict(t.Context(), now, 90); life != nil {
-		t.Fatalf("under way %v", life)
+		t.Fatalf("eviction in progress = %v, want none", life)
 	}
 	if ready := f.observe(now.Add(5*time.Millisecond), 90); ready.Look != eviction.LookMemory {
-		t.Errorf("5 ms after an abandoned eviction the look is %v, want one at memory", ready.Look)
+		t.Errorf("5 ms after a cancelled eviction the look is %v, want one at memory", ready.Look)
 	}
 }
 
-// A victim that is known by its object only cannot be killed, and is set aside; one that went away since it was ranked is ranked anew.
-func TestAVictimThatCannotBePinned(t *testing.T) {
+// A victim known only by its object cannot be killed and is set aside. One that ended since the
+// ranking is ranked again.
+func TestVictimCannotBePinned(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	for _, cgroup := range []string{"", "kubepods/besteffort/podgone"} {
 		now := time.Now()
@@ -247,97 +248,99 @@ func TestAVictimThatCannotBePinned(t *testing.T) {
 		d.Words()
 		d.Evictions[0].Pod.Cgroup, d.Evictions[0].Pod.SandboxIDs = cgroup, nil
 		if f.OnDecided(t.Context(), &d) || f.Missed() != (cgroup != "") {
-			t.Errorf("%q: missed %v", cgroup, f.Missed())
+			t.Errorf("victim with cgroup %q: eviction began, or missed = %v", cgroup, f.Missed())
 		}
-		if aside := f.m.SetAside(now); len(aside) != 1 { // of the first
-			t.Errorf("%q: set aside %v", cgroup, aside)
+		if aside := f.m.SetAside(now); len(aside) != 1 { // the first one
+			t.Errorf("cgroup %q: set aside %v, want one pod", cgroup, aside)
 		}
 	}
-	if n := strings.Count(f.Text(), "the victim cannot be evicted"); n != 2 {
-		t.Errorf("said %d times:\n%s", n, f.Text())
+	if n := strings.Count(f.Text(), "eviction could not start"); n != 2 {
+		t.Errorf("failed start of an eviction is logged %d times, want 2:\n%s", n, f.Text())
 	}
 }
 
-// A kernel without cgroup.kill (the tree has none): the runtime is the next rung, and is asked until it has done it.
+// Without cgroup.kill (missing in the tree) the runtime is the next step, and is retried until it
+// succeeds.
 func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.Runtime.Change(func() {
 		f.Runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: nodetest.UID}, CreatedAt: 1}}
 		f.Runtime.Fail["StopPodSandbox"] = errors.New("busy")
 	})
-	f.Write("cgroup/"+nodetest.Pod+"/cgroup.procs", "0\n") // of another pid namespace: nor can they be killed one by one
+	f.Write("cgroup/"+nodetest.Pod+"/cgroup.procs", "0\n") // of another PID namespace: signals fail, too
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.evict(ctx, time.Now(), 90)
-	if life == nil || f.underway[life].killErr == nil {
-		t.Fatalf("under way %+v\n%s", life, f.Text())
+	if life == nil || f.inProgress[life].killErr == nil {
+		t.Fatalf("eviction in progress = %+v, want one with a failed kill\n%s", life, f.Text())
 	}
 	f.Populated(nodetest.Pod, false)
 	f.Runtime.Change(func() { clear(f.Runtime.Fail) })
 	if e := f.take(); e.stage != emptied || e.err != nil {
-		t.Errorf("emptied: %v", e.err)
+		t.Errorf("report of the end: stage %v, error %v", e.stage, e.err)
 	}
 	if e := f.take(); e.stage != cleaned || e.err != nil || f.Runtime.Calls("StopPodSandbox") == 0 || len(f.cleaned) != 1 {
-		t.Errorf("cleaned: %v, %v", e.err, f.cleaned)
+		t.Errorf("report of the clean-up: error %v, cleaned %v", e.err, f.cleaned)
 	}
 	f.end(cancel)
 }
 
-// A victim that does not die is set aside aloud; when it dies after that, it is an eviction like any other.
-func TestALateDeathIsReported(t *testing.T) {
+// A victim that does not die is set aside and logged; if it dies later, the eviction is reported
+// like any other.
+func TestLateDeathIsReported(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
 	now := time.Now()
 	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopPodSandbox": true} })
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.evict(ctx, now, 90)
-	j := f.underway[life].job
+	j := f.inProgress[life].job
 	f.OnEvent(now, Event{j, emptied, os.ErrDeadlineExceeded})
 	f.observe(now, 500)
 	if len(f.History()) != 0 || len(f.m.SetAside(now)) != 1 || f.notKilled[nodetest.UID] == "" ||
-		strings.Count(f.Text(), "the victim does not die, set aside") != 1 {
+		strings.Count(f.Text(), "victim did not die, set aside") != 1 {
 		t.Fatalf("history %v, set aside %v, log: %s", f.History(), f.m.SetAside(now), f.Text())
 	}
 	if n := node(now, 500); f.m.Observe(now, &n, eviction.Situation{}).Within < 100*time.Millisecond {
-		t.Error("the loop hurries for a victim that does not die")
+		t.Error("looks are fast for a victim that does not die")
 	}
 	f.OnEvent(now, Event{j, emptied, nil})
 	f.OnEvent(now, Event{j, cleaned, nil})
 	f.observe(now, 500)
-	if len(f.History()) != 1 || len(f.m.SetAside(now)) != 0 || len(f.Underway()) != 0 || len(f.underway) != 0 {
-		t.Errorf("history %v, set aside %v, under way %v\n%s", f.History(), f.m.SetAside(now), f.Underway(), f.Text())
+	if len(f.History()) != 1 || len(f.m.SetAside(now)) != 0 || len(f.InProgress()) != 0 || len(f.inProgress) != 0 {
+		t.Errorf("history %v, set aside %v, in progress %v\n%s", f.History(), f.m.SetAside(now), f.InProgress(), f.Text())
 	}
 	f.end(cancel)
 }
 
-// Told to stop in the middle of an eviction, the agent leaves a trace of it, and does not call the victim undying.
-func TestAStopInAnEvictionLeavesATrace(t *testing.T) {
+// When the agent stops during an eviction, it logs that, and does not report the victim as undying.
+func TestStopDuringEvictionIsLogged(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
 	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopPodSandbox": true} })
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.evict(ctx, time.Now(), 90)
-	f.OnEvent(time.Now(), Event{f.underway[life].job, emptied, fmt.Errorf("wait: %w", context.Canceled)})
+	f.OnEvent(time.Now(), Event{f.inProgress[life].job, emptied, fmt.Errorf("wait: %w", context.Canceled)})
 	f.Interrupted()
-	if text := f.Text(); !strings.Contains(text, `msg="stopped during an eviction"`) || !strings.Contains(text, nodetest.UID) ||
-		strings.Contains(text, "does not die") {
-		t.Errorf("log: %s", text)
+	if text := f.Text(); !strings.Contains(text, `msg="agent stopped during eviction"`) || !strings.Contains(text, nodetest.UID) ||
+		strings.Contains(text, "did not die") {
+		t.Errorf("log of a stop during an eviction: %s", text)
 	}
 	f.end(cancel)
 }
 
-// Told to stop while a pod has its grace period, the agent leaves it that: to clean up would kill it at once.
-func TestAStopKillsNoPodInItsGracePeriod(t *testing.T) {
+// When the agent stops, a pod keeps its grace period: cleaning up would kill it immediately.
+func TestStopKeepsGracePeriod(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.soft(ctx)
 	f.end(cancel)
 	if calls := f.Runtime.Calls("StopPodSandbox"); calls != 0 {
-		t.Errorf("%d calls of StopPodSandbox\n%s", calls, f.Text())
+		t.Errorf("%d calls of StopPodSandbox, want none\n%s", calls, f.Text())
 	}
 }
 
-// A pod that is being stopped for memory and has to go at once for a disk leaves nothing there.
-func TestAPodThatIsHastenedForADiskLeavesNothing(t *testing.T) {
+// A pod that is being stopped for memory, and then killed for a disk, leaves nothing on the disk.
+func TestGracePeriodCutForADiskRemovesFiles(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.soft(ctx)
@@ -346,15 +349,15 @@ func TestAPodThatIsHastenedForADiskLeavesNothing(t *testing.T) {
 	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens {
 		t.Fatal(d.Reason)
 	}
-	u := f.underway[life]
-	if u.job.remove.Load() || !f.hasten(life, &d, 0) || !u.job.remove.Load() || !life.RemoveFiles {
-		t.Errorf("removes %v\n%s", u.job.remove.Load(), f.Text())
+	u := f.inProgress[life]
+	if u.job.remove.Load() || !f.cutGracePeriod(life, &d, 0) || !u.job.remove.Load() || !life.RemoveFiles {
+		t.Errorf("grace period cut short for a disk, removes files %v\n%s", u.job.remove.Load(), f.Text())
 	}
 	f.end(cancel)
 }
 
-// A grace period that was not cut short after all does not keep the next crossing waiting.
-func TestAHasteningThatWasNotNeededIsNotInVain(t *testing.T) {
+// A grace period that was not cut short after all does not delay the next crossing.
+func TestUnneededCutDelaysNoLook(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.soft(ctx)
@@ -368,13 +371,13 @@ func TestAHasteningThatWasNotNeededIsNotInVain(t *testing.T) {
 	now = now.Add(5 * time.Millisecond)
 	n := node(now, 50)
 	if r := f.m.Observe(now, &n, eviction.Situation{}); !r.HardMet || r.Look != eviction.LookMemory {
-		t.Errorf("5 ms later: hard met %v, look %v", r.HardMet, r.Look)
+		t.Errorf("5 ms later: hard threshold met %v, look %v", r.HardMet, r.Look)
 	}
 	f.end(cancel)
 }
 
-// squeezing has memory reclaimed, of pods that have none to give, until the test is over.
-func (f *fixture) squeezing() {
+// reclaiming starts a proactive reclaim, of pods without reclaimable memory, until the test ends.
+func (f *fixture) reclaiming() {
 	f.t.Helper()
 	squeezer := squeeze.Start(squeeze.Options{FS: f.ownTree(), SysMount: f.Dir, Watch: time.Millisecond})
 	f.t.Cleanup(func() {
@@ -393,41 +396,41 @@ func (f *fixture) squeezing() {
 	f.o.Squeeze.Tick(time.Now(), nil, "")
 }
 
-// What a reclaim of memory got is known seconds after it, when the eviction that followed is over as a rule: it is in the record all the
-// same, and the line of the reclaim names the pod.
-func TestWhatASqueezeGotIsInTheRecordOfAnEvictionThatIsOver(t *testing.T) {
+// The effect of a proactive reclaim is known seconds later, when the eviction that followed is
+// usually finished: its record gets it nevertheless, and the reclaim's log line names the pod.
+func TestReclaimEffectIsInTheRecordOfAFinishedEviction(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.keeping(t.TempDir())
-	f.squeezing()
+	f.reclaiming()
 	f.killable()
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.evict(ctx, time.Now(), 90)
-	if life == nil || f.squeezed == nil || f.squeezed.squeeze != nil {
-		t.Fatalf("under way %+v, follows %+v\n%s", life, f.squeezed, f.Text())
+	if life == nil || f.afterReclaim == nil || f.afterReclaim.reclaim != nil {
+		t.Fatalf("eviction in progress = %+v, after a reclaim %+v\n%s", life, f.afterReclaim, f.Text())
 	}
-	u := f.squeezed
+	u := f.afterReclaim
 	f.Populated(nodetest.Pod, false)
 	f.take()
 	f.take()
 	f.observe(time.Now(), 500)
-	if len(f.underway) != 0 {
-		t.Fatalf("not over: %v", f.underway)
+	if len(f.inProgress) != 0 {
+		t.Fatalf("evictions in progress = %v, want none", f.inProgress)
 	}
 	effect := reclaim.MemoryEffect{
 		Signal: stats.SignalMemoryAvailable, Asked: 1 << 20, Final: true, Freed: stats.Some[uint64](1 << 20), Refaulted: stats.Some[uint64](4096),
 	}
-	f.OnSqueezed(squeeze.Follower{ID: follower(u), Signal: effect.Signal}, &effect)
-	if fields := f.SqueezeFields(follower(u)); len(fields) != 4 || u.record.Squeeze == nil || *u.record.Squeeze.Refaulted != 4096 {
-		t.Errorf("fields %v, record %+v", fields, u.record.Squeeze)
+	f.OnReclaimed(squeeze.Follower{ID: evictionID(u), Signal: effect.Signal}, &effect)
+	if fields := f.ReclaimFields(evictionID(u)); len(fields) != 4 || u.record.Squeeze == nil || *u.record.Squeeze.Refaulted != 4096 {
+		t.Errorf("log fields %v, reclaim in the record %+v", fields, u.record.Squeeze)
 	}
-	f.OnSqueezed(squeeze.Follower{ID: "another", Signal: effect.Signal}, &reclaim.MemoryEffect{Asked: 2})
+	f.OnReclaimed(squeeze.Follower{ID: "another", Signal: effect.Signal}, &reclaim.MemoryEffect{Asked: 2})
 	if u.record.Squeeze.Asked != 1<<20 {
-		t.Error("another eviction's effect")
+		t.Error("the record has the effect of another eviction's reclaim")
 	}
 	f.end(cancel)
 }
 
-// What lay in shared memory and was unmounted late is no measure of how fast a kill returns memory.
+// Shared memory that was unmounted late does not measure how fast a kill frees memory.
 func TestSharedMemoryIsNoMeasureOfAKill(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.killable()
@@ -436,20 +439,20 @@ func TestSharedMemoryIsNoMeasureOfAKill(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	now := time.Now()
 	life := f.evict(ctx, now, 90)
-	f.OnEvent(now, Event{f.underway[life].job, emptied, nil})
+	f.OnEvent(now, Event{f.inProgress[life].job, emptied, nil})
 	f.observe(now.Add(3*time.Second), 90)
 	if life.Outcome() != eviction.OutcomeUnknown {
-		t.Errorf("outcome %v after 3 s", life.Outcome())
+		t.Errorf("outcome after 3 s = %v, want unknown", life.Outcome())
 	}
 	f.observe(now.Add(12*time.Second), 490)
 	if s := f.Headroom(100 << 20); life.Outcome() != eviction.OutcomeBack || s.Release != 0 {
-		t.Errorf("outcome %v, advice %+v", life.Outcome(), s)
+		t.Errorf("outcome = %v, headroom advice = %+v, want back and no release", life.Outcome(), s)
 	}
 	f.end(cancel)
 }
 
-// A pod that came back under its UID while its victim was being cleaned up keeps its volumes.
-func TestWhatIsBackKeepsItsVolumes(t *testing.T) {
+// A pod that came back under its UID during the clean-up of its victim keeps its volumes.
+func TestPodThatIsBackKeepsItsVolumes(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.renew(softAndHard, f.host)
 	volume := "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
@@ -473,16 +476,16 @@ func TestWhatIsBackKeepsItsVolumes(t *testing.T) {
 		f.carrier.removeFiles(t.Context(), victim)
 		victim.Close()
 		if _, err := os.Stat(filepath.Join(f.Dir, volume)); (err == nil) != back {
-			t.Errorf("back %v: %v\n%s", back, err, f.Text())
+			t.Errorf("volume of a pod with back %v: %v\n%s", back, err, f.Text())
 		}
 	}
 }
 
-// A kubelet that has come since the eviction began removes what the pod has left.
-func TestAKubeletThatHasComeKeepsFiles(t *testing.T) {
+// A kubelet that started since the eviction began removes the pod's leftovers.
+func TestNewKubeletKeepsFiles(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	here := false
-	f.renew(softAndHard, func(o *Options) { f.host(o); o.Look = func() bool { return here } })
+	f.renew(softAndHard, func(o *Options) { f.host(o); o.KubeletNow = func() bool { return here } })
 	volume := "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
 	f.Write("proc/1/mountinfo", "")
 	for _, here = range []bool{true, false} {
@@ -505,14 +508,14 @@ func TestAKubeletThatHasComeKeepsFiles(t *testing.T) {
 			<-f.Events()
 		}
 		if _, err := os.Stat(filepath.Join(f.Dir, volume)); (err == nil) != here {
-			t.Errorf("kubelet %v: %v\n%s", here, err, f.Text())
+			t.Errorf("volume of the dead pod with kubelet %v: %v\n%s", here, err, f.Text())
 		}
 	}
 }
 
-// A dead pod's /dev/shm is unmounted before the runtime is asked for anything, and again once all its sandboxes are known. Here it
-// cannot be: it is said.
-func TestSharedMemoryIsGivenBack(t *testing.T) {
+// A dead pod's /dev/shm is unmounted before any request to the runtime, and again once all
+// its sandboxes are known. Here unmounting fails, which is logged.
+func TestSharedMemoryIsUnmounted(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.renew(softAndHard, f.host)
 	pinned, found := strings.Repeat("a", 64), strings.Repeat("b", 64)
@@ -536,17 +539,17 @@ func TestSharedMemoryIsGivenBack(t *testing.T) {
 	}()
 	for _, want := range []stage{emptied, uncached, cleaned} {
 		if e := <-f.Events(); e.stage != want {
-			t.Errorf("stage %v, %v; want %v", e.stage, e.err, want)
+			t.Errorf("reported stage %v (%v), want %v", e.stage, e.err, want)
 		}
 	}
 	<-done
-	said := func(id string) int { return strings.Count(f.Text(), "/run/"+id+"/shm") }
-	if said(pinned) != 2 || said(found) != 1 {
-		t.Errorf("%d, %d: %s", said(pinned), said(found), f.Text())
+	attempts := func(id string) int { return strings.Count(f.Text(), "/run/"+id+"/shm") }
+	if attempts(pinned) != 2 || attempts(found) != 1 {
+		t.Errorf("attempts to unmount /dev/shm = %d and %d, want 2 and 1: %s", attempts(pinned), attempts(found), f.Text())
 	}
 }
 
-// From the choice of a victim to its death nothing is allocated: there may be no memory to be had.
+// From the choice of a victim to its death nothing is allocated: memory may be exhausted.
 func TestAStrikeDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -562,27 +565,27 @@ func TestAStrikeDoesNotAllocate(t *testing.T) {
 	f.o.Pin = killer.Pin
 	d := f.decide(time.Now(), 90)
 	d.Words()
-	strike := func() (b blow) {
-		b, ok := f.strike(&d, &d.Evictions[0])
+	killVictim := func() (b strike) {
+		b, ok := f.kill(&d, &d.Evictions[0])
 		if !ok || b.err != nil || b.killed == (kill.Stamp{}) || b.killed.Time.Before(b.pinned.Time) {
-			t.Errorf("not killed: %+v", b)
+			t.Errorf("the victim was not killed: %+v", b)
 		}
 		return b
 	}
-	strike().victim.Close() // which makes the next one ready
+	killVictim().victim.Close() // the first one prepares the next
 	least := uint64(math.MaxUint64)
-	for range 5 { // others in this process may allocate meanwhile
+	for range 5 { // other goroutines of this process may allocate meanwhile
 		before := mallocs()
-		b := strike()
+		b := killVictim()
 		least = min(least, mallocs()-before)
 		b.victim.Close()
 	}
 	if least != 0 {
-		t.Errorf("%d allocations", least)
+		t.Errorf("a kill made %d allocations, want 0", least)
 	}
 }
 
-// mallocs is how many there were in this process.
+// mallocs returns the number of allocations of this process.
 func mallocs() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -13,7 +13,8 @@ import (
 	"jettison/internal/node/nodetest"
 )
 
-// crowd has many pods run whose annotations are more than an answer takes, and their containers too with hooks.
+// crowd lets many pods run with annotations that exceed one answer of the runtime, also on their
+// containers if hook > 0.
 func (f *fixture) crowd(hook int) {
 	f.Runtime.Change(func() {
 		for i := range 70 {
@@ -29,10 +30,11 @@ func (f *fixture) crowd(hook int) {
 	})
 }
 
-// The pod is back and the runtime cannot tell all its sandboxes, nor all its containers: its volume stays. Whoever does not label a pod's
-// sandboxes as a kubelet does has it stay too: it is not known whether the pod is back then.
-func TestThePodIsBackAmongLargeOnes(t *testing.T) {
-	for name, hook := range map[string]int{"large hooks": 300 << 10, "it has no container yet": 0} {
+// The pod is back, and the runtime cannot list all its sandboxes and containers: its volume stays.
+// It also stays if sandboxes lack the kubelet's labels, because then the agent cannot know whether
+// the pod is back.
+func TestPodIsBackAmongLargePods(t *testing.T) {
+	for name, hook := range map[string]int{"large hooks": 300 << 10, "no container yet": 0} {
 		f := newFixture(t, softAndHard, nil)
 		victim := f.leaves()
 		f.comesBack(time.Now().Add(time.Second))
@@ -41,7 +43,7 @@ func TestThePodIsBackAmongLargeOnes(t *testing.T) {
 		}
 		f.crowd(hook)
 		if err := victim.Back(t.Context(), f.Client); err == nil {
-			t.Errorf("%s, not labelled: it is not back", name)
+			t.Errorf("%s, without labels: the pod is not reported as back", name)
 		}
 		f.Runtime.Change(func() {
 			for _, s := range f.Runtime.Sandboxes {
@@ -49,7 +51,7 @@ func TestThePodIsBackAmongLargeOnes(t *testing.T) {
 			}
 		})
 		if err := victim.Back(t.Context(), f.Client); !errors.Is(err, kill.ErrBack) {
-			t.Errorf("%s: pod %s: %v", name, nodetest.UID, err)
+			t.Errorf("%s: pod %s: error %v, want ErrBack", name, nodetest.UID, err)
 		}
 		f.carrier.removeFiles(t.Context(), victim)
 		f.left(true)

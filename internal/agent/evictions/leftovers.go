@@ -11,12 +11,12 @@ import (
 	"jettison/internal/node/podfiles"
 )
 
-// sandboxShare of the time for what a pod leaves, one in so many, is at most for the runtime to
-// delete its sandboxes: the files need the rest.
+// sandboxShare divides the time for leftovers: the runtime gets at most one part in sandboxShare to
+// delete the sandboxes, the files need the rest.
 const sandboxShare = 3
 
-// unmountShared gives back the memory that lies in a dead pod's /dev/shm. Beside a kubelet, too: it
-// is the runtime's, and a runtime that did not kill the pod itself may keep it until the sandbox is
+// unmountShared frees the memory in a dead pod's /dev/shm, also next to a kubelet: it belongs to
+// the runtime, and a runtime that did not kill the pod itself may keep it until the sandbox is
 // removed.
 func (c *carrier) unmountShared(v *kill.Victim) {
 	if c.host == nil {
@@ -26,18 +26,23 @@ func (c *carrier) unmountShared(v *kill.Victim) {
 		bytes, err := c.remove.SharedMemory(id)
 		switch {
 		case err != nil:
-			c.log.Error("a pod's shared memory could not be unmounted", append(fieldsOf(v, "bytes", bytes),
+			//log: The shared memory (/dev/shm) of a dead pod could not be unmounted, so its memory stays in
+			//  use.
+			//do: See the key error. Unmount it by hand or remove the pod's sandbox.
+			c.log.Error("unmount of pod shared memory failed", append(fieldsOf(v, "bytes", bytes),
 				api.EventEviction.Attr(),
 				"error", err)...)
 		case bytes > 0:
-			c.log.Info("unmounted a pod's shared memory", append(fieldsOf(v, "bytes", bytes),
+			//log: The agent unmounted the shared memory (/dev/shm) of a dead pod, which freed the given
+			//  bytes.
+			c.log.Info("unmounted pod shared memory", append(fieldsOf(v, "bytes", bytes),
 				api.EventEviction.Attr())...)
 		}
 	}
 }
 
-// unmountVolumes gives back the memory that lies in a dead pod's volumes. Without a kubelet nothing
-// else does, and the next pod would go for it.
+// unmountVolumes frees the memory in a dead pod's volumes. Without a kubelet nothing else does, and
+// another pod would be evicted for it.
 func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	if c.host == nil || v.Back(ctx, c.client) != nil {
 		return
@@ -45,24 +50,28 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	bytes, err := c.remove.MemoryVolumes(ctx, v.Pod.UID)
 	switch {
 	case err != nil:
-		c.log.Error("not all volumes in memory could be unmounted", append(fieldsOf(v, "bytes", bytes),
+		//log: Volumes in memory (tmpfs, such as an emptyDir with medium Memory) of a dead pod could not
+		//  be unmounted.
+		//do: See the key error. Unmount them by hand to free their memory.
+		c.log.Error("unmount of pod memory volumes failed", append(fieldsOf(v, "bytes", bytes),
 			api.EventEviction.Attr(),
 			"error", err)...)
 	case bytes > 0:
-		c.log.Info("unmounted a pod's volumes in memory", append(fieldsOf(v, "bytes", bytes),
+		//log: The agent unmounted the volumes in memory of a dead pod, which freed the given bytes.
+		c.log.Info("unmounted pod memory volumes", append(fieldsOf(v, "bytes", bytes),
 			api.EventEviction.Attr())...)
 	}
 }
 
-// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest
-// is gone all the same: a sandbox that the runtime does not delete was stopped at least, and has
-// its part of the time only.
+// removeFiles removes a dead pod's leftovers on disk. Failures are logged and do not stop the rest:
+// a sandbox that the runtime does not delete was at least stopped, and uses only its part of the
+// time.
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
 	back := func() error { return c.shared(ctx, v) }
 	if c.host != nil {
-		_ = c.remove.SetAside(v.Pod.UID, back) // what is wrong with that shows again below
+		_ = c.remove.SetAside(v.Pod.UID, back) // an error shows again below
 	}
 	deadline, _ := ctx.Deadline()
 	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)
@@ -70,29 +79,33 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	stop()
 	freed, err := c.removeDirs(ctx, v, back)
 	if errs = append(errs, err); errors.Is(err, kill.ErrBack) || errors.Is(err, errKubelet) {
-		errs = append(errs, errors.New("its logs and volumes stay"))
+		errs = append(errs, errors.New("logs and volumes of the pod are kept"))
 	}
 	fields := fieldsOf(v, "logsAndVolumes", freed)
 	if err := errors.Join(errs...); err != nil {
-		c.log.Error("not everything that a pod left on disk could be removed",
+		//log: Some leftovers of an evicted pod (sandboxes, logs, volumes) are still on disk.
+		//do: See the key error. Remove the rest by hand if it stays.
+		c.log.Error("pod leftovers not fully removed",
 			append(fields, api.EventEviction.Attr(), "error", err)...)
 		return
 	}
-	c.log.Info("removed what a pod left on disk", append(fields, api.EventEviction.Attr())...)
+	//log: The agent removed the sandboxes, logs and volumes of an evicted pod.
+	c.log.Info("removed pod leftovers", append(fields, api.EventEviction.Attr())...)
 }
 
-var errKubelet = errors.New("a kubelet has come, and removes what pods leave")
+var errKubelet = errors.New("kubelet detected: it removes the leftovers of pods")
 
-// shared says why what is under the pod's UID, logs and volumes, is not the victim's alone any
-// more: the pod is back, or a kubelet there.
+// shared returns why the files under the pod's UID, logs and volumes, no longer belong to the
+// victim alone: the pod is back, or a kubelet runs.
 func (c *carrier) shared(ctx context.Context, v *kill.Victim) error {
-	if c.kubelet != nil && c.kubelet() {
+	if c.kubeletNow != nil && c.kubeletNow() {
 		return errKubelet
 	}
 	return v.Back(ctx, c.client)
 }
 
-// removeDirs removes a pod's logs and volumes; of a pod that is back only what was put aside.
+// removeDirs removes a pod's logs and volumes; if the pod is back, only the files that were moved
+// away before.
 func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64,
 	err error) {
 	err = back()

@@ -16,10 +16,10 @@ import (
 	"jettison/stats"
 )
 
-// volumeFile lies in a volume of the node's pod.
+// volumeFile is a file in a volume of the node's pod.
 const volumeFile = "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
 
-// leaves pins the node's pod, which leaves a volume on a disk.
+// leaves pins the node's pod, which has a volume on a disk.
 func (f *fixture) leaves() *kill.Victim {
 	f.t.Helper()
 	f.renew(softAndHard, f.host)
@@ -36,7 +36,7 @@ func (f *fixture) leaves() *kill.Victim {
 	return victim
 }
 
-// comesBack has the runtime start the pod again, at a time by the wall clock.
+// comesBack starts the pod again in the runtime, created at the given wall-clock time.
 func (f *fixture) comesBack(at time.Time) {
 	f.Runtime.Change(func() {
 		f.Runtime.Sandboxes = append(f.Runtime.Sandboxes, &runtimev1.PodSandbox{
@@ -48,19 +48,19 @@ func (f *fixture) comesBack(at time.Time) {
 	})
 }
 
-// left wants the volume to be there, or not, and of the sandboxes only the pod's first one removed.
+// left checks whether the volume exists, and that at most the pod's first sandbox was removed.
 func (f *fixture) left(volume bool) {
 	f.t.Helper()
 	var removed []string
 	f.Runtime.Change(func() { removed = append(removed, f.Runtime.Removed...) })
 	_, err := os.Stat(filepath.Join(f.Dir, volumeFile))
 	if (err == nil) != volume || len(removed) > 1 {
-		f.t.Errorf("removed %v; volume, want %v: %v\n%s", removed, volume, err, f.Text())
+		f.t.Errorf("removed sandboxes %v; volume must exist: %v: %v\n%s", removed, volume, err, f.Text())
 	}
 }
 
-// The clock is set back after the pod is back: its sandbox was made at a time that is still to come.
-func TestTheClockIsSetBackAfterThePodIsBack(t *testing.T) {
+// The clock is set back after the pod came back: its sandbox's creation time is in the future.
+func TestClockIsSetBackAfterThePodIsBack(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.comesBack(time.Now().Add(time.Hour))
@@ -68,14 +68,14 @@ func TestTheClockIsSetBackAfterThePodIsBack(t *testing.T) {
 	f.left(true)
 }
 
-// The clock is set after the victim was pinned: by it the sandbox in which the pod is back was made before, and is not the victim's all the
-// same.
-func TestTheClockIsSetBackBeforeThePodIsBack(t *testing.T) {
+// The clock is set back after the victim was pinned: the sandbox in which the pod is back seems
+// older than the pin, and still is not the victim's.
+func TestClockIsSetBackBeforeThePodIsBack(t *testing.T) {
 	for _, by := range []time.Duration{time.Second, time.Hour, 50 * 365 * 24 * time.Hour} {
 		f := newFixture(t, softAndHard, nil)
 		victim := f.leaves()
 		pinned := kill.Now()
-		pinned.Time = pinned.Time.Add(by) // as the clock was then
+		pinned.Time = pinned.Time.Add(by) // by the clock of that time
 		victim.Since(pinned)
 		f.comesBack(time.Now())
 		f.carrier.removeFiles(t.Context(), victim)
@@ -83,47 +83,50 @@ func TestTheClockIsSetBackBeforeThePodIsBack(t *testing.T) {
 	}
 }
 
-// The clock is set back, and right again later: neither when the pod is back nor at any later look is it known that it was.
-func TestTheClockGoesBackAndForthDuringAnEviction(t *testing.T) {
+// The clock is set back and later corrected: neither when the pod is back nor at a later look does
+// the agent know that it was wrong.
+func TestClockGoesBackAndForthDuringAnEviction(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		f := newFixture(t, softAndHard, nil)
 		victim := f.leaves()
-		if restart { // it is taken up again
+		if restart { // the eviction is resumed
 			victim.Settle()
 		} else if err := victim.Clean(t.Context(), f.Client, func(error) {}); err != nil {
 			t.Fatal(err)
 		}
-		f.comesBack(time.Now().Add(-time.Hour)) // as the clock was then
+		f.comesBack(time.Now().Add(-time.Hour)) // by the clock of that time
 		f.carrier.removeFiles(t.Context(), victim)
 		f.left(true)
 	}
 }
 
-// Where it was not set, a sandbox that was made before the pin and listed after it is the victim's.
-func TestASandboxThatWasBeingMade(t *testing.T) {
+// If the clock was not set, a sandbox created before the pin and listed after it belongs to the
+// victim.
+func TestSandboxCreatedDuringThePin(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.comesBack(time.Now().Add(-time.Second))
 	f.carrier.removeFiles(t.Context(), victim)
 	f.Runtime.Change(func() {
 		if _, err := os.Stat(filepath.Join(f.Dir, volumeFile)); err == nil || len(f.Runtime.Sandboxes) > 0 {
-			t.Errorf("left: %v, volume: %v", f.Runtime.Sandboxes, err)
+			t.Errorf("remaining sandboxes = %v, want none; volume: %v", f.Runtime.Sandboxes, err)
 		}
 	})
 }
 
-// What is asked before volumes in memory are unmounted does not go by the clock either.
-func TestVolumesInMemoryOfAPodThatIsBack(t *testing.T) {
+// The check before volumes in memory are unmounted does not depend on the clock, either.
+func TestMemoryVolumesOfAPodThatIsBack(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.comesBack(time.Now().Add(time.Hour))
 	if err := victim.Back(t.Context(), f.Client); !errors.Is(err, kill.ErrBack) {
-		t.Errorf("got %v", err)
+		t.Errorf("Back() = %v, want ErrBack", err)
 	}
 }
 
-// The pod is back while its old volume is still being removed, which takes minutes: what it writes from then on stays.
-func TestThePodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
+// The pod is back while its old volume is still being removed, which takes minutes: its new files
+// stay.
+func TestPodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	const files = 20_000
@@ -136,7 +139,7 @@ func TestThePodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for names := make([]os.DirEntry, files); len(names) > files-100; { // it is under way
+		for names := make([]os.DirEntry, files); len(names) > files-100; { // until the removal has begun
 			names, _ = os.ReadDir(dir)
 		}
 		f.comesBack(time.Now())
@@ -145,13 +148,14 @@ func TestThePodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
 	f.carrier.removeFiles(t.Context(), victim)
 	<-done
 	if _, err := os.Stat(filepath.Join(dir, "new")); err != nil {
-		t.Errorf("what the pod that is back has written is gone: %v\n%s", err, f.Text())
+		t.Errorf("a file of the pod that is back was removed: %v\n%s", err, f.Text())
 	}
 	f.left(false)
 }
 
-// A sandbox that the runtime does not delete does not keep what lies beside it: it does not run, and has its part of the time only.
-func TestASandboxThatCannotBeRemovedKeepsNoVolume(t *testing.T) {
+// A sandbox that the runtime does not delete does not keep the pod's volumes: it does not run, and
+// uses only its part of the time.
+func TestUnremovableSandboxKeepsNoVolume(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.Runtime.Fail["RemovePodSandbox"] = errors.New("device or resource busy")
@@ -161,41 +165,42 @@ func TestASandboxThatCannotBeRemovedKeepsNoVolume(t *testing.T) {
 	f.left(false)
 }
 
-// What an eviction does not come to remove, for the power is cut or the time is over, is put aside: passes of the garbage collector go on
-// with it.
-func TestWhatIsNotRemovedIsPutAside(t *testing.T) {
+// Leftovers that an eviction cannot remove, because of a power failure or a timeout, were moved
+// away: garbage collection removes them.
+func TestUnremovedLeftoversArePutAside(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.Runtime.Hang = map[string]bool{"RemovePodSandbox": true}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); f.carrier.removeFiles(ctx, victim) }()
-	for f.Runtime.Calls("RemovePodSandbox") == 0 { // the call that the power is cut in
+	for f.Runtime.Calls("RemovePodSandbox") == 0 { // the power fails during this call
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-done
 	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) != 1 || uids[0] != nodetest.UID {
-		t.Errorf("put aside: %v, %v\n%s", uids, err, f.Text())
+		t.Errorf("volumes put aside of pods %v (%v), want one\n%s", uids, err, f.Text())
 	}
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	f.left(false)
 }
 
-// The volumes of a pod that is back are not put aside.
+// Volumes of a pod that is back are not put aside.
 func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.comesBack(time.Now().Add(time.Hour))
 	f.carrier.removeFiles(t.Context(), victim)
 	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
-		t.Errorf("put aside: %v, %v", uids, err)
+		t.Errorf("volumes put aside of pods %v (%v), want none", uids, err)
 	}
 	f.left(true)
 }
 
-// A kubelet comes while files are removed, which takes minutes: the rest is that one's, but for what was put aside, which it would not know.
-func TestAKubeletComesWhileFilesAreRemoved(t *testing.T) {
+// A kubelet starts while files are removed, which takes minutes: the rest is the kubelet's, except
+// what was put aside, which it would not find.
+func TestKubeletStartsWhileFilesAreRemoved(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		f := newFixture(t, softAndHard, nil)
 		victim := f.leaves()
@@ -203,22 +208,22 @@ func TestAKubeletComesWhileFilesAreRemoved(t *testing.T) {
 		f.Write(log, "x")
 		note := "/kubelet/pods/" + nodetest.UID + "/containers/c/message"
 		f.Write(note, "x")
-		f.carrier.kubelet = func() bool { return early || f.Runtime.Calls("RemovePodSandbox") > 0 }
+		f.carrier.kubeletNow = func() bool { return early || f.Runtime.Calls("RemovePodSandbox") > 0 }
 		f.carrier.removeFiles(t.Context(), victim)
 		for _, file := range []string{log, note} {
 			if _, err := os.Stat(filepath.Join(f.Dir, file)); err != nil {
-				t.Errorf("early %v: %v\n%s", early, err, f.Text())
+				t.Errorf("kubelet from the start %v: %v\n%s", early, err, f.Text())
 			}
 		}
 		f.left(early)
 		if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
-			t.Errorf("early %v: put aside: %v, %v", early, uids, err)
+			t.Errorf("kubelet from the start %v: put aside %v (%v), want none", early, uids, err)
 		}
 	}
 }
 
-// The pod is back before what was put aside is removed: that goes all the same.
-func TestThePodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
+// The pod is back before its volume that was put aside is removed: that is removed nevertheless.
+func TestPodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	victim := f.leaves()
 	f.Runtime.Answer["RemovePodSandbox"] = func(m any) any {
@@ -228,6 +233,6 @@ func TestThePodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
 	f.carrier.removeFiles(t.Context(), victim)
 	f.left(false)
 	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
-		t.Errorf("put aside: %v, %v\n%s", uids, err, f.Text())
+		t.Errorf("volumes put aside of pods %v (%v), want none\n%s", uids, err, f.Text())
 	}
 }

@@ -23,10 +23,11 @@ import (
 	"jettison/stats/read"
 )
 
-// uids are those of pods that go for a critical one.
+// uids are those of the pods that several starts.
 var uids = []string{nodetest.UID, "22345678-1234-1234-1234-123456789abc", "32345678-1234-1234-1234-123456789abc"}
 
-// several has the runtime run pods with one container each, and says who of them go.
+// several lets the runtime run pods with one container each, and returns their evictions for a
+// critical pod.
 func (f *fixture) several(n int) (going []eviction.Eviction) {
 	f.t.Helper()
 	f.Runtime.Change(func() {
@@ -58,7 +59,8 @@ func (f *fixture) several(n int) (going []eviction.Eviction) {
 	return going
 }
 
-// All victims are stopped at the same time, each in its own grace period, and kept out; the records say what for.
+// All victims are stopped at the same time, each with its own grace period and hold-off; the
+// records show the reason.
 func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	dir := t.TempDir()
@@ -70,21 +72,21 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	save()
 	before := saved
 	if save(); saved > before {
-		t.Error("saved without a change")
+		t.Error("state was saved without a change")
 	}
 	lives, err := f.Preempt(t.Context(), now, going, "room for kube-system/critical")
 	if err != nil || len(lives) != 3 {
 		t.Fatal(lives, err)
 	}
 	if save(); saved == before {
-		t.Error("a restart would forget them")
+		t.Error("state was not saved after a preemption")
 	}
 	if !slices.Equal(f.atOnce, uids) {
-		t.Errorf("kept out before they were stopped: %v", f.atOnce)
+		t.Errorf("hold-offs began for %v, want %v", f.atOnce, uids)
 	}
 	for i, l := range lives {
-		if l != f.m.Life(uids[i]) || f.held[uids[i]] != 1 || !l.Killed().Time.IsZero() || f.underway[l].grace != 30*time.Second {
-			t.Errorf("%s: %+v, kept out %d times", uids[i], l, f.held[uids[i]])
+		if l != f.m.Life(uids[i]) || f.held[uids[i]] != 1 || !l.Killed().Time.IsZero() || f.inProgress[l].grace != 30*time.Second {
+			t.Errorf("%s: life %+v, %d hold-offs, want 1", uids[i], l, f.held[uids[i]])
 		}
 	}
 	for _, i := range []int{2, 1, 0} { // none waits for another
@@ -92,18 +94,18 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 		f.Populated("kubepods/besteffort/pod"+uids[i], false)
 		for range 2 {
 			if e := f.take(); e.job.victim.Pod.UID != uids[i] || e.err != nil {
-				t.Errorf("%v of %s, want %s: %v", e.stage, e.job.victim.Pod.UID, uids[i], e.err)
+				t.Errorf("report %v of %s (%v), want %s", e.stage, e.job.victim.Pod.UID, e.err, uids[i])
 			}
 		}
 	}
 	f.observe(now, 500)
 	for _, l := range lives {
 		if back, over := l.Room(now); !back || !over {
-			t.Errorf("%s: back %v, over %v", l.Eviction().Pod.PodRef.UID, back, over)
+			t.Errorf("%s: resources back %v, eviction over %v, want both", l.Eviction().Pod.PodRef.UID, back, over)
 		}
 	}
-	if len(f.underway) > 0 || len(f.History()) != 3 {
-		t.Errorf("under way %v, history %+v\n%s", f.underway, f.History(), f.Text())
+	if len(f.inProgress) > 0 || len(f.History()) != 3 {
+		t.Errorf("evictions in progress %v, history %+v, want none and three\n%s", f.inProgress, f.History(), f.Text())
 	}
 	if err := f.o.Keeper.Close(); err != nil {
 		t.Fatal(err)
@@ -115,16 +117,16 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	for _, r := range kept.Records {
 		if r.Signal != "preempted" || r.Reason != "room for kube-system/critical" || r.Outcome != api.OutcomeBack ||
 			r.Message != "Preempted in order to admit critical pod" || r.Threshold != "" || r.Crossed != nil {
-			t.Errorf("record %+v", r)
+			t.Errorf("record of a preemption = %+v", r)
 		}
 	}
 	if text := f.Text(); strings.Contains(text, "killToMemoryBack") || strings.Count(text, "msg=evicted signal=preempted") != 3 {
-		t.Errorf("log: %s", text)
+		t.Errorf("log of the preemptions: %s", text)
 	}
 	f.Wait()
 }
 
-// Where one of them cannot be pinned none is stopped: the others would die for nothing.
+// If one victim cannot be pinned, none is stopped: the others would be stopped without effect.
 func TestPreemptionIsAllOrNothing(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	going := f.several(3)
@@ -140,28 +142,29 @@ func TestPreemptionIsAllOrNothing(t *testing.T) {
 	}
 	lives, err := f.Preempt(t.Context(), time.Now(), going, "r")
 	if lives != nil || !errors.Is(err, cgroup.ErrVanished) || !strings.Contains(err.Error(), "default/pod2") {
-		t.Errorf("%v, %v", lives, err)
+		t.Errorf("Preempt = %v, %v, want ErrVanished for default/pod2", lives, err)
 	}
-	if len(f.underway)+len(f.m.Lives())+len(f.held)+len(f.m.SetAside(time.Now())) > 0 || f.Runtime.Calls("StopContainer") > 0 {
-		t.Errorf("under way %v, kept out %v\n%s", f.m.Lives(), f.held, f.Text())
+	if len(f.inProgress)+len(f.m.Lives())+len(f.held)+len(f.m.SetAside(time.Now())) > 0 || f.Runtime.Calls("StopContainer") > 0 {
+		t.Errorf("evictions in progress %v, hold-offs %v, want none\n%s", f.m.Lives(), f.held, f.Text())
 	}
 	for _, v := range pinned {
 		if err := v.Kill(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s stays pinned: %v", v.Pod.UID, err)
+			t.Errorf("%s stays pinned: kill error %v, want ErrClosed", v.Pod.UID, err)
 		}
 	}
 	if len(pinned) != 2 {
-		t.Errorf("%d were pinned", len(pinned))
+		t.Errorf("%d pods were pinned, want 2", len(pinned))
 	}
 	going[2].Pod.Cgroup, going[2].Pod.SandboxIDs = "", nil
 	if _, err := f.Preempt(t.Context(), time.Now(), going, "r"); err == nil || len(f.m.SetAside(time.Now())) != 1 {
-		t.Errorf("%v, set aside %v", err, f.m.SetAside(time.Now()))
+		t.Errorf("Preempt of a pod without cgroup: error %v, set aside %v", err, f.m.SetAside(time.Now()))
 	}
-	f.Wait() // nothing runs
+	f.Wait() // no goroutine runs
 }
 
-// A pod that is on its way out already is not stopped again, but awaited; one that was tried a moment ago and does not die is refused.
-func TestPreemptionOfWhatIsGoing(t *testing.T) {
+// A pod that is being stopped already is awaited, not stopped again. A pod that survived a kill a
+// moment ago makes the preemption fail.
+func TestPreemptionOfPodsBeingStopped(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	going := f.several(2)
 	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true, "StopPodSandbox": true} })
@@ -172,24 +175,25 @@ func TestPreemptionOfWhatIsGoing(t *testing.T) {
 		t.Fatal(err)
 	}
 	both, err := f.Preempt(ctx, now, going, "r")
-	if err != nil || both[0] != first[0] || both[1] == nil || len(f.underway) != 2 {
-		t.Errorf("%v, %v: %v", first, both, err)
+	if err != nil || both[0] != first[0] || both[1] == nil || len(f.inProgress) != 2 {
+		t.Errorf("lives %v, then %v (%v), want the first one again", first, both, err)
 	}
-	f.OnEvent(now, Event{f.underway[first[0]].job, emptied, os.ErrDeadlineExceeded})
+	f.OnEvent(now, Event{f.inProgress[first[0]].job, emptied, os.ErrDeadlineExceeded})
 	pins := 0
 	pin := f.o.Pin
 	f.o.Pin = func(p *stats.PodStats) (*kill.Victim, error) { pins++; return pin(p) }
 	if _, err := f.Preempt(ctx, now, going[:1], "r"); !errors.Is(err, errUndying) || pins > 0 {
-		t.Errorf("tried again: %v, pinned %d times", err, pins)
+		t.Errorf("Preempt of an undying pod: error %v, pinned %d times", err, pins)
 	}
 	if _, err := f.Preempt(ctx, now.Add(eviction.DieLimit+time.Second), going[:1], "r"); err != nil || pins != 1 {
-		t.Errorf("later: %v, pinned %d times", err, pins)
+		t.Errorf("Preempt of the undying pod later: error %v, pinned %d times, want once", err, pins)
 	}
 	f.end(cancel)
 }
 
-// A pod that has come back under its UID is another one than what was stopped: it goes anew, though the runtime still cleans up.
-func TestPreemptionOfWhatCameBack(t *testing.T) {
+// A pod that has come back under its UID is not the stopped one: it is stopped again, although the
+// runtime still cleans up.
+func TestPreemptionOfAPodThatCameBack(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	going := f.several(1)
 	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true, "StopPodSandbox": true} })
@@ -199,18 +203,18 @@ func TestPreemptionOfWhatCameBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.OnEvent(now, Event{f.underway[first[0]].job, emptied, nil})
+	f.OnEvent(now, Event{f.inProgress[first[0]].job, emptied, nil})
 	if !first[0].Leaving() {
-		t.Fatal("it is cleaned up already")
+		t.Fatal("the first victim is cleaned up already")
 	}
 	again, err := f.Preempt(ctx, now, going, "r")
 	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Left() {
-		t.Errorf("%v, then %v: %v", first, again, err)
+		t.Errorf("lives %v, then %v (%v), want a new life", first, again, err)
 	}
 	f.end(cancel)
 }
 
-// preempted has the pod go for a critical one, whose runtime takes its time.
+// preempted stops the pod for a critical one, with a slow runtime.
 func (f *fixture) preempted(ctx context.Context, now time.Time) *eviction.Life {
 	f.t.Helper()
 	f.pods = f.Runs()
@@ -226,8 +230,8 @@ func (f *fixture) preempted(ctx context.Context, now time.Time) *eviction.Life {
 	return lives[0]
 }
 
-// A hard threshold cuts the grace period short. It is the same life, so that who waits for its room has it; the record says what it was killed
-// for in the end. Its page cache goes, too.
+// A hard threshold cuts the grace period short. The life stays the same, so that the critical pod
+// gets its resources; the record shows the signal of the kill. The page cache is dropped, too.
 func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	f.keeping(dir)
@@ -235,8 +239,8 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	now := time.Now()
 	f.observe(now, 500)
 	life := f.preempted(ctx, now)
-	if !f.underway[life].cache {
-		t.Error("its page cache stays")
+	if !f.inProgress[life].cache {
+		t.Error("the victim's page cache is not dropped")
 	}
 	f.killable()
 	d := f.decide(now.Add(time.Second), 90)
@@ -244,14 +248,14 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 		t.Fatal(d.Reason)
 	}
 	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Planned() || f.held[nodetest.UID] != 2 {
-		t.Errorf("%+v, kept out %d times\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
+		t.Errorf("eviction after the hard threshold %+v, %d hold-offs, want 2\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
 	}
 	f.Populated(nodetest.Pod, false)
 	if e := f.take(); e.err != nil || e.stage != emptied {
-		t.Errorf("%+v", e)
+		t.Errorf("report after the kill = %+v, want emptied", e)
 	}
 	if back, over := life.Room(time.Now()); !back || !over {
-		t.Errorf("back %v, over %v", back, over)
+		t.Errorf("resources back %v, over %v, want both", back, over)
 	}
 	f.end(cancel)
 	if err := f.o.Keeper.Close(); err != nil {
@@ -259,25 +263,26 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	}
 	kept, err := records.Read(records.Path(dir))
 	if err != nil || len(kept.Records) == 0 || kept.Records[len(kept.Records)-1].Signal != stats.SignalMemoryAvailable {
-		t.Errorf("%+v, %v", kept, err)
+		t.Errorf("last record = %+v (%v), want signal memory.available", kept, err)
 	}
 }
 
-// No reclaim of memory comes before a preemption: what that got is not in its record.
-func TestAPreemptionFollowsNoReclaim(t *testing.T) {
+// A preemption follows no proactive reclaim: its record has no effect of one.
+func TestPreemptionFollowsNoReclaim(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.keeping(t.TempDir())
-	f.squeezing()
+	f.reclaiming()
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.preempted(ctx, time.Now())
-	if f.squeezed != nil || f.underway[life].squeeze != nil {
-		t.Errorf("follows %+v", f.squeezed)
+	if f.afterReclaim != nil || f.inProgress[life].reclaim != nil {
+		t.Errorf("preemption after a reclaim %+v, want none", f.afterReclaim)
 	}
 	f.end(cancel)
 }
 
-// Where the kernel refuses that, the eviction begins anew: the first life is over without an end, and the pod has another one.
-func TestAPreemptedPodThatTheKernelDoesNotKill(t *testing.T) {
+// If the kernel rejects the kill, the eviction begins again: the first life ends without success,
+// and the pod gets another one.
+func TestPreemptedPodWithoutCgroupKill(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	now := time.Now()
@@ -289,21 +294,21 @@ func TestAPreemptedPodThatTheKernelDoesNotKill(t *testing.T) {
 	}
 	later := f.m.Life(nodetest.UID)
 	if back, over := life.Room(now); later == nil || later == life || back || !over {
-		t.Errorf("%v after %v: back %v, over %v", later, life, back, over)
+		t.Errorf("life %v after %v: resources back %v, over %v", later, life, back, over)
 	}
 	f.end(cancel)
 }
 
-// A dry run stops nobody, and says and keeps who would go.
-func TestADryRunPreemptsNobody(t *testing.T) {
+// A dry run stops no pod, but logs and records the pods it would stop.
+func TestDryRunPreemptsNoPod(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	going := f.several(2)
 	f.o.DryRun = true
 	if lives, err := f.Preempt(t.Context(), time.Now(), going, "room for kube-system/critical"); lives != nil || !errors.Is(err, ErrDryRun) {
-		t.Errorf("%v, %v", lives, err)
+		t.Errorf("Preempt in a dry run = %v, %v, want ErrDryRun", lives, err)
 	}
 	if text := f.Text(); strings.Count(text, "would evict") != 2 || !strings.Contains(text, "room for kube-system/critical") || len(f.m.Lives()) > 0 {
-		t.Errorf("log: %s", text)
+		t.Errorf("log of a dry run: %s", text)
 	}
 	f.Wait()
 }

@@ -12,8 +12,8 @@ import (
 	"jettison/reclaim"
 )
 
-// recordBegin keeps that an eviction has begun.
-func (v *Evictions) recordBegin(d *eviction.Decision, u *underway) {
+// recordBegin stores the record of an eviction that began.
+func (v *Evictions) recordBegin(d *eviction.Decision, u *progress) {
 	if !v.o.Keeper.Keeps() {
 		return
 	}
@@ -25,25 +25,25 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *underway) {
 	if u.killErr != nil {
 		r.Error = u.killErr.Error()
 	}
-	r.Reclaimed, r.Squeeze = v.o.Squeeze.Reclaimed(u.began, r.Signal), u.squeeze
-	if v.o.Gate.Keeps() {
+	r.Reclaimed, r.Squeeze = v.o.Squeeze.Reclaimed(u.began, r.Signal), u.reclaim
+	if v.o.Gate.Enforces() {
 		r.HoldOffUntil = v.o.Gate.Until(r.Pod.UID)
 	}
 	u.record, l.Record = &r, r.ID
 	v.o.Keeper.Begin(&r)
-	v.follow(&r)
+	v.watch(&r)
 }
 
-// recordEmptied tells that no process is left. It is written down with the outcome.
-func (v *Evictions) recordEmptied(u *underway, at kill.Stamp) {
+// recordEmptied reports that no process is left. The record is stored with the outcome.
+func (v *Evictions) recordEmptied(u *progress, at kill.Stamp) {
 	if u.record != nil {
 		u.record.Emptied = at
 		v.o.Keeper.Tell(u.record)
 	}
 }
 
-// recordCleaned keeps that the runtime has ended the victim's sandbox; err: it has not.
-func (v *Evictions) recordCleaned(u *underway, at kill.Stamp, err error) {
+// recordCleaned records that the runtime ended the victim's sandbox, or failed with err.
+func (v *Evictions) recordCleaned(u *progress, at kill.Stamp, err error) {
 	if u.record == nil {
 		return
 	}
@@ -53,9 +53,8 @@ func (v *Evictions) recordCleaned(u *underway, at kill.Stamp, err error) {
 	v.recordSteps(u)
 }
 
-// recordKilled keeps that the stop of a victim was cut short, for something else than it was chosen
-// for.
-func (v *Evictions) recordKilled(u *underway) {
+// recordKilled records that a victim's grace period was cut short for another signal.
+func (v *Evictions) recordKilled(u *progress) {
 	if u.record == nil {
 		return
 	}
@@ -64,21 +63,20 @@ func (v *Evictions) recordKilled(u *underway) {
 	v.o.Keeper.Begin(u.record)
 }
 
-// wouldAgain is how long a dry run has not wanted to evict a pod until it would be another
+// dryRunInterval is the time after which a dry run counts the same pod and signal as another
 // eviction.
-const wouldAgain = time.Minute
+const dryRunInterval = time.Minute
 
-// recordWould keeps what a dry run would have done: once for as long as it would, for it asks for
-// the same pod at every look.
-func (v *Evictions) recordWould(d *eviction.Decision, e *eviction.Eviction) {
+// recordDryRun records what a dry run would have done, once while the decision repeats at every
+// look.
+func (v *Evictions) recordDryRun(d *eviction.Decision, e *eviction.Eviction) {
 	key := e.Pod.PodRef.UID + "/" + string(e.Signal)
-	last, again := v.would[key]
-	maps.DeleteFunc(v.would, func(_ string, said time.Time) bool {
-		return d.Time.Sub(
-			said) > wouldAgain
+	last, repeated := v.dryRunSeen[key]
+	maps.DeleteFunc(v.dryRunSeen, func(_ string, seen time.Time) bool {
+		return d.Time.Sub(seen) > dryRunInterval
 	})
-	v.would[key] = d.Time
-	if again && d.Time.Sub(last) <= wouldAgain {
+	v.dryRunSeen[key] = d.Time
+	if repeated && d.Time.Sub(last) <= dryRunInterval {
 		return
 	}
 	v.counts.Outcomes.Add(1, string(e.Signal), string(api.OutcomeDryRun), string(e.Pod.QOSClass),
@@ -93,16 +91,16 @@ func (v *Evictions) recordWould(d *eviction.Decision, e *eviction.Eviction) {
 	v.o.Keeper.Would(&r)
 }
 
-// recordOutcome keeps what became of it.
-func (v *Evictions) recordOutcome(u *underway) {
+// recordOutcome records the outcome of an eviction.
+func (v *Evictions) recordOutcome(u *progress) {
 	if u.record == nil {
 		return
 	}
 	r, l := u.record, u.life
 	r.Outcome, r.Killed, r.Emptied = api.Outcome(l.Outcome().String()), l.Killed(), l.Emptied()
-	if err := cmp.Or(u.alive, u.killErr); err != nil {
+	if err := cmp.Or(u.aliveErr, u.killErr); err != nil {
 		r.Error = err.Error()
-	} else if u.victim != nil { // else what the process before this one knew stays
+	} else if u.victim != nil { // otherwise the error stored by the process before this one stays
 		r.Error = ""
 	}
 	if m := l.Met(); m.Threshold.Signal != "" {
@@ -116,12 +114,12 @@ func (v *Evictions) recordOutcome(u *underway) {
 	v.o.Keeper.Changed()
 }
 
-// recordSteps keeps the steps that there are by now.
-func (v *Evictions) recordSteps(u *underway) {
+// recordSteps records the steps so far.
+func (v *Evictions) recordSteps(u *progress) {
 	if u.record == nil {
 		return
 	}
-	if u.victim != nil { // else the process before this one has kept them
+	if u.victim != nil { // otherwise the process before this one stored them
 		u.record.Steps = steps(u.victim)
 	}
 	v.o.Keeper.Update(u.record)
@@ -138,24 +136,24 @@ func steps(victim *kill.Victim) (out []api.Step) {
 	return out
 }
 
-// recordSqueeze keeps what is known of the reclaim of memory before it.
-func (v *Evictions) recordSqueeze(u *underway) {
+// recordReclaim records the effect of the preceding proactive reclaim.
+func (v *Evictions) recordReclaim(u *progress) {
 	if u.record != nil {
-		u.record.Squeeze = u.squeeze
+		u.record.Squeeze = u.reclaim
 		v.o.Keeper.Update(u.record)
 	}
 }
 
-// squeezeRecord is the effect of a reclaim of memory as a record has it.
-func squeezeRecord(e *reclaim.MemoryEffect) *api.Squeeze {
+// reclaimRecord converts the effect of proactive reclaim to its form in a record.
+func reclaimRecord(e *reclaim.MemoryEffect) *api.Squeeze {
 	return &api.Squeeze{
 		Signal: e.Signal, Kind: e.Kind.String(), Began: e.Began.Round(0), Took: e.Took, Asked: e.Asked,
 		Stopped: e.Stopped,
-		Freed:   known(e.Freed), Refaulted: known(e.Refaulted),
+		Freed:   optional(e.Freed), Refaulted: optional(e.Refaulted),
 	}
 }
 
-// stampAt is an instant by the wall clock, with what the other clock showed then.
+// stampAt returns an instant with its wall clock and monotonic time.
 func stampAt(at time.Time) api.Stamp {
 	if at.IsZero() {
 		return api.Stamp{}
@@ -163,7 +161,7 @@ func stampAt(at time.Time) api.Stamp {
 	return kill.StampOf(at)
 }
 
-// abandon keeps that nothing goes on with an eviction which the process before this one had begun.
+// abandon records that an eviction of the process before this one is not continued.
 func (v *Evictions) abandon(r api.Record) {
 	r.Outcome, r.Over = api.OutcomeAbandoned, true
 	v.o.Keeper.Update(&r)

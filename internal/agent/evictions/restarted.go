@@ -9,59 +9,59 @@ import (
 	"jettison/stats/read"
 )
 
-// A pod that was evicted is followed for so long, and no more of them than that.
+// Limits of watching evicted pods: the time, and the number of pods.
 const (
-	followFor  = time.Hour
-	mostFollow = 64
+	watchPeriod = time.Hour
+	maxWatched  = 64
 )
 
-// follow has a pod watched for containers that start after its end. Who tells a cluster of the
-// eviction has to know: a pod that has come back is not to be called failed.
-func (v *Evictions) follow(r *api.Record) {
+// watch watches a pod for containers that start after its end. The bridge must know: a pod that
+// has come back must not be marked as failed.
+func (v *Evictions) watch(r *api.Record) {
 	if r.DryRun {
 		return
 	}
-	v.returns[r.Pod.UID] = r
-	for len(v.returns) > mostFollow {
+	v.watched[r.Pod.UID] = r
+	for len(v.watched) > maxWatched {
 		oldest := r
-		for _, other := range v.returns {
+		for _, other := range v.watched {
 			if other.ID < oldest.ID {
 				oldest = other
 			}
 		}
-		delete(v.returns, oldest.Pod.UID)
+		delete(v.watched, oldest.Pod.UID)
 	}
 }
 
-// followKept goes on with those of the process before this one.
-func (v *Evictions) followKept(now time.Time) {
+// watchRecorded continues to watch the pods that the process before this one evicted.
+func (v *Evictions) watchRecorded(now time.Time) {
 	for _, kept := range v.o.Keeper.Recent() {
-		if now.Sub(kept.Began.Time) >= followFor || !kept.Restarted.IsZero() ||
+		if now.Sub(kept.Began.Time) >= watchPeriod || !kept.Restarted.IsZero() ||
 			kept.Outcome == api.OutcomeAbandoned {
 			continue
 		}
 		r := *kept
-		for _, u := range v.underway {
-			if u.record != nil && u.record.ID == r.ID { // which is written again
-				v.follow(u.record)
+		for _, u := range v.inProgress {
+			if u.record != nil && u.record.ID == r.ID { // which is stored again
+				v.watch(u.record)
 				kept = nil
 			}
 		}
 		if kept != nil {
-			v.follow(&r)
+			v.watch(&r)
 		}
 	}
 }
 
-// OnPods takes the runtime's pods: one of those that were evicted may be back.
+// OnPods receives the runtime's pods: an evicted one may be back.
 func (v *Evictions) OnPods(now time.Time, pods read.Index) {
-	for uid, r := range v.returns {
-		if now.Sub(r.Began.Time) >= followFor {
-			delete(v.returns, uid)
+	for uid, r := range v.watched {
+		if now.Sub(r.Began.Time) >= watchPeriod {
+			delete(v.watched, uid)
 			continue
 		}
 		if !r.Emptied.Known() && !r.Over {
-			continue // what is started anew while others of the pod are still being stopped ends with these
+			continue // a container that starts while the pod is being stopped ends with it
 		}
 		end := r.EndBegan().Time
 		if r.Emptied.Known() {
@@ -70,13 +70,13 @@ func (v *Evictions) OnPods(now time.Time, pods read.Index) {
 		if at := startedAfter(pods[uid], end); !at.IsZero() {
 			r.Restarted = at
 			v.o.Keeper.Update(r)
-			delete(v.returns, uid)
+			delete(v.watched, uid)
 		}
 	}
 }
 
-// startedAfter is when the first container of a pod was made that was made after an instant and has
-// run; zero: there is none.
+// startedAfter returns the creation time of the pod's first container that was created after an
+// instant and has run; zero without one.
 func startedAfter(pod *read.Pod, end time.Time) (first time.Time) {
 	if pod == nil {
 		return first

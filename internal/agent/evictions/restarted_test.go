@@ -12,17 +12,17 @@ import (
 	"jettison/stats/read"
 )
 
-// last is the newest record that readers see.
+// last returns the newest record that readers see.
 func (f *fixture) last() *api.Record {
 	f.t.Helper()
 	all := f.o.Keeper.Recent()
 	if len(all) == 0 {
-		f.t.Fatal("there is no record")
+		f.t.Fatal("the keeper has no record")
 	}
 	return all[len(all)-1]
 }
 
-// holding are the runtime's pods where the one that was evicted has these containers.
+// holding returns the runtime's pods, where the evicted one has these containers.
 func holding(containers ...cri.Container) read.Index {
 	l := cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: nodetest.UID, Namespace: "default", Name: "pod", Ready: true}}}
 	for _, c := range containers {
@@ -32,9 +32,9 @@ func holding(containers ...cri.Container) read.Index {
 	return read.NewIndex(l)
 }
 
-// Each step of an eviction is told when it is done: the choice, that no process is left, that the runtime has cleaned up, and the end.
-// Then it is followed whether the pod comes back, over a restart, too.
-func TestARecordTellsEachStep(t *testing.T) {
+// The record is updated after each step of an eviction: the choice, the end of the last process,
+// the clean-up, the outcome. Then the pod is watched for a return, also after a restart.
+func TestRecordOfEachStep(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	f.keeping(dir)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,25 +42,25 @@ func TestARecordTellsEachStep(t *testing.T) {
 	r := f.last()
 	if r.Outcome != api.OutcomeRunning || r.StatusReason != "Evicted" || !r.Disruption || r.Over || r.Emptied.Known() ||
 		r.Annotations["starved_resource"] != "memory" || r.Message == "" {
-		t.Errorf("at the choice: %+v", r)
+		t.Errorf("record at the choice: %+v", r)
 	}
 	again := cri.Container{ID: "again", State: cri.Running, Running: true, CreatedAt: r.Began.Time.Add(time.Millisecond)}
 	if f.OnPods(time.Now(), holding(again)); !f.last().Restarted.IsZero() {
-		t.Errorf("what is started anew while it is being stopped ends with it: %+v", f.last())
+		t.Errorf("a container started during the stop counts as a return: %+v", f.last())
 	}
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	f.Populated(nodetest.Pod, false)
 	f.take()
 	if r = f.last(); !r.Emptied.Known() || r.Cleaned.Known() || r.Over {
-		t.Errorf("no process is left: %+v", r)
+		t.Errorf("record when no process is left: %+v", r)
 	}
 	f.take()
 	if r = f.last(); !r.Cleaned.Known() || r.Over || r.Outcome != api.OutcomeRunning {
-		t.Errorf("the runtime has cleaned up: %+v", r)
+		t.Errorf("record after the clean-up: %+v", r)
 	}
 	f.observe(time.Now(), 500)
 	if r = f.last(); !r.Over || r.Outcome != api.OutcomeBack || !r.Cleaned.Known() {
-		t.Errorf("at the end: %+v", r)
+		t.Errorf("record at the end: %+v", r)
 	}
 	f.crash(cancel)
 
@@ -72,42 +72,42 @@ func TestARecordTellsEachStep(t *testing.T) {
 	f.OnPods(time.Now(), holding(old))
 	f.OnPods(time.Now(), holding(old, cri.Container{ID: "never", State: cri.Exited, CreatedAt: began.Add(time.Second)}))
 	if r = f.last(); !r.Restarted.IsZero() {
-		t.Errorf("nothing of it has started: %+v", r)
+		t.Errorf("record before a container started: %+v", r)
 	}
 	at := began.Add(2 * time.Second)
 	f.OnPods(time.Now(), holding(old, cri.Container{ID: "new", State: cri.Running, Running: true, CreatedAt: at}))
 	if r = f.last(); !r.Restarted.Equal(at) || !r.Over {
-		t.Errorf("it is back: %+v", r)
+		t.Errorf("record after the pod came back: %+v", r)
 	}
 	f.crash(cancel)
 }
 
-// A sandbox that the runtime did not end is not told as ended.
-func TestACleanUpThatFailedIsNone(t *testing.T) {
+// A failed clean-up is not recorded as done.
+func TestFailedCleanUpIsNotRecorded(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	f.keeping(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.soft(ctx)
-	f.OnEvent(time.Now(), Event{f.underway[life].job, cleaned, context.DeadlineExceeded})
+	f.OnEvent(time.Now(), Event{f.inProgress[life].job, cleaned, context.DeadlineExceeded})
 	if r := f.last(); r.Cleaned.Known() {
-		t.Errorf("%+v", r)
+		t.Errorf("record after a failed clean-up: %+v", r)
 	}
 	f.crash(cancel)
 }
 
-// Pods that were evicted are followed for an hour, and only so many.
-func TestFollowedPodsAreBounded(t *testing.T) {
+// Evicted pods are watched for an hour, and only a limited number.
+func TestWatchedPodsAreBounded(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	now := time.Now()
-	for i := range mostFollow + 3 {
+	for i := range maxWatched + 3 {
 		id := string(rune('A'+i/26)) + string(rune('a'+i%26))
-		f.follow(&api.Record{ID: id, Pod: api.Victim{UID: id}, Began: stats.Stamp{Time: now}})
+		f.watch(&api.Record{ID: id, Pod: api.Victim{UID: id}, Began: stats.Stamp{Time: now}})
 	}
-	if len(f.returns) != mostFollow || f.returns["Aa"] != nil || f.returns["Cm"] == nil {
-		t.Errorf("%d are followed", len(f.returns))
+	if len(f.watched) != maxWatched || f.watched["Aa"] != nil || f.watched["Cm"] == nil {
+		t.Errorf("%d pods are watched, want %d", len(f.watched), maxWatched)
 	}
-	f.OnPods(now.Add(followFor), read.Index{})
-	if len(f.returns) > 0 {
-		t.Errorf("%d are still followed after an hour", len(f.returns))
+	f.OnPods(now.Add(watchPeriod), read.Index{})
+	if len(f.watched) > 0 {
+		t.Errorf("%d pods are still watched after an hour", len(f.watched))
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"jettison/stats/read"
 )
 
-// keeping has what outlives the agent kept in a directory, and takes what the process before this one has left there.
+// keeping stores state and records in a directory, and returns what the process before this one
+// stored there.
 func (f *fixture) keeping(dir string) (state records.State, running []api.Record) {
 	f.t.Helper()
 	f.Write("proc/sys/kernel/random/boot_id", "0f0e0d0c-0b0a-0908-0706-050403020100\n")
@@ -36,7 +37,7 @@ func (f *fixture) save(now time.Time) {
 	f.Save(now, func(s *records.State) { s.Manager = f.m.Save() })
 }
 
-// crash ends an agent: what it has written at each change is what counts.
+// crash ends an agent: only what was stored at each change remains.
 func (f *fixture) crash(cancel func()) {
 	f.t.Helper()
 	f.save(time.Now())
@@ -46,7 +47,7 @@ func (f *fixture) crash(cancel func()) {
 	f.end(cancel)
 }
 
-// crashed is a node on which the pod was being stopped gently when the agent ended, with the one that follows.
+// crashed returns a node on which the agent crashed while it stopped the pod with a grace period.
 func crashed(t *testing.T) (f *fixture, life *eviction.Life, dir string) {
 	t.Helper()
 	f, dir = newFixture(t, softAndHard, nil), t.TempDir()
@@ -57,50 +58,50 @@ func crashed(t *testing.T) (f *fixture, life *eviction.Life, dir string) {
 	return f, life, dir
 }
 
-// resume goes on where the agent before was. It returns how many evictions do.
+// resume continues the evictions of the agent before, and returns their number.
 func (f *fixture) resume(ctx context.Context, now time.Time, dir string) int {
 	f.t.Helper()
 	state, running := f.keeping(dir)
 	if dropped := f.m.Resume(now, state.Manager); len(dropped) > 0 {
-		f.t.Error(dropped)
+		f.t.Errorf("the manager dropped restored state: %v", dropped)
 	}
 	return f.Resume(ctx, now, running)
 }
 
-// Killed in the middle of an eviction, the agent comes back and goes on: the pod keeps what is left of its grace period, no other is chosen
-// meanwhile, and the record is the same.
-func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
+// An agent killed during an eviction continues it after its restart: the pod keeps the rest of its
+// grace period, no other pod is chosen, and the record stays the same.
+func TestRestartedAgentContinues(t *testing.T) {
 	f, before, dir := crashed(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	now := before.Began().Time.Add(59 * time.Second) // of 60
 	if n := f.resume(ctx, now, dir); n != 1 {
-		t.Fatalf("%d go on\n%s", n, f.Text())
+		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
 	}
 	life := f.m.Life(nodetest.UID)
 	if life == nil || !life.Killed().Time.IsZero() || life.Record != before.Record || !life.Began().Time.Equal(before.Began().Time.Round(0)) {
-		t.Fatalf("under way %+v, want record %s\n%s", life, before.Record, f.Text())
+		t.Fatalf("eviction in progress = %+v, want record %s\n%s", life, before.Record, f.Text())
 	}
 	if d := f.decide(now, 150); len(d.Evictions) > 0 {
-		t.Errorf("chosen again: %+v", d.Evictions)
+		t.Errorf("a victim is chosen again: %+v", d.Evictions)
 	}
-	// It dies, the runtime cleans up, and that is the end of it.
+	// The pod dies, the runtime cleans up, and the eviction ends.
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	f.Populated(nodetest.Pod, false)
 	for _, want := range []stage{emptied, cleaned} {
 		if e := f.take(); e.stage != want || e.err != nil {
-			t.Errorf("%+v\n%s", e, f.Text())
+			t.Errorf("report = %+v, want stage %v\n%s", e, want, f.Text())
 		}
 	}
 	f.observe(time.Now(), 500)
 	f.crash(cancel)
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].ID != before.Record || list.Records[0].Outcome != api.OutcomeBack {
-		t.Errorf("records %+v, %v", list, err)
+		t.Errorf("records after the restart = %+v (%v), want one with outcome back", list, err)
 	}
 }
 
-// The pod died, and its cgroup went, while there was no agent: the runtime cleans up.
-func TestAVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
+// The pod died and its cgroup was removed while no agent ran: the runtime cleans up.
+func TestVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
 	f, _, dir := crashed(t)
 	if err := os.RemoveAll(filepath.Join(f.Dir, "cgroup", nodetest.Pod)); err != nil {
 		t.Fatal(err)
@@ -108,22 +109,22 @@ func TestAVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	if n := f.resume(ctx, time.Now(), dir); n != 1 {
-		t.Fatalf("%d go on\n%s", n, f.Text())
+		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
 	}
 	for _, want := range []stage{emptied, cleaned} {
 		if e := f.take(); e.stage != want || e.err != nil {
-			t.Errorf("%+v\n%s", e, f.Text())
+			t.Errorf("report = %+v, want stage %v\n%s", e, want, f.Text())
 		}
 	}
 	if f.Runtime.Calls("StopPodSandbox") == 0 {
-		t.Error("the runtime was not asked")
+		t.Error("StopPodSandbox was not called")
 	}
 	f.end(cancel)
 }
 
-// A kubelet has started the pod again meanwhile, in the cgroup that it had: it is another pod now, and only what is left of the one before
-// is cleaned up.
-func TestAPodThatCameBackMeanwhileLives(t *testing.T) {
+// A kubelet has started the pod again meanwhile in the same cgroup: it is another pod now, and only
+// leftovers of the earlier one are cleaned up.
+func TestPodThatCameBackMeanwhileLives(t *testing.T) {
 	f, _, dir := crashed(t)
 	f.Runtime.Change(func() {
 		f.Runtime.Hang = nil
@@ -141,38 +142,39 @@ func TestAPodThatCameBackMeanwhileLives(t *testing.T) {
 	f.resume(ctx, time.Now(), dir)
 	for range 2 {
 		if e := f.take(); e.err != nil {
-			t.Errorf("%+v\n%s", e, f.Text())
+			t.Errorf("report = %+v, want no error\n%s", e, f.Text())
 		}
 	}
 	f.end(cancel)
 	f.Runtime.Change(func() {
 		for _, s := range f.Runtime.Sandboxes {
 			if ready := s.State == runtimev1.PodSandboxState_SANDBOX_READY; ready != (s.Id == "next") {
-				t.Errorf("sandbox %s: %v", s.Id, s.State)
+				t.Errorf("sandbox %s has state %v, want only next ready", s.Id, s.State)
 			}
 		}
 	})
 }
 
-// Long after the grace period it is not known whether anything is short still: the pod is left alone until it is chosen anew, and the record
-// says that the eviction was abandoned.
-func TestALateRestartKillsNoPod(t *testing.T) {
+// Long after the grace period the shortage may be over: the pod stays until it is chosen again, and
+// the record shows the eviction as abandoned.
+func TestLateRestartKillsNoPod(t *testing.T) {
 	f, before, dir := crashed(t)
 	later := time.Now().Add(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	if n := f.resume(ctx, later, dir); n != 0 || f.Runtime.Calls("StopPodSandbox") != 0 {
-		t.Errorf("%d go on\n%s", n, f.Text())
+		t.Errorf("%d evictions continue, want none\n%s", n, f.Text())
 	}
 	f.observe(later, 500)
 	f.crash(cancel)
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].ID != before.Record || list.Records[0].Outcome != api.OutcomeAbandoned {
-		t.Errorf("records %+v, %v", list, err)
+		t.Errorf("records %+v (%v), want one abandoned", list, err)
 	}
 }
 
-// An eviction whose outcome was not known yet when the agent ended, though the runtime had cleaned up, gets it from the next one.
-func TestAnOutcomeIsAwaitedOverARestart(t *testing.T) {
+// If the outcome was unknown when the agent ended, although the runtime had cleaned up, the next
+// agent records it.
+func TestOutcomeIsAwaitedAfterARestart(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	f.keeping(dir)
 	f.killable()
@@ -186,39 +188,40 @@ func TestAnOutcomeIsAwaitedOverARestart(t *testing.T) {
 		}
 	}
 	if life.Outcome() != eviction.OutcomeUnknown || life.Phase() != eviction.Cleaned {
-		t.Fatalf("%v, outcome %v", life.Phase(), life.Outcome())
+		t.Fatalf("phase %v, outcome %v, want cleaned and unknown", life.Phase(), life.Outcome())
 	}
 	f.crash(cancel)
 	ctx, cancel = context.WithCancel(t.Context())
 	if n := f.resume(ctx, time.Now(), dir); n != 1 {
-		t.Fatalf("%d go on\n%s", n, f.Text())
+		t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
 	}
 	f.observe(time.Now(), 500)
 	f.crash(cancel)
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != api.OutcomeBack {
-		t.Errorf("records %+v, %v\n%s", list, err, f.Text())
+		t.Errorf("records %+v (%v), want one with outcome back\n%s", list, err, f.Text())
 	}
 }
 
-// A state that cannot be true costs one line, and nothing goes on.
-func TestAStateThatCannotBeTrueIsAFreshStart(t *testing.T) {
+// A malformed state is logged once and ignored.
+func TestMalformedStateIsIgnored(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, records.StateFile), []byte("{\"version\": 1, \"evictions\": 7"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.resume(t.Context(), time.Now(), dir); n != 0 || strings.Count(f.Text(), "what was kept is not whole") != 1 {
-		t.Errorf("%d go on\n%s", n, f.Text())
+	if n := f.resume(t.Context(), time.Now(), dir); n != 0 || strings.Count(f.Text(), "saved state incomplete") != 1 {
+		t.Errorf("%d evictions continue from a malformed state\n%s", n, f.Text())
 	}
 }
 
-// A pod that does not die stays set aside over a restart, as long as it was: that the agent goes on without its eviction is no death.
-func TestAPodThatDoesNotDieIsSetAsideOverARestart(t *testing.T) {
+// A pod that does not die stays set aside across a restart for the rest of its time: the agent must
+// not take it for dead because its eviction is not continued.
+func TestUndyingPodIsSetAsideAfterARestart(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.soft(ctx)
 	now := time.Now()
-	f.OnEvent(now, Event{f.underway[life].job, emptied, os.ErrDeadlineExceeded}) // its grace period is over, and the runtime hangs
+	f.OnEvent(now, Event{f.inProgress[life].job, emptied, os.ErrDeadlineExceeded}) // its grace period ended, and the runtime hangs
 	f.observe(now, 150)
 	saved := f.m.Save()
 	f.end(cancel)
@@ -230,16 +233,16 @@ func TestAPodThatDoesNotDieIsSetAsideOverARestart(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	if n := f.Resume(ctx, later, nil); n != 0 {
-		t.Errorf("%d go on", n)
+		t.Errorf("%d evictions continue, want none", n)
 	}
 	f.end(cancel)
 	if again := f.m.Save(); len(f.m.SetAside(later)) != 1 || again.Aside[0].Times != 4 || len(again.Evicted) != 0 {
-		t.Errorf("set aside %v, saved %+v", f.m.SetAside(later), again)
+		t.Errorf("set aside after the restart %v, saved %+v", f.m.SetAside(later), again)
 	}
 }
 
-// A dry run asks for the same pod at every look, and would have evicted it once; after a minute without, it would have again. What it keeps
-// of that is bounded.
+// A dry run decides on the same pod at every look and counts one eviction; after a minute without,
+// it counts another. What it remembers is bounded.
 func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
 	keeper, _, _ := records.StartKeeper(time.Now(), records.KeeperOptions{Dir: dir, Proc: f.Proc(), Log: f.Log, DryRun: true})
@@ -248,19 +251,19 @@ func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 	would := func(at time.Duration, uid string) {
 		e := eviction.Eviction{Pod: stats.PodStats{PodRef: stats.PodReference{UID: uid}}, Signal: stats.SignalMemoryAvailable}
 		if f.OnDecided(t.Context(), &eviction.Decision{Time: start.Add(at), Evictions: []eviction.Eviction{e}}) {
-			t.Error("one was begun")
+			t.Error("a dry run began an eviction")
 		}
 	}
 	for i := range 100 {
 		would(time.Duration(i)*50*time.Second, "a")
 	}
 	would(5000*time.Second, "b")
-	would(5010*time.Second+wouldAgain, "a")
-	if len(f.would) != 1 {
-		t.Errorf("it remembers %v", f.would)
+	would(5010*time.Second+dryRunInterval, "a")
+	if len(f.dryRunSeen) != 1 {
+		t.Errorf("the dry run remembers %v, want one entry", f.dryRunSeen)
 	}
-	would(5020*time.Second+2*wouldAgain, "c")
-	f.Save(time.Now(), func(*records.State) { t.Error("a state is saved") })
+	would(5020*time.Second+2*dryRunInterval, "c")
+	f.Save(time.Now(), func(*records.State) { t.Error("a dry run saved a state") })
 	if err := keeper.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,11 +273,12 @@ func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 		got = append(got, r.Pod.UID)
 	}
 	if err != nil || strings.Join(got, " ") != "a b a c" {
-		t.Errorf("recorded %v, %v", got, err)
+		t.Errorf("recorded pods = %v (%v), want a b a c", got, err)
 	}
 }
 
-// heldUp has the write of the pod's cgroup.kill wait, as for a lock of the kernel, until it is let go.
+// heldUp blocks writes to the pod's cgroup.kill, as a lock of the kernel does, until letGo is
+// called.
 func (f *fixture) heldUp() (letGo func()) {
 	f.t.Helper()
 	path := filepath.Join(f.Dir, "cgroup", nodetest.Pod, "cgroup.kill")
@@ -300,18 +304,18 @@ func (f *fixture) heldUp() (letGo func()) {
 	}
 }
 
-// The agent crashes while a kill waits for a lock of the kernel: that is no kill yet. The next one kills, where the pod has not come back; one
-// that was carried out is not carried out twice.
-func TestAKillThatOnlyWaitedIsCarriedOutAfterACrash(t *testing.T) {
+// The agent crashes while a kill waits for a lock of the kernel: the kill did not happen. The next
+// agent kills the pod unless it has come back; a kill that happened is not repeated.
+func TestKillThatWaitedIsRepeatedAfterACrash(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		waits, again bool
 		change       func(f *fixture)
 	}{
-		{"it waited", true, true, func(*fixture) {}},
-		{"it was carried out", false, false, func(*fixture) {}},
+		{"the kill waited", true, true, func(*fixture) {}},
+		{"the kill happened", false, false, func(*fixture) {}},
 		{"the pod came back", true, false, func(f *fixture) { f.pods[nodetest.UID].Sandboxes[0].ID = "next" }},
-		{"the runtime does not know it", true, false, func(f *fixture) { f.pods = nil }},
+		{"the runtime does not list it", true, false, func(f *fixture) { f.pods = nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, dir := newFixture(t, softAndHard, nil), t.TempDir()
@@ -328,7 +332,7 @@ func TestAKillThatOnlyWaitedIsCarriedOutAfterACrash(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			life := f.evict(ctx, time.Now(), 90)
 			if life == nil || life.Killed().Time.IsZero() {
-				t.Fatalf("%+v\n%s", life, f.Text())
+				t.Fatalf("eviction = %+v, want a kill\n%s", life, f.Text())
 			}
 			f.crash(cancel)
 			letGo()
@@ -344,7 +348,7 @@ func TestAKillThatOnlyWaitedIsCarriedOutAfterACrash(t *testing.T) {
 			c.change(f)
 			ctx, cancel = context.WithCancel(t.Context())
 			if n := f.resume(ctx, time.Now(), dir); n != 1 {
-				t.Fatalf("%d go on\n%s", n, f.Text())
+				t.Fatalf("%d evictions continue, want 1\n%s", n, f.Text())
 			}
 			written, err := os.ReadFile(path)
 			if again := string(written) == "1"; again != c.again || err != nil {

@@ -1,13 +1,13 @@
-// Package gate listens to what the container runtime tells of its pods as they come and go, and
-// keeps out pods that were evicted. A kubelet starts the containers of a pod anew that it does not
-// know to be evicted; without the gate they would be back within seconds.
+// Package gate receives the container runtime's events on pods through NRI, and refuses evicted
+// pods during their hold-off. A kubelet that does not know of an eviction starts the pod's
+// containers again; without the gate they would be back within seconds.
 //
 //	gate.go     Gate: the runtime's plugin, for the loop
-//	holdoff.go  HoldOffs: who is kept out, and how long
-//	owner.go    Owner: what brings a pod back under another UID
+//	holdoff.go  HoldOffs: evicted pods and the ends of their hold-offs
+//	owner.go    Owner: the controller that brings a pod back under another UID
 //
-// The plugin answers the runtime from memory: a runtime waits for its plugins, and must never wait
-// for the loop.
+// The plugin answers from memory: the runtime waits for its plugins and must never wait for the
+// loop.
 package gate
 
 import (
@@ -21,47 +21,50 @@ import (
 	"jettison/stats"
 )
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Socket string    // empty: nri.DefaultSocket
-	Asker  nri.Asker // decides on pods that are not held off; nil: all are let in
+	Asker  nri.Asker // decides on pods without a hold-off; nil: all may start
 	Log    *logthrottle.Logger
 	Name   func(stats.PodReference) string // of a pod, in the log
-	Owner  func(uid string) Owner          // of a pod, as its object tells; nil: no objects are known
-	Marked func(uid string) bool           // its object says that it was evicted; nil: likewise
+	Owner  func(uid string) Owner          // of a pod by its object; nil: no objects are known
+	Marked func(uid string) bool           // the object shows the eviction; nil: no objects are known
 }
 
-// Gate is the loop's part. It keeps pods out through HoldOffs, which the plugin reads without a
-// lock.
+// Gate is the loop's side of the plugin. It refuses pods through HoldOffs, which the plugin reads
+// without a lock.
 type Gate struct {
 	HoldOffs
-	o       Options
-	vetoes  bool        // evicted pods are kept out where the runtime asks
-	plugin  *nri.Plugin // nil: there is none
-	synced  bool        // the runtime tells of every pod
-	saidNRI bool        // that it does not was logged
+	o                 Options
+	enforce           bool        // evicted pods are refused if the runtime asks
+	plugin            *nri.Plugin // nil: none
+	synced            bool        // the runtime reports every pod
+	loggedUnavailable bool        // the lack of events was logged
 }
 
-// New makes a Gate that is not connected. vetoes: evicted pods are kept out; else the plugin only
-// listens.
+// New creates a Gate that is not connected. vetoes: evicted pods are refused; otherwise the plugin
+// only listens.
 func New(o Options, vetoes bool) *Gate {
-	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner, marked: o.Marked},
-		o: o, vetoes: vetoes}
+	return &Gate{HoldOffs: HoldOffs{histories: map[string]history{}, owner: o.Owner, marked: o.Marked},
+		o: o, enforce: vetoes}
 }
 
-// Start connects to the runtime as a plugin: events come as they happen, and evicted pods are kept
-// out. The returned function waits for the plugin, which ends with ctx.
+// Start connects to the runtime as a plugin: it then reports events as they happen, and evicted
+// pods are refused. The returned function waits for the plugin, which ends with ctx.
 func (g *Gate) Start(ctx context.Context) (wait func()) {
-	// Pods start one after the other: what answers is not to wait for its turn. Where that is refused
-	// it waits as others do.
+	// The runtime starts pods one after the other, so the answering thread gets a high priority;
+	// without the privilege it runs at the normal one.
 	o := nri.Options{Socket: g.o.Socket, Thread: func() { _, _ = cgroup.RaiseThread() }}
-	if g.vetoes {
+	if g.enforce {
 		o.HoldOffs = &g.shared
 	}
 	o.Asker = g.o.Asker
 	plugin, err := nri.New(o)
 	if err != nil {
-		g.o.Log.Error("no runtime events, and evicted pods are not kept out", api.EventRuntime.Attr(),
+		//log: The NRI plugin could not be created. The agent learns of pods only from lists, and cannot
+		//  refuse evicted pods.
+		//do: See the key error, and check the path of the NRI socket.
+		g.o.Log.Error("NRI plugin not started", api.EventRuntime.Attr(),
 			"error", err)
 		return func() {}
 	}
@@ -74,7 +77,7 @@ func (g *Gate) Start(ctx context.Context) (wait func()) {
 	return func() { <-done }
 }
 
-// Updates is the plugin's channel; nil, which never has anything, without one.
+// Updates returns the plugin's channel; nil, which never receives, without a plugin.
 func (g *Gate) Updates() <-chan nri.Update {
 	if g.plugin == nil {
 		return nil
@@ -82,14 +85,14 @@ func (g *Gate) Updates() <-chan nri.Update {
 	return g.plugin.Updates()
 }
 
-// Keeps reports that evicted pods are kept out: the runtime asks before it lets one in.
-func (g *Gate) Keeps() bool { return g.synced && g.vetoes }
+// Enforces reports whether evicted pods are refused: the runtime asks before it starts one.
+func (g *Gate) Enforces() bool { return g.synced && g.enforce }
 
-// HeldOff says why a pod is kept out that was evicted, or that has come in place of one that was,
-// as the runtime would be told. of has its namespace and name, and the controller that its object
-// tells. It is safe for concurrent use.
+// HeldOff returns why a pod that was evicted, or that replaces one, is in its hold-off: the text
+// that the runtime would get. of has its namespace and name, and the controller from its object. It
+// is safe for concurrent use.
 func (g *Gate) HeldOff(now time.Time, uid string, of Owner) (why string, held bool) {
-	if !g.vetoes {
+	if !g.enforce {
 		return "", false
 	}
 	for _, key := range []string{uid, nri.PodKey(of.Namespace, of.Name), of.key()} {
@@ -100,28 +103,35 @@ func (g *Gate) HeldOff(now time.Time, uid string, of Owner) (why string, held bo
 	return "", false
 }
 
-// Asked reports that the runtime asks before it lets a pod in.
+// Asked reports whether the runtime asks before it starts a pod.
 func (g *Gate) Asked() bool { return g.synced && g.o.Asker != nil }
 
-// OnTold takes what the runtime told its plugin. all: it tells of every pod as it comes and goes.
-func (g *Gate) OnTold(u nri.Update) (all bool) {
+// OnUpdate processes an update of the plugin. all: the runtime reports every pod as it starts and
+// ends.
+func (g *Gate) OnUpdate(u nri.Update) (all bool) {
 	s := u.State
 	switch {
 	case s.Synced && !g.synced:
-		g.o.Log.Info("the runtime tells of its pods as they come and go", api.EventRuntime.Attr(),
+		//log: The runtime reports pods as they start and end (NRI). If gate is true, evicted pods are
+		//  refused during their hold-off.
+		g.o.Log.Info("runtime events connected", api.EventRuntime.Attr(),
 			"runtime", s.Runtime,
-			"version", s.Version, "gate", g.vetoes)
-	case s.Err != nil && (g.synced || !g.saidNRI):
-		g.o.Log.Warn("the runtime does not tell of its pods as they come and go: they are listed, and "+
-			"evicted pods are not kept out", api.EventRuntime.Attr(),
+			"version", s.Version, "gate", g.enforce)
+	case s.Err != nil && (g.synced || !g.loggedUnavailable):
+		//log: The runtime does not report pods as they start and end. The agent lists pods instead, and
+		//  evicted pods are not refused.
+		//do: Enable NRI in the container runtime, and check its socket. See the key error.
+		g.o.Log.Warn("runtime events unavailable", api.EventRuntime.Attr(),
 			"error", s.Err)
-		g.saidNRI = true
+		g.loggedUnavailable = true
 	}
 	g.synced = s.Synced
 	for _, v := range u.Vetoes {
 		pod := stats.PodReference{UID: v.UID, Namespace: v.Namespace, Name: v.Name}
 		g.o.Log.Repeat("veto "+v.UID, func() {
-			g.o.Log.Info("an evicted pod is kept out", api.EventGate.Attr(), "pod", g.o.Name(pod),
+			//log: The runtime asked to start a pod, or a container of one, that was evicted lately. The gate
+			//  refused it until the end of its hold-off.
+			g.o.Log.Info("evicted pod refused", api.EventGate.Attr(), "pod", g.o.Name(pod),
 				"container", v.Container,
 				"reason", v.Reason)
 		})

@@ -12,21 +12,21 @@ import (
 	"jettison/cri/nri"
 )
 
-// Owner is what brings a pod back to this node under another UID: its controller, as its object
-// tells. The zero value is none.
+// Owner is the controller that brings a pod back to this node under another UID, from its object.
+// The zero value is no owner.
 type Owner struct {
 	Kind string // DaemonSet, StatefulSet, ...
 	UID  string // of the controller
-	// Namespace and Name are the pod's: all controllers but a DaemonSet, which has one pod on a node,
-	// bring a pod back under its name if they bring it back here. A ReplicaSet's new pod has a new
-	// name and is another pod, on whatever node.
+	// Namespace and Name are the pod's. A DaemonSet has one pod on a node. Other controllers bring a
+	// pod back under its name if they bring it back here: a ReplicaSet's new pod has a new name and is
+	// another pod, on any node.
 	Namespace, Name string
 }
 
 // kindDaemonSet is the kind whose pods come back under other names.
 const kindDaemonSet = "DaemonSet"
 
-// key is what it is held off by; empty: it is not.
+// key returns the key of the owner's hold-off; empty without one.
 func (o Owner) key() string {
 	switch {
 	case o.UID == "" || o.Name == "":
@@ -37,23 +37,23 @@ func (o Owner) key() string {
 	return nri.PodKey(o.Namespace, o.Name)
 }
 
-// ofOwner tells a key of owners from a UID.
-func ofOwner(key string) bool {
+// isOwnerKey reports whether a key is an owner's instead of a UID.
+func isOwnerKey(key string) bool {
 	return strings.HasPrefix(key, nri.ByDaemonSet) || strings.HasPrefix(key, nri.ByPod)
 }
 
-// reason is why a pod is kept out that it has made in place of one that was evicted.
+// reason returns why a pod is refused that the owner created in place of an evicted one.
 func (o Owner) reason(message string) string {
-	return fmt.Sprintf("the pod that it takes the place of (%s/%s of the same %s) was evicted from "+
-		"this node: %s", o.Namespace, o.Name, o.Kind,
+	return fmt.Sprintf("it replaces pod %s/%s of the same %s, which was evicted from this node: %s",
+		o.Namespace, o.Name, o.Kind,
 		message)
 }
 
-// Follow keeps out pods that a DaemonSet has made in place of one that is kept out: where a runtime
-// hands on no labels their objects tell whose they are. They are kept out by their names, which the
-// runtime tells: who hands over objects may say anything of a UID that is to come, and would keep
-// out any pod. changed: some are kept out now that were not.
-func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
+// HoldReplacements starts hold-offs of pods that a DaemonSet created in place of an evicted one. It
+// is needed for runtimes that do not pass labels, where only objects show the owner. The hold-offs
+// use the pods' names, which the runtime reports: a client could claim any UID in an object, and so
+// have any pod refused. changed: at least one hold-off is new.
+func (h *HoldOffs) HoldReplacements(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 	held := map[string]nri.Hold{}
 	for key, hold := range h.shared.All() {
 		if strings.HasPrefix(key, nri.ByDaemonSet) && now.Before(hold.Until) {
@@ -68,27 +68,27 @@ func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 		if !is {
 			continue
 		}
-		key, was := nri.PodKey(owner.Namespace, owner.Name), h.held[owner.key()]
-		// the one that was evicted, by its UID
+		key, was := nri.PodKey(owner.Namespace, owner.Name), h.histories[owner.key()]
+		// skip the evicted pod itself, which has a hold-off by UID
 		if own := h.shared.All()[key]; now.Before(own.Until) || was.owner.Name == owner.Name {
 			continue
 		}
-		h.held[key] = was
+		h.histories[key] = was
 		h.shared.Set(now, key, hold)
 		changed = true
 	}
 	return changed
 }
 
-// mostShown bounds the hold-offs that a State has.
-const mostShown = 100
+// maxShown limits the hold-offs in a State.
+const maxShown = 100
 
-// State are the pods that are kept out, by their keys.
+// State returns the hold-offs, sorted by their keys.
 func (h *HoldOffs) State(now time.Time) (out []api.HoldState) {
 	all := h.shared.All()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		hold, was := all[key], h.held[key]
-		if !now.Before(hold.Until) || len(out) == mostShown {
+		hold, was := all[key], h.histories[key]
+		if !now.Before(hold.Until) || len(out) == maxShown {
 			continue
 		}
 		state := api.HoldState{UID: key, Until: hold.Until, Times: max(was.times, 1), Reason: hold.Reason}
@@ -96,7 +96,7 @@ func (h *HoldOffs) State(now time.Time) (out []api.HoldState) {
 			state.Owner = &api.HoldOwner{Kind: owner.Kind, UID: owner.UID, Namespace: owner.Namespace,
 				Pod: owner.Name}
 		}
-		if ofOwner(key) {
+		if isOwnerKey(key) {
 			state.UID = ""
 		}
 		out = append(out, state)

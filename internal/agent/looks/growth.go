@@ -7,28 +7,28 @@ import (
 	"jettison/stats/read"
 )
 
-// growthEvery is the time between two looks at what the top of the hierarchy uses.
-const growthEvery = 10 * time.Second
+// growthInterval is the interval between two readings of the cgroups at the top of the hierarchy.
+const growthInterval = 10 * time.Second
 
-// growth remembers what the cgroups at the top of the hierarchy used before memory became short:
-// where evictions do not help, one of them is what eats it.
+// growth stores the usage of the cgroups at the top of the hierarchy before memory became short: if
+// evictions do not help, one of them uses the memory up.
 type growth struct {
 	before map[string]uint64
 	at     time.Time
 }
 
-// watch remembers what is used now, now and then, as long as memory is not short.
-func (g *growth) watch(now time.Time, r *read.Reader, short bool) {
-	if short && g.before != nil || now.Sub(g.at) < growthEvery {
+// record stores the current usage once per growthInterval while memory is not short.
+func (g *growth) record(now time.Time, r *read.Reader, short bool) {
+	if short && g.before != nil || now.Sub(g.at) < growthInterval {
 		return
 	}
 	g.at, g.before = now, map[string]uint64{}
-	// what cannot be read is not named
+	// a cgroup that cannot be read is omitted
 	_ = r.TopLevel(func(path string, bytes uint64) { g.before[path] = bytes })
 }
 
-// since is what each has grown by.
-func (g *growth) since(r *read.Reader) (out []eviction.Growth) {
+// grown returns the growth of each cgroup.
+func (g *growth) grown(r *read.Reader) (out []eviction.Growth) {
 	if g.before == nil {
 		return nil
 	}

@@ -1,18 +1,19 @@
-// Package looks reads the node and its pods for the loop: little of the node many times a second,
-// more of it once a second, and pods when a victim has to be chosen. What cannot be read is said
+// Package looks reads the node and its pods for the loop: a little of the node many times a second,
+// more of it once a second, and pods when a victim must be chosen. An unreadable source is logged
 // once.
 //
-//	looks.go   Looks: the cheap look, the slow one
-//	pods.go    the dear looks, at pods
-//	growth.go  what else grows
+//	looks.go   Looks: the cheap look and the slow look
+//	pods.go    the full looks, at pods
+//	growth.go  cgroups that grow outside of pods
 //
-// The cheap look reads /proc/meminfo and the root's memory.stat on descriptors that stay open.
-// Where memory is short it reads /proc/zoneinfo too: MemAvailable leaves out per-CPU lists, where
-// most of what a killed pod gives back lies for seconds (kernel 6.12).
+// The cheap look reads /proc/meminfo and the root's memory.stat on descriptors that stay open. If
+// memory is short it also reads /proc/zoneinfo: MemAvailable excludes per-CPU lists, which hold
+// most of a killed pod's memory for seconds (kernel 6.12).
 //
-// The dear look for memory and tasks reads little of all pods: what each uses at most. memory.stat
-// costs ten times as much. It is read only of the pod that would be first by that most, until one
-// is first by the truth: the victim that a look at everything would have found.
+// The full look for memory and tasks reads little of all pods: an upper bound of the usage of each.
+// memory.stat costs ten times as much. It is read only for the pod that ranks first by the upper
+// bound, until one ranks first by its exact usage: the victim that reading everything would have
+// found.
 package looks
 
 import (
@@ -29,57 +30,58 @@ import (
 	"jettison/stats/read"
 )
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Reader     *read.Reader
-	Background *read.Background // nil: neither file systems nor what pods take of them are measured
-	// some threshold is for tasks: a fork bomb is through in less than a second
+	Background *read.Background // nil: file systems and their usage by pods are not measured
+	// Tasks: a threshold for tasks exists. A fork bomb exhausts them in less than a second.
 	Tasks bool
-	// every look at pods reads all of all, so that frames of it can be decided again by other rules
+	// All: every look at pods reads everything of all pods, so that its frame can be replayed under
+	// other rules.
 	All bool
 	Log *logthrottle.Logger
 }
 
-// Looks is what was last read. It belongs to the loop.
+// Looks holds the latest readings. It belongs to the loop.
 type Looks struct {
 	o       Options
 	node    stats.NodeStats // each part as last read
 	summary stats.Summary   // of the last look at pods
 	growth  growth
 
-	last   time.Time // when the last cheap look was
-	due    time.Time // when the next one is; zero: not known
+	last   time.Time // time of the last cheap look
+	due    time.Time // when the next one is due; zero: unknown
 	counts *metrics.Looks
 
-	blind map[string]string // errors of sources, as logged, and of signals that are not observed
+	unreadable map[string]string // errors of sources as logged, and reasons of lost signals
 }
 
-// New makes a Looks that has seen nothing yet.
+// New creates a Looks without readings.
 func New(o Options) *Looks {
-	return &Looks{o: o, blind: map[string]string{},
+	return &Looks{o: o, unreadable: map[string]string{},
 		counts: &metrics.Looks{Delay: metrics.NewHistogram(metrics.Delays...)}}
 }
 
-// WatchTasks has tasks read in every cheap look, or not.
+// WatchTasks sets whether every cheap look reads tasks.
 func (l *Looks) WatchTasks(watch bool) { l.o.Tasks = watch }
 
-// Reader is what looks read through.
+// Reader returns the reader of all looks.
 func (l *Looks) Reader() *read.Reader { return l.o.Reader }
 
-// Background measures what may block; nil: nothing does.
+// Background returns the reader for sources that may block; nil without one.
 func (l *Looks) Background() *read.Background { return l.o.Background }
 
-// Node is what was last read of the node.
+// Node returns the last reading of the node.
 func (l *Looks) Node() *stats.NodeStats { return &l.node }
 
-// Summary is the last look at pods.
+// Summary returns the last look at pods.
 func (l *Looks) Summary() *stats.Summary { return &l.summary }
 
-// Last is when the last cheap look of the loop was made.
+// Last returns the time of the loop's last cheap look.
 func (l *Looks) Last() time.Time { return l.last }
 
-// First looks at the node before the loop does, and waits for its file systems so long. What cannot
-// be read is logged by the loop.
+// First reads the node before the loop starts, and waits up to wait for its file systems. The loop
+// logs unreadable sources.
 func (l *Looks) First(ctx context.Context, wait time.Duration) {
 	now := time.Now()
 	_ = l.o.Reader.Node(now, &l.node)
@@ -92,102 +94,111 @@ func (l *Looks) First(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// Count is how many cheap looks the loop has made.
+// Count returns the number of the loop's cheap looks.
 func (l *Looks) Count() uint64 { return l.counts.Cheap.Value() }
 
-// Counts are how many of each kind, how late they were, and how their sources stand. They are for
-// any goroutine.
+// Counts returns the number of looks of each kind, their delays, and the state of their sources. It
+// is safe for concurrent use.
 func (l *Looks) Counts() *metrics.Looks { return l.counts }
 
-// Begin tells that the loop looks now.
+// Begin records that the loop looks now.
 func (l *Looks) Begin(now time.Time) {
 	l.last = now
 	l.counts.Cheap.Add(1)
 }
 
-// Due tells when the next cheap look is, if nothing asks for one before; Late, that it is made
-// because it is due.
-func (l *Looks) Due(at time.Time) { l.due = at }
+// SetDue sets the time of the next cheap look, unless an event requests an earlier one.
+func (l *Looks) SetDue(at time.Time) { l.due = at }
 
-// Late counts by how much a look is too late.
-func (l *Looks) Late(now time.Time) {
+// RecordDelay records the delay of a look that is made because it is due.
+func (l *Looks) RecordDelay(now time.Time) {
 	if !l.due.IsZero() {
 		l.counts.Delay.Observe(now.Sub(l.due))
 	}
 }
 
-// Cheap is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks
-// where a threshold is for them. perCPU: what MemAvailable does not count is read too, which takes
-// longer; it is asked after memory was read. It does not allocate.
+// Cheap makes the cheap look: memory and swap, the cgroup above all pods if it has a limit, and
+// tasks if a threshold for them exists. perCPU is called after memory was read; it returns whether
+// to read per-CPU memory, which MemAvailable excludes and which takes longer. Cheap does not
+// allocate.
 func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.NodeStats {
-	l.readable("memory", &l.counts.Memory, l.o.Reader.Node(now, &l.node))
+	l.logSource("memory", &l.counts.Memory, l.o.Reader.Node(now, &l.node))
 	if perCPU(&l.node) {
 		l.o.Reader.PerCPU(&l.node)
 	}
-	if l.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
-		l.readable("pods' cgroup", &l.counts.Allocatable,
+	if l.node.Allocatable.LimitBytes.OK { // the slow look reads whether there is a limit
+		l.logSource("pods' cgroup", &l.counts.Allocatable,
 			l.o.Reader.Allocatable(now, &l.node.Allocatable))
 	}
 	if l.o.Tasks {
-		l.readable("tasks", &l.counts.Tasks, l.o.Reader.PIDs(now, &l.node.PIDs))
+		l.logSource("tasks", &l.counts.Tasks, l.o.Reader.PIDs(now, &l.node.PIDs))
 	}
 	return &l.node
 }
 
-// Slow reads the signals that change slowly. hurry: a disk is short, or nearly, so that what is
-// measured of it is measured more often.
+// Slow reads the signals that change slowly. hurry: a disk is short or nearly so, and is measured
+// more often.
 func (l *Looks) Slow(now time.Time, hurry bool) {
 	l.counts.Slow.Add(1)
-	l.readable("node", &l.counts.Node, l.o.Reader.Slow(now, &l.node))
+	l.logSource("node", &l.counts.Node, l.o.Reader.Slow(now, &l.node))
 	if b := l.o.Background; b != nil {
 		b.FillNode(now, &l.node)
 		b.Hurry(hurry)
 	}
 }
 
-// Grew remembers what the cgroups at the top of the hierarchy use, as long as memory is not short.
-func (l *Looks) Grew(now time.Time, short bool) { l.growth.watch(now, l.o.Reader, short) }
+// RecordUsage stores the usage of the cgroups at the top of the hierarchy while memory is not
+// short.
+func (l *Looks) RecordUsage(now time.Time, short bool) { l.growth.record(now, l.o.Reader, short) }
 
-// Growing is by how much each of them has grown since memory was not short.
-func (l *Looks) Growing() []eviction.Growth { return l.growth.since(l.o.Reader) }
+// Growth returns the growth of each of these cgroups after memory became short.
+func (l *Looks) Growth() []eviction.Growth { return l.growth.grown(l.o.Reader) }
 
-// Errors are the sources that cannot be read, with why, and the signals that are not observed.
-func (l *Looks) Errors() map[string]string { return l.blind }
+// Errors returns the unreadable sources and the lost signals with their reasons.
+func (l *Looks) Errors() map[string]string { return l.unreadable }
 
-// Lost takes the signals that count as lost (a file system that hangs, a runtime that does not tell
-// where its images are). It is logged once that one is, and once that it is observed again.
-func (l *Looks) Lost(now []eviction.Lost) {
+// UpdateLost receives the signals that count as lost, such as of a file system that hangs, or of a
+// runtime that does not report its image file system. Each loss and each recovery is logged once.
+func (l *Looks) UpdateLost(now []eviction.Lost) {
 	for _, lost := range now {
-		if source := signalPrefix + string(lost.Signal); l.blind[source] == "" {
-			l.blind[source] = lost.Reason
-			l.o.Log.Warn("the signal is not observed: its thresholds do nothing", api.EventSource.Attr(),
+		if source := signalPrefix + string(lost.Signal); l.unreadable[source] == "" {
+			l.unreadable[source] = lost.Reason
+			//log: A signal has no observation any more. Its thresholds have no effect until it is observed
+			//  again.
+			//do: See the key reason: repair the file system or the runtime that the signal is read from.
+			l.o.Log.Warn("signal lost", api.EventSource.Attr(),
 				"signal", lost.Signal,
 				"reason", lost.Reason)
 		}
 	}
-	for source := range l.blind {
+	for source := range l.unreadable {
 		signal, is := strings.CutPrefix(source, signalPrefix)
 		if is && !slices.ContainsFunc(now,
 			func(lost eviction.Lost) bool { return string(lost.Signal) == signal }) {
-			delete(l.blind, source)
-			l.o.Log.Info("the signal is observed again", api.EventSource.Attr(), "signal", signal)
+			delete(l.unreadable, source)
+			//log: A lost signal is observed again, and its thresholds have effect.
+			l.o.Log.Info("signal observed again", api.EventSource.Attr(), "signal", signal)
 		}
 	}
 }
 
-// signalPrefix tells a signal from a source in what cannot be read.
+// signalPrefix marks a signal among the sources in Looks.unreadable.
 const signalPrefix = "signal "
 
-// readable logs once that a source cannot be read, and once that it can be again.
-func (l *Looks) readable(source string, counts *metrics.Source, err error) {
+// logSource counts a read of a source, and logs each failure and each recovery once.
+func (l *Looks) logSource(source string, counts *metrics.Source, err error) {
 	counts.Read(err)
-	before := l.blind[source]
+	before := l.unreadable[source]
 	switch {
 	case err == nil && before != "":
-		l.o.Log.Info("everything is read again", api.EventSource.Attr(), "source", source)
-		delete(l.blind, source)
+		//log: A source that the agent could not read is readable again.
+		l.o.Log.Info("source readable again", api.EventSource.Attr(), "source", source)
+		delete(l.unreadable, source)
 	case err != nil && before != err.Error():
-		l.o.Log.Error("cannot read the node's "+source, api.EventSource.Attr(), "error", err)
-		l.blind[source] = err.Error()
+		//log: The agent cannot read a source of the node's signals, such as memory or tasks. Signals from
+		//  this source are not updated.
+		//do: See the key error. Check the agent's mounts of /proc and /sys/fs/cgroup and its privileges.
+		l.o.Log.Error("source unreadable", api.EventSource.Attr(), "source", source, "error", err)
+		l.unreadable[source] = err.Error()
 	}
 }

@@ -25,50 +25,51 @@ func newLooks(t *testing.T, change func(*Options)) (*nodetest.Node, *Looks) {
 
 func never(*stats.NodeStats) bool { return false }
 
-// A source that cannot be read, and that it can be again, are one line each.
-func TestASourceThatCannotBeRead(t *testing.T) {
+// An unreadable source and its recovery are logged once each.
+func TestUnreadableSource(t *testing.T) {
 	n, l := newLooks(t, nil)
 	n.Write("cgroup/memory.stat", "anon what\n")
 	for range 3 {
 		l.Cheap(time.Now(), never)
 	}
 	if len(l.Errors()) != 1 {
-		t.Errorf("errors %v", l.Errors())
+		t.Errorf("errors while a source is unreadable = %v, want one", l.Errors())
 	}
 	n.Write("cgroup/memory.stat", "anon 0\nfile 0\nshmem 0\ninactive_file 0\n")
 	for range 3 {
 		l.Cheap(time.Now(), never)
 	}
-	for _, line := range []string{"cannot read the node's memory", "everything is read again"} {
+	for _, line := range []string{`msg="source unreadable" eventKind=source source=memory`, "source readable again"} {
 		if got := strings.Count(n.Text(), line); got != 1 {
-			t.Errorf("%q is logged %d times:\n%s", line, got, n.Text())
+			t.Errorf("%q is logged %d times, want once:\n%s", line, got, n.Text())
 		}
 	}
 	if len(l.Errors()) != 0 {
-		t.Errorf("errors %v", l.Errors())
+		t.Errorf("errors after the recovery = %v, want none", l.Errors())
 	}
 }
 
-// A signal that counts as lost is said once, and once that it is back; the sources' errors have nothing to do with it.
-func TestALostSignal(t *testing.T) {
+// A lost signal and its recovery are logged once each, independent of the errors of sources.
+func TestLostSignal(t *testing.T) {
 	n, l := newLooks(t, nil)
-	l.readable("node", &l.counts.Node, errors.New("gone"))
+	l.logSource("node", &l.counts.Node, errors.New("gone"))
 	lost := []eviction.Lost{{Signal: stats.SignalNodeFsAvailable, Reason: "a file system that hangs"}}
 	for _, now := range [][]eviction.Lost{lost, lost, nil, nil, lost} {
-		l.Lost(now)
+		l.UpdateLost(now)
 	}
-	for line, want := range map[string]int{"a file system that hangs": 2, "is observed again": 1} {
+	for line, want := range map[string]int{"a file system that hangs": 2, "signal observed again": 1} {
 		if got := strings.Count(n.Text(), line); got != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, n.Text())
 		}
 	}
 	if len(l.Errors()) != 2 {
-		t.Errorf("errors %v", l.Errors())
+		t.Errorf("errors = %v, want the source and the signal", l.Errors())
 	}
 }
 
-// The cheap look reads what it is asked for, and no more: tasks where a threshold is for them, memory on per-CPU lists where it is short.
-func TestWhatACheapLookReads(t *testing.T) {
+// The cheap look reads only what is requested: tasks if a threshold for them exists, memory on
+// per-CPU lists if memory is short.
+func TestCheapLookReads(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		n, l := newLooks(t, func(o *Options) { o.Tasks = all })
 		n.Write("proc/sys/kernel/pid_max", "1000\n")
@@ -77,10 +78,10 @@ func TestWhatACheapLookReads(t *testing.T) {
 		n.Write("proc/zoneinfo", "Node 0, zone DMA\n  pagesets\n    cpu: 0\n              count: 10\n")
 		node := l.Cheap(time.Now(), func(*stats.NodeStats) bool { return all })
 		if node.PIDs.Current.OK != all || node.Memory.PerCPUFreeBytes.OK != all || !node.Memory.CapacityBytes.OK {
-			t.Errorf("all %v: %+v, %+v", all, node.PIDs, node.Memory)
+			t.Errorf("cheap look with all %v read: tasks %+v, memory %+v", all, node.PIDs, node.Memory)
 		}
 		if n := l.WithPerCPU(); !n.Memory.PerCPUFreeBytes.OK || l.Node().Memory.PerCPUFreeBytes.OK != all {
-			t.Errorf("all %v: %+v; what was read last has changed: %+v", all, n.Memory, l.Node().Memory)
+			t.Errorf("all %v: per-CPU reading %+v, last reading changed to %+v", all, n.Memory, l.Node().Memory)
 		}
 		if l.Count() != 0 || !l.Last().IsZero() {
 			t.Error("a measurement counts as a look of the loop")
@@ -88,23 +89,24 @@ func TestWhatACheapLookReads(t *testing.T) {
 	}
 }
 
-// Of the pods those that may be chosen are read in full, one by one; when there are too many of them, or frames are recorded, all are.
-func TestWhatALookAtVictimsReads(t *testing.T) {
+// Pods that may be chosen are read in full, one by one; all are if these are too many, or if frames
+// are recorded.
+func TestVictimLookReads(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pods int
 		all  bool
-		read int // pods that were read in full, of those that use memory
+		read int // pods with memory usage that were read in full
 	}{
-		{"one that stands out", 1, false, 1},
-		{"many with a lot of page cache", quickReads + 4, false, quickReads + 4},
+		{"one pod stands out", 1, false, 1},
+		{"many pods with a large page cache", maxQuickReads + 4, false, maxQuickReads + 4},
 		{"frames are recorded", 3, true, 3},
 	} {
 		n, l := newLooks(t, func(o *Options) { o.All = c.all })
 		for i := range c.pods - 1 {
 			pod := fmt.Sprintf("kubepods/besteffort/pod00000000-0000-0000-0000-%012d", i)
 			n.AddPod(pod, 500+i)
-			if !c.all { // most of it may go
+			if !c.all { // most of its memory may be reclaimable
 				n.Write("cgroup/"+pod+"/memory.stat", fmt.Sprintf("anon 1\nfile 0\nshmem 0\ninactive_file %d\n", (500+i)<<20-1))
 			}
 		}
@@ -114,7 +116,7 @@ func TestWhatALookAtVictimsReads(t *testing.T) {
 		now := time.Now()
 		m.Observe(now, l.Cheap(now, never), eviction.Situation{})
 		if err := l.Victims(now, read.Index{}, nil, m); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: the look at victims failed: %v", c.name, err)
 		}
 		full := 0
 		for i := range l.Summary().Pods {
@@ -137,24 +139,24 @@ func thresholds(t *testing.T) []eviction.Threshold {
 	return parsed
 }
 
-// What grew since memory was last plenty is named, what was there before is not.
+// Growth after memory was last plentiful is reported, earlier usage is not.
 func TestGrowth(t *testing.T) {
 	n, l := newLooks(t, nil)
 	n.Write("cgroup/system.slice/old.service/memory.current", "500000000\n")
 	n.Write("cgroup/system.slice/leak.service/memory.current", "1000000\n")
 	start := time.Now()
-	if l.Growing() != nil {
-		t.Error("something grows out of nothing")
+	if l.Growth() != nil {
+		t.Error("growth is reported without a stored usage")
 	}
-	l.Grew(start, false)
+	l.RecordUsage(start, false)
 	n.Write("cgroup/system.slice/leak.service/memory.current", "301000000\n")
-	l.Grew(start.Add(time.Minute), true) // memory is short: what was, is kept
-	got := l.Growing()
+	l.RecordUsage(start.Add(time.Minute), true) // memory is short: the stored usage stays
+	got := l.Growth()
 	if len(got) != 1 || got[0] != (eviction.Growth{Cgroup: "system.slice/leak.service", Bytes: 300000000}) {
-		t.Errorf("%+v", got)
+		t.Errorf("growth = %+v, want 300 MB of leak.service", got)
 	}
-	l.Grew(start.Add(2*time.Minute), false)
-	if got := l.Growing(); len(got) != 0 {
-		t.Errorf("after calm: %+v", got)
+	l.RecordUsage(start.Add(2*time.Minute), false)
+	if got := l.Growth(); len(got) != 0 {
+		t.Errorf("growth after a calm reading = %+v, want none", got)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"jettison/stats/read"
 )
 
-// quickReads is how many pods are read one by one before all are: a pod may have a lot of page
-// cache.
-const quickReads = 16
+// maxQuickReads is the number of pods that are read one by one before all are read: many pods may
+// have a large page cache.
+const maxQuickReads = 16
 
-// Pods looks at everything of every pod.
+// Pods reads everything of every pod.
 func (l *Looks) Pods(now time.Time, pods read.Index) error {
 	l.counts.Full.Add(1)
 	l.summary.Node = l.node
@@ -25,9 +25,9 @@ func (l *Looks) Pods(now time.Time, pods read.Index) error {
 	return err
 }
 
-// Victims is the look that an eviction for memory is decided by: little of every pod, and all of
-// those that may be chosen, as the manager says. The node's figures that are not read anew are as
-// they were.
+// Victims makes the look for an eviction for memory: little of every pod, and everything of the
+// pods that may be chosen, as the manager decides. Figures of the node that are not read again keep
+// their values.
 func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*eviction.Pod,
 	m *eviction.Manager) error {
 	l.counts.Victims.Add(1)
@@ -49,7 +49,7 @@ func (l *Looks) readVictims(now time.Time, pods read.Index, objects map[string]*
 		switch {
 		case i < 0:
 			return err
-		case n == quickReads:
+		case n == maxQuickReads:
 			return errors.Join(err, l.o.Reader.Memory(now, pods, &l.summary))
 		}
 		if wrong := l.o.Reader.QuickPod(now, pods, &l.summary, i); wrong != nil {
@@ -58,12 +58,12 @@ func (l *Looks) readVictims(now time.Time, pods read.Index, objects map[string]*
 	}
 }
 
-// Memory completes the last look at pods: all of them are read as far as memory goes.
+// Memory completes the last look at pods: it reads the memory figures of all pods.
 func (l *Looks) Memory(now time.Time, pods read.Index) error {
 	return l.o.Reader.Memory(now, pods, &l.summary)
 }
 
-// WithPerCPU is the node as last read, with memory on per-CPU lists read now.
+// WithPerCPU returns the last reading of the node, with memory on per-CPU lists read now.
 func (l *Looks) WithPerCPU() stats.NodeStats {
 	node := l.node
 	l.o.Reader.PerCPU(&node)

@@ -1,9 +1,9 @@
-// Package nodestats tells what the node and its pods use, in the two forms that a kubelet has: its
-// Summary API and its resource metrics (pkg/kubelet/server/stats/handler.go,
-// pkg/kubelet/metrics/collectors/resource_metrics.go, v1.36). It looks by itself, beside the loop
-// and only when it is asked.
+// Package nodestats provides the usage of the node and its pods in the kubelet's two forms: the
+// Summary API and the resource metrics (pkg/kubelet/server/stats/handler.go,
+// pkg/kubelet/metrics/collectors/resource_metrics.go, v1.36). It measures on its own, outside of
+// the loop, and only on request.
 //
-//	nodestats.go  Taker: looks, at most once a second
+//	nodestats.go  Taker: measures at most once a second
 //	resource.go   Resource: resource metrics of a Summary
 package nodestats
 
@@ -22,81 +22,81 @@ import (
 )
 
 const (
-	// how old an answer may be: however many ask, there is one look in that
-	fresh     = time.Second
-	apart     = 250 * time.Millisecond // between the first two looks, which make the first rates
-	idle      = 5 * time.Minute        // after which what was opened for it is closed again
-	measured  = 2 * time.Minute        // how old what pods take of disks may be, as of a kubelet
-	patience  = 10 * time.Second       // for one look
-	closeWait = time.Second
+	// maximum age of an answer: all requests within it share one measurement
+	maxAge       = time.Second
+	rateInterval = 250 * time.Millisecond // between the first two measurements, for the first rates
+	idleTimeout  = 5 * time.Minute        // without a request, after which the reader is closed
+	maxDiskAge   = 2 * time.Minute        // maximum age of the pods' disk usage, as in a kubelet
+	lookTimeout  = 10 * time.Second       // timeout of one measurement
+	closeWait    = time.Second
 )
 
-// ErrEarly is why there is no answer before the runtime has told its pods.
-var ErrEarly = errors.New("the runtime has not told its pods yet")
+// ErrEarly reports that the runtime has not listed its pods yet.
+var ErrEarly = errors.New("the runtime has not listed its pods yet")
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// Open makes a reader of the Taker's own. closer gives back what it was made with.
+	// Open creates a reader for the Taker's own use. closer releases its resources.
 	Open func() (reader *read.Reader, closer func(), err error)
 	Node string // its name
 }
 
-// Taker takes Summaries. It is safe for concurrent use. Close it.
+// Taker takes Summaries. It is safe for concurrent use. Close it after use.
 type Taker struct {
 	o    Options
-	pods atomic.Pointer[read.Index] // nil: not told yet
-	// background measures what may block; nil: neither file systems nor what pods take of them are
-	// told.
+	pods atomic.Pointer[read.Index] // nil: not listed yet
+	// background measures sources that may block; nil: the answer has neither file systems nor the
+	// pods' usage of them.
 	background atomic.Pointer[read.Background]
-	turn       chan struct{} // one slot: who has it looks
+	slot       chan struct{} // one slot: its holder measures
 
-	// Of who has the turn.
-	reader  *read.Reader // nil: not open
-	closer  func()
-	scratch stats.Summary
-	last    *v1alpha1.Summary // never changed
-	taken   time.Time
-	unused  *time.Timer // closes the reader; nil: there is none to close
-	closed  bool
-	beside  sync.WaitGroup // looks that nobody waits for any more
+	// The fields below belong to the holder of turn.
+	reader    *read.Reader // nil: not open
+	closer    func()
+	scratch   stats.Summary
+	last      *v1alpha1.Summary // immutable
+	taken     time.Time
+	idleTimer *time.Timer // closes the reader; nil: not open
+	closed    bool
+	looks     sync.WaitGroup // measurements, also those after their timeout
 }
 
-// New makes a Taker that has opened nothing yet.
+// New creates a Taker with nothing opened yet.
 func New(o Options) *Taker {
-	return &Taker{o: o, turn: make(chan struct{}, 1)}
+	return &Taker{o: o, slot: make(chan struct{}, 1)}
 }
 
-// SetPods tells which pods the runtime knows. The index is not changed any more.
+// SetPods sets the runtime's pods. The index must not change afterwards.
 func (t *Taker) SetPods(pods read.Index) { t.pods.Store(&pods) }
 
-// SetBackground tells what measures file systems and what pods take of them.
+// SetBackground sets the source of file systems and of the pods' usage of them.
 func (t *Taker) SetBackground(b *read.Background) { t.background.Store(b) }
 
-// Take is a Summary of at most a second ago, which must not be changed. What cannot be read is
-// absent. full: what pods take of disks is wanted, and measured if that is long ago; it comes with
-// a later one then.
+// Take returns a Summary of at most a second ago, which the caller must not change. Unreadable
+// values are absent. full requests the pods' disk usage: if it is old, it is measured for a later
+// Summary.
 func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) {
 	pods := t.pods.Load()
 	if pods == nil {
 		return nil, ErrEarly
 	}
 	if b := t.background.Load(); full && b != nil {
-		b.Demand(time.Now().Add(-measured))
+		b.Demand(time.Now().Add(-maxDiskAge))
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	type answer struct {
 		summary *v1alpha1.Summary
 		err     error
 	}
 	select {
-	case t.turn <- struct{}{}:
+	case t.slot <- struct{}{}:
 	case <-ctx.Done():
-		return nil, errors.Join(errors.New("the kernel holds up a look at pods"), ctx.Err())
+		return nil, errors.Join(errors.New("reading pod statistics blocks in the kernel"), ctx.Err())
 	}
 	got := make(chan answer, 1)
-	t.beside.Go(func() {
-		defer func() { <-t.turn }()
+	t.looks.Go(func() {
+		defer func() { <-t.slot }()
 		summary, err := t.look(*pods)
 		got <- answer{summary, err}
 	})
@@ -104,17 +104,17 @@ func (t *Taker) Take(ctx context.Context, full bool) (*v1alpha1.Summary, error) 
 	case a := <-got:
 		return a.summary, a.err
 	case <-ctx.Done():
-		return nil, errors.Join(errors.New("the kernel holds up a look at pods"), ctx.Err())
+		return nil, errors.Join(errors.New("reading pod statistics blocks in the kernel"), ctx.Err())
 	}
 }
 
-// look looks, unless the last one will do.
+// look measures, unless the last Summary is fresh.
 func (t *Taker) look(pods read.Index) (*v1alpha1.Summary, error) {
 	now := time.Now()
 	switch {
 	case t.closed:
-		return nil, errors.New("the agent ends")
-	case t.last != nil && now.Sub(t.taken) < fresh:
+		return nil, errors.New("the agent is shutting down")
+	case t.last != nil && now.Sub(t.taken) < maxAge:
 		return t.last, nil
 	}
 	if t.reader == nil {
@@ -124,37 +124,37 @@ func (t *Taker) look(pods read.Index) (*v1alpha1.Summary, error) {
 			return nil, err
 		}
 		_ = t.reader.Collect(now, pods, &t.scratch)
-		time.Sleep(apart)
+		time.Sleep(rateInterval)
 		now = time.Now()
 	}
-	_ = t.reader.Collect(now, pods, &t.scratch) // what could not be read is absent
+	_ = t.reader.Collect(now, pods, &t.scratch) // unreadable values are absent
 	if b := t.background.Load(); b != nil {
 		b.Fill(now, &t.scratch)
 	}
 	out := summaryv1.From(&t.scratch, t.o.Node)
 	known := out.Pods[:0]
 	for _, p := range out.Pods {
-		if p.PodRef.Name != "" { // else only the kernel knows of it, and no kubelet would
+		if p.PodRef.Name != "" { // a pod that only the kernel knows is unknown to a kubelet
 			known = append(known, p)
 		}
 	}
 	out.Pods = known
 	t.last, t.taken = &out, now
-	if t.unused == nil {
-		t.unused = time.AfterFunc(idle, t.rest)
+	if t.idleTimer == nil {
+		t.idleTimer = time.AfterFunc(idleTimeout, t.closeIdle)
 	} else {
-		t.unused.Reset(idle)
+		t.idleTimer.Reset(idleTimeout)
 	}
 	return t.last, nil
 }
 
-// rest gives back what was opened, when nobody has asked for long.
-func (t *Taker) rest() {
+// closeIdle closes the reader after a long time without requests.
+func (t *Taker) closeIdle() {
 	select {
-	case t.turn <- struct{}{}:
+	case t.slot <- struct{}{}:
 		t.release()
-		<-t.turn
-	default: // somebody asks
+		<-t.slot
+	default: // a request is in progress
 	}
 }
 
@@ -166,22 +166,22 @@ func (t *Taker) release() {
 	t.reader, t.closer, t.last, t.scratch = nil, nil, nil, stats.Summary{}
 }
 
-// Close gives everything back. A look that the kernel holds up is left behind, and that is the
-// error.
+// Close releases everything. It returns an error if a measurement blocks in the kernel, which is
+// then abandoned.
 func (t *Taker) Close() error {
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
 	select {
-	case t.turn <- struct{}{}:
+	case t.slot <- struct{}{}:
 	case <-timer.C:
-		return errors.New("nodestats: a look at pods does not end")
+		return errors.New("nodestats: reading pod statistics still blocks in the kernel")
 	}
 	t.closed = true
-	if t.unused != nil {
-		t.unused.Stop()
+	if t.idleTimer != nil {
+		t.idleTimer.Stop()
 	}
 	t.release()
-	<-t.turn
-	t.beside.Wait()
+	<-t.slot
+	t.looks.Wait()
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// taker takes Summaries of a node of files.
+// taker returns a Taker on a node made of files.
 func taker(t *testing.T, opened *atomic.Int32) (*nodetest.Node, *Taker) {
 	t.Helper()
 	n := nodetest.New(t)
@@ -40,19 +40,20 @@ func taker(t *testing.T, opened *atomic.Int32) (*nodetest.Node, *Taker) {
 			t.Error(err)
 		}
 		if _, err := taker.Take(context.Background(), true); err == nil {
-			t.Error("taken after the end")
+			t.Error("Take succeeds after Close")
 		}
 	})
 	return n, taker
 }
 
-// There is nothing before the runtime has told its pods; then what it told, and as many as ask get one look.
-func TestASummary(t *testing.T) {
+// Before the runtime has listed its pods there is no Summary; later all requests of one second
+// share one measurement.
+func TestSummary(t *testing.T) {
 	var opened atomic.Int32
 	n, taker := taker(t, &opened)
-	n.AddPod("kubepods/burstable/pod11111111-1111-1111-1111-111111111111", 100) // which the runtime does not know
+	n.AddPod("kubepods/burstable/pod11111111-1111-1111-1111-111111111111", 100) // unknown to the runtime
 	if _, err := taker.Take(t.Context(), true); !errors.Is(err, ErrEarly) {
-		t.Errorf("at first: %v", err)
+		t.Errorf("Take before the first list: error %v, want ErrEarly", err)
 	}
 	taker.SetPods(n.Runs())
 	first, err := taker.Take(t.Context(), true)
@@ -61,30 +62,30 @@ func TestASummary(t *testing.T) {
 	}
 	if first.Node.NodeName != "node-1" || len(first.Pods) != 1 || first.Pods[0].PodRef.UID != nodetest.UID ||
 		*first.Pods[0].Memory.WorkingSetBytes != 400<<20 {
-		t.Errorf("%+v", first)
+		t.Errorf("first Summary = %+v, want node-1 with one pod", first)
 	}
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
 			if s, err := taker.Take(t.Context(), false); err != nil || len(s.Pods) != 1 {
-				t.Errorf("one of many: %+v, %v", s, err)
+				t.Errorf("concurrent Take = %+v, %v, want one pod", s, err)
 			}
 		})
 	}
 	all.Wait()
-	taker.rest()
+	taker.closeIdle()
 	if again, err := taker.Take(t.Context(), true); err != nil || again == first || opened.Load() != 2 {
-		t.Errorf("after a rest: %v, opened %d times", err, opened.Load())
+		t.Errorf("Take after closeIdle: error %v, opened %d times, want 2", err, opened.Load())
 	}
 }
 
-// A source that cannot be opened is an error, and is tried again.
-func TestASummaryThatCannotBe(t *testing.T) {
+// A failure to open the sources is returned, and the next request tries again.
+func TestSummaryWithoutSources(t *testing.T) {
 	taker := New(Options{Open: func() (*read.Reader, func(), error) { return nil, nil, errors.New("no cgroups") }})
 	taker.SetPods(read.Index{})
 	for range 2 {
 		if _, err := taker.Take(t.Context(), false); err == nil || err.Error() != "no cgroups" {
-			t.Errorf("error %v", err)
+			t.Errorf("error = %v, want no cgroups", err)
 		}
 	}
 	if err := taker.Close(); err != nil {
@@ -92,8 +93,8 @@ func TestASummaryThatCannotBe(t *testing.T) {
 	}
 }
 
-// Resource metrics are those of a kubelet, to the letter: names, types, texts, labels, and times where it has them. What is absent is
-// absent, and an error is told.
+// Resource metrics equal a kubelet's to the letter: names, types, texts, labels, and times where it
+// has them. Absent values are omitted, and an error is reported.
 func TestResourceMetrics(t *testing.T) {
 	at := metav1.NewTime(time.UnixMilli(1_700_000_000_123))
 	p := func(v uint64) *uint64 { return &v }
@@ -136,15 +137,16 @@ pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 0.001 1700000000123
 # TYPE resource_scrape_error gauge
 resource_scrape_error `
 	if got := string(Resource(s)); got != want+last+"0\n" {
-		t.Errorf("got\n%s\nwant\n%s", got, want+last)
+		t.Errorf("resource metrics:\n%s\nwant\n%s", got, want+last)
 	}
 	if got := string(Resource(nil)); got != last+"1\n" || strings.Contains(got, "node_") {
-		t.Errorf("an error: %s", got)
+		t.Errorf("resource metrics of a failed scrape: %s", got)
 	}
 }
 
-// What metrics-server's own client reads in e2e/metricsserver is what is written of the same node here: pods of several containers, with swap
-// and without, one that starts, and a container of which nothing is known but when it began.
+// The golden file is also read by metrics-server's own client in e2e/metricsserver: pods with
+// several containers, with and without swap, one that starts, and a container with nothing known
+// except its start.
 func TestWhatMetricsServerReads(t *testing.T) {
 	text, err := os.ReadFile("testdata/node.json")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"jettison/internal/node/metrics"
 )
 
-// resource is one family of resource metrics, with the names and texts of the kubelet's.
+// resource is one family of resource metrics, with the kubelet's names and texts.
 type resource struct{ name, kind, text string }
 
-// at is the value of a family, and when it was so; ok false: it is not known.
-type at struct {
+// sample is a value of a family with its time; ok false: unknown.
+type sample struct {
 	v    float64
 	time time.Time
 	ok   bool
@@ -21,31 +21,31 @@ type at struct {
 
 var containerFamilies = []struct {
 	resource
-	of func(*v1alpha1.ContainerStats) at
+	of func(*v1alpha1.ContainerStats) sample
 }{
 	{resource{"container_cpu_usage_seconds_total", "counter",
 		"[STABLE] Cumulative cpu time consumed by the container in core-seconds"},
-		func(c *v1alpha1.ContainerStats) at { return cpu(c.CPU) }},
+		func(c *v1alpha1.ContainerStats) sample { return cpu(c.CPU) }},
 	{resource{"container_memory_working_set_bytes", "gauge",
 		"[STABLE] Current working set of the container in bytes"},
-		func(c *v1alpha1.ContainerStats) at { return memory(c.Memory) }},
+		func(c *v1alpha1.ContainerStats) sample { return memory(c.Memory) }},
 	{resource{"container_start_time_seconds", "gauge",
 		"[STABLE] Start time of the container since unix epoch in seconds"},
-		func(c *v1alpha1.ContainerStats) at {
+		func(c *v1alpha1.ContainerStats) sample {
 			if c.StartTime.Unix() <= 0 || !cpu(c.CPU).ok && !memory(c.Memory).ok {
-				// one of which this alone is told costs its pod all figures: metrics-server v0.8 decode.go
-				// checkContainerMetrics
-				return at{}
+				// without CPU or memory the start time alone would drop all figures of the pod: metrics-server
+				// v0.8 decode.go checkContainerMetrics
+				return sample{}
 			}
-			return at{v: float64(c.StartTime.UnixNano()) / 1e9, ok: true}
+			return sample{v: float64(c.StartTime.UnixNano()) / 1e9, ok: true}
 		}},
 	{resource{"container_swap_limit_bytes", "gauge",
 		"[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems"},
-		func(c *v1alpha1.ContainerStats) at {
+		func(c *v1alpha1.ContainerStats) sample {
 			if c.Swap == nil || c.Swap.SwapAvailableBytes == nil {
-				return at{}
+				return sample{}
 			}
-			limit := at{v: float64(*c.Swap.SwapAvailableBytes), time: c.Swap.Time.Time, ok: true}
+			limit := sample{v: float64(*c.Swap.SwapAvailableBytes), time: c.Swap.Time.Time, ok: true}
 			if c.Swap.SwapUsageBytes != nil {
 				limit.v += float64(*c.Swap.SwapUsageBytes)
 			}
@@ -53,69 +53,69 @@ var containerFamilies = []struct {
 		}},
 	{resource{"container_swap_usage_bytes", "gauge",
 		"[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems"},
-		func(c *v1alpha1.ContainerStats) at { return swap(c.Swap) }},
+		func(c *v1alpha1.ContainerStats) sample { return swap(c.Swap) }},
 }
 
 var nodeFamilies = []struct {
 	resource
-	of func(*v1alpha1.NodeStats) at
+	of func(*v1alpha1.NodeStats) sample
 }{
 	{resource{"node_cpu_usage_seconds_total", "counter",
 		"[STABLE] Cumulative cpu time consumed by the node in core-seconds"},
-		func(n *v1alpha1.NodeStats) at { return cpu(n.CPU) }},
+		func(n *v1alpha1.NodeStats) sample { return cpu(n.CPU) }},
 	{resource{"node_memory_working_set_bytes", "gauge",
 		"[STABLE] Current working set of the node in bytes"},
-		func(n *v1alpha1.NodeStats) at { return memory(n.Memory) }},
+		func(n *v1alpha1.NodeStats) sample { return memory(n.Memory) }},
 	{resource{"node_swap_usage_bytes", "gauge",
 		"[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems"},
-		func(n *v1alpha1.NodeStats) at { return swap(n.Swap) }},
+		func(n *v1alpha1.NodeStats) sample { return swap(n.Swap) }},
 }
 
 var podFamilies = []struct {
 	resource
-	of func(*v1alpha1.PodStats) at
+	of func(*v1alpha1.PodStats) sample
 }{
 	{resource{"pod_cpu_usage_seconds_total", "counter",
 		"[STABLE] Cumulative cpu time consumed by the pod in core-seconds"},
-		func(p *v1alpha1.PodStats) at { return cpu(p.CPU) }},
+		func(p *v1alpha1.PodStats) sample { return cpu(p.CPU) }},
 	{resource{"pod_memory_working_set_bytes", "gauge",
 		"[STABLE] Current working set of the pod in bytes"},
-		func(p *v1alpha1.PodStats) at { return memory(p.Memory) }},
+		func(p *v1alpha1.PodStats) sample { return memory(p.Memory) }},
 	{resource{"pod_swap_usage_bytes", "gauge",
 		"[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems"},
-		func(p *v1alpha1.PodStats) at { return swap(p.Swap) }},
+		func(p *v1alpha1.PodStats) sample { return swap(p.Swap) }},
 }
 
-func of(v *uint64, per float64, t metav1.Time) at {
+func perUnit(v *uint64, per float64, t metav1.Time) sample {
 	if v == nil {
-		return at{}
+		return sample{}
 	}
-	return at{float64(*v) / per, t.Time, true}
+	return sample{float64(*v) / per, t.Time, true}
 }
 
-func cpu(c *v1alpha1.CPUStats) at {
+func cpu(c *v1alpha1.CPUStats) sample {
 	if c == nil {
-		return at{}
+		return sample{}
 	}
-	return of(c.UsageCoreNanoSeconds, 1e9, c.Time)
+	return perUnit(c.UsageCoreNanoSeconds, 1e9, c.Time)
 }
 
-func memory(m *v1alpha1.MemoryStats) at {
+func memory(m *v1alpha1.MemoryStats) sample {
 	if m == nil {
-		return at{}
+		return sample{}
 	}
-	return of(m.WorkingSetBytes, 1, m.Time)
+	return perUnit(m.WorkingSetBytes, 1, m.Time)
 }
 
-func swap(s *v1alpha1.SwapStats) at {
+func swap(s *v1alpha1.SwapStats) sample {
 	if s == nil {
-		return at{}
+		return sample{}
 	}
-	return of(s.SwapUsageBytes, 1, s.Time)
+	return perUnit(s.SwapUsageBytes, 1, s.Time)
 }
 
-// Resource are the resource metrics of a Summary, in the text format of Prometheus, families by
-// name as a kubelet has them. nil: there was an error, and nothing else is told.
+// Resource returns the resource metrics of a Summary in the Prometheus text format, with families
+// ordered as in a kubelet. nil: the scrape failed, and only resource_scrape_error is written.
 func Resource(s *v1alpha1.Summary) []byte {
 	var w metrics.Writer
 	failed := 1.0
@@ -156,8 +156,8 @@ func containers(w *metrics.Writer, s *v1alpha1.Summary) {
 	}
 }
 
-// write writes a sample, and before the first of its family what that is.
-func (r *resource) write(w *metrics.Writer, begun *bool, a at, labels ...string) {
+// write writes a sample, preceded by its family's header before the first one.
+func (r *resource) write(w *metrics.Writer, begun *bool, a sample, labels ...string) {
 	if !a.ok {
 		return
 	}

@@ -7,61 +7,61 @@ import (
 	"jettison/eviction"
 )
 
-// forkFloor is how many tasks a second one core can make at least.
+// forkFloor is the lower bound of the number of tasks that one core can create in a second.
 const forkFloor = 10_000
 
-// Times between two cheap looks while tasks stall. How soon the next is due for evictions is
-// eviction.Ready's.
+// Intervals between two cheap looks while tasks stall. eviction.Ready gives the interval for
+// evictions.
 const (
 	pollPressed = 20 * time.Millisecond  // memory may be short
-	pollStalled = 200 * time.Millisecond // there is plenty, so that they stall at limits of their own
+	pollStalled = 200 * time.Millisecond // memory is plentiful: tasks stall at their own limits
 )
 
-// StallWindow is the window of the pressure triggers: for so long after one fired, looks are made
-// fast.
+// StallWindow is the window of the pressure triggers, and the time for which looks stay fast after
+// one fired.
 const StallWindow = time.Second
 
-// Pacer says when the next cheap look is due. It belongs to the loop.
+// Pacer computes when the next cheap look is due. It belongs to the loop.
 type Pacer struct {
-	paces   [len(eviction.Quick)]pace // of the signals that may be used up within less than a second
+	paces   [len(eviction.Quick)]pace // of the signals that may be exhausted in less than a second
 	trends  [len(eviction.Quick)]trend
-	pressed time.Time // when a pressure trigger fired last
+	pressed time.Time // when a pressure trigger last fired
 	fill    float64
 }
 
-// leastFill is the least that a core is taken to fill in bytes a second: a disturbed or throttled
-// measurement, or a virtual machine whose host has to find the memory first, must not make looks
-// come late.
-const leastFill = 3 << 30
+// minFillPerCore is the lower bound of a core's fill rate in bytes a second. Without it looks could
+// come late, because the measurement was disturbed or throttled, or because the host of a virtual
+// machine first had to find the memory.
+const minFillPerCore = 3 << 30
 
-// New makes a Pacer for a machine whose processes take so many bytes a second together, see
-// MeasureFill.
+// New creates a Pacer for a machine on which all processes together fill the given bytes a second;
+// see MeasureFill.
 func New(fill float64, cores int) *Pacer {
 	p := &Pacer{fill: fill}
-	floor := max(fill, leastFill*float64(cores))
+	floor := max(fill, minFillPerCore*float64(cores))
 	p.paces[0].floor, p.paces[1].floor, p.paces[2].floor = floor, floor, forkFloor*float64(cores)
 	return p
 }
 
-// Fill is how many bytes a second the processes of this machine were measured to take together.
+// Fill returns the fill rate given to New, in bytes a second.
 func (p *Pacer) Fill() float64 { return p.fill }
 
-// Trend is at how much a second the i-th of eviction.Quick was lately seen to fall over half a
-// second at least, in its unit.
+// Trend returns the rate at which the i-th signal of eviction.Quick lately fell, in its unit a
+// second, over half a second or more.
 func (p *Pacer) Trend(i int) float64 { return p.trends[i].perSecond() }
 
-// See takes what the manager has observed last.
-func (p *Pacer) See(r *eviction.Ready) {
+// Observe records the manager's latest observations.
+func (p *Pacer) Observe(r *eviction.Ready) {
 	for i := range p.paces {
-		p.paces[i].see(r.Headroom[i].Observed)
-		p.trends[i].see(r.Headroom[i].Observed)
+		p.paces[i].observe(r.Headroom[i].Observed)
+		p.trends[i].observe(r.Headroom[i].Observed)
 	}
 }
 
-// Pressed tells that a pressure trigger fired: something is short that the headroom does not show.
-func (p *Pacer) Pressed(now time.Time) { p.pressed = now }
+// OnPressure records that a pressure trigger fired: a shortage that the headroom does not show.
+func (p *Pacer) OnPressure(now time.Time) { p.pressed = now }
 
-// Due is how long the next cheap look may wait.
+// Due returns the time until the next cheap look.
 func (p *Pacer) Due(now time.Time, r *eviction.Ready) time.Duration {
 	due := r.Within
 	for i := range p.paces {
@@ -70,7 +70,7 @@ func (p *Pacer) Due(now time.Time, r *eviction.Ready) time.Duration {
 	return min(due, p.stalled(now, r.Near >= eviction.Enough))
 }
 
-// stalled is how long the next look may wait because tasks stall.
+// stalled returns the time until the next look while tasks stall.
 func (p *Pacer) stalled(now time.Time, near bool) time.Duration {
 	switch {
 	case now.Sub(p.pressed) >= StallWindow:
@@ -81,6 +81,6 @@ func (p *Pacer) stalled(now time.Time, near bool) time.Duration {
 	return pollStalled
 }
 
-// Rest is how long a wake has to wait for its look: looks are never closer than that, however many
-// wakes there are.
-func Rest(now, lastLook time.Time) time.Duration { return Soonest - now.Sub(lastLook) }
+// WaitAfter returns how long a wake must wait for its look. It keeps looks at least Soonest apart,
+// however many wakes there are.
+func WaitAfter(now, lastLook time.Time) time.Duration { return MinInterval - now.Sub(lastLook) }

@@ -16,21 +16,24 @@ import (
 
 const (
 	hugePage    = 2 << 20
-	fillMemory  = 16 << 20  // that MeasureFill takes, for a moment: the agent's container has 64 MiB
-	fillThreads = 4         // at most
-	unknownFill = leastFill // of a core, where it cannot be measured
+	fillMemory  = 16 << 20       // for a moment: the agent's container has 64 MiB
+	fillThreads = 4              // at most
+	unknownFill = minFillPerCore // per core, if it cannot be measured
 )
 
-// MeasureFill finds out how many bytes a second the processes of this machine can take together. Up
-// to four threads fill a huge page each, or what the kernel gives instead, at the same time:
-// together cores are slower than one times their number, for they share the memory. Of more cores
-// the rate is what four take of it, times the rest, which is rather too much. The best of a few
-// rounds counts, for a disturbance only makes one slower, but no page counts twice: the lines of
-// one that was just given back are in the cache still, and on two cores that looked like 97 GB/s.
-// So all stays mapped until the end, and the first round, which may get such pages, does not count.
+// MeasureFill measures how many bytes a second the processes of this machine can fill together.
+//
+// Up to four threads each fill a huge page, or the pages that the kernel provides instead, at the
+// same time: cores share the memory, so together they are slower than one core times their number.
+// For more cores the rate of four is scaled up, which rather overestimates.
+//
+// The best of a few rounds counts, because a disturbance only slows a round down. No page is filled
+// twice: the lines of a page that was just freed are still in the cache, which looked like 97 GB/s
+// on two cores. So all pages stay mapped until the end, and the first round, which may get such
+// pages, does not count.
 func MeasureFill(cores int) float64 {
 	threads := max(1, min(cores, fillThreads, runtime.NumCPU()))
-	if before := runtime.GOMAXPROCS(0); before < threads { // a limit of CPU time makes it smaller
+	if before := runtime.GOMAXPROCS(0); before < threads { // a CPU limit lowers it
 		runtime.GOMAXPROCS(threads)
 		defer runtime.GOMAXPROCS(before)
 	}
@@ -45,7 +48,7 @@ func MeasureFill(cores int) float64 {
 			defer unmap()
 			pages[i] = page
 		}
-		if rate := fillTogether(pages); round > 0 {
+		if rate := fillConcurrently(pages); round > 0 {
 			best = max(best, rate)
 		}
 	}
@@ -55,7 +58,7 @@ func MeasureFill(cores int) float64 {
 	return best * float64(cores) / float64(threads)
 }
 
-// coldPage maps memory of the size of a huge page and placed as one, untouched.
+// coldPage maps untouched memory with the size and alignment of a huge page.
 func coldPage() (page []byte, unmap func(), err error) {
 	memory, err := unix.Mmap(-1, 0, 2*hugePage, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -64,14 +67,14 @@ func coldPage() (page []byte, unmap func(), err error) {
 	}
 	skip := -uintptr(unsafe.Pointer(&memory[0])) & (hugePage - 1)
 	page = memory[skip : skip+hugePage]
-	// where there are none, 4 KiB pages are what others get too
+	// without huge pages other processes get 4 KiB pages, too
 	_ = unix.Madvise(page, unix.MADV_HUGEPAGE)
 	return page, func() { _ = unix.Munmap(memory) }, nil
 }
 
-// fillTogether touches every page, each of the given ones in a thread of its own, and returns the
-// sum of their rates in bytes a second; 0: one is missing.
-func fillTogether(pages [][]byte) float64 {
+// fillConcurrently touches every page of the given ones, each in its own thread, and returns the
+// sum of their rates in bytes a second; 0 if one is missing.
+func fillConcurrently(pages [][]byte) float64 {
 	var ready atomic.Int64
 	var all sync.WaitGroup
 	took := make([]time.Duration, len(pages))
@@ -80,7 +83,7 @@ func fillTogether(pages [][]byte) float64 {
 	}
 	for i, page := range pages {
 		all.Go(func() {
-			for ready.Add(1); ready.Load() < int64(len(pages)); { // to begin together: it takes microseconds
+			for ready.Add(1); ready.Load() < int64(len(pages)); { // start together: it takes microseconds
 				runtime.Gosched()
 			}
 			start := time.Now()
@@ -98,8 +101,8 @@ func fillTogether(pages [][]byte) float64 {
 	return sum
 }
 
-// Cores of the node, whatever of them this process may use. Those that might be plugged in do not
-// count: virtual machines have room for a hundred more than they have.
+// Cores returns the number of the node's online cores, whether or not this process may use them.
+// Pluggable ones do not count: virtual machines may have a hundred of them.
 func Cores() int {
 	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
 		if n := countCPUs(string(text)); n > 0 {
@@ -109,7 +112,7 @@ func Cores() int {
 	return runtime.NumCPU()
 }
 
-// countCPUs counts a kernel's list, as 0-3,8,10-11; 0: it is none.
+// countCPUs counts the CPUs of a kernel's list, as 0-3,8,10-11; 0 if it is malformed.
 func countCPUs(list string) (n int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, isRange := strings.Cut(part, "-")

@@ -7,54 +7,54 @@ import (
 	"jettison/stats"
 )
 
-// trendWindow is over how long a trend is measured at least. Looks near a threshold come every few
-// milliseconds, and a process that takes 10 MiB a second in pieces of one, as an allocator does,
-// takes a hundred a second from one of them to the next.
+// trendWindow is the minimum time over which a trend is measured. Near a threshold looks come every
+// few milliseconds, and a process that allocates 10 MiB a second in pieces of 1 MiB, as an
+// allocator does, shows a rate of a hundred between two of them.
 const trendWindow = 500 * time.Millisecond
 
-// What falls by trendPiece within pieceWindow is no piece of who takes little: there is no half a
-// second to wait.
+// A fall of trendPiece within pieceWindow is too large to be such a piece: it counts without
+// waiting for half a second.
 const (
 	trendPiece  = 16 << 20
 	pieceWindow = 50 * time.Millisecond
 )
 
-// trend is how fast a signal falls for long enough to do something about it: a slope is what it may
-// do until the next look.
+// trend is the rate at which a signal falls for long enough to act on it; a slope covers only the
+// time until the next look.
 type trend struct {
-	begin stats.Observation // of the window
-	rate  float64           // a second, until begin, and what counts still of before
-	now   float64           // a second, in the window so far, as if no more fell in it
-	seen  time.Time
-	piece stats.Observation // where the last piece ended
-	fast  float64           // a second, of that; 0: none has fallen lately
+	windowStart stats.Observation // of the window
+	rate        float64           // a second, until windowStart, with decayed earlier rates
+	windowRate  float64           // a second, in the current window, as if it fell no further
+	seen        time.Time
+	piece       stats.Observation // where the last piece ended
+	pieceRate   float64           // a second, of that piece; 0: none lately
 }
 
-func (t *trend) see(o stats.Observation) {
+func (t *trend) observe(o stats.Observation) {
 	if !o.OK {
 		return
 	}
-	span := o.Time.Sub(t.begin.Time)
-	if !t.begin.OK || span < 0 {
-		*t = trend{begin: o, seen: o.Time, rate: t.rate, piece: o}
+	span := o.Time.Sub(t.windowStart.Time)
+	if !t.windowStart.OK || span < 0 {
+		*t = trend{windowStart: o, seen: o.Time, rate: t.rate, piece: o}
 		return
 	}
-	t.rate *= math.Exp2(-o.Time.Sub(t.seen).Seconds() / slopeHalf.Seconds())
+	t.rate *= math.Exp2(-o.Time.Sub(t.seen).Seconds() / slopeHalfLife.Seconds())
 	t.seen = o.Time
-	fell := float64(t.begin.Value) - float64(o.Value)
-	t.now = max(0, fell) / max(span, trendWindow).Seconds()
+	fell := float64(t.windowStart.Value) - float64(o.Value)
+	t.windowRate = max(0, fell) / max(span, trendWindow).Seconds()
 	if span >= trendWindow {
-		t.begin, t.rate, t.now = o, max(t.rate, t.now), 0
+		t.windowStart, t.rate, t.windowRate = o, max(t.rate, t.windowRate), 0
 	}
 	since := o.Time.Sub(t.piece.Time)
 	fell = float64(t.piece.Value) - float64(o.Value)
 	switch {
 	case fell >= trendPiece:
-		t.piece, t.fast = o, fell/max(since, time.Millisecond).Seconds()
+		t.piece, t.pieceRate = o, fell/max(since, time.Millisecond).Seconds()
 	case since >= pieceWindow:
-		t.piece, t.fast = o, 0
+		t.piece, t.pieceRate = o, 0
 	}
 }
 
-// perSecond is at how much a second it falls.
-func (t *trend) perSecond() float64 { return max(t.rate, t.now, t.fast) }
+// perSecond returns the rate at which the signal falls, a second.
+func (t *trend) perSecond() float64 { return max(t.rate, t.windowRate, t.pieceRate) }

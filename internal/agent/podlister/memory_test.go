@@ -17,19 +17,23 @@ import (
 	"jettison/stats/read"
 )
 
-// childVariable is set in the process that TestHostileStatusesFitTheMemory measures: the runtime that it lists.
+// childVariable holds the runtime's endpoint in the child process that
+// TestHostileStatusesFitTheMemory measures.
 const childVariable = "JETTISON_LISTS"
 
-// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so
-// much more it may have, and so much more a process may have than at its start.
+// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and 28 MiB of the agent are
+// resident at rest (docs/build/performance.md): the rest is the additional memory that a process
+// may use.
 const memoryMore = 36 << 20
 
-// escaped is what a runtime makes of a tenant's megabytes of "<": six bytes of JSON for each.
+// escaped returns a runtime's JSON of a tenant's "<" characters: six bytes for each.
 func escaped(n int) string { return strings.Repeat(`\u003c`, n) }
 
-// hostile is a node of 110 pods, of which ten do what a tenant can. Environment: 1.3 MB (execve(2) takes 2 MiB), in the verbose status
-// twice. Annotations: 256 KiB (k8s.io/apimachinery TotalAnnotationSizeLimitB). Labels: what is left of etcd's 1.5 MiB. A hook's
-// command, which the kubelet writes as JSON into an annotation of the container (kuberuntime/labels.go): likewise.
+// hostile returns a node of 110 pods, of which ten have the largest values that a tenant can set.
+// Environment: 1.3 MB (execve(2) takes 2 MiB), twice in the verbose status. Annotations: 256 KiB
+// (k8s.io/apimachinery TotalAnnotationSizeLimitB). Labels: the rest of etcd's 1.5 MiB. A hook's
+// command, which the kubelet writes as JSON into an annotation of the container
+// (kuberuntime/labels.go): up to the same limit.
 func hostile(t *testing.T) *critest.Runtime {
 	r := critest.Start(t)
 	for i := range 110 {
@@ -48,7 +52,7 @@ func hostile(t *testing.T) *critest.Runtime {
 
 func cgroupOf(uid string) string { return "/kubepods/burstable/pod" + uid }
 
-// fill gives every eleventh pod what a tenant can, and new ids, as when it was made anew.
+// fill gives every eleventh pod the largest values, and new IDs as after a recreation.
 func fill(r *critest.Runtime, again string) {
 	env := `["A=` + escaped(1_300_000) + `"]`
 	info := fmt.Sprintf(`{"sandboxID":"s","pid":7,"config":{"envs":%s},"runtimeSpec":{"process":{"env":%[1]s,"oomScoreAdj":900},`+
@@ -75,7 +79,8 @@ func fill(r *critest.Runtime, again string) {
 	}
 }
 
-// Ten pods of 110 whose tenants did all that they can: the list of them fits the memory that the agent has, and tells what is needed.
+// The list of 110 pods, of which ten tenants use the largest values, fits into the agent's memory
+// and contains the needed data.
 func TestHostileStatusesFitTheMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
@@ -97,7 +102,7 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 			_, _ = fmt.Sscanf(string(out[at:]), "more %d pods %d unknown %d", &more, &pods, &unknown)
 		}
 		if err != nil || more == 0 || more > memoryMore || pods != 110 || unknown != 0 {
-			t.Errorf("streams %v: %.1f MiB, want at most %d; %d pods, of %d the request is unknown, want 110 and 0 (%v)\n%.2000s",
+			t.Errorf("streams %v: %.1f MiB, want at most %d; %d pods, %d with unknown requests, want 110 and 0 (%v)\n%.2000s",
 				streams, float64(more)/(1<<20), memoryMore>>20, pods, unknown, err, out)
 		} else {
 			t.Logf("streams %v: %.1f MiB", streams, float64(more)/(1<<20))
@@ -106,9 +111,9 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 	}
 }
 
-// listAndMeasure lists as the agent does, a few times, and prints what it came to.
+// listAndMeasure lists a few times as the agent does, and prints the memory that it used.
 func listAndMeasure(t *testing.T, endpoint string) {
-	selfprotect.Self(false) // what is refused is no matter: the heap's bounds are not
+	selfprotect.Self(false) // the limits of the heap matter; refused privileges do not
 	before := memtest.Bytes(t, "VmRSS:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {

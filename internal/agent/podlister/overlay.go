@@ -9,40 +9,40 @@ import (
 	"jettison/stats/read"
 )
 
-// told is what the runtime has told its plugin of pods, as an index. Of pods that have not changed
-// it is not made anew.
-type told struct {
-	of    nri.Pods
+// runtimeEvents is the state from the runtime's events, as an index. Unchanged pods keep their
+// entries.
+type runtimeEvents struct {
+	pods  nri.Pods
 	index read.Index
-	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin
-	// has them. true: nothing was left of one.
+	// stopped are the IDs of sandboxes that were stopped or removed, while a list or the plugin has
+	// them. true: no process of the sandbox is left.
 	stopped map[string]bool
 }
 
-// take makes the index of what was told now.
-func (t *told) take(now nri.Pods) read.Index {
+// update updates the index from the events.
+func (t *runtimeEvents) update(now nri.Pods) read.Index {
 	next := make(read.Index, len(now))
 	for uid, l := range now {
-		if p := t.index[uid]; p != nil && t.of[uid] == l {
+		if p := t.index[uid]; p != nil && t.pods[uid] == l {
 			next[uid] = p
 		} else if p = read.NewIndex(*l)[uid]; p != nil {
 			next[uid] = p
 		}
 	}
-	t.of, t.index = now, next
+	t.pods, t.index = now, next
 	return next
 }
 
-// changes are the containers of pods that were told of anew: what a list knew of them may have
-// changed, as by a resize. When the runtime begins to tell, or does again, and tells of all that it
-// has, these are the ones that are not what was listed last.
-func (t *told) changes(now nri.Pods, listed read.Index) (ids []string) {
+// changedContainers returns the IDs of the containers of changed pods: listed data on them may be
+// outdated, as after a resize. When events begin, or begin again with all pods, these are the
+// containers that differ from the last list.
+func (t *runtimeEvents) changedContainers(now nri.Pods, listed read.Index) (ids []string) {
 	for uid, l := range now {
-		if t.of[uid] == l {
+		if t.pods[uid] == l {
 			continue
 		}
 		for i := range l.Containers {
-			if c := &l.Containers[i]; len(t.of) > 0 || !isListed(c, listed[uid]) {
+			if c := &l.Containers[i]; len(t.pods) > 0 || !isListed(c, listed[uid]) {
 				ids = append(ids, c.ID)
 			}
 		}
@@ -50,33 +50,34 @@ func (t *told) changes(now nri.Pods, listed read.Index) (ids []string) {
 	return ids
 }
 
-// isListed reports whether a container is in a list as it is told of.
+// isListed reports whether a list contains a container with the same data.
 func isListed(c *cri.Container, in *read.Pod) bool {
 	return in != nil && slices.ContainsFunc(in.Containers, func(l cri.Container) bool {
-		return l.ID == c.ID && same(l.MemoryLimit, c.MemoryLimit) && same(l.CPUShares, c.CPUShares) &&
-			same(l.OOMScoreAdj, c.OOMScoreAdj) && maps.Equal(l.Unified, c.Unified)
+		return l.ID == c.ID && equalPtr(l.MemoryLimit, c.MemoryLimit) &&
+			equalPtr(l.CPUShares, c.CPUShares) &&
+			equalPtr(l.OOMScoreAdj, c.OOMScoreAdj) && maps.Equal(l.Unified, c.Unified)
 	})
 }
 
-func same[V comparable](a, b *V) bool { return a == b || a != nil && b != nil && *a == *b }
+func equalPtr[V comparable](a, b *V) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// stops remembers the sandboxes that have been stopped or removed since they were told of, and
-// reports whether there is one. all: now is all that the runtime has.
-func (t *told) stops(now nri.Pods, all bool) (some bool) {
-	for uid, was := range t.of {
+// recordStopped records the sandboxes that events show as stopped or removed, and reports whether
+// there is any. all: now contains all pods of the runtime.
+func (t *runtimeEvents) recordStopped(now nri.Pods, all bool) (some bool) {
+	for uid, was := range t.pods {
 		if !all || now[uid] == was {
 			continue
 		}
 		for i := range was.Sandboxes {
 			if s := &was.Sandboxes[i]; !ready(now[uid], s) {
-				t.stop(s.ID, false)
+				t.markStopped(s.ID, false)
 				some = true
 			}
 		}
 	}
 	for uid, is := range now {
 		for i := range is.Sandboxes {
-			if s := &is.Sandboxes[i]; s.Ready && t.of[uid] != is {
+			if s := &is.Sandboxes[i]; s.Ready && t.pods[uid] != is {
 				delete(t.stopped, s.ID)
 			}
 		}
@@ -84,25 +85,25 @@ func (t *told) stops(now nri.Pods, all bool) (some bool) {
 	return some
 }
 
-// ready reports whether a sandbox is not stopped yet. One that never was ready, by what is told, is
-// there: some runtimes have no process for a sandbox, and tell of none.
+// ready reports whether a sandbox is not stopped yet. A sandbox that never was ready counts as
+// ready: some runtimes have no process for a sandbox, and report none.
 func ready(now *cri.Listing, was *cri.PodSandbox) bool {
 	return now != nil && slices.ContainsFunc(now.Sandboxes, func(s cri.PodSandbox) bool {
 		return s.ID == was.ID && (s.Ready || !was.Ready)
 	})
 }
 
-func (t *told) stop(id string, empty bool) {
+func (t *runtimeEvents) markStopped(id string, empty bool) {
 	if t.stopped == nil {
 		t.stopped = map[string]bool{}
 	}
 	t.stopped[id] = t.stopped[id] || empty
 }
 
-// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may
-// be stopped before they are dead. listed counts while not every change is told, else it may be the
-// older of the two; nil: it does not.
-func (t *told) ended(uid, id string, listed read.Index) bool {
+// ended reports whether a sandbox was stopped and events show none of its containers any more: it
+// may be stopped before they are dead. listed counts only while events are incomplete, because
+// otherwise it may be older than they are; nil: it does not count.
+func (t *runtimeEvents) ended(uid, id string, listed read.Index) bool {
 	empty, stopped := t.stopped[id]
 	if !stopped {
 		return false
@@ -116,8 +117,8 @@ func (t *told) ended(uid, id string, listed read.Index) bool {
 		func(c cri.Container) bool { return of(c) && c.State == cri.Running })
 }
 
-// forget forgets the sandboxes that nobody has any more.
-func (t *told) forget(listed read.Index) {
+// forget drops the sandboxes that neither the list nor the events contain.
+func (t *runtimeEvents) forget(listed read.Index) {
 	if len(t.stopped) == 0 {
 		return
 	}
@@ -134,16 +135,16 @@ func (t *told) forget(listed read.Index) {
 	t.stopped = kept
 }
 
-// overlay is what the runtime listed, with what its events have told since. A pod that the list
-// names with all the sandboxes and containers that the events know is taken from the list, which
-// knows more of it: attempts, times, mounts, logs. Neither argument is changed; where there is
-// nothing to add, the list itself is returned. What ended after the list was made stays until the
-// next one: its cgroup tells meanwhile, and told what of it holds no room.
+// overlay returns the listed pods with the additions from events. A listed pod that has all
+// sandboxes and containers known from events is used as listed, because the list has more data:
+// attempts, times, mounts, logs. Neither argument is changed; without additions the list itself is
+// returned. Pods that ended after the list stay until the next one: meanwhile their cgroup shows
+// it, and runtimeEvents shows that they hold no resources.
 func overlay(listed, events read.Index) read.Index {
 	out, own := listed, false
 	for uid, p := range events {
 		if l := listed[uid]; l != nil {
-			joined := join(l, p)
+			joined := mergePod(l, p)
 			if joined == l {
 				continue
 			}
@@ -160,8 +161,8 @@ func overlay(listed, events read.Index) read.Index {
 	return out
 }
 
-// join is a listed pod with the sandboxes and containers that only events know.
-func join(listed, events *read.Pod) *read.Pod {
+// mergePod returns a listed pod with the sandboxes and containers that only events contain.
+func mergePod(listed, events *read.Pod) *read.Pod {
 	var sandboxes []cri.PodSandbox
 	var containers []cri.Container
 	attempt := uint32(0)
@@ -170,7 +171,7 @@ func join(listed, events *read.Pod) *read.Pod {
 	}
 	for _, s := range events.Sandboxes {
 		if !slices.ContainsFunc(listed.Sandboxes, func(o cri.PodSandbox) bool { return o.ID == s.ID }) {
-			s.Attempt = attempt + 1 // events do not tell it; the kubelet counts up
+			s.Attempt = attempt + 1 // events lack it; the kubelet counts up
 			sandboxes = append(sandboxes, s)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"jettison/stats/read"
 )
 
-// ids are what pods an index holds, in words: what may be compared with a plain list.
+// ids returns the sandboxes and containers of an index, for comparison.
 func ids(x read.Index) map[string][]string {
 	out := map[string][]string{}
 	for uid, p := range x {
@@ -28,7 +28,7 @@ func ids(x read.Index) map[string][]string {
 	return out
 }
 
-// A list knows more of what it names; events add what came since, and neither is changed by it.
+// The list has more data on its pods; events add new ones. Neither argument is changed.
 func TestOverlay(t *testing.T) {
 	made := time.Unix(1e9, 0)
 	listed := read.NewIndex(cri.Listing{
@@ -57,41 +57,41 @@ func TestOverlay(t *testing.T) {
 		"new":   {"s5 ready=true"},
 	}
 	if d := cmp.Diff(want, ids(got)); d != "" {
-		t.Error(d)
+		t.Errorf("pods of the overlay (-want +got):\n%s", d)
 	}
 	if got["same"] != listed["same"] {
-		t.Error("a pod that the list knows better was replaced")
+		t.Error("a pod with more data in the list was replaced")
 	}
 	if s := got["again"].Sandboxes[0]; s.ID != "s2b" || s.Attempt != 5 {
-		t.Errorf("the newest sandbox is %+v", s)
+		t.Errorf("newest sandbox = %+v, want s2b with attempt 5", s)
 	}
 	if d := cmp.Diff(was, ids(listed)) + cmp.Diff(wasEvents, ids(events)); d != "" {
-		t.Errorf("an argument changed: %s", d)
+		t.Errorf("an argument changed (-before +after): %s", d)
 	}
 	if n := len(overlay(nil, events)); n != 4 {
-		t.Errorf("%d pods without a list", n)
+		t.Errorf("overlay without a list has %d pods, want 4", n)
 	}
 	if same := overlay(listed, nil); len(same) != len(listed) {
-		t.Error("nothing to add")
+		t.Errorf("overlay without events has %d pods, want %d", len(same), len(listed))
 	}
 	if allocs := testing.AllocsPerRun(10, func() { overlay(listed, read.Index{"same": events["same"]}) }); allocs > 2 {
-		t.Errorf("%v allocations where there is nothing to add", allocs)
+		t.Errorf("overlay without additions made %v allocations, want at most 2", allocs)
 	}
 }
 
-// Of what the plugin told only the pods that changed are made anew, and those that are gone are.
-func TestWhatWasToldIsKept(t *testing.T) {
+// An update creates entries only for changed pods, and drops pods that are gone.
+func TestUnchangedPodsAreKept(t *testing.T) {
 	pod := func(uid string) *cri.Listing {
 		return &cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s" + uid, UID: uid, Ready: true}}}
 	}
 	same, gone := pod("same"), pod("gone")
-	var events told
-	first := events.take(nri.Pods{"same": same, "changed": pod("changed"), "gone": gone})
-	second := events.take(nri.Pods{"same": same, "changed": pod("changed")})
+	var events runtimeEvents
+	first := events.update(nri.Pods{"same": same, "changed": pod("changed"), "gone": gone})
+	second := events.update(nri.Pods{"same": same, "changed": pod("changed")})
 	if len(first) != 3 || len(second) != 2 || second["same"] != first["same"] || second["changed"] == first["changed"] {
-		t.Errorf("%v, then %v", first, second)
+		t.Errorf("index = %v, then %v, want an unchanged entry for same", first, second)
 	}
-	if third := events.take(nil); len(third) != 0 {
-		t.Errorf("nothing is known: %v", third)
+	if third := events.update(nil); len(third) != 0 {
+		t.Errorf("index of an empty update = %v, want none", third)
 	}
 }

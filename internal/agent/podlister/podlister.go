@@ -1,9 +1,9 @@
-// Package podlister knows the runtime's pods: it lists them beside the loop, and joins the lists
-// with what the runtime tells of its own.
+// Package podlister maintains the runtime's pods: it lists them on its own goroutine, and merges
+// the lists with the runtime's events.
 //
-//	podlister.go   Lister: lists again and again, beside the loop
-//	pods.go     Pods: what is known of the runtime's pods, for the loop
-//	overlay.go  what its events told, over what it listed
+//	podlister.go  Lister: lists periodically, on its own goroutine
+//	pods.go       Pods: the known pods of the runtime, for the loop
+//	overlay.go    additions from events to the list
 package podlister
 
 import (
@@ -16,35 +16,35 @@ import (
 	"jettison/stats/read"
 )
 
-// How often the runtime is listed, and how soon again while it does not answer, or a pod is about
-// to get its containers. Where it tells of its pods as they come and go, lists only make sure.
+// Intervals between lists: normally; while the runtime does not answer or a pod waits for its
+// containers; and with events, where lists only verify.
 const (
-	resync     = 10 * time.Second
-	resyncSoon = time.Second
-	resyncTold = 30 * time.Second
+	resync           = 10 * time.Second
+	resyncSoon       = time.Second
+	resyncWithEvents = 30 * time.Second
 )
 
-// Update is one answer of the runtime, or its failure.
+// Update is an answer of the runtime, or its error.
 type Update struct {
 	Pods read.Index
 	Err  error
 }
 
-// Lister lists the runtime's pods again and again and hands each answer to the loop. It alone waits
-// for lists, so that a runtime that hangs holds up nothing else.
+// Lister lists the runtime's pods periodically and sends each answer to the loop. Only it waits for
+// lists, so that a runtime that hangs blocks nothing else.
 type Lister struct {
-	client  *cri.Lister
-	listed  func(read.Index) // gets each answer before the loop does, and may take its time
-	refresh chan struct{}    // one slot: "list now"
-	updates chan Update      // one slot: the newest answer replaces one that was not taken
-	done    chan struct{}    // closed when Run has returned
-	told    atomic.Bool      // the runtime tells of its pods as they come and go
+	client    *cri.Lister
+	listed    func(read.Index) // receives each answer before the loop does; may block
+	refresh   chan struct{}    // one slot: "list now"
+	updates   chan Update      // one slot: the newest answer replaces an unread one
+	done      chan struct{}    // closed when run has returned
+	hasEvents atomic.Bool      // the runtime sends events on its pods
 
 	mu      sync.Mutex
-	changed map[string]bool // IDs of containers that it has told of since the last list was begun
+	changed map[string]bool // IDs of containers with events since the last list began
 }
 
-// New makes a Lister. listed may be nil.
+// New creates a Lister. listed may be nil.
 func New(c *cri.Client, listed func(read.Index)) *Lister {
 	return &Lister{
 		client: cri.NewLister(c), listed: listed, refresh: make(chan struct{}, 1),
@@ -52,16 +52,16 @@ func New(c *cri.Client, listed func(read.Index)) *Lister {
 	}
 }
 
-// Client is what lists, for the first answer that is waited for at the start, before Run.
+// Client returns the CRI lister, for the first list, which the start waits for before run.
 func (l *Lister) Client() *cri.Lister { return l.client }
 
-// Updates are the answers.
+// Updates returns the channel of answers.
 func (l *Lister) Updates() <-chan Update { return l.updates }
 
-// Told says whether the runtime tells of its pods as they come and go.
-func (l *Lister) Told(told bool) { l.told.Store(told) }
+// SetEvents sets whether the runtime sends events on its pods.
+func (l *Lister) SetEvents(available bool) { l.hasEvents.Store(available) }
 
-// Changed says which containers, by their IDs, are not what they were when they were listed.
+// Changed marks containers, by their IDs, as changed since they were listed.
 func (l *Lister) Changed(ids []string) {
 	if len(ids) == 0 {
 		return
@@ -76,38 +76,38 @@ func (l *Lister) Changed(ids []string) {
 	}
 }
 
-// list lists, with what was told until now.
+// list lists the pods, with the events so far.
 func (l *Lister) list(ctx context.Context) (cri.Listing, error) {
 	l.mu.Lock()
 	changed := l.changed
 	l.changed = nil
 	l.mu.Unlock()
-	l.client.Told(l.told.Load(), changed)
+	l.client.Told(l.hasEvents.Load(), changed)
 	return l.client.List(ctx)
 }
 
-// Ask has the runtime listed as soon as possible. It never blocks.
+// Ask requests a list as soon as possible. It never blocks.
 func (l *Lister) Ask() {
 	select {
 	case l.refresh <- struct{}{}:
-	default: // asked already
+	default: // a request is pending
 	}
 }
 
-// next is how long after an answer the runtime is listed again.
+// next returns the time until the next list.
 func (l *Lister) next(err error, pods read.Index) time.Duration {
 	switch {
 	case err != nil:
 		return resyncSoon
-	case l.told.Load():
-		return resyncTold
+	case l.hasEvents.Load():
+		return resyncWithEvents
 	case !pods.Settled(time.Now()):
 		return resyncSoon
 	}
 	return resync
 }
 
-// Start lists until ctx ends. The returned function waits for that.
+// Start lists until ctx ends. The returned function waits for the end.
 func (l *Lister) Start(ctx context.Context) (wait func()) {
 	go l.run(ctx)
 	return func() { <-l.done }

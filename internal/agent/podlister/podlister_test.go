@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The runtime is listed when it is asked for. Each answer is handed over once, the newest takes the place of one that was not taken, and
-// it ends with its context.
+// The runtime is listed on request. Each answer is sent once, the newest replaces an unread one,
+// and the lister ends with its context.
 func TestListing(t *testing.T) {
 	runtime := critest.Start(t)
 	client, err := cri.Dial(runtime.Endpoint(), "")
@@ -31,47 +31,48 @@ func TestListing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := l.Start(ctx)
 	if u := <-l.Updates(); u.Err != nil || len(u.Pods) != 0 {
-		t.Errorf("%+v", u)
+		t.Errorf("first update = %+v, want no pods", u)
 	}
 	<-before
 	runtime.Change(func() {
 		runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod"}, CreatedAt: 1}}
 	})
 	l.Ask()
-	<-before // it is not taken
+	<-before // the update is not read
 	runtime.Change(func() { runtime.Fail = map[string]error{"ListPodSandbox": errors.New("down")} })
-	for u := (Update{}); u.Err == nil; u = <-l.Updates() { // the failure, at last
+	for u := (Update{}); u.Err == nil; u = <-l.Updates() { // until the failure
 		l.Ask()
 	}
 	cancel()
 	wait()
 }
 
-// How soon the next list comes: at once where one failed or a young pod has no container yet, seldom where the runtime tells by itself.
-func TestWhenTheNextListComes(t *testing.T) {
+// The next list follows soon after a failure or while a young pod lacks its containers, and rarely
+// with events.
+func TestIntervalOfLists(t *testing.T) {
 	l := New(nil, nil)
 	young := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid, Ready: true, CreatedAt: time.Now()}}})
 	for _, c := range []struct {
-		name string
-		err  error
-		told bool
-		pods read.Index
-		want time.Duration
+		name   string
+		err    error
+		events bool
+		pods   read.Index
+		want   time.Duration
 	}{
-		{"as ever", nil, false, nil, resync},
-		{"it failed", errors.New("down"), true, nil, resyncSoon},
-		{"it tells", nil, true, young, resyncTold},
-		{"a young pod", nil, false, young, resyncSoon},
+		{"normal", nil, false, nil, resync},
+		{"after a failure", errors.New("down"), true, nil, resyncSoon},
+		{"with events", nil, true, young, resyncWithEvents},
+		{"with a young pod", nil, false, young, resyncSoon},
 	} {
-		l.Told(c.told)
+		l.SetEvents(c.events)
 		if got := l.next(c.err, c.pods); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			t.Errorf("%s: next list in %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
-// What the runtime tells anew of a container has its status asked for at the next list: it may have been resized.
-func TestAContainerThatIsToldOfAnewIsAskedAbout(t *testing.T) {
+// The next list requests the status of containers with events: they may have been resized.
+func TestStatusOfChangedContainers(t *testing.T) {
 	runtime := critest.Start(t)
 	runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod"}, CreatedAt: 1}}
 	for _, id := range []string{"a", "b"} {
@@ -93,7 +94,7 @@ func TestAContainerThatIsToldOfAnewIsAskedAbout(t *testing.T) {
 		return l
 	}
 	p.OnListed(Update{Pods: read.NewIndex(*pod("a"))})
-	limit, both, same := uint64(5), pod("a", "b"), "nothing is told"
+	limit, both, same := uint64(5), pod("a", "b"), "no events"
 	resized := pod("a", "b")
 	resized.Containers[0].MemoryLimit = &limit
 	for _, c := range []struct {
@@ -101,21 +102,21 @@ func TestAContainerThatIsToldOfAnewIsAskedAbout(t *testing.T) {
 		pods nri.Pods
 		want int
 	}{
-		{"at first", nil, 2}, // of both nothing is known
-		{"what is told at first, b was not listed", nri.Pods{uid: both}, 1},
+		{"first list", nil, 2}, // both are unknown
+		{"first events, b was not listed", nri.Pods{uid: both}, 1},
 		{same, nil, 0},
-		{"the same", nri.Pods{uid: both}, 0},
+		{"unchanged events", nri.Pods{uid: both}, 0},
 		{"another state of the pod", nri.Pods{uid: pod("a", "b")}, 2},
 		{same, nil, 0},
 		{"events are lost", nri.Pods{}, 0},
-		{"and come again", nri.Pods{uid: resized}, 2},
+		{"events return", nri.Pods{uid: resized}, 2},
 	} {
 		if c.pods != nil {
-			p.OnTold(c.pods, true)
+			p.OnEvents(c.pods, true)
 		}
 		before := runtime.Calls("ContainerStatus")
 		if _, err := p.list(t.Context()); err != nil || runtime.Calls("ContainerStatus")-before != c.want {
-			t.Errorf("%s: %d statuses, want %d, %v", c.what, runtime.Calls("ContainerStatus")-before, c.want, err)
+			t.Errorf("%s: %d requests of a status, want %d (%v)", c.what, runtime.Calls("ContainerStatus")-before, c.want, err)
 		}
 	}
 }

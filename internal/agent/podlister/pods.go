@@ -10,70 +10,73 @@ import (
 	"jettison/stats/read"
 )
 
-// asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may
-// be left behind by a pod that is gone for good.
-const asks = 5
+// maxRequests limits the lists that are requested for one pod that only the kernel knows: its
+// cgroup may have been left behind.
+const maxRequests = 5
 
-// countTold is the time between two searches of the hierarchy for pods that the runtime has not
-// told of, where it tells of its pods.
-const countTold = 10 * time.Second
+// searchInterval is the interval between two searches of the hierarchy for pods without events,
+// while the runtime sends events.
+const searchInterval = 10 * time.Second
 
-// Pods is what is known of the runtime's pods: what it listed last, and what it told its plugin
-// since. It belongs to the loop.
+// Pods is the known state of the runtime's pods: the last list and the events since then. It
+// belongs to the loop.
 type Pods struct {
 	*Lister
 	log     *logthrottle.Logger
 	changed func(read.Index)
 
-	all        read.Index
-	fromList   read.Index // what all is made of, with the next
-	fromEvents told
-	every      bool                // events tell of every change
-	lost       bool                // the runtime did not answer last time
-	refused    map[string]struct{} // UIDs of listed pods whose status is too large
+	all         read.Index
+	fromList    read.Index // all is merged from this and fromEvents
+	fromEvents  runtimeEvents
+	complete    bool                // events are complete
+	unreachable bool                // the last list failed
+	oversized   map[string]struct{} // UIDs of listed pods with a status that is too large
 
-	// pods that only the kernel knows, by UID: how often the runtime was asked about them
-	asked   map[string]int
-	counted time.Time // when the hierarchy was last searched for those
+	// pods that only the kernel knows, by UID: the number of lists requested for them
+	requested map[string]int
+	searched  time.Time // when the hierarchy was last searched for those
 }
 
-// NewPods makes a Pods that knows of none. changed gets each new state of them, in the loop's
-// goroutine.
+// NewPods creates a Pods without pods. changed receives each new state, in the loop's goroutine.
 func NewPods(l *Lister, log *logthrottle.Logger, changed func(read.Index)) *Pods {
-	return &Pods{Lister: l, log: log, changed: changed, asked: map[string]int{}}
+	return &Pods{Lister: l, log: log, changed: changed, requested: map[string]int{}}
 }
 
-// All are the pods, by UID. The map must not be changed; the next state of them is another map.
+// All returns the pods by UID. The caller must not change the map; the next state is another map.
 func (p *Pods) All() read.Index { return p.all }
 
-// Lost reports that the runtime did not answer last time.
-func (p *Pods) Lost() bool { return p.lost }
+// Unreachable reports whether the last list failed.
+func (p *Pods) Unreachable() bool { return p.unreachable }
 
-// Refused is how many listed pods have a status that is larger than is taken of one.
-func (p *Pods) Refused() int { return len(p.refused) }
+// Oversized returns the number of listed pods with a status that exceeds the agent's limit.
+func (p *Pods) Oversized() int { return len(p.oversized) }
 
-// OnListed takes an answer of the runtime. Its loss and its return are logged once each.
+// OnListed processes an answer of the runtime. Loss and recovery are logged once each.
 func (p *Pods) OnListed(u Update) {
 	if u.Err != nil {
-		if !p.lost {
-			p.log.Warn("lost the runtime, going on with what the kernel tells", api.EventRuntime.Attr(),
+		if !p.unreachable {
+			//log: The container runtime does not answer lists. The agent continues with the last list and
+			//  the cgroups, and can still kill pods.
+			//do: Check the container runtime and its socket. See the key error.
+			p.log.Warn("runtime unreachable, continuing with kernel data", api.EventRuntime.Attr(),
 				"error", u.Err)
 		}
-		p.lost = true
+		p.unreachable = true
 		return
 	}
-	if p.lost {
-		p.log.Info("the runtime is back", api.EventRuntime.Attr())
+	if p.unreachable {
+		//log: The container runtime answers lists again.
+		p.log.Info("runtime reachable again", api.EventRuntime.Attr())
 	}
-	p.lost = false
+	p.unreachable = false
 	p.fromList = u.Pods
 	p.fromEvents.forget(u.Pods)
-	p.sayRefused()
-	p.join()
+	p.logOversized()
+	p.merge()
 }
 
-// sayRefused logs each pod whose status is too large, once.
-func (p *Pods) sayRefused() {
+// logOversized logs each pod with a status that is too large, once.
+func (p *Pods) logOversized() {
 	var now map[string]struct{}
 	for uid, pod := range p.fromList {
 		if !pod.Refused() {
@@ -83,93 +86,94 @@ func (p *Pods) sayRefused() {
 			now = map[string]struct{}{}
 		}
 		now[uid] = struct{}{}
-		if _, before := p.refused[uid]; !before {
-			p.log.Warn("the runtime's status of a pod is larger than the agent takes: if its request is "+
-				"unknown it counts as over it; "+
-				"look at its environment and annotations, or hand over its object", api.EventPod.Attr(), "pod",
+		if _, before := p.oversized[uid]; !before {
+			//log: The runtime's status of this pod exceeds the agent's limit and is ignored. If the pod's
+			//  request is unknown, the pod ranks as if it exceeded its request.
+			//do: Check the pod's environment and annotations, or provide its pod object on the socket.
+			p.log.Warn("pod status too large, ignored", api.EventPod.Attr(), "pod",
 				pod.PodRef.Namespace+
 					"/"+pod.PodRef.Name, "uid", uid)
 		}
 	}
-	p.refused = now
+	p.oversized = now
 }
 
-// OnTold takes what the runtime told its plugin; all is false while that does not tell of every
-// change.
-func (p *Pods) OnTold(pods nri.Pods, all bool) {
-	if p.every && !all { // what only events told stays known until the next list
+// OnEvents processes the runtime's events; all is false while they are incomplete.
+func (p *Pods) OnEvents(pods nri.Pods, all bool) {
+	if p.complete && !all { // pods known only from events stay until the next list
 		p.fromList = p.all
 		p.Ask()
 	}
-	p.every = all
-	p.Told(all)
-	if p.fromEvents.stops(pods, all) {
-		p.Ask() // the list knows more of what is left
+	p.complete = all
+	p.SetEvents(all)
+	if p.fromEvents.recordStopped(pods, all) {
+		p.Ask() // the list shows their remains
 	}
-	p.Changed(p.fromEvents.changes(pods, p.fromList))
-	p.fromEvents.take(pods)
-	p.counted = time.Time{}
-	p.join()
+	p.Changed(p.fromEvents.changedContainers(pods, p.fromList))
+	p.fromEvents.update(pods)
+	p.searched = time.Time{}
+	p.merge()
 }
 
-// Ended reports whether a sandbox of a pod has ended since it was listed, with all its containers.
-// It holds no room, though it is among All.
+// Ended reports whether a sandbox of a pod, with all its containers, ended after it was listed. It
+// holds no resources although All contains it.
 func (p *Pods) Ended(uid, sandbox string) bool {
-	if p.every {
+	if p.complete {
 		return p.fromEvents.ended(uid, sandbox, nil)
 	}
 	return p.fromEvents.ended(uid, sandbox, p.fromList)
 }
 
-// Cleaned takes that sandboxes were stopped, and nothing of them is left: no list need say so.
-func (p *Pods) Cleaned(sandboxes []string) {
+// OnCleaned records sandboxes that were stopped without remaining processes, and requests a list.
+func (p *Pods) OnCleaned(sandboxes []string) {
 	for _, id := range sandboxes {
-		p.fromEvents.stop(id, true)
+		p.fromEvents.markStopped(id, true)
 	}
 	p.Ask()
 }
 
-// join makes one of what was listed and what was told since.
-func (p *Pods) join() {
+// mergePod merges the list and the events.
+func (p *Pods) merge() {
 	p.all = overlay(p.fromList, p.fromEvents.index)
 	p.changed(p.all)
 }
 
-// KeepUp has the runtime listed when there is something to learn: a pod that only the kernel knows,
-// or a shortage near. strangers searches the hierarchy for the former.
-func (p *Pods) KeepUp(now time.Time, near bool, strangers func(read.Index, func(uid string))) {
-	if p.every && !near && now.Sub(p.counted) < countTold {
+// RequestIfNeeded requests a list if a pod is known only to the kernel or a shortage is near.
+// strangers searches the hierarchy for such pods.
+func (p *Pods) RequestIfNeeded(now time.Time, near bool,
+	strangers func(read.Index, func(uid string))) {
+	if p.complete && !near && now.Sub(p.searched) < searchInterval {
 		return
 	}
-	p.counted = now
+	p.searched = now
 	here, ask := map[string]int{}, false
 	strangers(p.all, func(uid string) {
-		here[uid] = p.asked[uid]
-		if here[uid] < asks {
+		here[uid] = p.requested[uid]
+		if here[uid] < maxRequests {
 			here[uid]++
 			ask = true
 		}
 	})
-	p.asked = here
+	p.requested = here
 	if ask || near {
 		p.Ask()
 	}
 }
 
-// Strangers reports whether a look has found pods that the runtime has not told of. One that it was
-// asked about in vain often enough holds up no kill any more.
-func (p *Pods) Strangers(s *stats.Summary) bool {
+// HasUnlisted reports whether a look found pods that the runtime has not listed. A pod that stayed
+// unlisted after the last request delays no kill.
+func (p *Pods) HasUnlisted(s *stats.Summary) bool {
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if !pod.Announced && pod.Populated.V && p.asked[pod.PodRef.UID] < asks {
+		if !pod.Announced && pod.Populated.V && p.requested[pod.PodRef.UID] < maxRequests {
 			return true
 		}
 	}
 	return false
 }
 
-// Ref completes a reference: where the runtime had not told of the pod yet, what it has told since
-// counts.
+// Ref completes a reference with the current data of the runtime, which may have been missing when
+// it was made.
 func (p *Pods) Ref(ref stats.PodReference) stats.PodReference {
 	if known := p.all[ref.UID]; ref.Name == "" && known != nil {
 		return known.PodRef
@@ -177,7 +181,7 @@ func (p *Pods) Ref(ref stats.PodReference) stats.PodReference {
 	return ref
 }
 
-// Name is a pod's namespace and name, for people.
+// Name returns a pod's namespace and name for display.
 func (p *Pods) Name(ref stats.PodReference) string {
 	ref = p.Ref(ref)
 	if ref.Name == "" {

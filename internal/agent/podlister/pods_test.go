@@ -17,14 +17,14 @@ import (
 
 const uid = "12345678-1234-1234-1234-123456789abc"
 
-// listing is what a runtime says that has one pod.
+// listing returns a runtime's list with one pod.
 func listing(name string) *cri.Listing {
 	return &cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid, Name: name, Namespace: "default", Ready: true}}}
 }
 
 func index(name string) read.Index { return read.NewIndex(*listing(name)) }
 
-// events are what it told its plugin then.
+// events returns the plugin's data on that pod.
 func events(name string) nri.Pods { return nri.Pods{uid: listing(name)} }
 
 func newPods(t *testing.T, changed func(read.Index)) (*Pods, *bytes.Buffer) {
@@ -38,7 +38,7 @@ func newPods(t *testing.T, changed func(read.Index)) (*Pods, *bytes.Buffer) {
 	return NewPods(New(client, nil), logthrottle.New(slog.New(slog.NewTextHandler(&text, nil))), changed), &text
 }
 
-// asked takes whether the runtime is to be listed at once.
+// asked reads whether a list was requested.
 func asked(p *Pods) bool {
 	select {
 	case <-p.refresh:
@@ -48,125 +48,128 @@ func asked(p *Pods) bool {
 	}
 }
 
-// The runtime's loss and its return are one line each, and what was known of it stays.
-func TestTheLossOfTheRuntime(t *testing.T) {
+// Loss and recovery of the runtime are logged once each, and the known pods stay.
+func TestRuntimeUnreachable(t *testing.T) {
 	changes := 0
 	p, text := newPods(t, func(read.Index) { changes++ })
 	p.OnListed(Update{Pods: index("a")})
 	for range 3 {
 		p.OnListed(Update{Err: errors.New("down")})
 	}
-	if !p.Lost() || len(p.All()) != 1 || changes != 1 {
-		t.Errorf("lost %v, %v, %d changes", p.Lost(), p.All(), changes)
+	if !p.Unreachable() || len(p.All()) != 1 || changes != 1 {
+		t.Errorf("runtime unreachable %v, pods %v, %d changes, want one of each", p.Unreachable(), p.All(), changes)
 	}
 	for range 3 {
 		p.OnListed(Update{})
 	}
-	for _, line := range []string{"lost the runtime", "the runtime is back"} {
+	for _, line := range []string{"runtime unreachable", "runtime reachable again"} {
 		if got := strings.Count(text.String(), line); got != 1 {
-			t.Errorf("%q is logged %d times:\n%s", line, got, text)
+			t.Errorf("%q is logged %d times, want once:\n%s", line, got, text)
 		}
 	}
-	if p.Lost() || len(p.All()) != 0 {
-		t.Errorf("lost %v, %v", p.Lost(), p.All())
+	if p.Unreachable() || len(p.All()) != 0 {
+		t.Errorf("after the recovery: unreachable %v, pods %v", p.Unreachable(), p.All())
 	}
 }
 
-// A pod whose status is too large is one line, as long as it is there, and counted.
-func TestAStatusThatIsRefused(t *testing.T) {
+// A pod with a status that is too large is logged once while it exists, and counted.
+func TestOversizedStatus(t *testing.T) {
 	p, text := newPods(t, func(read.Index) {})
 	refused := listing("a")
 	refused.Containers = []cri.Container{{ID: "c", SandboxID: "s", Refused: true}}
 	for i, l := range []*cri.Listing{listing("a"), refused, refused, {}, refused} {
 		p.OnListed(Update{Pods: read.NewIndex(*l)})
 		want := []int{0, 1, 1, 1, 2}[i]
-		if got := strings.Count(text.String(), "larger than the agent takes"); got != want || (p.Refused() == 1) != (l == refused) {
-			t.Errorf("list %d: %d lines, want %d; %d counted\n%s", i, got, want, p.Refused(), text)
+		if got := strings.Count(text.String(), "pod status too large"); got != want || (p.Oversized() == 1) != (l == refused) {
+			t.Errorf("list %d: logged %d times, want %d; %d pods counted\n%s", i, got, want, p.Oversized(), text)
 		}
 	}
 	if !strings.Contains(text.String(), "pod=default/a") {
-		t.Error(text)
+		t.Errorf("the log lacks the pod's name: %s", text)
 	}
 }
 
-// What only events told stays known until the next list, when they stop coming; a list is asked for then.
+// When events stop, pods known only from them stay until the next list, which is requested.
 func TestEventsThatStop(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
-	p.OnTold(events("a"), true)
+	p.OnEvents(events("a"), true)
 	if asked(p) || p.Name(stats.PodReference{UID: uid}) != "default/a" {
-		t.Errorf("asked, or not known: %v", p.All())
+		t.Errorf("a list was requested, or the pod is unknown: %v", p.All())
 	}
-	p.OnTold(nil, false)
+	p.OnEvents(nil, false)
 	if !asked(p) || len(p.All()) != 1 {
-		t.Errorf("not asked, or forgotten: %v", p.All())
+		t.Errorf("no list was requested, or the pod is forgotten: %v", p.All())
 	}
 	if p.OnListed(Update{}); len(p.All()) != 0 {
-		t.Errorf("the list has none: %v", p.All())
+		t.Errorf("pods after an empty list = %v, want none", p.All())
 	}
 }
 
-// A pod that only the kernel knows is asked about a few times, not for ever: its cgroup may be left over. It holds up no kill then.
-func TestALeftOverCgroupIsNotAskedAboutForEver(t *testing.T) {
+// For a pod that only the kernel knows a limited number of lists is requested: its cgroup may be
+// left over. Then it delays no kill.
+func TestRequestsForALeftoverCgroupAreLimited(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	stranger := func(_ read.Index, visit func(string)) { visit(uid) }
 	look := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: uid}, Populated: stats.Some(true)}}}
-	if !p.Strangers(&look) {
-		t.Error("no stranger")
+	if !p.HasUnlisted(&look) {
+		t.Error("HasUnlisted = false for an unlisted pod")
 	}
 	times := 0
-	for range 3 * asks {
-		if p.KeepUp(time.Now(), false, stranger); asked(p) {
+	for range 3 * maxRequests {
+		if p.RequestIfNeeded(time.Now(), false, stranger); asked(p) {
 			times++
 		}
 	}
-	if times != asks || p.Strangers(&look) {
-		t.Errorf("asked %d times, want %d; a stranger still: %v", times, asks, p.Strangers(&look))
+	if times != maxRequests || p.HasUnlisted(&look) {
+		t.Errorf("%d lists were requested, want %d; HasUnlisted = %v", times, maxRequests, p.HasUnlisted(&look))
 	}
 	look.Pods[0].Announced = true
-	if p.asked = map[string]int{}; p.Strangers(&look) {
-		t.Error("a pod that the runtime told of is a stranger")
+	if p.requested = map[string]int{}; p.HasUnlisted(&look) {
+		t.Error("HasUnlisted = true for a listed pod")
 	}
 }
 
-// Where the runtime tells of its pods the hierarchy is searched now and then only, but each second while memory may be short.
-func TestHowOftenStrangersAreLookedFor(t *testing.T) {
+// With events the hierarchy is searched only once per searchInterval, but each second while memory
+// may be short.
+func TestSearchInterval(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	now, searches := time.Now(), 0
 	tick := func(after time.Duration, near bool, want int) {
 		t.Helper()
-		p.KeepUp(now.Add(after), near, func(read.Index, func(string)) { searches++ })
+		p.RequestIfNeeded(now.Add(after), near, func(read.Index, func(string)) { searches++ })
 		if asked(p) != near || searches != want {
-			t.Errorf("after %v: %d searches, want %d", after, searches, want)
+			t.Errorf("after %v: %d searches, want %d; a list must be requested: %v", after, searches, want, near)
 		}
 	}
 	tick(0, false, 1)
 	tick(time.Second, false, 2)
-	p.OnTold(nil, true)
-	tick(2*time.Second, false, 3) // something came or went
+	p.OnEvents(nil, true)
+	tick(2*time.Second, false, 3) // a pod started or ended
 	tick(3*time.Second, false, 3)
 	tick(4*time.Second, true, 4)
-	tick(4*time.Second+countTold-1, false, 4)
-	tick(4*time.Second+countTold, false, 5)
+	tick(4*time.Second+searchInterval-1, false, 4)
+	tick(4*time.Second+searchInterval, false, 5)
 }
 
-// A pod that the runtime never named is called by its UID.
+// A pod that the runtime never named is displayed with its UID.
 func TestNames(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	if got := p.Name(stats.PodReference{UID: uid}); got != "uid:"+uid {
-		t.Error(got)
+		t.Errorf("name of an unknown pod = %s", got)
 	}
 	p.OnListed(Update{Pods: index("a")})
 	if got := p.Name(stats.PodReference{UID: uid, Name: "known", Namespace: "before"}); got != "before/known" {
-		t.Error(got)
+		t.Errorf("name of a named reference = %s, want before/known", got)
 	}
 	if got := p.Ref(stats.PodReference{UID: uid}); got.Name != "a" {
-		t.Errorf("%+v", got)
+		t.Errorf("completed reference = %+v, want name a", got)
 	}
 }
 
-// A sandbox that events say was stopped or removed has ended, once they tell of no container of it any more; the list, which has it still, is
-// asked for. That events tell no more, or that a runtime has no process for a sandbox, ends none.
-func TestWhatHasEndedSinceTheList(t *testing.T) {
+// A sandbox that events show as stopped or removed has ended when they show none of its containers
+// any more; a list is requested, because the last one still contains it. The end of events, or a
+// runtime without sandbox processes, ends no sandbox.
+func TestEndedSinceTheList(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	pod := func(ready bool, containers ...cri.Container) nri.Pods {
 		l := listing("a")
@@ -184,46 +187,47 @@ func TestWhatHasEndedSinceTheList(t *testing.T) {
 		ended, asked bool
 	}{
 		{"it runs", pod(true, lives), true, full, false, false},
-		{"events tell no more", nil, false, nil, false, true},
-		{"they do again", pod(true, lives), true, nil, false, false},
-		{"it is stopped, and its container dies", pod(false, lives), true, nil, false, true},
-		{"which is dead", pod(false), true, nil, true, false},
-		{"an older list comes", nil, true, full, true, true}, // and it is removed
-		{"another one of its name runs", nri.Pods{"other": other}, true, nil, true, false},
-		{"the list has it no more", nil, true, read.NewIndex(*other), false, true},
-		{"one that was never ready", pod(false), true, full, false, false},
-		{"and goes", nil, true, nil, true, true},
+		{"events end", nil, false, nil, false, true},
+		{"events return", pod(true, lives), true, nil, false, false},
+		{"the sandbox is stopped, its container dies", pod(false, lives), true, nil, false, true},
+		{"the container is dead", pod(false), true, nil, true, false},
+		{"an older list, then removed", nil, true, full, true, true},
+		{"another pod of its name runs", nri.Pods{"other": other}, true, nil, true, false},
+		{"the list lacks it", nil, true, read.NewIndex(*other), false, true},
+		{"a sandbox that was never ready", pod(false), true, full, false, false},
+		{"and is removed", nil, true, nil, true, true},
 	} {
-		if p.OnTold(c.pods, c.all); c.list != nil {
+		if p.OnEvents(c.pods, c.all); c.list != nil {
 			p.OnListed(Update{Pods: c.list})
 		}
 		if got := p.Ended(uid, "s"); got != c.ended || asked(p) != c.asked {
-			t.Errorf("%s: ended %v, want %v; asked, want %v", c.what, got, c.ended, c.asked)
+			t.Errorf("%s: ended %v, want %v; a list must be requested: %v", c.what, got, c.ended, c.asked)
 		}
 	}
-	p.Cleaned([]string{"s"})
+	p.OnCleaned([]string{"s"})
 	if !p.Ended(uid, "s") || !asked(p) {
-		t.Error("what an eviction has left is taken for a pod")
+		t.Error("a cleaned sandbox has not ended, or no list was requested")
 	}
 	if p.OnListed(Update{}); len(p.fromEvents.stopped) != 0 {
-		t.Errorf("remembered for ever: %v", p.fromEvents.stopped)
+		t.Errorf("stopped sandboxes after an empty list = %v, want none", p.fromEvents.stopped)
 	}
 }
 
-// A container that was dying when events stopped holds the room of its stopped sandbox for as long as lists have it running, and no longer.
-func TestADyingContainerOutlivesTheEvents(t *testing.T) {
+// A container that was dying when events ended holds the resources of its stopped sandbox while
+// lists show it running.
+func TestDyingContainerOutlivesTheEvents(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})
 	pod := func(ready bool, state cri.ContainerState) *cri.Listing {
 		l := listing("a")
 		l.Sandboxes[0].Ready, l.Containers = ready, []cri.Container{{ID: "c", SandboxID: "s", State: state}}
 		return l
 	}
-	told := func(l *cri.Listing, all bool) func() {
+	events := func(l *cri.Listing, all bool) func() {
 		return func() {
 			if l == nil {
-				p.OnTold(nil, all)
+				p.OnEvents(nil, all)
 			} else {
-				p.OnTold(nri.Pods{uid: l}, all)
+				p.OnEvents(nri.Pods{uid: l}, all)
 			}
 		}
 	}
@@ -233,18 +237,18 @@ func TestADyingContainerOutlivesTheEvents(t *testing.T) {
 		do    func()
 		ended bool
 	}{
-		{"it runs", told(pod(true, cri.Running), true), false},
-		{"and is listed", listed(pod(true, cri.Running)), false},
-		{"stopped, its container dies", told(pod(false, cri.Running), true), false},
-		{"events are lost", told(nil, false), false},
-		{"a list has it alive", listed(pod(false, cri.Running)), false},
-		{"and dead", listed(pod(false, cri.Exited)), true},
-		{"or alive, for an older list", listed(pod(false, cri.Running)), false},
-		{"it is cleaned up", func() { p.Cleaned([]string{"s"}) }, true},
-		{"and an older list comes", listed(pod(true, cri.Running)), true},
+		{"it runs", events(pod(true, cri.Running), true), false},
+		{"it is listed", listed(pod(true, cri.Running)), false},
+		{"stopped, its container dies", events(pod(false, cri.Running), true), false},
+		{"events are lost", events(nil, false), false},
+		{"a list shows it running", listed(pod(false, cri.Running)), false},
+		{"a list shows it dead", listed(pod(false, cri.Exited)), true},
+		{"an older list shows it running", listed(pod(false, cri.Running)), false},
+		{"it is cleaned up", func() { p.OnCleaned([]string{"s"}) }, true},
+		{"an older list after the clean-up", listed(pod(true, cri.Running)), true},
 	} {
 		if c.do(); p.Ended(uid, "s") != c.ended {
-			t.Errorf("%s: ended %v", c.what, !c.ended)
+			t.Errorf("%s: ended %v, want %v", c.what, !c.ended, c.ended)
 		}
 	}
 }

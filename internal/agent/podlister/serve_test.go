@@ -15,12 +15,14 @@ import (
 	"jettison/cri/critest"
 )
 
-// Where TestServesAHostileNode serves, if the folder is there: it lies below what the agent's pod has mounted of the node's runtime. In
-// "endpoint" stands what to dial; in "rounds" how often the hostile pods were made anew after all of them were asked for.
+// servedDir is where TestServesAHostileNode serves, if the folder exists: below a mount of the
+// node's runtime in the agent's pod. The file "endpoint" has the endpoint to dial; "rounds" the
+// number of recreations of the hostile pods, each after all of them were requested.
 const servedDir = "/run/containerd/hostile"
 
-// TestServesAHostileNode is the runtime of a node of 110 pods, each with a cgroup and a process of its own, of which ten are hostile and
-// are made anew as soon as the agent has asked for all of them. It goes on until it is told to end. e2e asks what that does to the agent.
+// TestServesAHostileNode is the runtime of a node of 110 pods, each with a cgroup and a process.
+// Ten of them are hostile and are recreated as soon as the agent has requested all of them. It runs
+// until SIGTERM. e2e checks the effect on the agent.
 func TestServesAHostileNode(t *testing.T) {
 	if _, err := os.Stat(servedDir); os.Getenv("JETTISON_LIVE") == "" || err != nil {
 		t.Skip("run by e2e in its virtual machine")
@@ -56,7 +58,8 @@ func TestServesAHostileNode(t *testing.T) {
 	}
 }
 
-// allAsked is how often a status of a container was asked for, if that is a verbose and a plain one of ten more than before; else before.
+// allAsked returns the number of requested container statuses if it grew by a verbose and a plain
+// one of ten, otherwise before.
 func allAsked(r *critest.Runtime, before int) int {
 	if now := r.Calls("ContainerStatus"); now >= before+20 {
 		return now

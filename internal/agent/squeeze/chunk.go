@@ -9,20 +9,20 @@ import (
 	"jettison/stats"
 )
 
-// carryOut asks one pod after the other, chunk by chunk, until it is stopped or the time is over,
-// and measures what they gave.
-func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryAsk,
+// carryOut reclaims from one pod after the other, chunk by chunk, until it is stopped or the time
+// is over, and measures the freed memory.
+func (s *Worker) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.MemoryAsk,
 	targets map[string]*target) {
 	end := j.began.Add(min(j.Time, reclaim.MaxMemoryTime))
 	chunk := uint64(reclaim.FirstMemoryChunk)
 	for _, ask := range asks {
-		if over(j, end) {
+		if stopped(j, end) {
 			break
 		}
 		t := targets[ask.Cgroup]
-		asked, err := s.ask(j, end, t, ask.Bytes, &chunk)
+		asked, err := s.reclaimPod(j, end, t, ask.Bytes, &chunk)
 		if err != nil {
-			e.Err = described(ask.Cgroup, err)
+			e.Err = describe(ask.Cgroup, err)
 		}
 		if asked > 0 {
 			t.asked += asked
@@ -35,10 +35,10 @@ func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.Memo
 		if t.asked == 0 {
 			continue
 		}
-		// One that is gone gave back nothing because of this.
+		// A pod that is gone freed nothing because of the reclaim.
 		if now, err := t.group.MemoryCurrent(s.buf); err == nil {
 			freed := t.current - min(now, t.current)
-			if j.stop.Load() { // the rest is its death: it may be who is killed
+			if j.stop.Load() { // any further decrease is from the kill of the pod
 				freed = min(freed, t.asked)
 			}
 			e.Freed = stats.Some(e.Freed.V + freed)
@@ -49,15 +49,15 @@ func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.Memo
 	}
 }
 
-// over: a pod is killed, or soon will be.
-func over(j *job, end time.Time) bool { return j.stop.Load() || !time.Now().Before(end) }
+// stopped reports whether to stop: a kill is in progress, or the time is over.
+func stopped(j *job, end time.Time) bool { return j.stop.Load() || !time.Now().Before(end) }
 
-// ask asks one pod. asked is what the kernel was asked for, whatever it found. A pod that has
-// nothing left, or is gone, is no error.
-func (s *Squeezer) ask(j *job, end time.Time, t *target, bytes uint64, chunk *uint64) (asked uint64,
-	err error) {
+// reclaimPod reclaims from one pod. asked is the amount requested from the kernel, regardless of
+// the amount reclaimed. A pod without reclaimable memory, or one that is gone, is no error.
+func (s *Worker) reclaimPod(j *job, end time.Time, t *target, bytes uint64,
+	chunk *uint64) (asked uint64, err error) {
 	r, err := t.group.OpenReclaim()
-	if gone(err) {
+	if vanished(err) {
 		return 0, nil
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Squeezer) ask(j *job, end time.Time, t *target, bytes uint64, chunk *ui
 	if j.Kind == reclaim.PageCache {
 		swappiness = cgroup.SwappinessFile
 	}
-	for asked < bytes && !over(j, end) {
+	for asked < bytes && !stopped(j, end) {
 		size := min(*chunk, bytes-asked)
 		began := time.Now()
 		err := r.Reclaim(size, swappiness)
@@ -76,7 +76,7 @@ func (s *Squeezer) ask(j *job, end time.Time, t *target, bytes uint64, chunk *ui
 			*chunk = reclaim.NextMemoryChunk(size, time.Since(began))
 		}
 		switch {
-		case gone(err):
+		case vanished(err):
 			return asked, nil
 		case err != nil && !errors.Is(err, cgroup.ErrNothingLeft):
 			return asked, err

@@ -23,10 +23,12 @@ import (
 	"jettison/stats"
 )
 
-// holdVariable has this test binary hold so many bytes of anonymous memory, which it touches once.
+// holdVariable makes this test binary hold the given bytes of anonymous memory, which it touches
+// once.
 const holdVariable = "JETTISON_HOLD"
 
-// hold never returns. A quarter of each page cannot be compressed. For each byte of its input it reads all of it again.
+// hold never returns. A quarter of each page cannot be compressed. For each byte of its input it
+// reads all its memory again.
 func hold(size string) {
 	n, err := strconv.Atoi(size)
 	if err != nil {
@@ -63,7 +65,7 @@ type holder struct {
 	stdout io.Reader
 }
 
-// kill kills all of a group, as the agent does.
+// kill kills all processes of a group, as the agent does.
 func kill(g *cgroup.Group) error {
 	fd, err := g.OpenKill()
 	if err != nil {
@@ -73,25 +75,25 @@ func kill(g *cgroup.Group) error {
 	return g.WriteKill(fd)
 }
 
-// says waits for a word of the process.
-func (h *holder) says(word string) {
+// expect waits for a line of the process.
+func (h *holder) expect(word string) {
 	h.t.Helper()
 	var line [32]byte
 	if n, err := h.stdout.Read(line[:]); err != nil || !strings.HasPrefix(string(line[:n]), word) {
-		h.t.Fatalf("%q, %v, want %s", line[:n], err, word)
+		h.t.Fatalf("process printed %q (%v), want %s", line[:n], err, word)
 	}
 }
 
-// touch has it read all its memory again.
+// touch makes the process read all its memory again.
 func (h *holder) touch() {
 	h.t.Helper()
 	if _, err := h.stdin.Write([]byte{1}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.says("touched")
+	h.expect("touched")
 }
 
-// site is a kubepods of its own in the real hierarchy.
+// site is a separate kubepods in the real hierarchy.
 type site struct {
 	t    *testing.T
 	fs   *cgroup.FS
@@ -131,7 +133,7 @@ func (s *site) mkdir(path string) {
 	})
 }
 
-// pod starts a process that holds memory in a pod of its own, and waits until it does.
+// pod starts a process that holds memory in its own pod, and waits until it holds it.
 func (s *site) pod(uid string, size int) *holder {
 	s.t.Helper()
 	path := s.root + "/kubepods/besteffort/pod" + uid
@@ -169,11 +171,11 @@ func (s *site) pod(uid string, size int) *holder {
 		g.Close()
 	})
 	h := &holder{Group: g, t: s.t, stdin: stdin, stdout: stdout}
-	h.says("holds")
+	h.expect("holds")
 	return h
 }
 
-// zram gives the node swap in compressed memory until the test ends.
+// zram adds swap in compressed memory to the node until the test ends.
 func zram(t *testing.T, size int) {
 	t.Helper()
 	const device, sys = "/dev/zram0", "/sys/block/zram0/"
@@ -185,7 +187,7 @@ func zram(t *testing.T, size int) {
 			t.Error(err)
 		}
 	})
-	// What mkswap writes (v6.12 include/linux/swap.h, union swap_header).
+	// The header that mkswap writes (v6.12 include/linux/swap.h, union swap_header).
 	page := make([]byte, os.Getpagesize())
 	binary.LittleEndian.PutUint32(page[1024:], 1)
 	binary.LittleEndian.PutUint32(page[1028:], uint32(size/len(page)-1))
@@ -198,16 +200,16 @@ func zram(t *testing.T, size int) {
 		t.Fatal(err)
 	}
 	if err := swap(unix.SYS_SWAPON, name); err != nil {
-		t.Fatal("swapon: ", err)
+		t.Fatal("swapon of the zram device failed: ", err)
 	}
 	t.Cleanup(func() {
 		if err := swap(unix.SYS_SWAPOFF, name); err != nil {
-			t.Error("swapoff: ", err)
+			t.Error("swapoff of the zram device failed: ", err)
 		}
 	})
 }
 
-// used is what the kubelet's formula takes off the capacity.
+// used returns the amount that the kubelet's formula subtracts from the capacity.
 func used(t *testing.T, fs *cgroup.FS) int64 {
 	t.Helper()
 	g, err := fs.Group("")
@@ -222,7 +224,7 @@ func used(t *testing.T, fs *cgroup.FS) int64 {
 	return int64(s.Anon + s.File - s.InactiveFile)
 }
 
-func (s *site) start(watch time.Duration) *Squeezer {
+func (s *site) start(watch time.Duration) *Worker {
 	s.t.Helper()
 	fs, err := cgroup.Open("")
 	if err != nil {
@@ -250,8 +252,8 @@ func stalled(t *testing.T) time.Duration {
 	return psi.Some.Total
 }
 
-// With swap in compressed memory a pod that sleeps gives back what it holds: the signal rises, nothing is read in again, the governor
-// is content.
+// With swap in compressed memory a sleeping pod's memory is reclaimed: the signal rises, nothing is
+// read in again, and the governor finds it effective.
 func TestLiveSwapGivesMemoryBack(t *testing.T) {
 	s := newSite(t)
 	zram(t, 256*mib)
@@ -277,13 +279,13 @@ func TestLiveSwapGivesMemoryBack(t *testing.T) {
 	}
 	t.Logf("asked for %d MiB, freed %d MiB in %v, gain %d MiB, swapped %d MiB: %+v", e.Asked/mib, e.Freed.V/mib, e.Took, gain/mib, swapped/mib, e)
 	if e.Err != nil || e.Asked < 16*mib || e.Freed.V < e.Asked/2 || swapped < e.Asked/2 || gain < int64(e.Asked/2) {
-		t.Errorf("%+v", e)
+		t.Errorf("effect of the reclaim = %+v", e)
 	}
 	e = <-q.Effects()
 	e.After = stats.Some(e.Before.V + uint64(max(gain, 0)))
 	var governor reclaim.MemoryGovernor
 	if v := governor.Judge(time.Now(), &e); !v.Pays {
-		t.Errorf("%+v: %+v", v, e)
+		t.Errorf("verdict %+v on effect %+v, want effective", v, e)
 	}
 	t.Logf("read in again: %+v", e.Refaulted)
 	if err := g.ReclaimStat(buf, &lists); err != nil {
@@ -292,7 +294,7 @@ func TestLiveSwapGivesMemoryBack(t *testing.T) {
 	t.Logf("after: %+v", lists)
 }
 
-// What is read in again at once was not cold: the governor gives up.
+// Memory that is read in again immediately was not cold: the governor stops the reclaim.
 func TestLiveWhatIsReadInAgainDoesNotPay(t *testing.T) {
 	s := newSite(t)
 	zram(t, 256*mib)
@@ -306,7 +308,7 @@ func TestLiveWhatIsReadInAgainDoesNotPay(t *testing.T) {
 			return
 		}
 		if tries > 3 {
-			t.Fatal("it goes on")
+			t.Fatal("the governor still allows the reclaim after 3 tries")
 		}
 		r := request(40 * mib)
 		r.Time, r.Fill = 2*time.Second, 0
@@ -323,7 +325,7 @@ func TestLiveWhatIsReadInAgainDoesNotPay(t *testing.T) {
 	}
 }
 
-// Without swap there is page cache at most, whose loss raises no signal: the governor turns it off by itself.
+// Without swap only page cache can be reclaimed, which raises no signal: the governor stops it.
 func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 	s := newSite(t)
 	s.pod("sleeper", 32*mib)
@@ -342,7 +344,7 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 	cmd := exec.Command("dd", "if=/dev/zero", "of="+file, "bs=1048576", "count=64")
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("dd in the pod's cgroup failed: %v: %s", err, out)
 	}
 	unix.Sync()
 	q := s.start(time.Millisecond)
@@ -351,7 +353,7 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 		kind, known := reclaim.MemoryKindFor(stats.Some[uint64](0), 0)
 		ok, why := governor.Allows(time.Now(), kind)
 		if kind != reclaim.PageCache || !known || try > 3 {
-			t.Fatalf("%v, %v, try %d", kind, known, try)
+			t.Fatalf("kind of memory = %v, known %v, want page cache, try %d", kind, known, try)
 		}
 		if !ok {
 			t.Logf("after %d tries: %s", try-1, why)
@@ -362,13 +364,13 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 		before := used(t, s.fs)
 		r.Before = stats.Some(uint64(1 << 40))
 		if !q.Try(r) {
-			t.Fatal("busy")
+			t.Fatal("the worker is busy before a try")
 		}
 		e := <-q.Effects()
 		gain := before - used(t, s.fs)
 		t.Logf("asked for %d MiB, freed %d MiB in %v, gain %d KiB: %+v", e.Asked/mib, e.Freed.V/mib, e.Took, gain>>10, e)
 		if e.Asked < 8*mib || e.Freed.V < e.Asked/2 {
-			t.Fatalf("%+v", e)
+			t.Fatalf("effect of a page cache reclaim = %+v", e)
 		}
 		e = <-q.Effects()
 		e.After = stats.Some(uint64(int64(e.Before.V) + gain))
@@ -376,7 +378,8 @@ func TestLiveWithoutSwapItTurnsItselfOff(t *testing.T) {
 	}
 }
 
-// A kill goes through while memory is being reclaimed, be it of the pod that is asked, and Stop takes effect after a chunk.
+// A kill succeeds while memory is being reclaimed, also of the same pod, and Stop takes effect
+// after a chunk.
 func TestLiveKillsDoNotWait(t *testing.T) {
 	s := newSite(t)
 	zram(t, 384*mib)
@@ -439,6 +442,6 @@ func TestLiveKillsDoNotWait(t *testing.T) {
 	slices.Sort(during)
 	t.Logf("kill written: idle p50 %v max %v, while reclaiming p50 %v max %v; Stop took %v, the last chunk ended %v after it; %+v", idle[10], idle[19], during[10], during[19], called, ended, e)
 	if called > 100*time.Millisecond || ended > 2*time.Second {
-		t.Errorf("stopping took %v and %v", called, ended)
+		t.Errorf("Stop returned after %v and took effect after %v", called, ended)
 	}
 }

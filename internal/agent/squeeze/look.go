@@ -15,21 +15,22 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// target is a pod's cgroup, held open from the look until the end of the watch: what was looked at
-// is what is asked.
+// target is a pod's cgroup, kept open from the look until the end of the watch: the pod that was
+// measured is the one that is reclaimed from.
 type target struct {
 	group   *cgroup.Group
-	current uint64 // before
+	current uint64 // before the reclaim
 	stat    cgroup.ReclaimStat
-	asked   uint64             // bytes; 0: it was not asked
-	after   cgroup.ReclaimStat // when the last chunk was done
+	asked   uint64             // bytes; 0: none
+	after   cgroup.ReclaimStat // after the last chunk
 }
 
 func (t *target) close() { t.group.Close() }
 
-// look reads what a plan needs of every pod that may be asked. targets are by path. It ends early
-// when it is stopped: what was not read is not asked. The error is what is wrong with all of them.
-func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.MemoryLook, err error) {
+// look reads the plan's input for every pod that may be reclaimed from. targets are by path. It
+// ends early when it is stopped: unread pods are skipped. The error is set only if no pod could be
+// read.
+func (s *Worker) look(j *job) (targets map[string]*target, look *reclaim.MemoryLook, err error) {
 	targets = map[string]*target{}
 	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree,
 		SwapKeepBytes: j.SwapKeep,
@@ -39,7 +40,7 @@ func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.Memor
 		var pods []stats.PodCgroup
 		if err := s.fs.Children(root, names, func(name string) {
 			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] &&
-				!within(j.Self, p.Path) &&
+				!isWithin(j.Self, p.Path) &&
 				(p.QOSClass == stats.BestEffort || p.QOSClass == stats.Burstable) {
 				pods = append(pods, p)
 			}
@@ -52,7 +53,7 @@ func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.Memor
 			}
 			pod, t, podErr := s.pod(p)
 			switch {
-			case gone(podErr):
+			case vanished(podErr):
 				continue
 			case podErr != nil:
 				err = podErr
@@ -61,25 +62,25 @@ func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.Memor
 			targets[p.Path] = t
 			for _, path := range pod.Above {
 				if _, ok := look.Above[path]; !ok {
-					look.Above[path] = s.above(path)
+					look.Above[path] = s.parentGroup(path)
 				}
 			}
 			look.Pods = append(look.Pods, pod)
 		}
 	}
 	if len(look.Pods) > 0 {
-		err = nil // the others are asked
+		err = nil // the readable ones are used
 	}
 	return targets, look, err
 }
 
-// within reports whether a cgroup is another one or lies below it.
-func within(path, other string) bool {
+// isWithin reports whether a cgroup equals another one or is below it.
+func isWithin(path, other string) bool {
 	return path != "" && (path == other || strings.HasPrefix(path, other+"/"))
 }
 
 // pod reads one pod.
-func (s *Squeezer) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err error) {
+func (s *Worker) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err error) {
 	g, err := s.fs.Group(p.Path)
 	if err != nil {
 		return out, nil, err
@@ -90,7 +91,7 @@ func (s *Squeezer) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err
 			g.Close()
 		}
 	}()
-	out = reclaim.MemoryPod{UID: p.UID, Cgroup: p.Path, QOSClass: p.QOSClass, Above: above(p.Path)}
+	out = reclaim.MemoryPod{UID: p.UID, Cgroup: p.Path, QOSClass: p.QOSClass, Above: parents(p.Path)}
 	if t.current, err = g.MemoryCurrent(s.buf); err != nil {
 		return out, nil, err
 	}
@@ -110,8 +111,8 @@ func (s *Squeezer) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err
 	return out, t, nil
 }
 
-// above are the paths of the cgroups above one, without the root.
-func above(path string) (out []string) {
+// parents returns the paths of the cgroups above one, without the root.
+func parents(path string) (out []string) {
 	for i, c := range path {
 		if c == '/' {
 			out = append(out, path[:i])
@@ -120,8 +121,8 @@ func above(path string) (out []string) {
 	return out
 }
 
-// above reads a cgroup above pods. What cannot be read is absent.
-func (s *Squeezer) above(path string) (out reclaim.MemoryGroup) {
+// parents reads a cgroup above pods. Unreadable values are absent.
+func (s *Worker) parentGroup(path string) (out reclaim.MemoryGroup) {
 	g, err := s.fs.Group(path)
 	if err != nil {
 		return out
@@ -134,9 +135,9 @@ func (s *Squeezer) above(path string) (out reclaim.MemoryGroup) {
 	return out
 }
 
-// protected is the larger of memory.min and memory.low, "max" the greatest number there is; absent
-// where one of them cannot be read.
-func (s *Squeezer) protected(g *cgroup.Group) stats.Opt[uint64] {
+// protected returns the larger of memory.min and memory.low, with "max" as the largest number;
+// absent if one of them cannot be read.
+func (s *Worker) protected(g *cgroup.Group) stats.Opt[uint64] {
 	least, err := g.MemoryMin(s.buf)
 	low, lowErr := g.MemoryLow(s.buf)
 	if err != nil || lowErr != nil {
@@ -152,8 +153,8 @@ func bytes(l cgroup.Limit) uint64 {
 	return l.Bytes
 }
 
-// swapLeft is what memory.swap.max leaves of the pod's own.
-func (s *Squeezer) swapLeft(g *cgroup.Group) stats.Opt[uint64] {
+// swapLeft returns the unused part of the pod's memory.swap.max.
+func (s *Worker) swapLeft(g *cgroup.Group) stats.Opt[uint64] {
 	most, err := g.MemorySwapMax(s.buf)
 	if err != nil {
 		return stats.Opt[uint64]{}
@@ -165,9 +166,9 @@ func (s *Squeezer) swapLeft(g *cgroup.Group) stats.Opt[uint64] {
 	return stats.Some(bytes(most) - min(used, bytes(most)))
 }
 
-// refaulted is what the pods that were asked read in again since the last chunk, in bytes. One that
-// is gone reads nothing. Absent: the kernel does not count it, or not one could be read.
-func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64]) {
+// refaulted returns the bytes that the pods read in again since the last chunk. A pod that is gone
+// reads nothing. It is absent if the kernel does not count refaults, or if no pod could be read.
+func (s *Worker) refaulted(targets map[string]*target) (out stats.Opt[uint64]) {
 	page := uint64(os.Getpagesize())
 	for _, t := range targets {
 		var now cgroup.ReclaimStat
@@ -175,7 +176,7 @@ func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64])
 			continue
 		}
 		switch err := t.group.ReclaimStat(s.buf, &now); {
-		case gone(err):
+		case vanished(err):
 			out.OK = true
 		case err == nil && now.HasRefaults && t.after.HasRefaults:
 			pages := now.RefaultAnon - min(t.after.RefaultAnon, now.RefaultAnon) +
@@ -187,7 +188,7 @@ func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64])
 }
 
 // generations reports whether the multi-generational LRU is on: bit 0 of its switch
-// (Documentation/admin-guide/mm/multigen_lru.rst). A kernel that does not have it has no switch.
+// (Documentation/admin-guide/mm/multigen_lru.rst). A kernel without it lacks the switch.
 func generations(sysMount string) bool {
 	text, err := os.ReadFile(filepath.Join(sysMount, "kernel/mm/lru_gen/enabled"))
 	if err != nil {
@@ -197,12 +198,12 @@ func generations(sysMount string) bool {
 	return err == nil && bits&1 != 0
 }
 
-// ErrNoReclaim: the kernel cannot be asked, and never will.
-var ErrNoReclaim = errors.New("this kernel has no memory.reclaim (5.19 does)")
+// ErrNoReclaim reports a kernel without memory.reclaim: proactive reclaim is never possible.
+var ErrNoReclaim = errors.New("this kernel has no memory.reclaim (it needs Linux 5.19)")
 
-// described puts a pod's cgroup before what was the matter with it.
-func described(path string, err error) error {
-	if errors.Is(err, os.ErrNotExist) && !gone(err) {
+// describe adds the pod's cgroup to an error.
+func describe(path string, err error) error {
+	if errors.Is(err, os.ErrNotExist) && !vanished(err) {
 		return fmt.Errorf("reclaim memory of cgroup /%s: %w", path, ErrNoReclaim)
 	}
 	return err

@@ -1,13 +1,13 @@
-// Package thresholdadvice says how much memory.available a hard threshold has to leave so that the
-// node lives through a process that takes memory as fast as this machine gives it. From the
-// crossing to the kill it takes fill * react; until the victim's memory is back others may go on,
-// so that the release counts as well:
+// Package thresholdadvice computes how much memory.available a hard threshold must leave so that
+// the node survives a process that allocates at the machine's full speed. From the crossing to the
+// kill such a process takes fill * react; until the victim's memory is free, other processes may
+// continue, so the release counts as well:
 //
 //	needed = fill * (react + release)
 //
-// All three are measured here: fill at the start (pace.MeasureFill; e2e/fullspeed_test.go holds it
-// against a real leak), react and release first by a trial and from then on by the evictions that
-// there were, the slowest of the last ones.
+// All three are measured on the node: fill at start (pace.MeasureFill; e2e/fullspeed_test.go
+// compares it with a real leak), react and release first by a trial and then by the evictions: the
+// slowest of the last ones.
 package thresholdadvice
 
 import (
@@ -18,40 +18,41 @@ import (
 	"jettison/internal/base/logthrottle"
 )
 
-// advised is how many evictions are remembered.
-const advised = 16
+// historySize is the number of remembered evictions.
+const historySize = 16
 
-// Headroom is what the agent has measured of itself, and what follows from it. It belongs to the
-// loop.
+// Headroom holds the agent's measurements and computes the advice. It belongs to the loop.
 type Headroom struct {
 	log             *logthrottle.Logger
-	fill            float64 // bytes a second that processes here can take together
-	reacts          [advised]time.Duration
-	releases        [advised]time.Duration
+	fill            float64 // bytes a second that all processes together can fill
+	reacts          [historySize]time.Duration
+	releases        [historySize]time.Duration
 	nReact, nReturn int
-	said            uint64 // needed, as last logged
+	loggedNeeded    uint64 // needed bytes, as last logged
 }
 
-// React takes the time from a crossing to its kill, or the trial of it.
-func (h *Headroom) React(took time.Duration) { h.nReact = put(&h.reacts, h.nReact, took) }
+// RecordReaction records the time from a crossing to its kill, or of the trial of it.
+func (h *Headroom) RecordReaction(took time.Duration) { h.nReact = put(&h.reacts, h.nReact, took) }
 
-// Release takes the time from a kill until the memory was back.
-func (h *Headroom) Release(took time.Duration) { h.nReturn = put(&h.releases, h.nReturn, took) }
+// RecordRelease records the time from a kill until the memory was free.
+func (h *Headroom) RecordRelease(took time.Duration) {
+	h.nReturn = put(&h.releases, h.nReturn, took)
+}
 
-func put(ring *[advised]time.Duration, n int, took time.Duration) int {
-	ring[n%advised] = max(took, 0)
+func put(ring *[historySize]time.Duration, n int, took time.Duration) int {
+	ring[n%historySize] = max(took, 0)
 	return n + 1
 }
 
-// slowest are the worst of the last ones.
+// slowest returns the maximum of the last measurements.
 func (h *Headroom) slowest() (react, release time.Duration) {
-	for i := range advised {
+	for i := range historySize {
 		react, release = max(react, h.reacts[i]), max(release, h.releases[i])
 	}
 	return react, release
 }
 
-// needed is the smallest safe threshold in bytes; 0: nothing was measured.
+// needed returns the smallest safe threshold in bytes; 0 without measurements.
 func (h *Headroom) needed() uint64 {
 	react, release := h.slowest()
 	bytes := h.fill * (react + release).Seconds()
@@ -61,10 +62,10 @@ func (h *Headroom) needed() uint64 {
 	return uint64(min(bytes, math.MaxInt64))
 }
 
-// New makes a Headroom of a machine whose processes can take so many bytes a second together.
+// New creates a Headroom for a machine where all processes together fill the given bytes a second.
 func New(fill float64, log *logthrottle.Logger) *Headroom { return &Headroom{fill: fill, log: log} }
 
-// State is what is known now, for a hard threshold of so many bytes; 0: none is configured.
+// State returns the current advice for a hard threshold in bytes; 0: none is configured.
 func (h *Headroom) State(threshold uint64) api.HeadroomState {
 	react, release := h.slowest()
 	return api.HeadroomState{
@@ -73,17 +74,20 @@ func (h *Headroom) State(threshold uint64) api.HeadroomState {
 	}
 }
 
-// Advise logs that the configured threshold is smaller than what is safe here: once, and again when
-// it gets much worse.
+// Advise logs that the configured threshold is smaller than the safe one: once, and again when the
+// need grows by more than a quarter.
 func (h *Headroom) Advise(threshold uint64) {
 	s := h.State(threshold)
-	if s.ThresholdBytes == 0 || s.NeededBytes <= s.ThresholdBytes || s.NeededBytes <= h.said+h.said/4 {
+	if s.ThresholdBytes == 0 || s.NeededBytes <= s.ThresholdBytes ||
+		s.NeededBytes <= h.loggedNeeded+h.loggedNeeded/4 {
 		return
 	}
-	h.said = s.NeededBytes
-	h.log.Warn("the hard threshold of memory.available is smaller than what this node needs to "+
-		"outlive a process that takes memory "+
-		"at full speed", api.EventEviction.Attr(), "threshold", s.ThresholdBytes, "needed", s.NeededBytes,
+	h.loggedNeeded = s.NeededBytes
+	//log: A process that allocates at full speed can exhaust memory before the agent has killed a pod.
+	//  The key needed is the safe threshold in bytes.
+	//do: Raise the hard threshold of memory.available to at least needed.
+	h.log.Warn("memory.available hard threshold smaller than needed", api.EventEviction.Attr(),
+		"threshold", s.ThresholdBytes, "needed", s.NeededBytes,
 		"fillBytesPerSecond",
 		s.FillBytesPerSecond,
 		"crossedToKill", s.React, "killToMemoryBack", s.Release)

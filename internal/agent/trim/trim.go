@@ -1,6 +1,6 @@
-// Package trim gives memory that the heap does not need back to the kernel, while nothing is short.
-// A list of the runtime's pods or a pass of garbage collection takes most of it for a moment; the
-// Go runtime by itself would keep it for minutes.
+// Package trim returns memory that the heap does not need to the kernel while nothing is short. A
+// list of the runtime's pods or a garbage collection pass uses most of it for a moment; the Go
+// runtime on its own would keep it for minutes.
 package trim
 
 import (
@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// Between two times that memory is given back: after something has taken a lot, and without that.
+// Intervals between two returns of memory: after a large use, and without one.
 const (
-	soonest = 10 * time.Second
-	every   = time.Minute
+	minInterval = 10 * time.Second
+	interval    = time.Minute
 )
 
-// Trimmer belongs to the loop. The zero value is ready; Wait for it at the end.
+// Trimmer belongs to the loop. The zero value is ready to use; call Wait at the end.
 type Trimmer struct {
-	at    time.Time // when memory was last given back
-	taken bool      // something has taken a lot of it since
+	at   time.Time // when memory was last returned
+	used bool      // a lot of memory was used since
 
-	beside sync.WaitGroup // of FreeOSMemory, which takes milliseconds
+	running sync.WaitGroup // of FreeOSMemory, which takes milliseconds
 }
 
-// Taken tells that a lot of memory was used for a moment.
-func (t *Trimmer) Taken() { t.taken = true }
+// MemoryUsed records that a lot of memory was used for a moment.
+func (t *Trimmer) MemoryUsed() { t.used = true }
 
-// Tick gives memory back where it is time to. It is called once a second while nothing is short and
-// no pod is being evicted.
+// Tick returns memory to the kernel if it is due. It is called once a second while nothing is short
+// and no eviction is in progress.
 func (t *Trimmer) Tick(now time.Time) (gave bool) {
 	since := now.Sub(t.at)
-	if since < soonest || !t.taken && since < every {
+	if since < minInterval || !t.used && since < interval {
 		return false
 	}
-	t.at, t.taken = now, false
-	t.beside.Go(debug.FreeOSMemory)
+	t.at, t.used = now, false
+	t.running.Go(debug.FreeOSMemory)
 	return true
 }
 
-// Wait waits until memory that is being given back is.
-func (t *Trimmer) Wait() { t.beside.Wait() }
+// Wait waits until memory is returned.
+func (t *Trimmer) Wait() { t.running.Wait() }

@@ -10,41 +10,41 @@ import (
 	"jettison/stats"
 )
 
-// A pod that is at a limit of its own stalls, is throttled, and may lose a process to the kernel's
-// OOM killer. That is its own affair: the node is short only when memory.available says so, and a
-// threshold for pressure evicts only the pod that causes it (see eviction/cause.go). What is seen
-// here is logged and shown, so that an operator can find out which pod it was.
+// A pod at its own limit stalls, is throttled, and may lose a process to the kernel's OOM
+// killer. That alone is no shortage of the node, which memory.available shows; a threshold for
+// pressure evicts only the pod that causes it (see eviction/cause.go). The agent logs and shows
+// such pods, so that an operator can identify them.
 
-// ownLimit is what is known of a pod's limits.
+// ownLimit is the state of a pod's limits.
 type ownLimit struct {
 	path    string
 	watched bool
 	events  cgroup.MemoryEvents // as last read
-	known   bool                // events is
-	since   time.Time           // of the hits in a row; zero: none lately
-	last    time.Time           // hit
+	known   bool                // events is valid
+	since   time.Time           // first of the current hits; zero: none lately
+	last    time.Time           // last hit
 }
 
-// calmAfter is how long a pod must not have hit its limit to be away from it.
+// calmAfter is the time without a hit after which a pod is not at its limit any more.
 const calmAfter = 10 * time.Second
 
-// watchPod has a pod's event files wake.
+// watchPod watches a pod's event files.
 func (w *Wakes) watchPod(uid, path string) {
 	l := w.limits[uid]
 	if l == nil || l.path != path {
-		l = &ownLimit{path: path, known: w.before} // of a new cgroup all is news
+		l = &ownLimit{path: path, known: w.primed} // all events of a new cgroup are new
 		w.limits[uid] = l
 	}
 	if w.watch(uid, path, cgroup.Watch{Events: podEvents}) {
 		before, known := l.events, l.known
 		if l.events, l.known = w.memoryEvents(path); known && l.known {
-			w.rose(time.Now(), uid, l, before) // while it was not watched
+			w.logIncrease(time.Now(), uid, l, before) // events while it was not watched
 		}
 	}
 	l.watched = true
 }
 
-// memoryEvents reads those of a pod and of all below it.
+// memoryEvents reads memory.events of a pod, which includes all cgroups below it.
 func (w *Wakes) memoryEvents(path string) (cgroup.MemoryEvents, bool) {
 	g, err := w.o.FS.Group(path)
 	if err != nil {
@@ -56,24 +56,24 @@ func (w *Wakes) memoryEvents(path string) (cgroup.MemoryEvents, bool) {
 	return events, err == nil
 }
 
-// limitHit takes that a pod's memory.events have changed. It is not told again before the next slow
-// look: a pod that reads files at its limit hits it all the time.
+// limitHit processes a change of a pod's memory.events. The pod is not watched again before the
+// next slow look: a pod that reads files at its limit hits it all the time.
 func (w *Wakes) limitHit(now time.Time, uid string) {
 	l := w.limits[uid]
 	w.watcher.Remove(uid)
-	l.watched, w.unwatched = false, true
+	l.watched, w.watchSoon = false, true
 	events, ok := w.memoryEvents(l.path)
 	before, known := l.events, l.known
 	if l.events, l.known = events, ok; ok && known {
-		w.rose(now, uid, l, before)
+		w.logIncrease(now, uid, l, before)
 	}
 }
 
-// rose says what has happened since an earlier reading.
-func (w *Wakes) rose(now time.Time, uid string, l *ownLimit, before cgroup.MemoryEvents) {
+// logIncrease logs the events since an earlier reading.
+func (w *Wakes) logIncrease(now time.Time, uid string, l *ownLimit, before cgroup.MemoryEvents) {
 	events := l.events
-	high, max := rise(before.High, events.High), rise(before.Max, events.Max)
-	killed := rise(before.OOMKill, events.OOMKill)
+	high, max := increase(before.High, events.High), increase(before.Max, events.Max)
+	killed := increase(before.OOMKill, events.OOMKill)
 	if high+max+killed == 0 {
 		return
 	}
@@ -84,17 +84,23 @@ func (w *Wakes) rose(now time.Time, uid string, l *ownLimit, before cgroup.Memor
 	fields := []any{"pod", w.o.Name(stats.PodReference{UID: uid}), "uid", uid, "high", high, "max",
 		max}
 	if killed > 0 {
-		w.o.Log.Warn("the kernel's OOM killer has killed in a pod", append(fields, api.EventPod.Attr(),
+		//log: The kernel killed a process of a pod because the pod reached its own memory limit, or the
+		//  node ran out of memory.
+		//do: Raise the pod's memory limit if it needs the memory. If the node ran out of memory, raise
+		//  the hard threshold.
+		w.o.Log.Warn("OOM killer killed process in pod", append(fields, api.EventPod.Attr(),
 			"oomKills", killed)...)
 		return
 	}
 	w.o.Log.Repeat("limit "+uid, func() {
-		w.o.Log.Info("a pod is at a memory limit of its own: that is no reason to evict another one",
+		//log: A pod reached its own memory.high or memory.max, and the kernel reclaims its memory. The
+		//  agent evicts no other pod for that.
+		w.o.Log.Info("pod at its own memory limit",
 			append(fields, api.EventPod.Attr())...)
 	})
 }
 
-// AtLimit are the pods that hit a limit of their own lately, by UID.
+// AtLimit returns the pods that lately hit their own limit, sorted by UID.
 func (w *Wakes) AtLimit(now time.Time) []api.LimitState {
 	out := []api.LimitState{}
 	for uid, l := range w.limits {
@@ -106,7 +112,7 @@ func (w *Wakes) AtLimit(now time.Time) []api.LimitState {
 	return out
 }
 
-func rise(from, to uint64) uint64 {
+func increase(from, to uint64) uint64 {
 	if to < from { // another cgroup has the path
 		return 0
 	}

@@ -1,11 +1,12 @@
-// Package wakes has the kernel wake the loop: pressure on the node and on the cgroups above all
-// pods, and events of pods. It says when to look, and which pods are at limits of their own.
+// Package wakes wakes the loop on events of the kernel: pressure on the node and on the cgroups
+// above all pods, and events of pods. It reports when to look, and which pods are at their own
+// limits.
 //
-//	wakes.go  Wakes: what is watched, and what a wake means
-//	limit.go  pods at limits of their own
+//	wakes.go  Wakes: the watched cgroups, and the meaning of a wake
+//	limit.go  pods at their own limits
 //
-// What happens between two looks is one wake, and looks are 2 ms apart at least (pace.Rest),
-// however much the kernel tells.
+// All events between two looks make one wake, and looks are at least 2 ms apart (pace.WaitAfter),
+// however many events occur.
 package wakes
 
 import (
@@ -22,67 +23,73 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// stall of a twentieth of a second in a window starts fast looks for one: something is short that
-// the headroom does not show. Where there is plenty, tasks stall at a limit of their own, and there
-// is no hurry.
+// stall is the stall time in a window that starts fast looks for one window: something is short
+// that the headroom does not show. With plenty of memory the tasks stall at their own limit, which
+// is not urgent.
 const stall = 50 * time.Millisecond
 
 const (
-	// sweepEvery is how often it is checked that what is watched under a pod's UID is still the pod's
-	// cgroup: the kernel does not tell.
-	sweepEvery = time.Minute
-	// watchEvery is how often what has come and gone is found out; pods that are not watched for the
-	// moment are watched again each second.
-	watchEvery = 5 * time.Second
+	// sweepInterval is the interval at which each watched cgroup is compared with the pod's current
+	// one: the kernel does not report a replacement.
+	sweepInterval = time.Minute
+	// watchInterval is the interval at which new and ended pods are detected; pods with a suspended
+	// watch are watched again after a second.
+	watchInterval = 5 * time.Second
 )
 
-// triggers of the node and of the cgroups above all pods. Never of a pod's own: see cgroup.Trigger.
+// triggers apply to the node and to the cgroups above all pods, never to a pod's own: see
+// cgroup.Trigger.
 var triggers = []cgroup.Trigger{{Resource: cgroup.Memory, Stall: stall, Window: pace.StallWindow}}
 
-// podEvents are what wakes of a pod.
+// podEvents are the events of a pod that wake the loop.
 const podEvents = cgroup.MemoryEventsChanged | cgroup.CgroupEventsChanged | cgroup.PIDsEventsChanged
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	FS         *cgroup.FS
 	ProcMount  string // empty: /proc
-	CgroupRoot string // the kubelet's: pods are looked for below it
+	CgroupRoot string // the kubelet's: pods are searched below it
 	Log        *logthrottle.Logger
-	Ref        func(stats.PodReference) stats.PodReference // completes one
+	Ref        func(stats.PodReference) stats.PodReference // completes a reference
 	Name       func(stats.PodReference) string             // of a pod, in the log
 }
 
-// Wakes is the loop's part. The kernel's side of it blocks in a goroutine that Start begins.
+// Wakes is the loop's side. The kernel's side blocks in a goroutine that Start begins.
 type Wakes struct {
 	o       Options
-	watcher *cgroup.Watcher // nil: it wakes nothing
+	watcher *cgroup.Watcher // nil: no wakes
 	wake    cgroup.Wake     // scratch
 
-	limits    map[string]*ownLimit // pods whose event files are watched, by UID
-	swept     time.Time            // when it was last checked that they are the same cgroups
+	limits    map[string]*ownLimit // pods with watched event files, by UID
+	swept     time.Time            // last check that they are the same cgroups
 	wanted    map[string]bool      // scratch of Tick
-	watchedAt time.Time            // when Tick last did something
-	unwatched bool                 // a pod's events are not watched for the moment
+	watchedAt time.Time            // when Tick last worked
+	watchSoon bool                 // the watch of a pod is suspended, or pods are new
 	counts    metrics.Wakes
-	before    bool // pods were watched before: one that is not watched yet is new, or has a new cgroup
+	primed    bool // pods were watched before: an unwatched one is new or has a new cgroup
 }
 
-// New makes a Wakes that watches nothing yet.
+// New creates a Wakes that watches nothing yet.
 func New(o Options) *Wakes {
 	return &Wakes{o: o, limits: map[string]*ownLimit{}, wanted: map[string]bool{}}
 }
 
-// Start has the kernel wake the loop. What it cannot do is logged once; the deadline poll is there
-// all the same. The returned function ends it.
+// Start starts the kernel's wakes. Failures are logged once; the loop polls in any case. The
+// returned function stops the wakes.
 func (w *Wakes) Start() (stop func()) {
 	kernel, err := cgroup.NewWatcher()
 	if err != nil {
-		w.o.Log.Warn("no wakes by the kernel: looking at memory by the clock", api.EventSource.Attr(),
+		//log: The agent cannot watch kernel events. It polls memory on its own schedule.
+		//do: See the key error; usually the limit of open files or of epoll watches.
+		w.o.Log.Warn("kernel wakes unavailable, polling", api.EventSource.Attr(),
 			"error", err)
 		return func() {}
 	}
 	if _, err := kernel.AddNode(w.o.ProcMount, triggers); err != nil {
-		w.o.Log.Warn("no wake by the node's pressure", api.EventSource.Attr(), "error", err)
+		//log: The pressure trigger of the node (/proc/pressure/memory) could not be set. The agent polls
+		//  memory on its own schedule.
+		//do: Enable PSI in the kernel (psi=1), and see the key error.
+		w.o.Log.Warn("node pressure trigger unavailable", api.EventSource.Attr(), "error", err)
 	}
 	w.watcher = kernel
 	done := make(chan struct{})
@@ -90,7 +97,10 @@ func (w *Wakes) Start() (stop func()) {
 	go func() {
 		defer close(done)
 		if err := kernel.Wait(); err != nil {
-			log.Error("no wakes by the kernel any more", api.EventSource.Attr(), "error", err)
+			//log: Watching kernel events failed. The agent polls memory on its own schedule until its next
+			//  start.
+			//do: See the key error, and restart the agent.
+			log.Error("kernel wakes stopped", api.EventSource.Attr(), "error", err)
 		}
 	}()
 	return func() {
@@ -99,10 +109,10 @@ func (w *Wakes) Start() (stop func()) {
 	}
 }
 
-// Counts are the wakes by what the kernel told. They are for any goroutine.
+// Counts returns the number of wakes by kernel event. It is safe for concurrent use.
 func (w *Wakes) Counts() *metrics.Wakes { return &w.counts }
 
-// C is the kernel's channel; nil, which never has anything, without one.
+// C returns the kernel's channel; nil, which never receives, without a watcher.
 func (w *Wakes) C() <-chan struct{} {
 	if w.watcher == nil {
 		return nil
@@ -110,30 +120,33 @@ func (w *Wakes) C() <-chan struct{} {
 	return w.watcher.Wakes()
 }
 
-// AddFile has a descriptor that can be read stand for the events of a pod, in tests of the loop: a
-// tree of files has none.
+// AddFile makes a readable descriptor stand for the events of a pod, in tests of the loop: a tree
+// of files has no events.
 func (w *Wakes) AddFile(key string, fd int) error { return w.watcher.AddFile(key, fd) }
 
-// Woken is what a wake means.
-type Woken struct {
-	Look    bool // at the node, soon
+// Result is the result of a wake.
+type Result struct {
+	Look    bool // look at the node soon
 	Pressed bool // a pressure trigger fired
-	List    bool // the runtime's pods: one came to life, or to its end
+	List    bool // list the runtime's pods: one has started or ended
 }
 
-// OnWake takes what the kernel has told.
-func (w *Wakes) OnWake(now time.Time) (out Woken) {
+// OnWake processes the pending events of the kernel.
+func (w *Wakes) OnWake(now time.Time) (out Result) {
 	if !w.watcher.Take(&w.wake) {
 		return out
 	}
 	wake := &w.wake
 	if wake.What&cgroup.Refused != 0 {
 		for _, err := range w.watcher.Refusals() {
-			w.o.Log.Warn("watching less than wanted", api.EventSource.Attr(), "error", err)
+			//log: The kernel refused to watch a file or cgroup. Its events do not wake the agent, which
+			//  polls instead.
+			//do: See the key error; usually the limit of open files or of epoll watches.
+			w.o.Log.Warn("kernel watch refused", api.EventSource.Attr(), "error", err)
 		}
 	}
 	out.Pressed = wake.What&cgroup.MemoryPressed != 0
-	w.count(wake.What)
+	w.countEvents(wake.What)
 	out.Look = out.Pressed || wake.What&cgroup.PIDsEventsChanged != 0
 	ended := false
 	for i := range wake.N {
@@ -152,7 +165,7 @@ func (w *Wakes) OnWake(now time.Time) (out Woken) {
 	return out
 }
 
-func (w *Wakes) count(what cgroup.Happened) {
+func (w *Wakes) countEvents(what cgroup.Happened) {
 	for _, k := range []struct {
 		what cgroup.Happened
 		of   *metrics.Counter
@@ -167,17 +180,17 @@ func (w *Wakes) count(what cgroup.Happened) {
 	}
 }
 
-// Anew has pods that are new watched at the next Tick already.
-func (w *Wakes) Anew() { w.unwatched = true }
+// WatchSoon makes the next Tick watch new pods.
+func (w *Wakes) WatchSoon() { w.watchSoon = true }
 
-// Tick watches what has come since it was called last, and drops what is gone. It is called once a
-// second; eachPod goes through the pods of the hierarchy.
+// Tick watches cgroups that are new since the last call, and drops those that are gone. It is
+// called once a second; eachPod visits the pods of the hierarchy.
 func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) {
-	if w.watcher == nil || !w.unwatched && now.Sub(w.watchedAt) < watchEvery {
+	if w.watcher == nil || !w.watchSoon && now.Sub(w.watchedAt) < watchInterval {
 		return
 	}
-	w.watchedAt, w.unwatched = now, false
-	sweep := now.Sub(w.swept) >= sweepEvery
+	w.watchedAt, w.watchSoon = now, false
+	sweep := now.Sub(w.swept) >= sweepInterval
 	if sweep {
 		w.swept = now
 	}
@@ -189,7 +202,7 @@ func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) 
 		}
 	}
 	eachPod(func(uid, path string) {
-		if wanted[uid] { // one of its cgroups is left behind
+		if wanted[uid] { // a second cgroup of the pod was left behind
 			return
 		}
 		wanted[uid] = true
@@ -198,7 +211,7 @@ func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) 
 		}
 		w.watchPod(uid, path)
 	})
-	w.before = true
+	w.primed = true
 	w.watcher.Keep(func(key string) bool { return wanted[key] })
 	for uid := range w.limits {
 		if !wanted[uid] {
@@ -207,11 +220,11 @@ func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) 
 	}
 }
 
-// watch has one cgroup watched under a key, if it is there.
+// watch watches one cgroup under a key, if it exists.
 func (w *Wakes) watch(key, cgroupPath string, what cgroup.Watch) (added bool) {
 	g, err := w.o.FS.Group(cgroupPath)
 	if err != nil {
-		return false // of the two drivers' names one is there, or none yet; a pod may be gone
+		return false // only one cgroup driver's name exists, or none yet; a pod may have ended
 	}
 	defer g.Close()
 	if w.watcher.Watches(key, g.ID()) {
@@ -219,7 +232,9 @@ func (w *Wakes) watch(key, cgroupPath string, what cgroup.Watch) (added bool) {
 	}
 	if _, err := w.watcher.Add(key, g, what); err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		w.o.Log.Repeat("watch "+cgroupPath, func() {
-			w.o.Log.Warn("no wake by a cgroup", api.EventSource.Attr(), "cgroup", path.Join("/", cgroupPath),
+			//log: Events of this cgroup do not wake the agent, which polls instead.
+			//do: See the key error.
+			w.o.Log.Warn("cgroup watch failed", api.EventSource.Attr(), "cgroup", path.Join("/", cgroupPath),
 				"error", err)
 		})
 	}

@@ -1,4 +1,4 @@
-// Package admit is jettison admit: it asks the agent whether its node takes a pod.
+// Package admit implements jettison admit: it asks the agent whether the node admits a pod.
 package admit
 
 import (
@@ -21,23 +21,24 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// ErrRefused: the node does not take the pod. The answer was printed.
-var ErrRefused = errors.New("the pod is refused")
+// ErrRejected reports that the node rejects the pod. The answer was printed.
+var ErrRejected = errors.New("the node rejects the pod")
 
-// preemptLimit is for an answer that waits for others to die. The agent answers within 60 s.
-const preemptLimit = 65 * time.Second
+// preemptTimeout bounds a query that waits for preempted pods to end. The agent answers within 60
+// s.
+const preemptTimeout = 65 * time.Second
 
 // options of run.
 type options struct {
-	file    string // of the pod, YAML or JSON; "-": stdin
+	file    string // file of the pod, YAML or JSON; "-": stdin
 	stdin   *os.File
-	socket  string // the agent's
-	preempt bool   // have others killed for it, where the pod is critical and there is no room
+	socket  string // the agent's socket
+	preempt bool   // preempt other pods if the pod is critical and does not fit
 	format  output.Format
 }
 
-// run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not
-// know is named on stderr.
+// run queries the agent once and prints the answer. It returns ErrRejected if the node rejects the
+// pod. Fields that the agent does not know are reported on stderr.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	p, err := o.read(ctx)
 	if err != nil {
@@ -45,7 +46,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	client := api.Options{Socket: o.socket}
 	if o.preempt {
-		client.Limit = preemptLimit
+		client.Limit = preemptTimeout
 	}
 	c := api.New(client)
 	ask := c.Admit
@@ -57,7 +58,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, field := range answer.Unknown {
-		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.file,
+		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q ignored\n", o.file,
 			field)
 	}
 	if o.format.Data() {
@@ -65,24 +66,24 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	} else if answer.Admit {
 		_, err = fmt.Fprintf(stdout, "%s is admitted\n", p.name)
 	} else {
-		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason,
+		_, err = fmt.Fprintf(stdout, "%s is rejected: %s: %s\n", p.name, answer.Reason,
 			output.OneLine(answer.Message))
 	}
 	if err == nil && !answer.Admit {
-		err = ErrRefused
+		err = ErrRejected
 	}
 	return err
 }
 
-// asking is a pod as the agent takes it.
-type asking struct {
+// podQuery is a pod in the form that the agent accepts.
+type podQuery struct {
 	text json.RawMessage
-	name string // with its namespace
+	name string // namespace/name
 }
 
-// read reads the file, and fills in what a person leaves out who writes one by hand. A UID that
-// nobody else has makes it a new pod, which asks for room beside all that are there.
-func (o *options) read(ctx context.Context) (*asking, error) {
+// read reads the file and fills in missing metadata. A pod without a UID gets a unique one, so that
+// the agent treats it as a new pod in addition to the existing ones.
+func (o *options) read(ctx context.Context) (*podQuery, error) {
 	text, err := o.text(ctx)
 	if err != nil {
 		return nil, err
@@ -106,8 +107,8 @@ func (o *options) read(ctx context.Context) (*asking, error) {
 	fill := map[string]string{}
 	if p.UID == "" {
 		if o.preempt {
-			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime " +
-				"or a static manifest has the pod")
+			return nil, errors.New("metadata.uid: missing: --preempt needs the UID that the pod has in the " +
+				"runtime or a static manifest")
 		}
 		p.UID = types.UID("asked-" + rand.Text())
 		fill["uid"] = string(p.UID)
@@ -119,20 +120,20 @@ func (o *options) read(ctx context.Context) (*asking, error) {
 	if err := podjson.Complete(p, unknown); err != nil {
 		return nil, err
 	}
-	if text, err = filled(text, fill); err != nil {
+	if text, err = addMetadata(text, fill); err != nil {
 		return nil, err
 	}
-	return &asking{text: text, name: p.Namespace + "/" + p.Name}, nil
+	return &podQuery{text: text, name: p.Namespace + "/" + p.Name}, nil
 }
 
-// text is what the file holds, which may be a pipe.
+// text returns the content of the file, which may be a pipe.
 func (o *options) text(ctx context.Context) ([]byte, error) {
 	if o.file == "-" {
 		return atomicfile.ReadAll(atomicfile.NewStream(ctx, o.stdin), podjson.MaxPod)
 	}
 	file, err := atomicfile.OpenStream(ctx, o.file)
 	if err != nil {
-		if cause := errors.Unwrap(err); cause != nil { // which has no path, for it was named already
+		if cause := errors.Unwrap(err); cause != nil { // without the path, which the caller adds
 			err = cause
 		}
 		return nil, err
@@ -141,9 +142,9 @@ func (o *options) text(ctx context.Context) ([]byte, error) {
 	return atomicfile.ReadAll(file, podjson.MaxPod)
 }
 
-// filled is the text of a pod that has a name, with fields added to its metadata. No field of it is
-// there twice.
-func filled(text []byte, fill map[string]string) ([]byte, error) {
+// addMetadata returns the text of a pod with fields added to its metadata. text must not have
+// duplicate fields.
+func addMetadata(text []byte, fill map[string]string) ([]byte, error) {
 	whole := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &whole); err != nil {
 		return nil, err

@@ -19,18 +19,22 @@ func Command(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
 	o := options{stdin: stdin}
 	cmd := &cobra.Command{
 		Use:   "admit",
-		Short: "Ask the agent whether this node takes a pod",
-		Long: `admit asks the agent that runs on this node whether the node takes a pod, and prints the answer in a kubelet's words: the
-conditions of the node, room for what the pod requests, and whether this is the node that it asks for. Nothing comes of
-asking. The file has one pod, which begins with apiVersion and kind as for kubectl. Without metadata.uid it is taken for a new one, and
-without metadata.namespace for one in default.
+		Short: "Ask the agent whether this node admits a pod",
+		Long: `admit asks the agent on this node whether the node admits a pod, and prints the answer with the
+kubelet's reasons and messages. The agent checks the node's conditions, the resources that the pod
+requests, and the pod's node selection. The query changes nothing.
 
---preempt acts: where the pod is critical and there is no room, the agent ends the fewest pods that make some, as a kubelet
-does, each in its own grace period, and answers when the room is there; it is kept for the pod's UID for 30 s. Only root may,
-and only for a pod that the runtime or a static manifest has by its UID. After 50 s without room there is no answer (1): the
-pods go on ending, so try again.
+The file holds one pod with apiVersion and kind, as for kubectl. A pod without metadata.uid counts
+as a new pod; without metadata.namespace it belongs to the namespace default.
 
-Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad usage or configuration. docs/operate/admission.md has more.`,
+--preempt preempts: if the pod is critical and does not fit, the agent stops the fewest pods that
+free enough resources, as a kubelet does, each with its own grace period. It answers when the
+resources are free, and reserves them for the pod's UID for 30 s. --preempt needs root and a pod
+that the runtime or a static manifest knows by its UID. If the resources are not free after 50 s,
+the command fails with exit code 1 while the pods continue to stop: run it again.
+
+Exit codes: 0 the pod is admitted; 3 it is rejected; 1 no answer; 2 bad usage or configuration.
+docs/operate/admission.md describes admission.`,
 		Example: "  jettison admit -f pod.yaml\n" +
 			"  kubectl get pod web-1 -o json | jettison admit -f - -o json\n" +
 			"  jettison admit -f critical.yaml --preempt",
@@ -54,7 +58,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 	f := cmd.Flags()
 	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.preempt, "preempt", false,
-		"have others killed, where the pod is critical and there is no room for it")
+		"stop other pods if the pod is critical and does not fit")
 	output.Add(f, "")
 	socket.Add(f)
 	return cmd

@@ -13,24 +13,24 @@ import (
 	"jettison/stats"
 )
 
-// source takes how one answered.
-func (r *Result) source(name string, err error, detail string) {
+// addSource adds the answer of one source.
+func (r *Result) addSource(name string, err error, detail string) {
 	if err != nil {
 		detail = output.OneLine(err.Error())
 	}
 	r.Sources = append(r.Sources, Source{Name: name, OK: err == nil, Detail: detail})
 }
 
-// askSources takes how each answered; from is why the socket of the runtime is that one. The error
-// is that of one that the agent cannot do without.
-func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Look,
+// addSources adds the answer of each source; from is the origin of the runtime's socket path. It
+// returns the error of a source that the agent needs.
+func (r *Result) addSources(now time.Time, s *sources.Sources, look *observe.Look,
 	from string) error {
-	line := r.source
+	line := r.addSource
 	controllers, err := s.FS.Controllers()
 	line("cgroup v2 "+s.FS.Mount(), err, "controllers "+strings.Join(controllers, " "))
-	where := "this process is in no pod"
+	where := "this process runs outside pods"
 	if s.Reader.Self() != "" {
-		where = "this process is in /" + s.Reader.Self()
+		where = "this process runs in /" + s.Reader.Self()
 	}
 	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods),
 		where))
@@ -51,7 +51,7 @@ func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Loo
 		line("host's root directory", look.HostErr, "")
 	}
 	for _, source := range look.Summary.Sources {
-		detail := "not asked"
+		detail := "not queried"
 		if !source.Time.IsZero() {
 			detail = fmt.Sprintf("answered %v ago", now.Sub(source.Time).Round(10*time.Millisecond))
 		}

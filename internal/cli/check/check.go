@@ -1,12 +1,12 @@
-// Package check says what a node can do, which sources answer, and how every signal stands, for a
-// person who wants to know whether the agent will work there.
+// Package check implements jettison check: it reports kernel features, sources, kill steps and
+// signals of a node, so that an operator knows whether the agent works there.
 //
 //	command.go     Command: jettison check
-//	check.go       run: the tables, and what the kernel can do
-//	result.go      Result: what was found, for programs, and as tables
-//	answers.go     how each source answered
-//	rungs.go       the rungs of the kill ladder, tried on processes of its own
-//	priorities.go  how many pods' priorities are not known
+//	check.go       run: reads the node and prints the result; kernel features
+//	result.go      Result: the findings as JSON and as tables
+//	answers.go     the answer of each source
+//	selftest.go    the steps of the kill ladder, tried on processes of the command
+//	priorities.go  the number of pods of unknown priority
 //	values.go      each signal with its value, threshold and age
 package check
 
@@ -24,12 +24,12 @@ import (
 	"jettison/stats"
 )
 
-// run prints what was found, whatever fails. The error is what the agent would fail with, or the
-// rung of the kill ladder that does not work.
+// run prints the findings, even if parts failed. It returns the error that the agent would fail
+// with, or names the refused steps of the kill ladder.
 func run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as output.Format) error {
-	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Rung{}, Signals: []Signal{},
+	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Step{}, Signals: []Signal{},
 		Rivals: []oomkillers.Rival{}, Notes: []string{}}
-	failed := r.look(ctx, o)
+	failed := r.inspect(ctx, o)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -46,39 +46,40 @@ func run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as out
 	return errors.Join(r.print(stdout, as == output.AsWide), failed)
 }
 
-// look finds everything out that can be. The error is what the agent would fail with.
-func (r *Result) look(ctx context.Context, o observe.Options) error {
+// inspect fills in the result as far as possible. It returns the error that the agent would fail
+// with.
+func (r *Result) inspect(ctx context.Context, o observe.Options) error {
 	s, err := sources.Open(o.Options)
 	if err != nil {
-		r.source("sources", err, "")
+		r.addSource("sources", err, "")
 		return err
 	}
 	defer s.Close()
 	for _, f := range cgroup.NewFeatures(s.FS, o.ProcMount, o.SysMount()).Probe() {
 		r.Probes = append(r.Probes, Probe{Name: f.Name, Answer: fmt.Sprint(f.Answer), Detail: f.Detail,
-			WhatFor: purpose[f.Name]})
+			WhatFor: featurePurpose[f.Name]})
 	}
 	look := observe.Once(ctx, s, o)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	failed := r.askSources(look.Time, s, look, o.Config.EndpointFrom)
-	rungs := r.tryLadder(ctx, s)
+	failed := r.addSources(look.Time, s, look, o.Config.EndpointFrom)
+	ladderErr := r.selfTest(ctx, s)
 	r.addSignals(look.Time, &look.Summary, o)
 	r.addPressure(look.Time, &look.Summary.Node.Pressure, o)
 	r.countUnknown(ctx, look, s.Reader.Self(), o)
 	if n := statusRefused(look.Summary.Pods); n > 0 {
-		r.note("the runtime's status of %d of %d pods is larger than the agent takes: those of unknown "+
-			"request count as over it",
+		r.note("the runtime's status of %d of %d pods is too large for the agent: a pod of unknown "+
+			"request counts as over its request",
 			n, len(look.Summary.Pods))
 	}
 	if failed != nil {
 		return failed
 	}
-	return rungs
+	return ladderErr
 }
 
-// statusRefused counts the pods whose status is too large.
+// statusRefused counts the pods with a runtime status that is too large to read.
 func statusRefused(pods []stats.PodStats) (n int) {
 	for i := range pods {
 		if pods[i].StatusRefused {
@@ -88,16 +89,16 @@ func statusRefused(pods []stats.PodStats) (n int) {
 	return n
 }
 
-// purpose is what each probe's answer matters for.
-var purpose = map[string]string{
-	"cgroup.kill":           "kills a pod at once, forks in flight included; without it only the runtime can",
-	"memory.reclaim":        "can take cold memory from a pod instead of its life",
-	"memory.peak":           "the highest use of a pod since it was made",
-	"psi":                   "pressure signals; without: boot with psi=1",
-	"psi windows below 2 s": "fast wakes by pressure; without: give the agent CAP_SYS_RESOURCE",
-	"hugetlb controller":    "huge pages are no part of memory.available",
-	"swap":                  "swap.available; whether reclaiming anonymous memory can pay",
-	"memory.swap.current":   "swap used by each pod",
-	"mglru":                 "what inactive_file means: with MGLRU, its older generations",
-	"memory_recursiveprot":  "whether memory.min of a parent protects what is below it",
+// featurePurpose maps each kernel feature to its purpose.
+var featurePurpose = map[string]string{
+	"cgroup.kill":           "kills all processes of a pod in one write, also new forks; without it: the runtime kills",
+	"memory.reclaim":        "proactive reclaim of cold memory instead of an eviction",
+	"memory.peak":           "peak memory use of a pod",
+	"psi":                   "pressure signals; if missing: boot with psi=1",
+	"psi windows below 2 s": "fast reaction to pressure; if missing: give the agent CAP_SYS_RESOURCE",
+	"hugetlb controller":    "excludes huge pages from memory.available",
+	"swap":                  "swap.available; reclaim of anonymous memory",
+	"memory.swap.current":   "swap use of each pod",
+	"mglru":                 "with MGLRU, inactive_file counts the older generations",
+	"memory_recursiveprot":  "memory.min of a parent cgroup protects its children",
 }

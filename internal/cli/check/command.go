@@ -16,15 +16,20 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var output commandline.Output
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Print what this node can do, which sources answer, and every signal",
-		Long: `check looks at the node once and prints what its kernel can do and what that is for; each source with its answer, or why there
-is none and what to do about it; each rung of the kill ladder, tried on processes of its own in scratch cgroups, where it may write; each
-signal with its value, its threshold and its age, or why it is absent; and what else kills here when the node runs short (systemd-oomd,
-earlyoom, nohang, another agent). Then it counts the pods whose priority nobody has told, by the word of an agent that runs here or, without
-one, by annotations and static manifests, and says what to do about them. It prints what it finds on any host, whatever is missing.
+		Short: "Show kernel features, sources, kill steps and signals of this node",
+		Long: `check reads the node once and prints what it finds, even if parts are missing:
 
-Exit code 1: something that jettison run cannot work without is missing, or a rung of the kill ladder is refused; the line on stderr says
-which.`,
+  - kernel features and their purpose
+  - each source and its answer, or why it failed and what to do about it
+  - each step of the kill ladder, tried on its own processes in scratch cgroups (needs root and a
+    writable cgroup v2 hierarchy)
+  - each signal with its value, threshold and age, or why it is absent
+  - other programs that kill under memory pressure (systemd-oomd, earlyoom, nohang, a second agent)
+  - the number of pods of unknown priority, and what to do about them. The count comes from the
+    agent; without an agent, from annotations and static manifests
+
+Exit code 1: something that jettison run needs is missing, or a step of the kill ladder is refused;
+the line on stderr names it.`,
 		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

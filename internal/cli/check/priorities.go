@@ -14,22 +14,21 @@ import (
 	"jettison/internal/node/priorities"
 )
 
-// agentLimit is for the answer of an agent that runs here.
-const agentLimit = 2 * time.Second
+// agentTimeout bounds a query to the agent of this node.
+const agentTimeout = 2 * time.Second
 
-// countUnknown notes how many pods are of unknown priority, and what to do about it. An agent that
-// runs here knows objects of clients, which this command does not: its count is printed, where it
-// answers.
+// countUnknown adds notes on the pods of unknown priority and what to do about them. It prefers the
+// agent's count, because the agent has the pod objects of clients and this command does not.
 func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self string,
 	o observe.Options) {
 	if look.Runtime.Err != nil {
-		r.note("pods of unknown priority: not known, for the runtime has not told its pods")
+		r.note("pods of unknown priority: unknown, because the runtime did not list its pods")
 		return
 	}
-	by := "by the agent that runs here"
-	n, from, err := askAgent(ctx, o.Config.Socket)
+	by := "counted by the agent"
+	n, from, err := queryAgent(ctx, o.Config.Socket)
 	if err != nil {
-		by = "by annotations and static manifests alone: no agent tells of objects: " +
+		by = "counted from annotations and static manifests only, no count from an agent: " +
 			output.OneLine(err.Error())
 		policy := o.Config.Eviction().Policy
 		count := priorities.Count(&policy, look.Runtime.Pods, staticPods(ctx, look, o), self)
@@ -40,19 +39,19 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 		r.note("priorities come from %s", from)
 	}
 	if n.Unprotected > 0 {
-		r.note("a critical one among those is evicted like any other. What protects: namespaces %v, an "+
-			"oom_score_adj of -997 "+
-			"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s",
+		r.note("a critical pod among them is evicted like any other. Protected are: namespaces %v, pods "+
+			"with an oom_score_adj of -997 outside the Guaranteed class, and pods that the runtime reports "+
+			"as static. To fix it, %s",
 			o.Config.ProtectedNamespaces, priorities.Ways)
 	}
 }
 
-// askAgent asks an agent for its count, and where it has objects from.
-func askAgent(ctx context.Context, socket string) (n *api.UnknownPriority, from string, err error) {
+// queryAgent returns the agent's count, and the origin of its pod objects.
+func queryAgent(ctx context.Context, socket string) (n *api.UnknownPriority, from string, err error) {
 	if socket == "" {
 		return nil, "", errors.New("no socket is configured")
 	}
-	s, err := api.New(api.Options{Socket: socket, Limit: agentLimit}).State(ctx)
+	s, err := api.New(api.Options{Socket: socket, Limit: agentTimeout}).State(ctx)
 	if err == nil && s.Pods.UnknownPriority == nil {
 		err = errors.New("the agent has not counted yet")
 	}
@@ -62,14 +61,14 @@ func askAgent(ctx context.Context, socket string) (n *api.UnknownPriority, from 
 	return s.Pods.UnknownPriority, priorities.Origins(&s.Pods), nil
 }
 
-// staticPods are the objects of static manifests. What cannot be read of them is as if it were not
-// there, which counts too many pods.
+// staticPods returns the pods of static manifests by UID. Manifests that cannot be read are left
+// out, so that the count of pods of unknown priority may be too high.
 func staticPods(ctx context.Context, look *observe.Look,
 	o observe.Options) map[string]*eviction.Pod {
 	if o.Config.StaticPodPath == "" {
 		return nil
 	}
-	all, _ := manifests.Once(ctx, filepath.Join("/", o.HostRoot, o.Config.StaticPodPath), agentLimit)
+	all, _ := manifests.Once(ctx, filepath.Join("/", o.HostRoot, o.Config.StaticPodPath), agentTimeout)
 	out := map[string]*eviction.Pod{}
 	for uid, p := range manifests.Bind(all, look.Runtime.Pods) {
 		out[uid] = eviction.NewManifestPod(p)

@@ -9,18 +9,18 @@ import (
 	"jettison/internal/cli/check/oomkillers"
 )
 
-// Result is what a check has found.
+// Result holds the findings of a check.
 type Result struct {
 	Probes  []Probe            `json:"probes"`
 	Sources []Source           `json:"sources"`
-	Rungs   []Rung             `json:"rungs"`
+	Rungs   []Step             `json:"rungs"`
 	Signals []Signal           `json:"signals"`
-	Rivals  []oomkillers.Rival `json:"rivals"` // that kill here, too
+	Rivals  []oomkillers.Rival `json:"rivals"` // other programs that kill
 	Notes   []string           `json:"notes"`
-	Failure string             `json:"failure,omitempty"` // why the exit code is 1
+	Failure string             `json:"failure,omitempty"` // reason for exit code 1
 }
 
-// Probe is something that a kernel has or lacks.
+// Probe is a kernel feature and whether this kernel has it.
 type Probe struct {
 	Name    string `json:"name"`
 	Answer  string `json:"answer"` // yes, no or unknown
@@ -28,15 +28,15 @@ type Probe struct {
 	WhatFor string `json:"whatFor"`
 }
 
-// Source is something that is read or asked.
+// Source is a source of signals, and its answer.
 type Source struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
 
-// Rung of the kill ladder.
-type Rung struct {
+// Step is a step of the kill ladder and the result of its self-test.
+type Step struct {
 	Name    string `json:"name"`
 	Answer  string `json:"answer"` // works, refused, absent or not tested
 	Took    string `json:"took,omitempty"`
@@ -44,7 +44,7 @@ type Rung struct {
 	WhatFor string `json:"whatFor,omitempty"`
 }
 
-// Signal and how it stands. What is not known is empty.
+// Signal is a signal with its value. Unknown fields are empty.
 type Signal struct {
 	Name      string `json:"signal"`
 	Available string `json:"available"` // or "absent"
@@ -59,19 +59,19 @@ func (r *Result) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// widest is how wide the tables are at most, but for -o wide.
-const widest = 120
+// maxWidth is the largest width of the tables in columns, except with -o wide.
+const maxWidth = 120
 
 // print writes the tables, then the notes.
 func (r *Result) print(out *terminal.Screen, wide bool) error {
-	width := widest
+	width := maxWidth
 	if w := out.Width(); w > 0 {
-		width = min(w, widest)
+		width = min(w, maxWidth)
 	}
 	if wide {
 		width = 0
 	}
-	for i, t := range []*table.Table{r.probes(), r.sources(), r.rungs(), r.signals(), r.others()} {
+	for i, t := range []*table.Table{r.probes(), r.sources(), r.steps(), r.signals(), r.rivals()} {
 		if len(t.Rows) == 0 {
 			continue
 		}
@@ -95,7 +95,7 @@ func (r *Result) print(out *terminal.Screen, wide bool) error {
 	return nil
 }
 
-// good and bad answers have colours.
+// answer colours an answer by whether it is good.
 func answer(text string) terminal.Span {
 	switch text {
 	case "yes", "works", "ok":
@@ -108,7 +108,7 @@ func answer(text string) terminal.Span {
 
 func (r *Result) probes() *table.Table {
 	t := &table.Table{Columns: []table.Column{{Name: "PROBE"}, {Name: "ANSWER"},
-		{Name: "DETAIL", Fold: true}, {Name: "WHAT FOR", Fold: true}}}
+		{Name: "DETAIL", Fold: true}, {Name: "PURPOSE", Fold: true}}}
 	for _, p := range r.Probes {
 		t.Rows = append(t.Rows, []terminal.Span{{Text: p.Name}, answer(p.Answer), {Text: p.Detail},
 			{Text: p.WhatFor}})
@@ -129,14 +129,14 @@ func (r *Result) sources() *table.Table {
 	return t
 }
 
-func (r *Result) rungs() *table.Table {
+func (r *Result) steps() *table.Table {
 	t := &table.Table{Columns: []table.Column{
-		{Name: "RUNG"}, {Name: "ANSWER"}, {Name: "TIME", Right: true}, {Name: "DETAIL", Fold: true},
-		{Name: "WHAT FOR", Fold: true},
+		{Name: "STEP"}, {Name: "ANSWER"}, {Name: "TIME", Right: true}, {Name: "DETAIL", Fold: true},
+		{Name: "PURPOSE", Fold: true},
 	}}
-	for _, g := range r.Rungs {
-		t.Rows = append(t.Rows, []terminal.Span{{Text: g.Name}, answer(g.Answer), {Text: g.Took},
-			{Text: g.Detail}, {Text: g.WhatFor}})
+	for _, s := range r.Rungs {
+		t.Rows = append(t.Rows, []terminal.Span{{Text: s.Name}, answer(s.Answer), {Text: s.Took},
+			{Text: s.Detail}, {Text: s.WhatFor}})
 	}
 	return t
 }
@@ -153,7 +153,7 @@ func (r *Result) signals() *table.Table {
 	return t
 }
 
-func (r *Result) others() *table.Table {
+func (r *Result) rivals() *table.Table {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "OTHER KILLER"}, {Name: "PID", Right: true}, {Name: "WHY IT MATTERS", Fold: true},
 		{Name: "WHAT TO DO", Fold: true},

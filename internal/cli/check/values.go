@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// addSignals takes each signal that is an amount available.
+// addSignals adds the signals that are an available amount.
 func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) {
 	for _, signal := range stats.Signals {
 		threshold := thresholds(o, signal)
@@ -33,7 +33,7 @@ func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) 
 	}
 }
 
-// thresholds of a signal, hard and soft, as in "<100Mi, <1Gi for 30s".
+// thresholds formats the hard and soft thresholds of a signal, as in "<100Mi, <1Gi for 30s".
 func thresholds(o observe.Options, signal stats.Signal) string {
 	var all []string
 	for _, t := range o.Config.Thresholds {
@@ -54,7 +54,7 @@ func by(s *stats.Summary, how stats.MemoryAvailable) string {
 	return show.Size(stats.Opt[uint64]{V: o.Value, OK: o.OK})
 }
 
-// addPressure takes the share of time stalled, of each resource.
+// addPressure adds the share of time stalled of each resource.
 func (r *Result) addPressure(now time.Time, p *stats.NodePressure, o observe.Options) {
 	for _, k := range []struct {
 		name string
@@ -69,10 +69,10 @@ func (r *Result) addPressure(now time.Time, p *stats.NodePressure, o observe.Opt
 	}
 }
 
-// stalls is one kind of a resource's pressure.
+// stalls is one kind (some, full) of a resource's pressure.
 type stalls struct {
 	share stats.StallShare
-	avg10 float64 // the kernel's, in percent
+	avg10 float64 // as reported by the kernel, in percent
 	known bool
 }
 
@@ -81,7 +81,7 @@ func (r *Result) addStalls(now time.Time, signal stats.Signal, of *stats.Pressur
 	if !s.known {
 		r.Signals = append(r.Signals, Signal{
 			Name: string(signal), Available: "absent", Threshold: thresholds(o, signal),
-			Reason: "the kernel reports no pressure: boot it with psi=1",
+			Reason: "the kernel reports no pressure: boot with psi=1",
 		})
 		return
 	}

@@ -25,7 +25,7 @@ func options() observe.Options {
 	return observe.Options{Options: sources.Options{Config: &config.Loaded{Config: config.Default()}}, Watch: time.Second}
 }
 
-// Each signal has a line: its value with the threshold and its age, or that it is absent, and why.
+// Each signal has a line with its value, threshold and age, or the reason why it is absent.
 func TestSignals(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	var s stats.Summary
@@ -41,15 +41,15 @@ func TestSignals(t *testing.T) {
 		{"pid.available", "75", "100", "75.0%", "", "0s", ""},
 	} {
 		if !slices.Contains(r.Signals, want) {
-			t.Errorf("no %+v in\n%+v", want, r.Signals)
+			t.Errorf("signals of the check lack %+v:\n%+v", want, r.Signals)
 		}
 	}
 	if n := len(r.Signals); n != len(stats.Signals) || r.Signals[4].Available != "absent" || r.Signals[4].Threshold != "<10%" {
-		t.Errorf("%d signals: %+v", n, r.Signals)
+		t.Errorf("got %d signals, want %d with the 5th absent and threshold <10%%: %+v", n, len(stats.Signals), r.Signals)
 	}
 }
 
-// A share that was not watched for long enough is not one of 0.
+// A share that was measured for less than its window is unknown, not 0.
 func TestPressure(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	var p stats.NodePressure
@@ -59,22 +59,22 @@ func TestPressure(t *testing.T) {
 	r.addPressure(now, &p, options())
 	for _, want := range []Signal{
 		{Name: "memory.pressure.some", Age: "0s", Reason: "stalled: 1s 25.00%, 10s - (watched for 1s), kernel's avg10 12.50%"},
-		{Name: "cpu.pressure.full", Available: "absent", Reason: "the kernel reports no pressure: boot it with psi=1"},
+		{Name: "cpu.pressure.full", Available: "absent", Reason: "the kernel reports no pressure: boot with psi=1"},
 	} {
 		if !slices.Contains(r.Signals, want) {
-			t.Errorf("no %+v in\n%+v", want, r.Signals)
+			t.Errorf("signals of the check lack %+v:\n%+v", want, r.Signals)
 		}
 	}
 }
 
 func TestStatusRefused(t *testing.T) {
 	if n := statusRefused([]stats.PodStats{{StatusRefused: true}, {}, {StatusRefused: true}}); n != 2 {
-		t.Errorf("%d", n)
+		t.Errorf("statusRefused counts %d pods, want 2", n)
 	}
 }
 
-// How many pods' priorities are unknown is what the agent that runs here says; without one, what annotations and manifests tell. A runtime
-// that does not answer tells of none, not of 0. An annotation gives a priority only where annotations count.
+// The count of unknown priorities comes from the agent; without one, from annotations and manifests. If the runtime does not answer, the
+// count is unknown, not 0. An annotation sets a priority only in the configured namespaces.
 func TestPriorityUnknown(t *testing.T) {
 	dir, err := os.MkdirTemp("", "c") // a socket's path is short
 	if err != nil {
@@ -89,32 +89,32 @@ func TestPriorityUnknown(t *testing.T) {
 		{ID: "3", UID: "3", Ready: true, Namespace: "a"}, {ID: "4", UID: "4", Ready: true, Namespace: "kube-system"},
 		{ID: "5", UID: "5", Namespace: "a"}, {ID: "6", UID: "6", Ready: true, Namespace: "a", Name: "static"},
 	}})}}
-	say := func(want ...string) {
+	check := func(want ...string) {
 		t.Helper()
 		var r Result
 		r.countUnknown(t.Context(), look, "", o)
 		for _, w := range want {
 			if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, w) {
-				t.Errorf("no %q in\n%s", w, got)
+				t.Errorf("notes of the check lack %q:\n%s", w, got)
 			}
 		}
 	}
-	say("pods of unknown priority: 4, not protected otherwise: 3 (by annotations and static manifests alone", priorities.Ways, "[kube-system]")
+	check("pods of unknown priority: 4, not protected otherwise: 3 (counted from annotations and static manifests only", priorities.Ways, "[kube-system]")
 	manifest := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
 	if err := os.WriteFile(filepath.Join(dir, "static.json"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	o.Config.StaticPodPath = "/"
-	say("pods of unknown priority: 4, not protected otherwise: 2 (by")
+	check("pods of unknown priority: 4, not protected otherwise: 2 (counted from")
 	state := &api.State{}
 	server, err := socket.Listen(socket.Options{Path: o.Config.Socket, Pods: podstore.New(), State: func() any { return state }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Close() }()
-	say("pods of unknown priority: 4, not protected otherwise: 2 (by", "the agent has not counted yet")
+	check("pods of unknown priority: 4, not protected otherwise: 2 (counted from", "the agent has not counted yet")
 	state.Pods.UnknownPriority = &api.UnknownPriority{Pods: 1}
-	say("pods of unknown priority: 1, not protected otherwise: 0 (by the agent that runs here)")
+	check("pods of unknown priority: 1, not protected otherwise: 0 (counted by the agent)")
 	look.Runtime.Err = errors.New("down")
-	say("pods of unknown priority: not known, for the runtime")
+	check("pods of unknown priority: unknown, because the runtime")
 }

@@ -17,7 +17,7 @@ import (
 func Command(stdin *os.File, stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration file, print what holds, or a file to begin with",
+		Short: "Check a configuration file, print the effective configuration or a default file",
 		Args:  commandline.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,12 +28,12 @@ func Command(stdin *os.File, stdout io.Writer) *cobra.Command {
 func checkCommand(stdin *os.File, stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE|-",
-		Short: "Say whether a configuration file is right",
-		Long: `check reads a configuration file, of the agent's own or a kubelet's, and says whether run would take it: each field, its
-value, and who may write to the file. - is standard input. It looks at nothing else of the node: whether a threshold is below what
-the node has is seen when the agent starts.
+		Short: "Check whether a configuration file is valid",
+		Long: `check reads a configuration file of the agent or of a kubelet, or standard input (-), and reports
+whether "jettison run" accepts it: each field, its value, and the permissions of the file. It reads
+nothing else on the node: the agent compares thresholds with the node's capacity when it starts.
 
-Exit code 2: it is wrong; the line on stderr says file, line, field, and what.`,
+Exit code 2: the file is invalid; the line on stderr names the file, line, field and fault.`,
 		Example: "  jettison config check /etc/jettison/config.yaml\n  jettison config check - < config.yaml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -57,12 +57,13 @@ func printCommand(stdout io.Writer) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Print every value that holds on this node, and where it comes from",
-		Long: `print reads the configuration as run does, and prints every value with where it comes from: default, kubeletFile,
-dropIn, kubeletFlag, ownFile, environment, flag, or found (the runtime's socket). What a later one of these says counts.
-A running agent that has not taken a change yet says so in its log and its state.
+		Short: "Print the effective configuration of this node, and the origin of each value",
+		Long: `print reads the configuration like "jettison run" and prints each value with its origin. Origins, in
+this order (later ones override earlier ones): default, kubeletFile, dropIn, kubeletFlag, ownFile,
+environment, flag; or found (the runtime's socket). A running agent reports configuration changes
+that it has not applied in its log and in "jettison status".
 
--o yaml prints a file of the agent's own that comes to the same, with the origins as comments.`,
+-o yaml prints an equivalent configuration file of the agent, with the origins as comments.`,
 		Example: "  jettison config print\n  jettison config print -f new.yaml -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,9 +87,10 @@ A running agent that has not taken a change yet says so in its log and its state
 func defaultCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "default",
-		Short: "Print a complete configuration file: every field, its default, and what it is for",
-		Long: `default prints a configuration file of the agent's own with every field. Each value in it is the default, so keep what you
-change: what a file does not set is the kubelet's, where the node has one, and else the default.`,
+		Short: "Print a complete configuration file: every field, its default and its purpose",
+		Long: `default prints a configuration file of the agent with every field set to its default. Keep only the
+fields that you change: for a field that the file does not set, the agent uses the value of the
+node's kubelet, or the default if the node has no kubelet.`,
 		Example: "  jettison config default > /etc/jettison/config.yaml",
 		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -1,5 +1,5 @@
-// Package config shows people a configuration: what holds and where each value comes from, whether
-// a file is right, and a file to begin with.
+// Package config implements jettison config: it prints the effective configuration with the origin
+// of each value, checks a configuration file, and prints a default file.
 package config
 
 import (
@@ -15,11 +15,11 @@ import (
 	"jettison/internal/node/config"
 )
 
-// formats are what printSettings can print.
+// formats lists the output formats of printSettings.
 var formats = []string{"table", "json", "yaml"}
 
-// printSettings prints every value that holds, with where it comes from, and what a person should
-// know. As YAML it is a file of our own that comes to the same, with the origins as comments.
+// printSettings prints every effective value with its origin, then the notes. The YAML format is an
+// equivalent configuration file of the agent, with the origins as comments.
 func printSettings(l *config.Loaded, format string, w io.Writer) error {
 	switch format {
 	case "json":
@@ -42,7 +42,7 @@ func printSettings(l *config.Loaded, format string, w io.Writer) error {
 	return printNotes(l, w)
 }
 
-// printNotes prints where all of it comes from, and warnings.
+// printNotes prints the origin of the configuration and the warnings.
 func printNotes(l *config.Loaded, w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "\nconfiguration: %s\ncontainerRuntimeEndpoint: %s\n", l.From,
 		l.EndpointFrom); err != nil {
@@ -60,7 +60,7 @@ func warnings(l *config.Loaded, w io.Writer) error {
 	return nil
 }
 
-// flow is a value on one line.
+// flow formats a value on one line.
 func flow(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if s, ok := value.(string); ok && s != "" {
@@ -69,7 +69,7 @@ func flow(value any) (string, error) {
 	return string(text), err
 }
 
-// printed is what printSettings writes as JSON.
+// printed is the JSON format of printSettings.
 type printed struct {
 	From         string    `json:"from"`
 	EndpointFrom string    `json:"endpointFrom,omitempty"`
@@ -130,15 +130,14 @@ func printYAML(l *config.Loaded, w io.Writer) error {
 
 func word(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// check reads a file and says that it is right; "-" is standard input. The error is what is wrong
-// with it: the file, the line, the field. What only a node can tell, as whether a threshold is
-// below what it has, is not looked at.
+// check reads a file ("-": stdin) and prints that it is valid. An error names the file, line and
+// field. check does not compare values with the node, such as a threshold with its capacity.
 func check(ctx context.Context, path string, stdin *os.File, w io.Writer) error {
 	l, err := config.Check(ctx, path, stdin)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s is right: %s\n", l.Path, l.Kind); err != nil {
+	if _, err := fmt.Fprintf(w, "%s is valid: %s\n", l.Path, l.Kind); err != nil {
 		return err
 	}
 	return warnings(l, w)

@@ -29,7 +29,7 @@ func load(t *testing.T, text string) *config.Loaded {
 	return l
 }
 
-// A table has each value on a line with where it comes from.
+// The table has a line for each value with its origin.
 func TestTable(t *testing.T) {
 	l := load(t, own)
 	var out bytes.Buffer
@@ -52,16 +52,16 @@ func TestTable(t *testing.T) {
 		"socketGroup": `"" default`, "containerGC:minAge": "0s default", "enforceNodeAllocatable": `["pods"] default`,
 	} {
 		if lines[name] != want {
-			t.Errorf("%s: %q, want %q", name, lines[name], want)
+			t.Errorf("line of %s = %q, want %q", name, lines[name], want)
 		}
 	}
 	if !strings.Contains(out.String(), "\nconfiguration: "+l.Path+"\n") {
-		t.Error(out.String())
+		t.Errorf("output lacks the expected line:\n%s", out.String())
 	}
 }
 
-// As YAML it is a file that comes to the same configuration, again and again.
-func TestYAMLComesToTheSame(t *testing.T) {
+// The YAML output is a file that loads as the same configuration.
+func TestYAMLRoundTrip(t *testing.T) {
 	l := load(t, own+"breaker: false\nhostnameOverride: \"7\"\ncontainerGC: {minAge: 90s}\nnodeLabels: {a: \"true\"}\n")
 	var out bytes.Buffer
 	if err := printSettings(l, "yaml", &out); err != nil {
@@ -69,10 +69,10 @@ func TestYAMLComesToTheSame(t *testing.T) {
 	}
 	again := load(t, out.String())
 	if diff := cmp.Diff(l.Config, again.Config, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(config.Config{}, "Sysctls", "Thresholds")); diff != "" {
-		t.Errorf("%s\n%s", diff, out.String())
+		t.Errorf("configuration after the round trip differs: %s\n%s", diff, out.String())
 	}
 	if !strings.Contains(out.String(), "breaker: false # "+l.Path+":5 (ownFile)\n") {
-		t.Error(out.String())
+		t.Errorf("output lacks the expected line:\n%s", out.String())
 	}
 }
 
@@ -93,20 +93,20 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.From != l.Path || got.EndpointFrom != "found" || len(got.Warnings) != 1 {
-		t.Fatalf("%v, %+v", err, got)
+		t.Fatalf("JSON output: error %v, got %+v", err, got)
 	}
 	s := got.Settings[0]
 	if strings.Join(s.Field, " ") != "evictionHard memory.available" || s.Value != "1Gi" || s.Source != "ownFile" || s.Where != l.Path+":3" {
-		t.Errorf("%+v", s)
+		t.Errorf("first setting = %+v, want evictionHard memory.available 1Gi of ownFile line 3", s)
 	}
 }
 
 func TestCheck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	for text, want := range map[string]string{
-		own: path + " is right: AgentConfiguration\n", config.DefaultFile: path + " is right: AgentConfiguration\n",
-		own + "imageGCHighThresholdPercent: 80\n": path + " is right: AgentConfiguration\nwarning: imageGCLowThresholdPercent: 80 is not less than " +
-			"imageGCHighThresholdPercent, 80: a kubelet refuses that\n",
+		own: path + " is valid: AgentConfiguration\n", config.DefaultFile: path + " is valid: AgentConfiguration\n",
+		own + "imageGCHighThresholdPercent: 80\n": path + " is valid: AgentConfiguration\nwarning: imageGCLowThresholdPercent: 80 is not less than " +
+			"imageGCHighThresholdPercent, 80: a kubelet rejects this\n",
 		own + "gat: 1\n": "!config " + path + `:5: unknown field "gat": did you mean "gate"?`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 			got = "!" + err.Error()
 		}
 		if got += out.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("check of %q prints %q, want %q", text, got, want)
 		}
 	}
 }

@@ -16,11 +16,14 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var output commandline.Output
 	cmd := &cobra.Command{
 		Use:   "deschedule",
-		Short: "Print which pods should not be on this node any more, and why",
-		Long: `deschedule looks at the node once and prints which pods should not be on it any more by the configuration's descheduling: stale
-duplicates, failed ones, those that restart too often, are too old, or take memory above a target. It asks the container runtime and the
-kernel, and no cluster. What is not known of a pod keeps it. It stops none: the agent does, with deschedule: act in its configuration and no
-kubelet on the node. docs/operate/descheduling.md has each strategy.`,
+		Short: "Print which pods descheduling would evict from this node, and why",
+		Long: `deschedule reads the node once and prints which pods the descheduling settings of the
+configuration would evict: stale duplicates, failed pods, pods that restart too often or are too
+old, and pods that use memory above a target. It reads the container runtime and the kernel, not
+the API server. A pod with missing data is kept.
+
+The command evicts nothing. The agent evicts the pods if its configuration has deschedule: act and
+no kubelet runs on the node. docs/operate/descheduling.md describes each strategy.`,
 		Example: "  jettison deschedule\n  jettison deschedule -o wide\n  jettison deschedule -o json",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

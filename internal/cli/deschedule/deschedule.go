@@ -1,5 +1,5 @@
-// Package deschedule is jettison deschedule: it prints which pods should not be on this node any
-// more.
+// Package deschedule implements jettison deschedule, which prints the pods that descheduling would
+// evict from this node.
 package deschedule
 
 import (
@@ -23,27 +23,27 @@ import (
 	descheduling "jettison/reclaim/nodedeschedule"
 )
 
-// options of run.
+// options are the options of run.
 type options struct {
 	look   observe.Options
 	format output.Format
 }
 
-// manifestLimit is for static manifests, askLimit for an agent's answer.
+// manifestTimeout limits reading of static manifests, agentTimeout a request to the agent.
 const (
-	manifestLimit = 5 * time.Second
-	askLimit      = 2 * time.Second
+	manifestTimeout = 5 * time.Second
+	agentTimeout    = 2 * time.Second
 )
 
-// document is a plan as data. It has the names of the cluster's plans.
+// document is the JSON and YAML output of a plan. Its fields are those of the cluster's plans.
 type document struct {
-	Evictions []move  `json:"evictions"`
-	Skipped   []move  `json:"skipped"`
-	Stopped   []ended `json:"stopped"`
+	Evictions []entry `json:"evictions"`
+	Skipped   []entry `json:"skipped"`
+	Stopped   []stop  `json:"stopped"`
 }
 
-// move is a pod that goes, or that should and does not.
-type move struct {
+// entry is a pod that would be evicted, or that a rule keeps.
+type entry struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -51,13 +51,14 @@ type move struct {
 	Reason    string `json:"reason"`
 }
 
-type ended struct {
+// stop is a strategy that stopped early.
+type stop struct {
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
 }
 
-// run looks at the node and prints which pods should not be on it any more, by the configuration's
-// descheduling, whatever deschedule says. It stops none.
+// run reads the node and prints the plan of the configured descheduling. It ignores the setting
+// deschedule and evicts nothing.
 func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writer) error {
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
@@ -78,32 +79,32 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 		Objects: map[string]*eviction.Pod{},
 	}
 	if path := c.StaticPodPath; path != "" {
-		all, doubt := manifests.Once(ctx, filepath.Join("/", o.look.HostRoot, path), manifestLimit)
-		if doubt != "" {
-			note(stderr, "not all static manifests are known: %s", doubt)
+		all, problem := manifests.Once(ctx, filepath.Join("/", o.look.HostRoot, path), manifestTimeout)
+		if problem != "" {
+			notice(stderr, "some static manifests could not be read: %s", problem)
 		}
 		for uid, pod := range manifests.Bind(all, look.Runtime.Pods) {
 			seen.Objects[uid] = eviction.NewManifestPod(pod)
 			seen.Whole = append(seen.Whole, pod)
 		}
 	}
-	if state, err := api.New(api.Options{Socket: c.Socket, Limit: askLimit}).State(ctx); err == nil &&
+	if state, err := api.New(api.Options{Socket: c.Socket, Limit: agentTimeout}).State(ctx); err == nil &&
 		state.Pods.Clients > 0 {
-		note(stderr, "the agent knows objects of %d pods from clients, which this command does not: "+
-			"what they tell it may decide otherwise",
+		notice(stderr, "the agent has %d pod objects from clients that this command lacks: "+
+			"its decisions may differ",
 			state.Pods.Clients)
 	}
 	policy, of := c.Descheduling.Policy(), seen.Look()
 	return o.print(policy.Plan(&of, look.Time),
-		func() string { return becomes(c.Deschedule, kubelet(&o)) }, stdout)
+		func() string { return agentAction(c.Deschedule, kubeletPresent(&o)) }, stdout)
 }
 
-func note(stderr io.Writer, format string, args ...any) {
+func notice(stderr io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(stderr, "jettison: deschedule: "+format+"\n", args...)
 }
 
-// kubelet looks for one now.
-func kubelet(o *options) bool {
+// kubeletPresent reports whether a kubelet runs on the node; true if that is unknown.
+func kubeletPresent(o *options) bool {
 	presence, err := kubeletdetect.OpenPresence(
 		kubeletdetect.PresenceOptions{ProcMount: o.look.ProcMount, StateDir: o.look.Config.StateDir,
 			ReadOnly: true})
@@ -114,53 +115,53 @@ func kubelet(o *options) bool {
 	return found
 }
 
-// becomes says what an agent makes of such a plan.
-func becomes(mode string, kubelet bool) string {
+// agentAction describes how an agent with this configuration handles the plan.
+func agentAction(mode string, kubelet bool) string {
 	switch {
 	case mode == config.Off:
-		return "An agent by this configuration does not ask (deschedule: off)."
+		return "With this configuration the agent does no descheduling (deschedule: off)."
 	case mode == config.DescheduleAct && kubelet:
-		return "An agent by this configuration only reports: a kubelet is here, which would start them again."
+		return "With this configuration the agent only reports these pods: the kubelet on this node would restart them."
 	case mode == config.DescheduleAct:
-		return "An agent by this configuration stops them."
+		return "With this configuration the agent evicts these pods."
 	}
-	return "An agent by this configuration reports them (deschedule: report)."
+	return "With this configuration the agent only reports these pods (deschedule: report)."
 }
 
 func (o *options) print(plan descheduling.Result, becomes func() string,
 	stdout *terminal.Screen) error {
 	if o.format.Data() {
-		d := document{Evictions: []move{}, Skipped: []move{}, Stopped: []ended{}}
+		d := document{Evictions: []entry{}, Skipped: []entry{}, Stopped: []stop{}}
 		for _, e := range plan.Evictions {
-			d.Evictions = append(d.Evictions, move{e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Strategy,
+			d.Evictions = append(d.Evictions, entry{e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Strategy,
 				e.Reason})
 		}
 		for _, k := range plan.Kept {
-			d.Skipped = append(d.Skipped, move{k.Pod.Namespace, k.Pod.Name, k.Pod.UID, k.Strategy, k.Reason})
+			d.Skipped = append(d.Skipped, entry{k.Pod.Namespace, k.Pod.Name, k.Pod.UID, k.Strategy, k.Reason})
 		}
 		if plan.Stopped != "" {
-			d.Stopped = append(d.Stopped, ended{descheduling.Shed, plan.Stopped})
+			d.Stopped = append(d.Stopped, stop{descheduling.Shed, plan.Stopped})
 		}
 		return o.format.Encode(stdout, d, false)
 	}
 	if len(plan.Evictions)+len(plan.Kept) == 0 && plan.Stopped == "" {
-		return stdout.Print(terminal.Text(terminal.Plain, "Every pod may stay."))
+		return stdout.Print(terminal.Text(terminal.Plain, "No pod would be evicted."))
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "POD", Cut: true}, {Name: "STRATEGY", Cut: true}, {Name: "GOES"},
+		{Name: "POD", Cut: true}, {Name: "STRATEGY", Cut: true}, {Name: "EVICT"},
 		{Name: "REASON", Fold: true}, {Name: "UID", Wide: true},
 	}}
 	for _, e := range plan.Evictions {
 		t.Add(e.Pod.Namespace+"/"+e.Pod.Name, e.Strategy, "yes", e.Reason, e.Pod.UID)
 	}
 	for _, k := range plan.Kept {
-		t.Add(k.Pod.Namespace+"/"+k.Pod.Name, k.Strategy, "stays", k.Reason, k.Pod.UID)
+		t.Add(k.Pod.Namespace+"/"+k.Pod.Name, k.Strategy, "no", k.Reason, k.Pod.UID)
 	}
 	if err := t.Print(stdout, o.format == output.AsWide); err != nil {
 		return err
 	}
 	if plan.Stopped != "" {
-		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.",
+		if err := stdout.Print(terminal.Text(terminal.Plain, "%s stopped: %s.",
 			descheduling.Shed, plan.Stopped)); err != nil {
 			return err
 		}

@@ -23,11 +23,15 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what the agent finds, decides and does",
-		Long: `events prints what the agent on this node found, decided and did: the lines of its log from info on, the oldest first, as far as it
-keeps them (the last 512). -f goes on with those that come; an agent that starts anew is asked again from where it was.
+		Short: "Print the events of the agent: what it observes, decides and does",
+		Long: `events prints the last 512 events of the agent on this node, oldest first. Events are the lines of
+its log of level info and higher. With -f it continues with new events; after a restart of the
+agent it reconnects and continues after the last event that it printed.
 
--o json prints them as the socket has them, a JSON object a line: docs/reference/socket.md. docs/reference/logs.md lists the keys.`,
+Kinds: ` + strings.Join(kinds, ", ") + `
+
+-o json prints one JSON object a line in the format of the socket: docs/reference/socket.md.
+docs/reference/logs.md lists messages and keys.`,
 		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison " +
 			"events --since 10m -o json | jq .message",
 		Args: commandline.NoArguments,
@@ -41,7 +45,7 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 			}
 			for _, kind := range o.kinds {
 				if !slices.Contains(kinds, kind) {
-					return commandline.Usage(fmt.Errorf("--kind %.40q: want some of %s%s", kind,
+					return commandline.Usage(fmt.Errorf("--kind %.40q: want one of %s%s", kind,
 						strings.Join(kinds, ", "),
 						nearest.Question(kind, slices.Values(kinds))))
 				}
@@ -53,9 +57,9 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on with those that come")
-	f.StringVar(&since, "since", "", "only what was since: a time with zone, or how long ago")
-	f.StringArrayVar(&o.kinds, "kind", nil, "only these: "+strings.Join(kinds, ", "))
+	f.BoolVarP(&o.follow, "follow", "f", false, "continue with new events")
+	f.StringVar(&since, "since", "", "only events since a time with a zone, or an age such as 10m")
+	f.StringArrayVar(&o.kinds, "kind", nil, "only events of this kind (repeatable)")
 	socket.Add(f)
 	output.Add(f, "")
 	return cmd

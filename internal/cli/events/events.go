@@ -1,5 +1,5 @@
-// Package events is jettison events: what the agent on this node found, decided and did, as it says
-// on its socket.
+// Package events implements jettison events: it prints the events that the agent on this node
+// serves on its socket.
 package events
 
 import (
@@ -21,13 +21,13 @@ import (
 // options of run.
 type options struct {
 	socket string
-	since  time.Time // only what was later; zero: all that the agent has kept
-	kinds  []string  // only these; none: all
-	follow bool      // go on with those that come, until the context ends
+	since  time.Time // oldest event; zero: all that the agent has kept
+	kinds  []string  // only these kinds; none: all
+	follow bool      // continue with new events until the context ends
 	format output.Format
 }
 
-// kinds are those that there are.
+// kinds lists all event kinds.
 var kinds = []string{
 	string(api.EventAgent), string(api.EventCondition), string(api.EventEviction),
 	string(api.EventGate), string(api.EventGarbage),
@@ -35,12 +35,12 @@ var kinds = []string{
 	string(api.EventLost),
 }
 
-// again is the time between two attempts to go on, once an agent has answered: it may be starting
-// anew.
-const again = time.Second
+// reconnectDelay is the time between two attempts to reconnect to an agent that has answered once:
+// it may be restarting.
+const reconnectDelay = time.Second
 
-// run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew,
-// is asked again from where it was.
+// run prints events, oldest first. With follow it reconnects after a lost connection or a restart
+// of the agent, and continues after the last event.
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
 	client := api.New(api.Options{Socket: o.socket})
 	var last uint64
@@ -54,11 +54,11 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 					return nil
 				}
 				if err := o.print(&e, out); err != nil {
-					return written{err}
+					return writeError{err}
 				}
 				return nil
 			})
-		var failed written
+		var failed writeError
 		switch {
 		case errors.As(err, &failed):
 			return failed.error
@@ -68,22 +68,22 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(stderr, "jettison: events: asking again:", output.OneLine(err.Error()))
+			fmt.Fprintln(stderr, "jettison: events: connection to the agent lost, reconnecting:", output.OneLine(err.Error()))
 		}
-		if !retry.Sleep(ctx, again) {
+		if !retry.Sleep(ctx, reconnectDelay) {
 			return nil
 		}
 	}
 }
 
-// written is an error of who reads what is printed.
-type written struct{ error }
+// writeError is an error of writing to stdout.
+type writeError struct{ error }
 
 func (o *options) wants(e *api.Event) bool {
 	return !e.Time.Before(o.since) && (len(o.kinds) == 0 || slices.Contains(o.kinds, string(e.Kind)))
 }
 
-// styles of lines by their level.
+// styles maps a level to the style of its line.
 var styles = map[string]terminal.Style{"warn": terminal.Doubt, "error": terminal.Bad}
 
 func (o *options) print(e *api.Event, out *terminal.Screen) error {
@@ -98,25 +98,25 @@ func (o *options) print(e *api.Event, out *terminal.Screen) error {
 	return out.Print(line)
 }
 
-// long is how much of a field's value stands in a line.
-const long = 120
+// maxValue is the longest printed value of a field in characters, except with -o wide.
+const maxValue = 120
 
-// quoted is what stands between quotation marks.
-var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+// quoter escapes a value for quotation marks.
+var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// fieldsText are an event's fields as the log has them, sorted by their keys.
+// fieldsText formats an event's fields like the log, sorted by key.
 func fieldsText(fields map[string]any, whole bool) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		value := output.OneLine(fmt.Sprint(fields[key]))
-		if number, is := fields[key].(float64); is && number == float64(int64(number)) {
+		if number, ok := fields[key].(float64); ok && number == float64(int64(number)) {
 			value = fmt.Sprint(int64(number))
 		}
-		if runes := []rune(value); !whole && len(runes) > long {
-			value = string(runes[:long-1]) + "…"
+		if runes := []rune(value); !whole && len(runes) > maxValue {
+			value = string(runes[:maxValue-1]) + "…"
 		}
-		if strings.ContainsAny(value, ` "`) { // or a value could pass for further fields
-			value = `"` + quoted.Replace(value) + `"`
+		if strings.ContainsAny(value, ` "`) { // so that no value looks like another field
+			value = `"` + quoter.Replace(value) + `"`
 		}
 		b.WriteString("  " + key + "=" + value)
 	}

@@ -17,10 +17,10 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// serve answers as an agent does, on a socket.
+// serve runs a fake agent on a socket.
 func serve(t *testing.T, handle http.HandlerFunc) (path string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "h") // a socket's path is short
+	dir, err := os.MkdirTemp("", "h") // socket paths are limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ const (
 	two = `{"seq":2,"time":"2026-01-01T00:00:02Z","kind":"eviction","level":"info","message":"evicted"}`
 )
 
-// Events are a line each; others than those that are wanted are left out.
+// Each selected event is printed on one line.
 func TestEvents(t *testing.T) {
 	path := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s\n%s\n", one, two) })
 	for name, c := range map[string]struct {
@@ -56,19 +56,19 @@ func TestEvents(t *testing.T) {
 		var out, errs bytes.Buffer
 		c.o.socket = path
 		if err := run(t.Context(), c.o, terminal.Fixed(&out, 0), &errs); err != nil || out.String() != c.want || errs.Len() > 0 {
-			t.Errorf("%s: %v, %s\n%q, want\n%q", name, err, &errs, out.String(), c.want)
+			t.Errorf("%s: error %v, stderr %s, stdout\n%q, want\n%q", name, err, &errs, out.String(), c.want)
 		}
 	}
 }
 
-// Who follows goes on where he was when the agent hangs up; none that answers at the start is an error.
-func TestFollowing(t *testing.T) {
+// With follow, run reconnects after the last event; no agent at the start is an error.
+func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch q := r.URL.Query(); {
 		case q.Get("follow") != "true":
-			t.Errorf("asked %s", r.URL)
+			t.Errorf("unexpected request to the agent: %s", r.URL)
 		case q.Get("since") == "":
 			fmt.Fprintln(w, one)
 		case q.Get("since") == "1":
@@ -77,7 +77,7 @@ func TestFollowing(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		default:
-			t.Errorf("asked %s", r.URL)
+			t.Errorf("unexpected request to the agent: %s", r.URL)
 		}
 	})
 	var out, errs bytes.Buffer
@@ -85,25 +85,25 @@ func TestFollowing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "condition") || strings.Count(out.String(), "a=") != 1 {
-		t.Errorf("%s", out.String())
+		t.Errorf("want each event printed once, got\n%s", out.String())
 	}
 	if err := run(t.Context(), options{socket: path + "none", follow: true}, terminal.Fixed(&out, 0), &errs); err == nil {
-		t.Error("no agent, and no error")
+		t.Error("run without an agent returned no error")
 	}
 }
 
-// The kinds that a flag takes are those of package api.
+// --kind accepts the event kinds of package api.
 func TestKinds(t *testing.T) {
 	if len(kinds) != 10 || kinds[2] != string(api.EventEviction) {
-		t.Errorf("%v", kinds)
+		t.Errorf("kinds = %v, want 10 with eviction third", kinds)
 	}
 }
 
-// No value passes for another field, whatever is in it.
-func TestFieldsOfValuesWithQuotationMarks(t *testing.T) {
+// Quotation marks in a value are escaped, so that no value looks like another field.
+func TestFieldsTextEscapesQuotes(t *testing.T) {
 	fields := map[string]any{"a": `x" b="y`, "c": `"`, "d": `C:\ x\`, "e": `\n`}
 	want := `  a="x\" b=\"y"  c="\""  d="C:\\ x\\"  e=\n`
 	if got := fieldsText(fields, true); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("fieldsText = %s, want %s", got, want)
 	}
 }

@@ -18,16 +18,21 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var output commandline.Output
 	cmd := &cobra.Command{
 		Use:   "explain [SIGNAL]",
-		Short: "Say who would be evicted next and why, and who is protected by what",
-		Long: `explain asks the agent whom each of its thresholds would have evicted if it asked for a victim now: the agent looks at its pods and
-ranks them by the code that it decides by, so that this is the pod that would really go. Nothing comes of asking. With a SIGNAL it prints
-that one's whole ranking: each pod with its place, the key by which it comes after the one before, and what that pod uses.
+		Short: "Show which pod would be evicted next and why, and which pods are protected",
+		Long: `explain prints, for each threshold, the pod that the agent would evict if the threshold were met
+now. The agent reads its pods and ranks them with the code that it evicts with. explain evicts
+nothing.
 
-Below it are the pods that are never victims, by the reason: static, mirror or critical pods, protected namespaces, this agent. Where a
-priority is unknown nobody has told it, and the pod counts as one of 0. Where nobody would go although a pod is ranked first, it says why:
-an eviction under way, the breaker, a disk that only sets conditions.
+With a SIGNAL, explain prints the whole ranking for it: each pod, the sort key that places it behind
+the previous pod (DECIDED BY), and its usage.
 
-Where no agent answers, the pods are ranked by a look of this command's own, which knows less; a line on stderr says so.`,
+Protected pods follow, grouped by reason: static, mirror and critical pods, protected namespaces,
+the agent itself. A pod of unknown priority is ranked with priority 0. If the agent would evict no
+pod although pods are ranked, explain prints why: an eviction in progress, the circuit breaker, or a
+disk signal that only sets conditions.
+
+If the agent does not answer, explain reads the node and ranks the pods itself, without the pod
+objects of clients, evictions in progress and the circuit breaker; a line on stderr reports this.`,
 		Example: "  jettison explain\n  jettison explain memory.available\n  jettison explain nodefs.available -o wide\n" +
 			"  jettison explain memory.available -o json | jq -r '.thresholds[0].ranking[0].pod'",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -1,9 +1,9 @@
-// Package explain is jettison explain: whom the agent would evict next, why this pod, and who is
-// protected by what. The agent ranks, by the code that it decides by.
+// Package explain implements jettison explain: it shows which pod the agent would evict next, why,
+// and which pods are protected. The agent ranks the pods with the code that it evicts with.
 //
 //	command.go  Command: jettison explain
-//	explain.go  run: what is asked, and of whom
-//	words.go    the answer as people read it
+//	explain.go  run: queries the agent, or ranks the pods itself
+//	table.go    the answer as tables
 package explain
 
 import (
@@ -25,30 +25,30 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// errUnknownSignal: no threshold is for the signal that was asked about.
-var errUnknownSignal = errors.New("no threshold is for it")
+// errUnknownSignal reports that the signal has no threshold.
+var errUnknownSignal = errors.New("no threshold for this signal")
 
 // options of run.
 type options struct {
-	look   observe.Options // where things are, for a look of the command's own
-	signal string          // empty: all that have a threshold
+	look   observe.Options // for reading the node without an agent
+	signal string          // empty: all signals with a threshold
 	format output.Format
 }
 
-// run asks and prints the answer.
+// run queries the agent, or ranks the pods itself if no agent answers, and prints the answer.
 func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
-	answer, err := o.ask(ctx)
+	answer, err := o.queryAgent(ctx)
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "jettison: explain: no agent answers (%s): this is by a look of the "+
-			"command's own, which knows no objects of "+
-			"clients, no eviction under way and no breaker\n", output.OneLine(err.Error()))
-		answer, err = o.own(ctx)
+		fmt.Fprintf(stderr, "jettison: explain: the agent does not answer (%s): ranking without pod "+
+			"objects of clients, evictions in progress and circuit breaker\n",
+			output.OneLine(err.Error()))
+		answer, err = o.rank(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
 	if o.signal != "" {
-		if err := narrow(answer, o.signal); err != nil {
+		if err := selectSignal(answer, o.signal); err != nil {
 			return err
 		}
 	}
@@ -58,11 +58,11 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 	if o.signal == "" {
 		return summary(answer, out, o.format == output.AsWide)
 	}
-	return inFull(answer, out, o.format == output.AsWide)
+	return rankings(answer, out, o.format == output.AsWide)
 }
 
-// narrow leaves the thresholds of one signal.
-func narrow(answer *api.Outlook, signal string) error {
+// selectSignal removes the thresholds of other signals from answer.
+func selectSignal(answer *api.Outlook, signal string) error {
 	var known []string
 	for _, t := range answer.Thresholds {
 		if !slices.Contains(known, string(t.Signal)) {
@@ -70,7 +70,7 @@ func narrow(answer *api.Outlook, signal string) error {
 		}
 	}
 	if !slices.Contains(known, signal) {
-		return fmt.Errorf("explain: %.60q: %w%s (there is one for %s)", signal, errUnknownSignal,
+		return fmt.Errorf("explain: %.60q: %w%s (signals with a threshold: %s)", signal, errUnknownSignal,
 			nearest.Question(signal, slices.Values(known)),
 			strings.Join(known, ", "))
 	}
@@ -79,22 +79,23 @@ func narrow(answer *api.Outlook, signal string) error {
 	return nil
 }
 
-func (o options) ask(ctx context.Context) (*api.Outlook, error) {
+// queryAgent reads the outlook of the agent.
+func (o options) queryAgent(ctx context.Context) (*api.Outlook, error) {
 	if o.look.Config.Socket == "" {
 		return nil, errors.New("no socket is configured")
 	}
-	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: askLimit}).Outlook(ctx)
+	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: queryTimeout}).Outlook(ctx)
 }
 
-// askLimit is for the agent's answer; ownWait for what a look of the command's own waits for.
+// queryTimeout bounds the query to the agent, nodeWait a look by this command.
 const (
-	askLimit = 5 * time.Second
-	ownWait  = 5 * time.Second
+	queryTimeout = 5 * time.Second
+	nodeWait     = 5 * time.Second
 )
 
-// own ranks by a look of the command's own: the same code, which knows less.
-func (o options) own(ctx context.Context) (*api.Outlook, error) {
-	o.look.Watch, o.look.Wait = time.Second, ownWait
+// rank reads the node and ranks its pods without an agent.
+func (o options) rank(ctx context.Context) (*api.Outlook, error) {
+	o.look.Watch, o.look.Wait = time.Second, nodeWait
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
 		return nil, err

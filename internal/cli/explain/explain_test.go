@@ -33,17 +33,17 @@ func answer() *api.Outlook {
 	}
 	disk := memory
 	disk.Signal, disk.Threshold, disk.Met = "nodefs.available", "nodefs.available<10%", true
-	disk.Withheld = "disk signals only set conditions here (disk: observe, or a kubelet is there)"
+	disk.Withheld = "disk signals only set conditions on this node (disk: observe)"
 	until, owner := time.Date(2026, 7, 20, 2, 0, 40, 0, time.Local), &api.HoldOwner{Kind: "DaemonSet", UID: "d", Namespace: "shop", Pod: "agent-x7k2p"}
 	return &api.Outlook{Time: time.Unix(0, 0), Thresholds: []api.ThresholdOutlook{memory, disk}, HeldOff: []api.HoldState{
 		{UID: "u9", Owner: owner, Until: until, Times: 2, Reason: "The node was low on resource: memory."},
-		{Owner: owner, Until: until, Times: 2, Reason: "the pod that it takes the place of was evicted from this node"},
+		{Owner: owner, Until: until, Times: 2, Reason: "it replaces a pod that was evicted from this node"},
 		{UID: "7c9b3f4e-1f0a-4d52-9c41-0a6d8d8a9a11", Until: until, Times: 1, Reason: "The node was low on resource: memory."},
 	}}
 }
 
-// What is said fits the terminal.
-func TestWhatIsSaid(t *testing.T) {
+// The output fits the terminal and matches the golden files.
+func TestOutput(t *testing.T) {
 	for _, width := range []int{80, 100, 120} {
 		var out bytes.Buffer
 		screen := terminal.Fixed(&out, width)
@@ -51,24 +51,25 @@ func TestWhatIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := answer()
-		if err := narrow(all, "memory.available"); err != nil {
+		if err := selectSignal(all, "memory.available"); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(screen.Print(nil), inFull(all, screen, false)); err != nil {
+		if err := errors.Join(screen.Print(nil), rankings(all, screen, false)); err != nil {
 			t.Fatal(err)
 		}
 		nodetest.Golden(t, fmt.Sprintf("explain-%d.txt", width), out.String())
 		for line := range strings.Lines(out.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("width %d: a line of %d: %q", width, n, line)
+				t.Errorf("terminal width %d: line has %d columns: %q", width, n, line)
 			}
 		}
 	}
 }
 
-func TestAnUnknownSignal(t *testing.T) {
-	err := narrow(answer(), "memory.avialable")
+// An unknown signal is an error that suggests the nearest one.
+func TestUnknownSignal(t *testing.T) {
+	err := selectSignal(answer(), "memory.avialable")
 	if !errors.Is(err, errUnknownSignal) || !strings.Contains(err.Error(), `did you mean "memory.available"?`) {
-		t.Error(err)
+		t.Errorf("error = %v, want errUnknownSignal with a suggestion", err)
 	}
 }

@@ -1,10 +1,10 @@
-// Package flags holds the flags that several commands of jettison share, and reads the
+// Package flags defines the flags that several jettison commands share, and reads the
 // configuration that they name.
 //
-//	look.go      Look: flags of a command that looks at the node
-//	socket.go    Socket: flags of a command that only asks the agent
-//	places.go    flags of the configuration's files and of the node's mounts
-//	salvage.go   reading a configuration that is partly wrong
+//	look.go      Look: flags of a command that reads the node
+//	socket.go    Socket: flags of a command that only queries the agent
+//	places.go    flags for the configuration files and the node's mounts
+//	salvage.go   reading a partly invalid configuration
 //	since.go     the value of --since
 package flags
 
@@ -27,34 +27,34 @@ import (
 // maxDuration bounds --watch and --wait.
 const maxDuration = 10 * time.Minute
 
-// Look holds the flags of a command that looks at the node, and the options of that look. Load,
+// Look holds the flags of a command that reads the node, and the options of that look. Load,
 // Find, FindOrWarn and FindOrSalvage set Options.Config.
 type Look struct {
 	Options observe.Options
 
 	places config.Places
-	socket string // the agent's, in place of the configuration's; empty: that one
+	socket string // overrides the configured agent socket unless empty
 }
 
 // Add adds the flags of AddPlaces, --watch and --wait.
 func (l *Look) Add(f *pflag.FlagSet) {
 	l.AddPlaces(f)
 	f.DurationVar(&l.Options.Watch, "watch", time.Second,
-		"how long to watch before the figures that are rates")
+		"time over which rates are measured")
 	f.DurationVar(&l.Options.Wait, "wait", 5*time.Second,
-		"longest wait for the runtime, file systems and directories")
+		"timeout for the runtime, file systems and directories")
 }
 
-// AddPlaces adds the flags of the configuration's files and of the node's mounts.
+// AddPlaces adds the flags for the configuration files and the node's mounts.
 func (l *Look) AddPlaces(f *pflag.FlagSet) {
 	AddConfig(f, &l.places)
 	AddMounts(f, &l.Options.CgroupMount, &l.Options.ProcMount, &l.Options.HostRoot)
 }
 
-// AddSocket adds the flag of the agent's socket.
+// AddSocket adds --socket.
 func (l *Look) AddSocket(f *pflag.FlagSet) { addSocket(f, &l.socket) }
 
-// Load checks the flags that Add adds and reads the configuration, as FindOrWarn.
+// Load checks the flags that Add adds and reads the configuration like FindOrWarn.
 func (l *Look) Load(cmd *cobra.Command, stderr io.Writer) error {
 	for _, f := range []struct {
 		name  string
@@ -68,7 +68,7 @@ func (l *Look) Load(cmd *cobra.Command, stderr io.Writer) error {
 	return l.FindOrWarn(cmd, stderr)
 }
 
-// Find reads the configuration. An error is one of usage.
+// Find reads the configuration. It returns a usage error if the configuration is invalid.
 func (l *Look) Find(ctx context.Context) error {
 	l.places.ProcMount = l.Options.ProcMount
 	c, err := config.Find(ctx, l.places)
@@ -79,36 +79,35 @@ func (l *Look) Find(ctx context.Context) error {
 	return nil
 }
 
-// FindOrWarn is FindOrSalvage for a command that reports a wrong configuration in one line on
+// FindOrWarn reads the configuration like FindOrSalvage, and reports an invalid one in one line on
 // stderr.
 func (l *Look) FindOrWarn(cmd *cobra.Command, stderr io.Writer) error {
-	wrong, err := l.FindOrSalvage(cmd.Context())
-	warn(cmd, stderr, wrong)
+	configErr, err := l.FindOrSalvage(cmd.Context())
+	warn(cmd, stderr, configErr)
 	return err
 }
 
-// FindOrSalvage reads the configuration, or what can be read of a wrong one: wrong says what is
-// wrong with it.
-func (l *Look) FindOrSalvage(ctx context.Context) (wrong, err error) {
-	if wrong = l.Find(ctx); wrong == nil {
+// FindOrSalvage reads the configuration, or the readable fields of an invalid one. configErr is the
+// reason why the configuration is invalid; err is set if no field can be read.
+func (l *Look) FindOrSalvage(ctx context.Context) (configErr, err error) {
+	if configErr = l.Find(ctx); configErr == nil {
 		return nil, nil
 	}
 	c, ok := config.Salvage(ctx, l.places.Path)
 	if ctx.Err() != nil || !ok {
-		return nil, wrong
+		return nil, configErr
 	}
 	l.use(c)
-	return wrong, nil
+	return configErr, nil
 }
 
-// use sets the configuration, with the socket at which the agent listens.
+// use sets the configuration and the socket that the agent listens on.
 func (l *Look) use(c *config.Loaded) {
 	l.Options.Config = c
 	c.Socket = cmp.Or(l.socket, listenSocket(c.Config))
 }
 
-// NodeName returns the node's name: the one of its configuration, of the DaemonSet, or of the
-// machine.
+// NodeName returns the node's name: hostnameOverride, else $NODE_NAME, else the host name.
 func (l *Look) NodeName() string {
 	host, _ := os.Hostname()
 	return cmp.Or(l.Options.Config.HostnameOverride, os.Getenv("NODE_NAME"), host)

@@ -8,37 +8,36 @@ import (
 	"jettison/internal/node/config"
 )
 
-// AddConfig adds the flags that name the configuration's files, for a command that reads a
-// kubelet's configuration too.
+// AddConfig adds the flags that name configuration files, for a command that also reads the
+// kubelet's configuration.
 func AddConfig(f *pflag.FlagSet, p *config.Places) {
 	f.StringVarP(&p.Path, "config", "f", "",
-		"configuration file (default "+config.DefaultPath+
-			" if it is there), over what the node's kubelet goes by")
+		"configuration file (default "+config.DefaultPath+" if it exists)")
 	f.StringVar(&p.Dir, "config-dir", "",
-		"directory of drop-ins over a kubelet's configuration file, as its --config-dir")
+		"drop-in directory of the kubelet configuration, as in the kubelet")
 }
 
 // AddConfigFile adds the flag that names the agent's configuration file.
 func AddConfigFile(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, "config", "", "configuration file (default "+config.DefaultPath+
-		" if it is there)")
+		" if it exists)")
 }
 
-// AddMounts adds the flags that say where the node's file systems are mounted.
+// AddMounts adds the flags for the mount points of the node's file systems.
 func AddMounts(f *pflag.FlagSet, cgroupMount, procMount, hostRoot *string) {
 	f.StringVar(cgroupMount, "cgroup-mount", "/sys/fs/cgroup",
-		"where the node's cgroup v2 hierarchy is mounted")
+		"mount point of the node's cgroup v2 tree")
 	AddProcMount(f, procMount)
-	f.StringVar(hostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+	f.StringVar(hostRoot, "host-root", defaultHostRoot(), "path of the node's root directory")
 }
 
-// AddProcMount adds the flag that says where the node's /proc is mounted.
+// AddProcMount adds --proc-mount.
 func AddProcMount(f *pflag.FlagSet, procMount *string) {
-	f.StringVar(procMount, "proc-mount", "/proc", "where the node's /proc is mounted")
+	f.StringVar(procMount, "proc-mount", "/proc", "mount point of the node's /proc")
 }
 
-// defaultHostRoot is the root of the node's first process where this one sees it and has another
-// root of its own, as in a container with the host's process ids.
+// defaultHostRoot returns the root directory of process 1 if this process can see it and has a
+// different root, as in a container with the host's PID namespace; else "/".
 func defaultHostRoot() string {
 	const host = "/proc/1/root"
 	own, err1 := os.Stat("/")

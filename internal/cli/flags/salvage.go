@@ -12,36 +12,36 @@ import (
 	"jettison/internal/node/config"
 )
 
-// LoadOrWarn reads the configuration file of a command that needs only a path of it. Of a wrong
-// configuration it returns what can be read, and reports what is wrong in one line on stderr.
+// LoadOrWarn reads the configuration file of a command that needs only a path from it. If the file
+// is invalid, it returns the fields that can be read and reports the error in one line on stderr.
 func LoadOrWarn(cmd *cobra.Command, stderr io.Writer, path string) (*config.Loaded, error) {
-	c, wrong, err := loadOrSalvage(cmd.Context(), path)
+	c, configErr, err := loadOrSalvage(cmd.Context(), path)
 	if err != nil {
 		return nil, err
 	}
-	warn(cmd, stderr, wrong)
+	warn(cmd, stderr, configErr)
 	return c, nil
 }
 
-// loadOrSalvage reads a configuration file, or what can be read of a wrong one: wrong says what is
-// wrong with it.
-func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, wrong, err error) {
+// loadOrSalvage reads a configuration file, or the readable fields of an invalid one. configErr is
+// the reason why the file is invalid; err is set if no field can be read.
+func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, configErr, err error) {
 	if c, err = config.Load(ctx, path); err == nil {
 		return c, nil, nil
 	}
-	wrong = commandline.Usage(err)
+	configErr = commandline.Usage(err)
 	c, ok := config.Salvage(ctx, path)
 	if ctx.Err() != nil || !ok {
-		return nil, nil, wrong
+		return nil, nil, configErr
 	}
-	return c, wrong, nil
+	return c, configErr, nil
 }
 
-// warn reports what is wrong with a configuration of which a command uses what could be read; nil:
-// nothing.
-func warn(cmd *cobra.Command, stderr io.Writer, wrong error) {
-	if wrong != nil {
-		fmt.Fprintf(stderr, "jettison: %s: the configuration is wrong, and what can be read of it is gone by: %s\n",
-			cmd.Name(), output.OneLine(wrong.Error()))
+// warn reports on stderr that the command uses the readable fields of an invalid configuration. It
+// prints nothing if configErr is nil.
+func warn(cmd *cobra.Command, stderr io.Writer, configErr error) {
+	if configErr != nil {
+		fmt.Fprintf(stderr, "jettison: %s: invalid configuration, using the fields that can be read: %s\n",
+			cmd.Name(), output.OneLine(configErr.Error()))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"jettison/internal/base/commandline"
 )
 
-// ParseSince returns the time that --since names: a time, or a duration before now; empty: the zero
-// time.
+// ParseSince parses the value of --since: an RFC 3339 time, or a duration before now. It returns
+// the zero time for empty text.
 func ParseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -19,7 +19,7 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return at, commandline.Usage(
-			fmt.Errorf("--since %.40q: want a time with its zone (2026-11-21T07:00:00Z), or how long ago (36h)", text))
+			fmt.Errorf("--since %.40q: want a time with a zone (2026-11-21T07:00:00Z) or an age (36h)", text))
 	}
 	return at, nil
 }

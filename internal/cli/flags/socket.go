@@ -13,8 +13,7 @@ import (
 	"jettison/internal/node/socketpath"
 )
 
-// Socket holds the flags of a command that needs the agent's socket and nothing else of the
-// configuration.
+// Socket holds the flags of a command that needs only the agent's socket from the configuration.
 type Socket struct{ path, config string }
 
 // Add adds the flags.
@@ -24,11 +23,11 @@ func (s *Socket) Add(f *pflag.FlagSet) {
 }
 
 func addSocket(f *pflag.FlagSet, path *string) {
-	f.StringVar(path, "socket", "", "the agent's socket (default socket of the configuration)")
+	f.StringVar(path, "socket", "", "the agent's socket (default: socket in the configuration)")
 }
 
-// Find returns the socket that --socket names, else the agent's by the configuration. It reports a
-// wrong configuration on stderr.
+// Find returns the socket that --socket names, else the one in the configuration. It reports an
+// invalid configuration on stderr.
 func (s *Socket) Find(cmd *cobra.Command, stderr io.Writer) (string, error) {
 	if s.path != "" {
 		return s.path, nil
@@ -43,36 +42,36 @@ func (s *Socket) Find(cmd *cobra.Command, stderr io.Writer) (string, error) {
 	return "", NoSocket(cmd.Name())
 }
 
-// Candidates returns every socket at which the agent may listen; some may be empty. wrong says what
-// is wrong with the configuration.
-func (s *Socket) Candidates(ctx context.Context) (sockets []string, wrong, err error) {
+// Candidates returns every socket that the agent may listen on; some may be empty. configErr is the
+// reason why the configuration is invalid.
+func (s *Socket) Candidates(ctx context.Context) (sockets []string, configErr, err error) {
 	if s.path != "" {
 		return []string{s.path}, nil, nil
 	}
-	c, wrong, err := loadOrSalvage(ctx, s.config)
+	c, configErr, err := loadOrSalvage(ctx, s.config)
 	if err != nil {
 		return nil, nil, err
 	}
-	return append([]string{c.Socket}, leftSockets(c.Config)...), wrong, nil
+	return append([]string{c.Socket}, recordedSockets(c.Config)...), configErr, nil
 }
 
-// NoSocket returns the error of a command where nothing names a socket.
+// NoSocket returns the error of a command if neither --socket nor the configuration names a socket.
 func NoSocket(command string) error {
-	return fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name "+
-		"another one with --socket", command)
+	return fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be queried: "+
+		"name a socket with --socket", command)
 }
 
-// leftSockets returns the sockets that an agent has recorded as its own. An agent reads socket and
-// stateDir at its start, and the configuration may have changed since. A former stateDir other than
-// the default is unknown.
-func leftSockets(c *config.Config) []string {
+// recordedSockets returns the sockets that agents recorded in stateDir. An agent reads socket and
+// stateDir only at its start, and the configuration may have changed after that. A former stateDir
+// other than the default is unknown.
+func recordedSockets(c *config.Config) []string {
 	return []string{socketpath.Left(c.StateDir), socketpath.Left(config.Default().StateDir)}
 }
 
-// listenSocket returns the configuration's socket, or a recorded one where that does not exist;
-// empty: none is configured.
+// listenSocket returns the first existing socket among the configured and the recorded ones, else
+// the configured one, which may be empty.
 func listenSocket(c *config.Config) string {
-	for _, path := range append([]string{c.Socket}, leftSockets(c)...) {
+	for _, path := range append([]string{c.Socket}, recordedSockets(c)...) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
 			return path
 		}

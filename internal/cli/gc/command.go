@@ -17,7 +17,7 @@ import (
 	"jettison/reclaim"
 )
 
-// triggers are what a pass can be for.
+// triggers maps the values of --trigger.
 var triggers = map[string]reclaim.Trigger{"periodic": reclaim.Periodic,
 	"diskPressure": reclaim.DiskPressure}
 
@@ -30,18 +30,25 @@ func Command(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 	var o options
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove dead containers, sandboxes, logs and images of this node, or plan to",
-		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
-configuration, each step checked again right before it is done, and prints what became of each. On a terminal it asks first; elsewhere it
-wants --yes. --dry-run prints the plan, also beside a configuration that is wrong, by which nothing is removed. Beside a kubelet
-it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
-earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/operate/garbage-collection.md.
+		Short: "Remove dead containers, sandboxes, logs and unused images, or print the plan",
+		Long: `gc runs one pass of garbage collection on this node. By the rules of the configuration it removes
+dead containers, sandboxes, logs, links, cgroups and images, and prints the outcome of each step. It
+checks each step again immediately before the removal.
 
-gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
-removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"
-print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/reference/formats.md has the format.
+On a terminal gc asks for confirmation; without a terminal it needs --yes. --dry-run only prints the
+plan. With an invalid configuration gc works only with --dry-run. Alongside a kubelet gc only plans,
+unless the configuration sets gc: act.
 
-A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
+gc knows which pods are gone from the runtime, static manifests, and the state of earlier passes in
+--state-dir (default: stateDir in the configuration). See docs/operate/garbage-collection.md.
+
+gc --from DIR plans from files: it prints what garbage collection would remove, in which order and
+why. It needs no runtime and removes nothing. DIR holds containers.json ("crictl ps -a -o json"),
+sandboxes.json ("crictl pods -o json"), images.json ("crictl images -o json") and gc.json (time,
+policy, existing pods). See docs/reference/formats.md.
+
+Exit code 1: a step failed, the runtime did not answer in time, or a file or the policy is invalid.
+The other steps are still run.`,
 		Example: "  jettison gc --dry-run\n  jettison gc\n  jettison gc --yes -o json\n  jettison gc " +
 			"--dry-run --from node1 -o json",
 		Args: commandline.NoArguments,
@@ -57,7 +64,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if o.trigger, ok = triggers[trigger]; !ok {
 				return commandline.Usage(fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger))
 			}
-			if err = findForGC(cmd, stderr, &places, o.dryRun); err != nil {
+			if err = findConfig(cmd, stderr, &places, o.dryRun); err != nil {
 				return err
 			}
 			if !o.dryRun && !yes {
@@ -79,33 +86,33 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	}
 	f := cmd.Flags()
 	f.StringVar(&from, "from", "",
-		"directory of files to plan from; nothing else is looked at, and nothing removed")
-	f.BoolVar(&o.dryRun, "dry-run", false, "plan only")
-	f.BoolVarP(&yes, "yes", "y", false, "do not ask before anything is removed")
+		"plan from the files in this directory; remove nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the plan, remove nothing")
+	f.BoolVarP(&yes, "yes", "y", false, "remove without confirmation")
 	output.Add(f, "")
 	f.StringVar(&trigger, "trigger", "periodic",
-		"periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
+		"periodic, or diskPressure (removes more)")
 	f.StringVar(&o.stateDir, "state-dir", "",
-		"where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
+		"directory of the state of passes; \"\": keep none (default stateDir)")
 	places.AddPlaces(f)
 	return cmd
 }
 
-// findForGC is the configuration of a pass. A plan is made by what can be read of a wrong one, and
-// nothing is removed by it: what could not be read may be what is to stay.
-func findForGC(cmd *cobra.Command, stderr io.Writer, places *flags.Look, dryRun bool) error {
+// findConfig reads the configuration of a pass. A dry run accepts the readable fields of an invalid
+// configuration; a removal does not, because the unreadable fields may protect objects.
+func findConfig(cmd *cobra.Command, stderr io.Writer, places *flags.Look, dryRun bool) error {
 	if dryRun {
 		return places.FindOrWarn(cmd, stderr)
 	}
 	return places.Find(cmd.Context())
 }
 
-// confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to
-// say so.
+// confirm asks on the terminal whether to remove garbage. Without a terminal it returns a usage
+// error that asks for --yes.
 func confirm(stdin *os.File, stderr io.Writer) error {
 	if !terminal.Is(stdin) {
 		return commandline.Usage(
-			errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on"))
+			errors.New("gc: cannot ask for confirmation, standard input is not a terminal: use --yes to remove, or --dry-run"))
 	}
 	_, _ = fmt.Fprint(stderr,
 		"Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
@@ -114,5 +121,5 @@ func confirm(stdin *os.File, stderr io.Writer) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("gc: nothing was removed: it was not wanted")
+	return errors.New("gc: nothing removed: not confirmed")
 }

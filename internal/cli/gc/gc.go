@@ -1,12 +1,12 @@
-// Package gc is one pass of garbage collection that a person asks for: on this node, beside an
-// agent or without one, or planned from files. It prints what it does.
+// Package gc implements jettison gc: it runs or plans one pass of garbage collection on this node,
+// with or without an agent, or plans one from files, and prints the steps.
 //
 //	command.go Command: jettison gc
-//	gc.go  run: one pass on this node
-//	known.go   which pods there are, as manifests say, and an agent that runs here
+//	gc.go      run: one pass on this node
+//	known.go   existing pods from static manifests and the agent
 //	plan.go    fromFiles: a plan from files
-//	json.go    plan and result as -o json and -o yaml print them
-//	table.go   likewise for people
+//	json.go    plan and result for -o json and -o yaml
+//	table.go   plan and result as tables
 package gc
 
 import (
@@ -29,17 +29,17 @@ import (
 	"jettison/stats/read"
 )
 
-// answerLimit is for the runtime's first answer, and for the first look at manifests.
-const answerLimit = 5 * time.Second
+// answerTimeout bounds the runtime's first answer, and the first read of static manifests.
+const answerTimeout = 5 * time.Second
 
 // options of run.
 type options struct {
 	config      *config.Config
 	runtime     *cri.Client
-	cgroupMount string // empty: where it usually is
-	procMount   string // likewise
+	cgroupMount string // empty: default mount point
+	procMount   string // empty: default mount point
 	hostRoot    string // the node's root directory
-	stateDir    string // of what outlives a pass; empty: nothing does
+	stateDir    string // directory of the state of passes; empty: no state is kept
 	trigger     reclaim.Trigger
 	dryRun      bool // plan only
 	format      output.Format
@@ -48,17 +48,17 @@ type options struct {
 // pass is one pass on this node.
 type pass struct {
 	o     options
-	notes []string // what was not looked at, and why
+	notes []string // parts left out, with reasons
 }
 
 func (p *pass) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// run makes one pass and prints it. The error says why it was not all that it was to be.
+// run makes one pass and prints it. It returns an error if the pass was incomplete.
 func run(ctx context.Context, o options, stdout *terminal.Screen) error {
 	if os.Geteuid() != 0 && !o.dryRun {
-		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run",
+		return fmt.Errorf("gc: user %d may not remove anything: run gc as root, or with --dry-run",
 			os.Geteuid())
 	}
 	p := &pass{o: o}
@@ -103,41 +103,41 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 		return r, fmt.Errorf("gc: %w", err)
 	}
 	defer c.Close()
-	p.askAgent(ctx, c.Locked(), &known)
+	p.checkAgent(ctx, c.Locked(), &known)
 	if p.o.dryRun {
 		r = c.Plan(ctx, garbage.Everything, p.o.trigger)
 	} else {
 		r = c.Pass(ctx, garbage.Everything, p.o.trigger)
 	}
 	if n, at := c.Waiting(); n > 0 {
-		p.note("%d pods that no client or manifest names have nothing alive in them, and are gone from "+
-			"podGoneAfter (%v) on: the first at %s",
+		p.note("%d pods without running containers are named by no client or manifest and count as gone "+
+			"after podGoneAfter (%v): the first at %s",
 			n, p.o.config.PodGoneAfter, at.UTC().Format(time.RFC3339))
 	}
 	return r, nil
 }
 
-// cgroupMount is where cgroups are; empty: they cannot be seen.
+// cgroupMount returns the mount point of cgroups; empty: they cannot be read.
 func (p *pass) cgroupMount() string {
 	fs, err := cgroup.Open(p.o.cgroupMount)
 	if err != nil {
-		p.note("cgroups are not looked at: %v", err)
+		p.note("cgroups not collected: %v", err)
 		return ""
 	}
 	fs.Close()
 	return cmp.Or(p.o.cgroupMount, cgroup.DefaultMount)
 }
 
-// failure is why a pass was not all that it was to be.
+// failure returns the reason why a pass was incomplete; nil: it was complete.
 func failure(r *garbage.Result) error {
 	switch {
 	case r.Err != nil && r.Count(garbage.Removed) > 0:
-		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(garbage.Removed),
+		return fmt.Errorf("gc: pass aborted after %d of %d steps: %w", r.Count(garbage.Removed),
 			len(r.Plan.Steps), r.Err)
 	case r.Err != nil:
 		return fmt.Errorf("gc: %w", r.Err)
 	case r.PutOff != "":
-		return fmt.Errorf("gc: nothing was removed: %s", r.PutOff)
+		return fmt.Errorf("gc: nothing removed: %s", r.PutOff)
 	}
 	n := r.Count(garbage.Failed)
 	if n == 0 && r.Unseen != nil {
@@ -151,8 +151,9 @@ func failure(r *garbage.Result) error {
 	return nil
 }
 
+// firstListing lists pods and containers of the runtime, to fail early if it does not answer.
 func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if _, err = c.Version(ctx); err == nil {
 		listing, err = cri.NewLister(c).List(ctx)

@@ -27,7 +27,7 @@ import (
 
 const gcUID = "00000000-0000-0000-0000-00000000000a"
 
-// gcNode is a node in a folder with a fake runtime, which has a pod that is gone and 3 dead containers of one that lives.
+// gcNode is a fake node with a fake runtime. It has a pod that is gone, and 3 dead containers of a running pod.
 type gcNode struct {
 	t           *testing.T
 	r           *critest.Runtime
@@ -57,7 +57,7 @@ func (n *gcNode) write(path, text string) {
 	filetest.Write(n.t, filepath.Join(n.dir, path), text)
 }
 
-// gc makes a pass with the exit code and the line that the command has for an error. change changes what the command's flags would.
+// gc runs a pass and returns the output, the error line and the exit code of the command. change sets options like flags.
 func (n *gcNode) gc(change ...func(*options)) (stdout, stderr string, code int) {
 	n.t.Helper()
 	c, err := config.Load(n.t.Context(), n.config)
@@ -91,35 +91,36 @@ func (n *gcNode) contains(text string, want ...string) {
 	n.t.Helper()
 	for _, w := range want {
 		if !strings.Contains(text, w) {
-			n.t.Errorf("no %q in\n%s", w, text)
+			n.t.Errorf("output of gc lacks %q:\n%s", w, text)
 		}
 	}
 }
 
 func asRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("jettison gc removes nothing but as root: the virtual machine's scenarios cover it (make e2e RUN=Garbage)")
+		t.Skip("jettison gc needs root to remove: covered by make e2e RUN=Garbage")
 	}
 }
 
-func TestGCOnANode(t *testing.T) {
+// A dry run only plans; a pass removes, and a second pass finds nothing.
+func TestGCOnNode(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	stdout, stderr, code := n.gc(dryRun)
 	if code != 0 || stderr != "" || len(n.r.Removed) > 0 {
-		t.Fatalf("exit %d, %s, removed %v", code, stderr, n.r.Removed)
+		t.Fatalf("dry run ended with exit code %d, stderr %s, removed %v; want 0 and none", code, stderr, n.r.Removed)
 	}
-	n.contains(stdout, "STEP", "remove container  c0", "3 dead containers", "s-gone", "default_gone_"+gcUID, "its pod is gone", "4 steps", "note: cgroups are not looked at: open ")
+	n.contains(stdout, "STEP", "remove container  c0", "3 dead containers", "s-gone", "default_gone_"+gcUID, "its pod is gone", "4 steps", "note: cgroups not collected: open ")
 	stdout, stderr, code = n.gc()
 	if code != 0 || stderr != "" || strings.Join(n.r.Removed, " ") != "container c0 container c1 sandbox s-gone" {
-		t.Fatalf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+		t.Fatalf("exit code %d, stderr %s, unexpected removals %v\n%s", code, stderr, n.r.Removed, stdout)
 	}
-	n.contains(stdout, "OUTCOME", "4 removed; predicted 0, measured")
+	n.contains(stdout, "OUTCOME", "4 removed; freed: predicted 0, measured")
 	if _, err := os.Stat(filepath.Join(n.dir, "root/var/log/pods/default_gone_"+gcUID)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("logs: %v", err)
+		t.Errorf("logs of the pod that is gone: error %v, want not exist", err)
 	}
 	if stdout, _, code = n.gc(); code != 0 || !strings.Contains(stdout, "nothing to remove") {
-		t.Errorf("exit %d, %s", code, stdout)
+		t.Errorf("second pass: exit code %d, want 0 and nothing to remove: %s", code, stdout)
 	}
 }
 
@@ -129,45 +130,45 @@ func TestGCPrintsJSON(t *testing.T) {
 	n.r.Fail["StopPodSandbox"] = errors.New("no")
 	stdout, stderr, code := n.gc(inJSON)
 	if code != 1 || stderr != "jettison: gc: 1 of 4 steps failed, the first: stop pod sandbox s-gone at runtime "+n.r.Endpoint()+": no\n" {
-		t.Errorf("exit %d, %q", code, stderr)
+		t.Errorf("exit code %d, stderr %q, want 1 and the failed step", code, stderr)
 	}
 	var out planDocument
 	if err := json.Unmarshal([]byte(stdout), &out); err != nil || out.Result == nil {
-		t.Fatalf("%v: %s", err, stdout)
+		t.Fatalf("JSON output without a result: error %v: %s", err, stdout)
 	}
 	if len(out.RemoveContainers) != 2 || len(out.RemoveSandboxes) != 1 || len(out.RemoveLogs) != 1 || len(out.Result.Steps) != 4 || out.Result.Steps[2].Outcome != "failed" || out.Result.Steps[3].FreedBytes == nil {
-		t.Errorf("%s", stdout)
+		t.Errorf("JSON output differs from the expected plan and result: %s", stdout)
 	}
 }
 
-// An image service that does not answer keeps no container.
+// An image service that does not answer blocks no removal of containers.
 func TestGCWithoutImages(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	n.r.Fail["ListImages"] = errors.New("no")
 	stdout, stderr, code := n.gc()
-	if code != 1 || !strings.HasPrefix(stderr, "jettison: gc: no image goes, they cannot be seen: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("exit %d, %q", code, stderr)
+	if code != 1 || !strings.HasPrefix(stderr, "jettison: gc: no image is removed, reading the images failed: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d, stderr %q, want 1 and the error of the image service", code, stderr)
 	}
 	if got := strings.Join(n.r.Removed, " "); got != "container c0 container c1 sandbox s-gone" {
-		t.Errorf("removed %s\n%s", got, stdout)
+		t.Errorf("pass without images removed %s, want containers and the sandbox\n%s", got, stdout)
 	}
 }
 
-// One line each, with what and what to do.
-func TestGCWithoutWhatItNeeds(t *testing.T) {
+// A missing host root or runtime is an error of one line with the action.
+func TestGCPreconditions(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	if _, stderr, code := n.gc(func(o *options) { o.hostRoot = n.dir + "/none" }); code != 1 || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("no host root: exit %d, %q", code, stderr)
+		t.Errorf("without a host root: exit code %d with %q, want 1 with the action", code, stderr)
 	}
 	n.r.Stop()
 	if _, stderr, code := n.gc(); code != 1 || !strings.HasPrefix(stderr, "jettison: gc: container runtime "+n.r.Endpoint()+": no such socket: start the runtime") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("no runtime: exit %d, %q", code, stderr)
+		t.Errorf("without a runtime: exit code %d with %q, want 1 with the action", code, stderr)
 	}
 }
 
-// Pods that static manifests name are not gone; where one cannot be read, no pod is.
+// Pods of static manifests are not gone; if a manifest cannot be read, no pod counts as gone.
 func TestGCKnowsStaticManifests(t *testing.T) {
 	asRoot(t)
 	for name, c := range map[string]struct {
@@ -183,28 +184,27 @@ func TestGCKnowsStaticManifests(t *testing.T) {
 			n.write("root/manifests/pod.yaml", c.manifest)
 			stdout, stderr, code := n.gc()
 			if got := strings.Join(n.r.Removed, " "); code != 0 || got != c.want {
-				t.Errorf("exit %d, %s, removed %s\n%s", code, stderr, got, stdout)
+				t.Errorf("exit code %d, stderr %s, removed %q, want %q\n%s", code, stderr, got, c.want, stdout)
 			}
-			if (name == "malformed") != strings.Contains(stdout, "note: no pod counts as gone, for not all static manifests are known") {
-				t.Errorf("%s", stdout)
+			if (name == "malformed") != strings.Contains(stdout, "note: no pod counts as gone: some static manifests cannot be read") {
+				t.Errorf("note on unreadable manifests missing or unexpected: %s", stdout)
 			}
 		})
 	}
 }
 
-// An agent whose clients name pods has the say which of them are gone, however many manifests this command knows; so has one that does not
-// tell.
-func TestGCBesideAnAgent(t *testing.T) {
+// If clients of an agent name pods, or the agent does not report whether they do, no pod counts as gone, whatever the static manifests say.
+func TestGCAlongsideAgent(t *testing.T) {
 	asRoot(t)
 	all := "container c0 container c1 sandbox s-gone"
 	for answer, c := range map[string]struct{ want, note string }{
 		`{"pods": {"runtime": 9, "objects": 7, "clients": 0}}`: {all, ""},
 		`{"pods": {"runtime": 9, "objects": 1, "clients": 1}}`: {"container c0 container c1", "the agent knows 1 pods from clients"},
-		`{"pods": {"runtime": 9, "objects": 0}}`:               {"container c0 container c1", "an agent may run, and which pods it knows is not known"},
-		`{`:                                                    {"container c0 container c1", "an agent may run, and which pods it knows is not known"},
+		`{"pods": {"runtime": 9, "objects": 0}}`:               {"container c0 container c1", "an agent may be running, and its pods are unknown"},
+		`{`:                                                    {"container c0 container c1", "an agent may be running, and its pods are unknown"},
 	} {
 		n := newGCNode(t, "staticPodPath: /manifests\n")
-		// A pod that the agent has not read yet, so that the numbers are the same.
+		// This command reads one manifest that the agent has not read yet, so that the counts are equal.
 		n.write("root/manifests/live.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: live, namespace: default, uid: live}\nspec: {containers: [{name: main, image: x}]}\n")
 		l, err := net.Listen("unix", filepath.Join(n.dir, "socket"))
 		if err != nil {
@@ -215,15 +215,15 @@ func TestGCBesideAnAgent(t *testing.T) {
 		go func() { defer close(done); _ = server.Serve(l) }()
 		stdout, stderr, code := n.gc()
 		if got := strings.Join(n.r.Removed, " "); code != 0 || got != c.want || !strings.Contains(stdout, c.note) || (c.note == "") != !strings.Contains(stdout, "no pod counts as gone") {
-			t.Errorf("%s: exit %d, %s, removed %s\n%s", answer, code, stderr, got, stdout)
+			t.Errorf("agent answers %s: exit code %d, stderr %s, removed %q, want %q\n%s", answer, code, stderr, got, c.want, stdout)
 		}
 		_ = server.Close()
 		<-done
 	}
 }
 
-// A socket that no process listens on is that of an agent that has ended.
-func TestGCAfterAnAgent(t *testing.T) {
+// A socket without a listener belongs to an agent that has ended.
+func TestGCAfterAgentEnded(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(n.dir, "socket"), Net: "unix"})
@@ -235,10 +235,11 @@ func TestGCAfterAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stdout, stderr, code := n.gc(); code != 0 || len(n.r.Removed) != 3 {
-		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+		t.Errorf("exit code %d, stderr %s, unexpected removals %v\n%s", code, stderr, n.r.Removed, stdout)
 	}
 }
 
+// With gc: observe a pass removes only leftovers of evictions.
 func TestGCObserves(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
@@ -248,12 +249,12 @@ func TestGCObserves(t *testing.T) {
 	}
 	n.write("config.yaml", strings.Replace(string(text), "gc: act", "gc: observe", 1))
 	stdout, stderr, code := n.gc()
-	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "nothing was removed: gc: observe") {
-		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "nothing removed: gc: observe") {
+		t.Errorf("exit code %d, stderr %s, unexpected removals %v\n%s", code, stderr, n.r.Removed, stdout)
 	}
-	n.write("root/var/lib/kubelet/pods/"+gcUID+"/volumes/.jettison-removes/v/data", "x") // which is no garbage
+	n.write("root/var/lib/kubelet/pods/"+gcUID+"/volumes/.jettison-removes/v/data", "x") // leftover of an eviction, removed in spite of gc: observe
 	stdout, stderr, code = n.gc()
-	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "volumes that were put aside: 1 removed; nothing else was removed: gc: observe") {
-		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "volumes left by evictions: 1 removed; nothing else removed: gc: observe") {
+		t.Errorf("exit code %d, stderr %s, unexpected removals %v\n%s", code, stderr, n.r.Removed, stdout)
 	}
 }

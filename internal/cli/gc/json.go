@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// planDocument is a plan as programs read it.
+// planDocument is the JSON format of a plan.
 type planDocument struct {
 	RemoveContainers []string `json:"removeContainers"`
 	RemoveSandboxes  []string `json:"removeSandboxes"`
@@ -18,7 +18,7 @@ type planDocument struct {
 	StopFirst        []string `json:"stopFirst"`
 	Errors           []string `json:"errors"`
 
-	// Of a pass on the live node only.
+	// Only for a pass on the node, not from files.
 	RemoveLinks   []string `json:"removeLinks,omitempty"`
 	RemoveCgroups []string `json:"removeCgroups,omitempty"`
 	RemoveVolumes []string `json:"removeVolumes,omitempty"` // UIDs of pods
@@ -32,12 +32,12 @@ func documentOf(p *reclaim.Plan) *planDocument {
 		StopFirst: p.StopFirst(), Errors: p.Problems(),
 	}
 	for _, left := range p.Left {
-		out.Errors = append(out.Errors, "left alone: "+left.String())
+		out.Errors = append(out.Errors, "kept: "+left.String())
 	}
 	return out
 }
 
-// result is what a pass did, as -o json prints it beside the plan.
+// result is the JSON format of the outcome of a pass.
 type result struct {
 	Observed       string       `json:"observed,omitempty"`
 	PutOff         string       `json:"putOff,omitempty"`
@@ -68,7 +68,7 @@ type change struct {
 	AvailableBytesAfter  uint64 `json:"availableBytesAfter"`
 }
 
-// printData prints the plan and what became of it.
+// printData prints the plan and its outcome as JSON or YAML.
 func (p *pass) printData(w io.Writer, r *garbage.Result) error {
 	out := documentOf(&r.Plan)
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink),

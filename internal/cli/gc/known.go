@@ -15,55 +15,56 @@ import (
 	"jettison/stats/read"
 )
 
-// known is what static manifests name. Where they cannot all be read no pod counts as gone.
+// known returns the pods of static manifests. If a manifest cannot be read, no pod counts as gone.
 func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 	out := garbage.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	path := p.o.config.StaticPodPath
 	if path == "" {
 		return out
 	}
-	all, doubt := manifests.Once(ctx, filepath.Join("/", p.o.hostRoot, path), answerLimit)
+	all, doubt := manifests.Once(ctx, filepath.Join("/", p.o.hostRoot, path), answerTimeout)
 	for uid, pod := range manifests.Bind(all, index) {
 		out.Pods[uid] = garbage.PhaseOf(pod)
 	}
 	if doubt != "" {
 		out.Synced = false
-		p.note("no pod counts as gone, for not all static manifests are known: %s", doubt)
+		p.note("no pod counts as gone: some static manifests cannot be read: %s", doubt)
 	}
 	return out
 }
 
-// askAgent asks an agent that runs here how many pods its clients name: this command knows nothing
-// of those, and then no pod counts as gone here. The agent's own passes take those. Only where no
-// process listens there is none; one that does not answer may know anything.
-func (p *pass) askAgent(ctx context.Context, locked bool, known *garbage.Known) {
+// checkAgent queries the agent for the number of pods that its clients named. This command does not
+// know those pods, so that with any of them no pod counts as gone here; the agent's own passes
+// collect them. An agent that does not answer may know any pod; no agent runs only if no process
+// listens on the socket.
+func (p *pass) checkAgent(ctx context.Context, locked bool, known *garbage.Known) {
 	clients, err := agentClients(ctx, p.o.config.Socket)
-	none := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) ||
+	noAgent := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) ||
 		errors.Is(err, syscall.ECONNREFUSED)
 	switch {
-	case err != nil && none && !locked: // none runs
+	case err != nil && noAgent && !locked:
 	case err != nil && locked:
 		known.Synced = false
-		p.note("no pod counts as gone: %s is kept by another process, and which pods it knows is not "+
-			"known: %v", p.o.stateDir, err)
+		p.note("no pod counts as gone: another process has locked %s, and its pods are unknown: %v",
+			p.o.stateDir, err)
 	case err != nil:
 		known.Synced = false
-		p.note("no pod counts as gone: an agent may run, and which pods it knows is not known: %v", err)
+		p.note("no pod counts as gone: an agent may be running, and its pods are unknown: %v", err)
 	case clients > 0:
 		known.Synced = false
-		p.note("no pod counts as gone here: the agent knows %d pods from clients, which this command does not", clients)
+		p.note("no pod counts as gone: the agent knows %d pods from clients that this command does not know", clients)
 	}
 }
 
-// agentLimit is for the agent's answer.
-const agentLimit = 2 * time.Second
+// agentTimeout bounds the query to the agent.
+const agentTimeout = 2 * time.Second
 
-// agentClients is how many pods only clients have told an agent of.
+// agentClients returns the number of pods that the agent knows only from clients.
 func agentClients(ctx context.Context, socket string) (int, error) {
 	if socket == "" {
 		return 0, errors.New("no socket is configured")
 	}
-	state, err := api.New(api.Options{Socket: socket, Limit: agentLimit}).State(ctx)
+	state, err := api.New(api.Options{Socket: socket, Limit: agentTimeout}).State(ctx)
 	if err != nil {
 		return 0, err
 	}

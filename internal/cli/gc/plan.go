@@ -9,8 +9,8 @@ import (
 	"jettison/internal/cli/gc/gcfiles"
 )
 
-// fromFiles plans from the files of a directory and prints the plan. The error may be about the
-// policy: then the plan without that part is printed.
+// fromFiles plans from the files of a directory and prints the plan. If a part of the policy is
+// invalid, it prints the plan without that part and returns an error.
 func fromFiles(dir string, as output.Format, stdout *terminal.Screen) error {
 	node, err := gcfiles.Read(dir)
 	if err != nil {
@@ -22,13 +22,13 @@ func fromFiles(dir string, as output.Format, stdout *terminal.Screen) error {
 	} else {
 		err = printPlan(stdout, &plan, as == output.AsWide)
 	}
-	for _, wrong := range []struct {
+	for _, check := range []struct {
 		part string
 		err  error
 	}{{"container", node.Policy.Container.Validate()}, {"image", node.Policy.Image.Validate()}} {
-		if wrong.err != nil {
-			err = errors.Join(err, fmt.Errorf("gc: %s: policy.%s: %w", dir+"/"+gcfiles.GCFile, wrong.part,
-				wrong.err))
+		if check.err != nil {
+			err = errors.Join(err, fmt.Errorf("gc: %s: policy.%s: %w", dir+"/"+gcfiles.GCFile, check.part,
+				check.err))
 		}
 	}
 	return err

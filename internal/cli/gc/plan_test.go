@@ -20,8 +20,8 @@ import (
 	"jettison/internal/cli/gc/gcfiles"
 )
 
-// The scripts in testdata/scripts write a directory of files and plan from it; go test ./internal/cli/gc -run Scripts -rewrite writes the
-// answers anew, to be reviewed as a diff. The input of plan and table has a line for each thing:
+// The scripts in testdata/scripts write a directory of files and plan from it; go test ./internal/cli/gc -run Scripts -rewrite updates the
+// expected answers, to be reviewed as a diff. The input of plan and table has a line for each object:
 //
 //	container ID pod=UID name=NAME state=E|R|C|U created=TIME [attempt=N] [sandbox=ID] [image=REF] [imageId=ID] [imageRef=REF]
 //	sandbox ID pod=UID state=R|N created=TIME [attempt=N]
@@ -34,11 +34,11 @@ import (
 //	FIELD VALUE                            of gc.json, as JSON
 //
 // A TIME is seconds after 2026-01-01, or a duration before now, "-1h"; now is 2026-01-01T02:00:00Z. podsSynced is true unless the
-// script says otherwise. raw FILE replaces one file by the input, and plans.
+// script sets it. raw FILE replaces one file by the input, and plans.
 func TestGCScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(scripts) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatalf("no scripts in testdata/scripts, error %v", err)
 	}
 	for _, path := range scripts {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -77,7 +77,7 @@ func (s *gcScript) run(t *testing.T, d *datadriven.TestData) string {
 	return s.plan(true)
 }
 
-// plan plans and prints; what of the JSON is empty is left out of the answer.
+// plan plans and formats the output; empty lists of the JSON are left out.
 func (s *gcScript) plan(inJSON bool) string {
 	var stdout bytes.Buffer
 	as := output.AsTable
@@ -112,7 +112,7 @@ func (s *gcScript) plan(inJSON bool) string {
 	return strings.Join(strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }), "\n") + "\n"
 }
 
-// gcDir is a directory of files in the making.
+// gcDir is the content of a directory of files.
 type gcDir struct {
 	gc                            object
 	containers, sandboxes, images []object
@@ -188,7 +188,7 @@ func (f *gcDir) image(t *testing.T, id string, of map[string]string) {
 func bytesOf(t *testing.T, text string) int64 {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		t.Fatalf("%q: %v", text, err)
+		t.Fatalf("quantity %q in a script: %v", text, err)
 	}
 	return q.Value()
 }
@@ -206,7 +206,7 @@ func gcTime(t *testing.T, text string) time.Time {
 	}
 	before, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("%q is no time of a script", text)
+		t.Fatalf("%q is not a time of a script", text)
 	}
 	return gcNow.Add(before)
 }
@@ -226,7 +226,7 @@ func (f *gcDir) write(t testing.TB, dir string) {
 	}
 }
 
-// Each case of the kubelet's own tests on garbage collection is the heading of a script or of a test.
+// Each case of the kubelet's tests of garbage collection is the heading of a script or a test.
 func TestEveryCaseIsCovered(t *testing.T) {
 	var text []byte
 	for _, pattern := range []string{"testdata/scripts/*.txt", "../../../reclaim/*_test.go"} {

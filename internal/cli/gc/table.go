@@ -16,7 +16,7 @@ import (
 	"jettison/stats"
 )
 
-// printPlan prints a plan as a table, in the order in which it would be carried out.
+// printPlan prints a plan as a table, in the order of execution.
 func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true},
@@ -40,9 +40,9 @@ func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 	if sum, unknown := p.Bytes(); len(p.Steps) == 0 {
 		fmt.Fprintln(stdout, "nothing to remove")
 	} else {
-		fmt.Fprintf(stdout, "\n%d steps, which should free %s", len(p.Steps), show.Size(stats.Some(sum)))
+		fmt.Fprintf(stdout, "\n%d steps, expected to free %s", len(p.Steps), show.Size(stats.Some(sum)))
 		if unknown > 0 {
-			fmt.Fprintf(stdout, " and what %d steps free that say nothing of it", unknown)
+			fmt.Fprintf(stdout, " (the amount of %d steps is unknown)", unknown)
 		}
 		fmt.Fprintln(stdout)
 	}
@@ -50,7 +50,7 @@ func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 	return nil
 }
 
-// shortID is as much of an ID as people use, or all of it.
+// shortID shortens an ID like crictl does, unless whole is set.
 func shortID(s *reclaim.Step, whole bool) string {
 	id := s.ID
 	if whole {
@@ -64,7 +64,7 @@ func shortID(s *reclaim.Step, whole bool) string {
 	return id[:min(len(id), 13)]
 }
 
-// print prints the plan if nothing was to be removed, else what became of each step.
+// print prints the plan if the pass removed nothing, else the outcome of each step.
 func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 	wide := p.o.format == output.AsWide
 	if r.Observed != "" || r.PutOff != "" || r.Err != nil && len(r.Done) == 0 {
@@ -77,16 +77,16 @@ func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 	for _, text := range append(r.Odd, p.notes...) {
 		fmt.Fprintln(stdout, "note:", output.OneLine(text))
 	}
-	if r.Observed != "" && len(r.Done) > 0 { // what an eviction had begun to remove
-		fmt.Fprintf(stdout, "volumes that were put aside: %s; nothing else was removed: %s\n",
+	if r.Observed != "" && len(r.Done) > 0 { // leftovers of an eviction
+		fmt.Fprintf(stdout, "volumes left by evictions: %s; nothing else removed: %s\n",
 			outcomes(r), r.Observed)
 	} else if r.Observed != "" && !p.o.dryRun {
-		fmt.Fprintln(stdout, "nothing was removed:", r.Observed)
+		fmt.Fprintln(stdout, "nothing removed:", r.Observed)
 	}
 	return nil
 }
 
-// printDone prints what became of each step, as a table.
+// printDone prints the outcome of each step as a table.
 func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true},
@@ -115,7 +115,7 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 	if len(r.Done) == 0 {
 		fmt.Fprintln(stdout, "nothing to remove")
 	} else {
-		fmt.Fprintf(stdout, "\n%s; predicted %s, measured %s, in %v\n",
+		fmt.Fprintf(stdout, "\n%s; freed: predicted %s, measured %s; took %v\n",
 			outcomes(r), show.Size(stats.Some(r.Predicted())), show.Size(r.Freed()),
 			r.Took.Round(time.Millisecond))
 	}
@@ -123,7 +123,7 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 	return nil
 }
 
-// outcomes counts the steps by what became of them.
+// outcomes returns the number of steps by outcome.
 func outcomes(r *garbage.Result) string {
 	var parts []string
 	for _, o := range []garbage.Outcome{garbage.Removed, garbage.WasGone, garbage.Skipped,
@@ -135,12 +135,12 @@ func outcomes(r *garbage.Result) string {
 	return strings.Join(parts, ", ")
 }
 
-// printRest prints what of a plan is no step.
+// printRest prints the errors of a plan and the objects that it keeps.
 func printRest(stdout io.Writer, p *reclaim.Plan) {
 	for _, text := range p.Problems() {
 		fmt.Fprintln(stdout, "error:", output.OneLine(text))
 	}
 	for _, left := range p.Left {
-		fmt.Fprintln(stdout, "left alone:", output.OneLine(fmt.Sprint(left)))
+		fmt.Fprintln(stdout, "kept:", output.OneLine(fmt.Sprint(left)))
 	}
 }

@@ -1,4 +1,4 @@
-// Package health is jettison health: it asks the agent on this node whether it is alive, for
+// Package health implements jettison health: it checks whether the agent on this node is alive, for
 // probes.
 package health
 
@@ -26,55 +26,56 @@ func Command(stdout *terminal.Screen) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Tell by the exit code whether the agent is alive, for probes",
-		Long: `health asks the agent on this node whether it is alive (/healthz), or with --ready whether it watches the node at this moment
-(/readyz), and prints ok or why not. It is for the exec probes of a container that has no shell. Whether the node is well is another
-question: jettison status.
+		Short: "Check whether the agent is alive, for probes",
+		Long: `health checks whether the agent on this node is alive (/healthz), or with --ready whether it watches
+the node now (/readyz), and prints ok or the reason. It serves exec probes of containers without a
+shell. For the health of the node use jettison status.
 
-A configuration that is wrong is no matter to an agent that runs, and so it is none to this command; nor is a socket that the agent takes
-at its next start only: stateDir says where it listens (socket.path).
+An invalid configuration file does not fail the check while the agent runs. If the field socket has
+changed since the agent started, health finds the agent's socket through stateDir (socket.path).
 
-Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does not, and its configuration is wrong.`,
+Exit codes: 0 alive, or ready; 1 not, or no answer within --limit; 2 no answer, and the
+configuration is invalid.`,
 		Example: "  jettison health\n  jettison health --ready --limit 2s",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit <= 0 || limit > time.Minute {
 				return commandline.Usage(fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit))
 			}
-			sockets, wrong, err := socket.Candidates(cmd.Context())
+			sockets, configErr, err := socket.Candidates(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if err := anyAlive(cmd.Context(), sockets, limit, ready); err != nil {
-				return cmp.Or(wrong, err)
+				return cmp.Or(configErr, err)
 			}
 			_, err = fmt.Fprintln(stdout, "ok")
 			return err
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&ready, "ready", false, "ask whether it watches the node, not only whether it is alive")
-	f.DurationVar(&limit, "limit", 5*time.Second, "how long the answer may take")
+	f.BoolVar(&ready, "ready", false, "check whether the agent watches the node, not only whether it is alive")
+	f.DurationVar(&limit, "limit", 5*time.Second, "timeout for the answer")
 	socket.Add(f)
 	return cmd
 }
 
-// anyAlive asks at each of some sockets, "" for none, until one answers, within a limit for all.
-// The error is of the first.
+// anyAlive queries the sockets in turn until one answers; it skips empty paths. limit bounds all
+// queries together. It returns the error of the first socket.
 func anyAlive(ctx context.Context, sockets []string, limit time.Duration,
 	ready bool) (first error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for i, at := range sockets {
-		if at == "" || slices.Contains(sockets[:i], at) {
+	for i, path := range sockets {
+		if path == "" || slices.Contains(sockets[:i], path) {
 			continue
 		}
-		err := alive(ctx, api.New(api.Options{Socket: at, Limit: limit}), ready)
+		err := alive(ctx, api.New(api.Options{Socket: path, Limit: limit}), ready)
 		if err == nil {
 			return nil
 		}
 		err = fmt.Errorf("health: %w", err)
-		if errors.As(err, new(*api.StatusError)) { // it is one, and says of itself that it is not well
+		if errors.As(err, new(*api.StatusError)) { // an agent answered that it is not healthy
 			return err
 		}
 		first = cmp.Or(first, err)
@@ -82,7 +83,7 @@ func anyAlive(ctx context.Context, sockets []string, limit time.Duration,
 	return cmp.Or(first, flags.NoSocket("health"))
 }
 
-// alive asks an agent. An older one has no such paths: its state is an answer as well.
+// alive queries an agent. An older agent has no health paths; its state proves that it is alive.
 func alive(ctx context.Context, c *api.Client, ready bool) error {
 	ask := c.Health
 	if ready {

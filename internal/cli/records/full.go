@@ -15,12 +15,12 @@ import (
 	"jettison/stats"
 )
 
-// inFull prints one in full. Times are from the kill on, or from the stop.
+// inFull prints one record in full. Times are relative to the kill, or to the stop of the pod.
 func inFull(stdout io.Writer, r *api.Record) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	lines{w}.who(r)
-	lines{w}.when(r)
-	lines{w}.what(r)
+	lines{w}.pod(r)
+	lines{w}.times(r)
+	lines{w}.effect(r)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func inFull(stdout io.Writer, r *api.Record) error {
 	return ranking(stdout, &r.Ranking)
 }
 
-// lines are those of one eviction, each with a name.
+// lines writes the named lines of one record.
 type lines struct{ w io.Writer }
 
-// add adds one. A text of several lines, as of errors that were joined, has one for each, without
-// the name: none begins as another's does.
+// add writes one line. Further lines of a text, such as of joined errors, have no name, so that no
+// text can imitate another named line.
 func (l lines) add(name, format string, args ...any) {
 	for text := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
 		fmt.Fprintf(l.w, "%s\t%s\n", name, printable.Text(text))
@@ -42,15 +42,15 @@ func (l lines) add(name, format string, args ...any) {
 	}
 }
 
-// cell is a text of a record in a table: on its one line, and in its column.
+// cell formats a text of a record for a table cell: one line, no control characters.
 func cell(text string) string { return printable.Text(output.OrDash(output.OneLine(text))) }
 
-// who was evicted, for what, and with what outcome.
-func (l lines) who(r *api.Record) {
+// pod writes the pod, the signal and the outcome.
+func (l lines) pod(r *api.Record) {
 	l.add("record", "%s", r.ID)
 	l.add("pod", "%s", r.Pod.Title())
 	l.add("", "uid %s, %s, cgroup %s", output.OrDash(r.Pod.UID),
-		cmp.Or(string(r.Pod.QOSClass), "QoS class not known"), output.OrDash(r.Pod.Cgroup))
+		cmp.Or(string(r.Pod.QOSClass), "QoS class unknown"), output.OrDash(r.Pod.Cgroup))
 	if len(r.Pod.SandboxIDs) > 0 {
 		l.add("", "sandbox %s", strings.Join(r.Pod.SandboxIDs, ", "))
 	}
@@ -64,11 +64,11 @@ func (l lines) who(r *api.Record) {
 	}
 }
 
-// when each thing was seen or done.
-func (l lines) when(r *api.Record) {
-	zero, word := r.EndBegan(), "killed"
+// times writes the time of each observation and action.
+func (l lines) times(r *api.Record) {
+	zero, action := r.EndBegan(), "killed"
 	if !r.WasKilled() {
-		word = "stopped"
+		action = "stopped"
 		l.add("grace", "%d s", r.GracePeriodSeconds)
 	}
 	reading := func(name string, v *api.Reading) {
@@ -78,22 +78,22 @@ func (l lines) when(r *api.Record) {
 	}
 	reading("crossed", r.Crossed)
 	reading("decided", r.Decided)
-	l.add(word, "%s", stampText(zero))
+	l.add(action, "%s", stampText(zero))
 	if r.Emptied != (api.Stamp{}) {
-		l.add("empty", "%-10s no process is left", offset(zero, r.Emptied))
+		l.add("empty", "%-10s no process left", offset(zero, r.Emptied))
 	}
 	reading("after", r.After)
 }
 
-// what it returned, and why this pod.
-func (l lines) what(r *api.Record) {
-	l.add("returns", "predicted %s, returned %s", amountOf(r.Signal, r.Predicted),
+// effect writes the freed amount, the reason and the message.
+func (l lines) effect(r *api.Record) {
+	l.add("freed", "predicted %s, measured %s", amountOf(r.Signal, r.Predicted),
 		amountOf(r.Signal, r.Released))
 	if r.Reclaimed != nil {
-		l.add("reclaimed", "%s before", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
+		l.add("reclaimed", "%s before the eviction", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
 	}
 	if r.Squeeze != nil {
-		l.add("squeezed", "%s", squeezed(r.Squeeze))
+		l.add("reclaim", "%s", reclaimText(r.Squeeze))
 	}
 	if !r.HoldOffUntil.IsZero() {
 		l.add("held off", "until %s", output.Time(r.HoldOffUntil))
@@ -102,14 +102,14 @@ func (l lines) what(r *api.Record) {
 	l.add("message", "%s", output.OrDash(strings.TrimSpace(r.Message)))
 }
 
-// squeezed is a squeeze in words.
-func squeezed(s *api.Squeeze) string {
+// reclaimText describes a proactive reclaim.
+func reclaimText(s *api.Squeeze) string {
 	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
-	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms",
+	text := fmt.Sprintf("requested %s of %s, reclaimed %s, refaulted %s, in %.1f ms",
 		bytes(&s.Asked), output.OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted),
 		float64(s.Took)/float64(time.Millisecond))
 	if s.Stopped {
-		text += ", stopped for the eviction"
+		text += ", aborted for the eviction"
 	}
 	return text
 }
@@ -136,7 +136,7 @@ func ranking(stdout io.Writer, k *api.Ranking) error {
 	if len(k.Rows) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tAFTER THE ONE BEFORE BY\tKEYS")
+	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tDECIDED BY\tKEYS")
 	for i, row := range k.Rows {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, cell(row.Pod), cell(string(row.QOSClass)),
 			cell(row.DecidedBy), cell(row.Keys))
@@ -148,7 +148,7 @@ func ranking(stdout io.Writer, k *api.Ranking) error {
 	return err
 }
 
-// offset is when something was, from zero on.
+// offset formats the time between zero and at.
 func offset(zero, at api.Stamp) string {
 	if d, ok := at.Since(zero); ok {
 		return fmt.Sprintf("+%.1f ms", float64(d)/float64(time.Millisecond))
@@ -159,7 +159,7 @@ func offset(zero, at api.Stamp) string {
 	return "-"
 }
 
-// stampText is an instant on both clocks.
+// stampText formats a stamp on both clocks.
 func stampText(s api.Stamp) string {
 	text := "-"
 	if !s.Time.IsZero() {
@@ -171,10 +171,10 @@ func stampText(s api.Stamp) string {
 	return text
 }
 
-// observed is a reading in words.
+// observed describes a reading.
 func observed(v *api.Reading, signal stats.Signal) string {
 	if v.Available == nil {
-		return "not observed: " + cmp.Or(v.Reason, "no reason was given")
+		return "not observed: " + cmp.Or(v.Reason, "no reason recorded")
 	}
 	text := cmp.Or(v.Text, amountOf(signal, v.Available))
 	if strings.Contains(string(signal), ".pressure.") {
@@ -183,10 +183,10 @@ func observed(v *api.Reading, signal stats.Signal) string {
 	return text + " available of " + amountOf(signal, v.Capacity)
 }
 
-// amountOf is an amount in a signal's unit.
+// amountOf formats an amount in the signal's unit.
 func amountOf(signal stats.Signal, v *uint64) string {
 	if v == nil {
-		return "not known"
+		return "unknown"
 	}
 	return show.Amount(signal, *v)
 }

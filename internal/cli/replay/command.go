@@ -12,26 +12,29 @@ import (
 
 // Command returns the command jettison replay.
 func Command(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	var path, other string
+	var path, otherPath string
 	cmd := &cobra.Command{
 		Use:   "replay FRAMES.jsonl",
-		Short: "Decide again on recorded or written frames",
-		Long: `replay reads frames, one JSON object a line, and prints for each what the policy of --config decides: conditions,
-thresholds met, what is reclaimed, who is evicted and why, and who is admitted. Nothing is carried out: a kill that a frame
-does not call failed is complete before the next one. Frames are what "run --record FILE" writes, compressed or not, or what
-you write yourself; docs/reference/formats.md has the format. "-" reads standard input.
+		Short: "Recompute decisions from recorded frames",
+		Long: `replay reads frames, one JSON object a line, and prints the decisions of the configuration in
+--config for each: conditions, met thresholds, reclaims, evictions with reasons, and admissions. It
+acts on nothing; a kill counts as complete before the next frame, unless the frame marks it as
+failed.
 
---diff prints instead, a JSON object a line, where another policy decides otherwise. Frames are what was seen, not what would
-have been: after the first difference each policy goes on with its own past, but the pods and figures of the recording stay as
-they were.
+Frames come from "jettison run --record FILE", compressed or not, or are written by hand;
+docs/reference/formats.md describes the format. "-" reads standard input.
 
-A malformed frame, or a time that goes backwards, ends it with exit code 1 and the line and field.`,
+--diff prints only the differences to a second configuration, one JSON object a line. Frames hold
+the recorded observations: after the first difference each configuration keeps its own decisions,
+but pods and values stay as recorded.
+
+Exit code 1: a frame is malformed or its time goes backwards; the error names line and field.`,
 		Example: "  jettison replay --config config.yaml frames.jsonl.gz\n" +
 			"  jettison replay --config config.yaml --diff stricter.yaml frames.jsonl.gz\n" +
 			"  jettison run --record /var/lib/jettison/frames.jsonl.gz",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				err := fmt.Errorf("replay takes one file of frames, or - for standard input, got %d: see %s "+
+				err := fmt.Errorf("replay takes one file of frames or - for standard input, got %d: see %s "+
 					"--help", len(args), cmd.CommandPath())
 				return commandline.Usage(err)
 			}
@@ -43,8 +46,8 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 			if o.policy, err = load(cmd.Context(), path, stderr); err != nil {
 				return commandline.Usage(err)
 			}
-			if other != "" {
-				if o.than, err = load(cmd.Context(), other, stderr); err != nil {
+			if otherPath != "" {
+				if o.other, err = load(cmd.Context(), otherPath, stderr); err != nil {
 					return commandline.Usage(err)
 				}
 			}
@@ -53,6 +56,6 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 	}
 	f := cmd.Flags()
 	flags.AddConfigFile(f, &path)
-	f.StringVar(&other, "diff", "", "another configuration file: print where it decides otherwise")
+	f.StringVar(&otherPath, "diff", "", "second configuration file: print different decisions")
 	return cmd
 }

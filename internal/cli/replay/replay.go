@@ -1,5 +1,5 @@
-// Package replay decides again on frames that were recorded or written: by one policy, or by two,
-// to see where they differ.
+// Package replay implements jettison replay: it recomputes the decisions on frames with one policy,
+// or compares those of two.
 package replay
 
 import (
@@ -16,20 +16,20 @@ import (
 
 // options of run.
 type options struct {
-	path   string // of the frames; -: stdin
+	path   string // file of frames; "-": stdin
 	stdin  io.Reader
 	policy *config.Loaded
-	than   *config.Loaded // nil: decisions are printed; else where this policy decides otherwise
+	other  *config.Loaded // nil: print decisions; else print the differences to this policy
 }
 
-// load loads a policy. What a person should know about it goes to stderr.
+// load reads a policy and prints its warnings on stderr.
 func load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, error) {
 	c, err := config.Load(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range c.Warnings {
-		if strings.HasPrefix(w, "not acted on") { // by the agent; here everything is
+		if strings.HasPrefix(w, "not acted on") { // applies to the agent only: replay acts on every field
 			continue
 		}
 		fmt.Fprintln(stderr, "jettison: replay: warning: config:", w)
@@ -37,12 +37,12 @@ func load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, e
 	return c, nil
 }
 
-// run plays all frames and prints what is decided on them, a JSON object a line. How many decisions
-// differ goes to stderr.
+// run replays all frames and prints the decisions, one JSON object a line. It prints the number of
+// different decisions on stderr.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("replay: ended before %s did: %w", o.path, context.Cause(ctx))
+			err = fmt.Errorf("replay: interrupted while reading %s: %w", o.path, context.Cause(ctx))
 		}
 	}()
 	r, done, err := open(ctx, o)
@@ -50,18 +50,18 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer done()
-	if o.than == nil {
+	if o.other == nil {
 		return frames.Run(ctx, o.policy.Config, r, stdout)
 	}
-	all, different, err := frames.Compare(ctx, o.policy.Config, o.than.Config, r, stdout)
+	all, different, err := frames.Compare(ctx, o.policy.Config, o.other.Config, r, stdout)
 	if err == nil {
-		fmt.Fprintf(stderr, "jettison: replay: %d of %d frames are decided differently\n", different, all)
+		fmt.Fprintf(stderr, "jettison: replay: decisions differ in %d of %d frames\n", different, all)
 	}
 	return err
 }
 
-// open opens a file of frames, or a pipe: until ctx ends it is waited for who writes to it, as for
-// who writes to standard input.
+// open opens a file of frames, or a pipe. Reading a pipe or stdin waits for the writer until ctx
+// ends.
 func open(ctx context.Context, o options) (r *frames.Reader, done func(), err error) {
 	if o.path == "-" {
 		in := o.stdin

@@ -19,20 +19,20 @@ import (
 	"jettison/internal/node/frames"
 )
 
-// The scripts in testdata/scripts run frames as the command does; go test ./internal/cli/replay -run Scripts -rewrite writes the answers anew,
-// to be reviewed as a diff.
+// The scripts in testdata/scripts replay frames like the command; go test ./internal/cli/replay -run Scripts -rewrite updates the expected
+// answers, to be reviewed as a diff.
 //
 //	config                              fields of an AgentConfiguration
 //	other                               the same, for diff
-//	pods                                the pods from now on, one a line: name, then fields (see podLine)
+//	pods                                the pods of later frames, one a line: name, then fields (see podLine)
 //	replay | diff                       frames, one a line: a time since the start, then fields (see frameLine)
-//	raw                                 frames as they are
+//	raw                                 frames as JSON
 //
-// An answer has a line for each frame: its time, conditions, what is met, then what is done.
+// An answer has a line for each frame: time, conditions, met thresholds, then the actions.
 func TestReplayScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(scripts) == 0 {
-		t.Fatal("no scripts", err)
+		t.Fatalf("no scripts in testdata/scripts, error %v", err)
 	}
 	for _, path := range scripts {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestReplayScripts(t *testing.T) {
 	}
 }
 
-// play replays a file of frames, with the exit code and the last line that the command has for an error.
+// play replays a file of frames and returns the output and the exit code of the command.
 func play(t *testing.T, policy, other, path string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -50,7 +50,7 @@ func play(t *testing.T, policy, other, path string) (stdout, stderr string, code
 	var err error
 	code = 2
 	if o.policy, err = load(t.Context(), policy, &errs); err == nil && other != "" {
-		o.than, err = load(t.Context(), other, &errs)
+		o.other, err = load(t.Context(), other, &errs)
 	}
 	if err == nil {
 		code = 1
@@ -133,14 +133,14 @@ func (s *replayScript) run(t *testing.T, d *datadriven.TestData) string {
 	return out
 }
 
-// describeOutput is a line of the command's output in words. Every list must be there.
+// describeOutput formats a line of the output. Every list must be present.
 func describeOutput(t *testing.T, line string) string {
 	var o frames.Output
 	if err := json.Unmarshal([]byte(line), &o); err != nil {
 		t.Fatal(err)
 	}
 	if o.Conditions == nil || o.ThresholdsMet == nil || o.Reclaimed == nil || o.Evictions == nil || o.Ranking == nil || o.Admit == nil {
-		t.Fatalf("a list is null: %s", line)
+		t.Fatalf("output has a null list: %s", line)
 	}
 	since := func(text string) string {
 		at, err := time.Parse(time.RFC3339Nano, text)
@@ -172,14 +172,14 @@ func describeOutput(t *testing.T, line string) string {
 func bytesOf(t *testing.T, text string) int64 {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		t.Fatalf("%q: %v", text, err)
+		t.Fatalf("quantity %q in a script: %v", text, err)
 	}
 	return q.Value()
 }
 
-// podLine makes the figures and the object of a pod: prio=0, req= and lim= of memory, esreq= and eslimit= of ephemeral storage; what
-// it uses: mem=, rootfs=, logs=, rootfsi= (inodes), procs=; vol=NAME:USED[:SIZELIMIT[:Memory]]; static, mirror, tolerates, age=1m;
-// without an object: bare; without the sum of what it uses of the disk: nototal.
+// podLine returns the stats and the object of a pod. Fields: prio=0, req= and lim= of memory, esreq= and eslimit= of ephemeral storage;
+// usage: mem=, rootfs=, logs=, rootfsi= (inodes), procs=; vol=NAME:USED[:SIZELIMIT[:Memory]]; static, mirror, tolerates; without stats:
+// unseen; without the total disk use: nototal.
 func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) (stats, spec object) {
 	resources := map[string]object{"requests": {}, "limits": {}}
 	meta := object{"name": f[0], "namespace": "default", "uid": f[0]}
@@ -230,7 +230,7 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 			body["tolerations"] = []object{{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}}
 		case "unseen", "nototal":
 		default:
-			fatalf(t, "no field %q of a pod", key)
+			fatalf(t, "unknown field %q of a pod", key)
 		}
 	}
 	if !slices.Contains(f, "nototal") {
@@ -239,9 +239,9 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 	return stats, spec
 }
 
-// frameLine makes a frame: a time since the start, then mem= and alloc= (available; the working set is 4Gi), nodefs=, imagefs=,
-// containerfs= (of 100Gi), nodefsi=, imagefsi=, containerfsi= (of 100Mi inodes), pid=used/max, stats=1m (time of the figures,
-// default: the frame's), after.nodefs=16Gi and the like (what is seen after a reclaim), layout=dedicated|split|one, kill=UID:why,
+// frameLine returns a frame. Fields: a time since the start, then mem= and alloc= (available; the working set is 4Gi), nodefs=, imagefs=,
+// containerfs= (of 100Gi), nodefsi=, imagefsi=, containerfsi= (of 100Mi inodes), pid=used/max, stats=1m (time of the values,
+// default: the frame's), after.nodefs=16Gi and the like (values after a reclaim), layout=dedicated|split|one, kill=UID:why,
 // fails=SOURCE:why, admit=UID,UID (of the pods), null, nopods (an empty list).
 func (s *replayScript) frameLine(t *testing.T, f []string) object {
 	now, err := time.ParseDuration(f[0])
@@ -303,7 +303,7 @@ func (s *replayScript) frameLine(t *testing.T, f []string) object {
 	return frame
 }
 
-// fsOf is a file system's name, of its inodes too.
+// fsOf returns the file system of a field, also of a field about inodes.
 func fsOf(key string) string {
 	if strings.HasSuffix(key, "fsi") {
 		return strings.TrimSuffix(key, "i")
@@ -337,7 +337,7 @@ func nodeFigure(t *testing.T, node object, key, value string, at time.Time) {
 	case "containerfs":
 		of = in(in(node, "runtime"), "containerFs")
 	default:
-		t.Fatalf("no field %q of a frame", key)
+		t.Fatalf("unknown field %q of a frame", key)
 	}
 	switch {
 	case strings.HasSuffix(key, "fsi"):
@@ -388,10 +388,10 @@ func TestTheExampleOfTheDocs(t *testing.T) {
 	}
 	stdout, stderr, code := play(t, config, "", file)
 	if code != 0 {
-		t.Fatal(code, stderr)
+		t.Fatalf("replay of the page's example ended with %d: %s", code, stderr)
 	}
 	got, _ := values(stdout)
 	if want, _ := values(blocks[2]); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %s", stdout)
+		t.Errorf("replay prints %s, want the block of the page", stdout)
 	}
 }

@@ -20,22 +20,25 @@ func Command(stdout io.Writer) *cobra.Command {
 	var look flags.Look
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put back what an agent left on this node's cgroups, before it is removed for good",
-		Long: `restore goes through the node's cgroups and puts back what agents wrote there and noted (extended attributes named jettison):
-limits of node allocatable, protection of memory, CPU limits of a pod that was being killed. What somebody else has written since
-stays. An agent that ends puts back most by itself; what a crash leaves, and the limits above pods, which stay on purpose, are for
-this. It needs root and no runtime, and does nothing while an agent runs. docs/operate/upgrade.md says what else there is to remove.
+		Short: "Restore the cgroup settings that agents changed, before you remove jettison",
+		Long: `restore visits all cgroups of the node and restores the settings that agents changed and recorded in
+extended attributes named jettison: limits of node allocatable, memory protection, and CPU limits of
+a pod during its kill. Settings that another program changed later are kept.
 
-Exit code 1: something could not be put back; the error names it. It may be run again.`,
+An agent restores most settings when it stops. restore handles the rest: leftovers of a crash, and
+the limits above pods, which an agent keeps on purpose. It needs root but no runtime, and refuses to
+run while an agent runs. docs/operate/upgrade.md lists what else to remove.
+
+Exit code 1: a setting could not be restored; the error names it. You can run restore again.`,
 		Example: "  jettison restore",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			wrong, err := look.FindOrSalvage(cmd.Context())
+			configErr, err := look.FindOrSalvage(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if wrong != nil {
-				fmt.Fprintln(stdout, "what the configuration says of the agent's places is taken as far as it can be read:", wrong)
+			if configErr != nil {
+				fmt.Fprintln(stdout, "invalid configuration, using the fields that can be read:", configErr)
 			}
 			o := look.Options.Options
 			o.Act = true
@@ -55,9 +58,9 @@ Exit code 1: something could not be put back; the error names it. It may be run 
 				found, _ := presence.Look()
 				return found
 			}}
-			// else it is another hierarchy than that of systemd here
+			// any other mount is not systemd's hierarchy
 			if path.Clean(o.CgroupMount) == cgroup.DefaultMount {
-				r.tell = limits.TellSystemd(look.Options.HostRoot)
+				r.systemd = limits.TellSystemd(look.Options.HostRoot)
 			}
 			return run(cmd.Context(), r, stdout)
 		},

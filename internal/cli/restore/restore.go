@@ -1,7 +1,7 @@
-// Package restore puts back what an agent that has ended for good has left on a node's cgroups:
-// limits and protection of pods, memory.min, CPU limits of a victim, processes that it froze, and
-// the notes of them all. An agent that ends by itself puts back most of it, and one that starts
-// anew the rest; this is for a node that it leaves.
+// Package restore implements jettison restore: it restores the cgroup settings that an agent
+// changed (limits and protection of pods, memory.min, CPU limits of a victim, frozen processes) and
+// removes their notes. An agent restores most of them when it stops, and the rest at its next
+// start; this package is for a node that jettison is removed from.
 package restore
 
 import (
@@ -26,59 +26,59 @@ import (
 // options of run.
 type options struct {
 	fs         *cgroup.FS
-	cgroupRoot string // the kubelet's: pods are below it
-	// of the agent, whose lock says that none runs; empty, or not there: that is not known
+	cgroupRoot string // the kubelet's cgroup root, the parent of pods
+	// stateDir holds the agent's lock, which proves that no agent runs; empty or missing: unknown.
 	stateDir string
-	kubelet  func() bool   // looks for one now
-	tell     limits.Teller // nil: systemd is not told
+	kubelet  func() bool   // reports whether a kubelet runs now
+	systemd  limits.Teller // sets limits through systemd; nil: only cgroup files are written
 }
 
 const (
-	lockFile = "agent.lock" // package records has it while an agent runs
+	lockFile = "agent.lock" // locked by package records while an agent runs
 
 	maxDepth  = 32      // of cgroups, below the root
-	maxGroups = 100_000 // that are looked into
+	maxGroups = 100_000 // visited cgroups
 )
 
-// errRuns: an agent runs here.
-var errRuns = errors.New("an agent runs here, and would write it all again: stop it first")
+// errAgentRuns reports that an agent runs on this node.
+var errAgentRuns = errors.New("an agent is running and would write the settings again: stop it first")
 
-// run puts everything back and prints a line for each cgroup in which there was something to do.
-// The error names what is left, and why. It may be run again.
+// run restores all settings and prints a line for each changed cgroup. It returns an error that
+// names the settings left, and why. It may be run again.
 func run(ctx context.Context, o options, w io.Writer) error {
-	unlock, err := alone(o.stateDir)
+	unlock, err := lock(o.stateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	var errs []error
-	r := limits.Mend(ctx, o.fs, o.cgroupRoot, false, o.kubelet, o.tell)
+	r := limits.Mend(ctx, o.fs, o.cgroupRoot, false, o.kubelet, o.systemd)
 	if r.Err != nil {
 		errs = append(errs, r.Err)
 	}
 	s := sweep{FS: o.fs, kubelet: o.kubelet(), files: r.Restored, buf: make([]byte, 32<<10)}
 	errs = append(errs, s.below(ctx, "", maxDepth))
-	for _, line := range s.said {
+	for _, line := range s.lines {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%d limits of pods put back, %d of %d cgroups had something else of the "+
-		"agent's\n", s.files, len(s.said), s.groups)
+	_, err = fmt.Fprintf(w, "%d limits of pods restored, %d of %d cgroups had other settings of the "+
+		"agent\n", s.files, len(s.lines), s.groups)
 	if err != nil {
 		return err
 	}
 	return errors.Join(append(errs, s.errs...)...)
 }
 
-// alone makes sure that no agent runs that keeps its state in a directory.
-func alone(stateDir string) (unlock func(), err error) {
+// lock takes the agent's lock in stateDir. It returns errAgentRuns if an agent holds it.
+func lock(stateDir string) (unlock func(), err error) {
 	if _, err := os.Stat(stateDir); stateDir == "" || err != nil {
 		return func() {}, nil
 	}
 	f, err := atomicfile.Lock(filepath.Join(stateDir, lockFile))
 	if errors.Is(err, atomicfile.ErrLocked) {
-		return nil, fmt.Errorf("%s: %w", stateDir, errRuns)
+		return nil, fmt.Errorf("%s: %w", stateDir, errAgentRuns)
 	}
 	if err != nil {
 		return nil, err
@@ -87,31 +87,31 @@ func alone(stateDir string) (unlock func(), err error) {
 }
 
 const (
-	// formerFrozen is the note of a frozen cgroup that older agents, or whoever owns the cgroup's
-	// directory, may have left. None goes by it (cgroup.ProcKiller).
+	// formerFrozen is the note of a frozen cgroup by older agents, or by the owner of the cgroup's
+	// directory. No code uses it (cgroup.ProcKiller).
 	formerFrozen = "cgroup.freeze"
-	// limitNotes begins those of package noted.
+	// limitNotes is the prefix of the notes of package noted.
 	limitNotes = cgroup.Trusted + "before."
 )
 
-// sweep goes through all cgroups.
+// sweep visits all cgroups.
 type sweep struct {
 	*cgroup.FS
 	kubelet bool
 	files   int
 	groups  int
 	buf     []byte
-	said    []string
+	lines   []string // one for each changed cgroup
 	errs    []error
 }
 
-// below looks into a cgroup and all below it. The error says that not all were looked into.
+// below visits a cgroup and its descendants. It returns an error if some were not visited.
 func (s *sweep) below(ctx context.Context, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if s.groups++; depth == 0 || s.groups > maxGroups {
-		return fmt.Errorf("cgroups below /%s were not looked into: they lie too deep, or there are too many", name)
+		return fmt.Errorf("cgroups below /%s not visited: nested too deeply, or too many", name)
 	}
 	if kill.IsScratch(path.Base(name)) {
 		s.scratch(name)
@@ -133,16 +133,16 @@ func (s *sweep) below(ctx context.Context, name string, depth int) error {
 	return errors.Join(errs...)
 }
 
-// scratch removes a cgroup of the self-test's.
+// scratch removes a cgroup of the self-test.
 func (s *sweep) scratch(name string) {
 	if err := s.RemoveEmpty(name); err != nil {
 		s.errs = append(s.errs, err)
 		return
 	}
-	s.said = append(s.said, "/"+name+": removed, a self-test left it")
+	s.lines = append(s.lines, "/"+name+": removed, leftover of a self-test")
 }
 
-// group puts back what is noted of one cgroup.
+// group restores the settings that are noted for one cgroup.
 func (s *sweep) group(name string) {
 	g, err := s.Group(name)
 	if err != nil {
@@ -155,18 +155,18 @@ func (s *sweep) group(name string) {
 		s.failed(name, err)
 		return
 	}
-	var did []string
-	if s.anothers(name) {
-		if s.disown(g, name, notes) {
-			did = append(did, "notes removed that its owner may have left")
+	var actions []string
+	if s.untrusted(name) {
+		if s.removeUntrusted(g, name, notes) {
+			actions = append(actions, "removed notes that its owner may have written")
 		}
 	} else {
-		did = s.unprotect(g, name)
+		actions = s.unprotect(g, name)
 	}
 	mended, err := kill.Mend(s.FS, []string{name})
 	s.failed(name, err)
 	if len(mended) > 0 {
-		did = append(did, "CPU limits put back, processes thawed")
+		actions = append(actions, "CPU limits restored, processes thawed")
 	}
 	if notes, err = g.Notes(); err != nil {
 		s.failed(name, err)
@@ -175,41 +175,42 @@ func (s *sweep) group(name string) {
 	for _, note := range notes {
 		if note == formerFrozen {
 			s.failed(name, g.RemoveNote(note))
-			did = append(did, "note "+note+" removed: an older agent's, or anybody's")
+			actions = append(actions, "note "+note+" removed: written by an older agent or the owner")
 			continue
 		}
-		// Beside a kubelet the limits above pods are its own, whatever they were before (limits.Mend).
+		// A running kubelet owns the limits above pods; their former values are void (limits.Mend).
 		if s.kubelet && strings.HasPrefix(note, limitNotes) {
 			s.failed(name, g.RemoveNote(note))
-			did = append(did, "note "+note+" removed: beside a kubelet its value stays")
+			actions = append(actions, "note "+note+" removed: the running kubelet owns the value")
 			continue
 		}
-		s.failed(name, fmt.Errorf("note %s stays", note))
+		s.failed(name, fmt.Errorf("unknown note %s kept", note))
 	}
-	if len(did) == 0 {
-		did = append(did, "notes removed")
+	if len(actions) == 0 {
+		actions = append(actions, "notes removed")
 	}
-	s.said = append(s.said, "/"+name+": "+strings.Join(did, ", "))
+	s.lines = append(s.lines, "/"+name+": "+strings.Join(actions, ", "))
 }
 
-// unprotect puts back what protects an agent in its own cgroup.
-func (s *sweep) unprotect(g *cgroup.Group, name string) (did []string) {
+// unprotect restores the settings that protect an agent in its own cgroup.
+func (s *sweep) unprotect(g *cgroup.Group, name string) (actions []string) {
 	for file, restore := range map[string]func(*cgroup.Group) (bool, error){
 		"memory.min": selfprotect.Restore, "memory.oom.group": selfprotect.RestoreOOMGroup,
 	} {
 		changed, err := restore(g)
 		if s.failed(name, err); changed {
-			did = append(did, file+" put back")
+			actions = append(actions, file+" restored")
 		}
 	}
-	slices.Sort(did)
-	return did
+	slices.Sort(actions)
+	return actions
 }
 
-// anothers reports whether somebody other than root owns a cgroup's directory, or may write to it,
-// as that of a user's own services or of a container in a user namespace: whatever is not
-// cgroup.Trusted there he may have noted, with a value of his choice to be "put back".
-func (s *sweep) anothers(name string) bool {
+// untrusted reports whether a user other than root owns a cgroup's directory or may write to it,
+// such as that of a user's services or of a container in a user namespace. That user may have
+// written any note there that is not cgroup.Trusted, with a value of the user's choice to be
+// restored.
+func (s *sweep) untrusted(name string) bool {
 	info, err := os.Stat(filepath.Join(s.Mount(), name))
 	if err != nil {
 		return true
@@ -218,8 +219,8 @@ func (s *sweep) anothers(name string) bool {
 	return !ok || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0
 }
 
-// disown removes the notes that nobody goes by.
-func (s *sweep) disown(g *cgroup.Group, name string, notes []string) (removed bool) {
+// removeUntrusted removes the notes that are not cgroup.Trusted.
+func (s *sweep) removeUntrusted(g *cgroup.Group, name string, notes []string) (removed bool) {
 	for _, note := range notes {
 		if !strings.HasPrefix(note, cgroup.Trusted) {
 			s.failed(name, g.RemoveNote(note))
@@ -229,7 +230,7 @@ func (s *sweep) disown(g *cgroup.Group, name string, notes []string) (removed bo
 	return removed
 }
 
-// failed keeps what went wrong with a cgroup that is there still.
+// failed records an error of a cgroup, unless the cgroup has vanished.
 func (s *sweep) failed(name string, err error) {
 	if err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		s.errs = append(s.errs, fmt.Errorf("restore cgroup /%s: %w", name, err))

@@ -15,7 +15,7 @@ import (
 	"jettison/internal/base/filetest"
 )
 
-// tree is a hierarchy of files, whose notes work.
+// tree returns a hierarchy of files with support for notes (extended attributes).
 func tree(t *testing.T, files map[string]string) (*cgroup.FS, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,16 +45,16 @@ func note(t *testing.T, dir, name, text string) {
 	}
 }
 
-func says(t *testing.T, name, want string) {
+func checkFile(t *testing.T, name, want string) {
 	t.Helper()
 	b, err := os.ReadFile(name)
 	if got := strings.TrimSpace(string(b)); err != nil || got != want {
-		t.Errorf("%s says %q, want %q (%v)", name, got, want, err)
+		t.Errorf("content of %s = %q, want %q (error %v)", name, got, want, err)
 	}
 }
 
-// left are the notes below a folder.
-func left(t *testing.T, dir string) (names []string) {
+// notesIn returns the notes below a directory.
+func notesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -75,7 +75,7 @@ func left(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// crashed is a node on which an agent was killed in the middle of everything that it writes.
+// crashed returns the cgroups of a node where an agent was killed with all its settings in place.
 func crashed(t *testing.T) (*cgroup.FS, string) {
 	t.Helper()
 	fs, dir := tree(t, map[string]string{
@@ -87,7 +87,7 @@ func crashed(t *testing.T) (*cgroup.FS, string) {
 	})
 	note(t, dir+"/system.slice", "user.jettison.memory.min", "1048576 51380224")
 	note(t, dir+"/system.slice/jettison.service", "user.jettison.memory.oom.group", "1 0")
-	note(t, dir+"/system.slice/other.service", "user.jettison.memory.min", "0 8192") // somebody has written since
+	note(t, dir+"/system.slice/other.service", "user.jettison.memory.min", "0 8192") // changed later by another program
 	note(t, dir+"/kubepods", "trusted.jettison.before.memory.max", "max max 1048576")
 	note(t, dir+"/kubepods", "trusted.jettison.before.pids.max", "max max 100")
 	note(t, dir+"/kubepods/pod1", "trusted.jettison.before.memory.min", "0 0 8192")
@@ -104,16 +104,16 @@ func restoreAll(t *testing.T, fs *cgroup.FS, kubelet bool) (string, error) {
 	return out.String(), err
 }
 
-// Everything has again what it had before, and no note is left. What another has written since stays as it is.
+// All settings have their former values and no note is left. A setting that another program changed later is kept.
 func TestRestore(t *testing.T) {
 	fs, dir := crashed(t)
 	for range 2 { // it may be run again
 		out, err := restoreAll(t, fs, false)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("restore returned an error: %v\n%s", err, out)
 		}
-		if notes := left(t, dir); len(notes) > 0 {
-			t.Errorf("left: %q\n%s", notes, out)
+		if notes := notesIn(t, dir); len(notes) > 0 {
+			t.Errorf("notes left after restore: %q\n%s", notes, out)
 		}
 		for name, want := range map[string]string{
 			"system.slice/memory.min": "1048576", "system.slice/other.service/memory.min": "4096", "kubepods/memory.max": "max",
@@ -121,34 +121,34 @@ func TestRestore(t *testing.T) {
 			"kubepods/pids.max": "max", "kubepods/pod1/memory.min": "0", "kubepods/pod1/cpu.max": "1000 100000",
 			"kubepods/pod1/cpu.weight": "100", "kubepods/pod1/cgroup.freeze": "0",
 		} {
-			says(t, filepath.Join(dir, name), want)
+			checkFile(t, filepath.Join(dir, name), want)
 		}
 	}
 }
 
-// Beside a kubelet the limits above pods are its own: they stay, and their notes go.
-func TestRestoreBesideAKubelet(t *testing.T) {
+// A running kubelet owns the limits above pods: they are kept, and their notes are removed.
+func TestRestoreAlongsideKubelet(t *testing.T) {
 	fs, dir := crashed(t)
 	out, err := restoreAll(t, fs, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := left(t, dir); len(notes) > 0 {
-		t.Errorf("left: %q\n%s", notes, out)
+	if notes := notesIn(t, dir); len(notes) > 0 {
+		t.Errorf("notes left after restore: %q\n%s", notes, out)
 	}
-	says(t, dir+"/kubepods/memory.max", "1048576")
-	says(t, dir+"/kubepods/pod1/memory.min", "0")
+	checkFile(t, dir+"/kubepods/memory.max", "1048576")
+	checkFile(t, dir+"/kubepods/pod1/memory.min", "0")
 }
 
-func TestANodeWithNothingOfTheAgents(t *testing.T) {
+func TestNodeWithoutSettings(t *testing.T) {
 	fs, _ := tree(t, map[string]string{"kubepods/memory.max": "max\n"})
-	if out, err := restoreAll(t, fs, false); err != nil || out != "0 limits of pods put back, 0 of 2 cgroups had something else of the agent's\n" {
-		t.Errorf("%q, %v", out, err)
+	if out, err := restoreAll(t, fs, false); err != nil || out != "0 limits of pods restored, 0 of 2 cgroups had other settings of the agent\n" {
+		t.Errorf("restore prints %q with error %v, want zero counts", out, err)
 	}
 }
 
-// While an agent runs nothing is touched: it would write it all again.
-func TestWhileAnAgentRuns(t *testing.T) {
+// While an agent runs, restore changes nothing.
+func TestWhileAgentRuns(t *testing.T) {
 	fs, dir := crashed(t)
 	state := t.TempDir()
 	lock, err := atomicfile.Lock(filepath.Join(state, lockFile))
@@ -156,31 +156,31 @@ func TestWhileAnAgentRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options{fs: fs, stateDir: state, kubelet: func() bool { return false }}
-	if err := run(t.Context(), o, os.Stderr); !errors.Is(err, errRuns) || !strings.Contains(err.Error(), state) {
-		t.Errorf("%v", err)
+	if err := run(t.Context(), o, os.Stderr); !errors.Is(err, errAgentRuns) || !strings.Contains(err.Error(), state) {
+		t.Errorf("error = %v, want errAgentRuns with %s", err, state)
 	}
-	if len(left(t, dir)) == 0 {
-		t.Error("notes are gone")
+	if len(notesIn(t, dir)) == 0 {
+		t.Error("restore removed notes while an agent runs")
 	}
 	_ = lock.Close()
 	if err := run(t.Context(), o, &bytes.Buffer{}); err != nil {
-		t.Error(err)
+		t.Errorf("restore after the agent ended: %v", err)
 	}
 }
 
-// What cannot be put back keeps its note and is named, and nothing else is kept by it.
-func TestWhatStays(t *testing.T) {
+// An unknown note is kept and named in the error, and does not block the rest.
+func TestUnknownNoteKept(t *testing.T) {
 	fs, dir := crashed(t)
 	note(t, dir+"/kubepods", "user.jettison.of-a-later-version", "x")
 	out, err := restoreAll(t, fs, false)
-	if err == nil || !strings.Contains(err.Error(), "restore cgroup /kubepods: note of-a-later-version stays") {
-		t.Errorf("%v\n%s", err, out)
+	if err == nil || !strings.Contains(err.Error(), "restore cgroup /kubepods: unknown note of-a-later-version kept") {
+		t.Errorf("error = %v, want the unknown note\n%s", err, out)
 	}
-	says(t, dir+"/system.slice/memory.min", "1048576")
+	checkFile(t, dir+"/system.slice/memory.min", "1048576")
 }
 
-// Who owns a cgroup's directory, as a user does that of his services, has no value of his choice written, and keeps no note there.
-func TestWhatTheOwnerOfACgroupNoted(t *testing.T) {
+// Notes of a cgroup that a user other than root owns are removed, and their values are not written.
+func TestNotesOfUntrustedOwner(t *testing.T) {
 	const own = "user.slice/user-1000.slice/user@1000.service"
 	fs, dir := tree(t, map[string]string{own + "/memory.min": "0\n"})
 	note(t, filepath.Join(dir, own), "user.jettison.memory.min", "8589934592 0")
@@ -190,10 +190,10 @@ func TestWhatTheOwnerOfACgroupNoted(t *testing.T) {
 	}
 	out, err := restoreAll(t, fs, false)
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("restore returned an error: %v\n%s", err, out)
 	}
-	says(t, filepath.Join(dir, own, "memory.min"), "0")
-	if notes := left(t, dir); len(notes) > 0 {
-		t.Errorf("left: %q\n%s", notes, out)
+	checkFile(t, filepath.Join(dir, own, "memory.min"), "0")
+	if notes := notesIn(t, dir); len(notes) > 0 {
+		t.Errorf("notes left after restore: %q\n%s", notes, out)
 	}
 }

@@ -1,5 +1,5 @@
-// Package show formats the figures of package stats as people read them: amounts in the unit of
-// their signal, and a dash for what is unknown.
+// Package show formats values of package stats for operators: amounts in the unit of their signal,
+// and a dash for unknown values.
 package show
 
 import (
@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// Amount is a signal's figure in its unit.
+// Amount formats a value of a signal in the signal's unit.
 func Amount(signal stats.Signal, v uint64) string {
 	switch {
 	case signal == stats.SignalPIDAvailable || strings.HasSuffix(string(signal), "inodesFree"):
@@ -21,10 +21,10 @@ func Amount(signal stats.Signal, v uint64) string {
 	return output.Bytes(v)
 }
 
-// Pressure reports whether a signal is a share of time stalled: more is worse.
+// Pressure reports whether a signal is a share of time stalled, which is worse the higher it is.
 func Pressure(signal stats.Signal) bool { return strings.Contains(string(signal), ".pressure.") }
 
-// Percent is the share that is available.
+// Percent formats the available share of the capacity.
 func Percent(o stats.Observation) string {
 	if o.Capacity == 0 {
 		return "-"
@@ -32,7 +32,7 @@ func Percent(o stats.Observation) string {
 	return fmt.Sprintf("%.1f%%", float64(o.Value)/float64(o.Capacity)*100)
 }
 
-// Size is an amount of bytes that may not be known.
+// Size formats an amount of bytes; "-" if unknown.
 func Size(v stats.Opt[uint64]) string {
 	if !v.OK {
 		return "-"
@@ -40,7 +40,7 @@ func Size(v stats.Opt[uint64]) string {
 	return output.Bytes(v.V)
 }
 
-// Count is a number that may not be known.
+// Count formats a number; "-" if unknown.
 func Count(v stats.Opt[uint64]) string {
 	if !v.OK {
 		return "-"
@@ -48,7 +48,7 @@ func Count(v stats.Opt[uint64]) string {
 	return fmt.Sprint(v.V)
 }
 
-// Cores is a use of CPU, given in billionths of a core, in thousandths.
+// Cores formats CPU use, given in billionths of a core, in thousandths of a core.
 func Cores(v stats.Opt[uint64]) string {
 	if !v.OK {
 		return "-"
@@ -56,7 +56,7 @@ func Cores(v stats.Opt[uint64]) string {
 	return fmt.Sprintf("%dm", (v.V+500_000)/1_000_000)
 }
 
-// Between is a figure with its error bound.
+// Between formats a range of bytes; one value if both bounds format alike, "-" if unknown.
 func Between(v stats.Opt[stats.Range]) string {
 	switch {
 	case !v.OK:

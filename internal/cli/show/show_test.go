@@ -27,7 +27,7 @@ func TestFigures(t *testing.T) {
 		"share " + Percent(stats.Observation{}):                          "share -",
 	} {
 		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("formatted value = %q, want %q", got, want)
 		}
 	}
 }

@@ -18,14 +18,20 @@ func Command(version string, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 	var look flags.Look
 	cmd := &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Write one archive to send with a report: state, configuration, records, cgroup files",
-		Long: `snapshot writes a compressed tar with what somebody needs who is to find out from afar what this node does: versions; the
-configuration as it holds, each field; what the agent says of itself, and whom it would evict; the records of evictions; and the files of
-cgroups, /proc and /sys that jettison reads (tree/: enough to run jettison's tests on). What cannot be had is left out and named in
-its errors.txt and on stderr.
+		Short: "Write an archive for a bug report: state, configuration, records, cgroup files",
+		Long: `snapshot writes a compressed tar archive for remote diagnosis of this node:
 
-It has names of pods. It has no environment, no file or log of a pod, and of the configuration no value that may be a secret. FILE must not
-be there yet, and only its owner may read it; - is standard output.`,
+  - versions
+  - the effective configuration, all fields
+  - the agent's state, its events, and the ranking of its pods
+  - the records of evictions
+  - the files of cgroups, /proc and /sys that jettison reads (tree/, usable by jettison's tests)
+
+Parts that are unavailable are left out and listed in errors.txt and on stderr.
+
+The archive contains pod names. It does not contain environment variables, files or logs of pods, or
+configuration values that may be secrets. FILE must not exist; it is readable by its owner only.
+"-" writes to standard output.`,
 		Example: "  jettison snapshot node1.tar.gz\n  kubectl exec -n kube-system ds/jettison -- " +
 			"/jettison snapshot - > node1.tar.gz\n" +
 			"  tar -xzOf node1.tar.gz jettison/state.json",
@@ -40,9 +46,9 @@ be there yet, and only its owner may read it; - is standard output.`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if args[0] == "-" && stdout.Terminal() {
 				return commandline.Usage(
-					errors.New("snapshot: standard output is a terminal, and the archive no text: name a file"))
+					errors.New("snapshot: standard output is a terminal: name a file for the archive"))
 			}
-			wrong, err := look.FindOrSalvage(cmd.Context())
+			configErr, err := look.FindOrSalvage(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -55,7 +61,8 @@ be there yet, and only its owner may read it; - is standard output.`,
 				defer func() { err = errors.Join(err, f.Close()) }()
 				to = f
 			}
-			o := options{look: look.Options, node: look.NodeName(), version: version, wrong: wrong}
+			o := options{look: look.Options, node: look.NodeName(), version: version,
+				configErr: configErr}
 			missing, err := write(cmd.Context(), o, to)
 			for _, line := range missing {
 				fmt.Fprintf(stderr, "jettison: snapshot: left out: %s\n", output.OneLine(line))

@@ -9,13 +9,13 @@ import (
 	"jettison/internal/node/config"
 )
 
-// secret is the name of a field that may hold one. What ends with File, Path or Dir says where one
-// is.
+// secret matches names of fields that may hold a secret. Names that end with File, Path or Dir hold
+// the location of one.
 var secret = regexp.MustCompile(`(?i)token|password|passwd|secret|credential|privatekey|apikey`)
 
 const hidden = "(redacted)"
 
-// redacted is a configuration as it holds, every field of it, without what may be a secret.
+// redacted returns all fields of a configuration as YAML, without values that may be secrets.
 func redacted(c *config.Loaded) ([]byte, error) {
 	var root yaml.Node
 	if err := root.Encode(c.Config); err != nil {
@@ -29,15 +29,15 @@ func redacted(c *config.Loaded) ([]byte, error) {
 	return append([]byte("# from "+strings.Join(strings.Fields(c.From), " ")+"\n"), text...), nil
 }
 
-// hide puts something else in the place of each value below a name that may be of a secret.
+// hide replaces each value below a name that may be a secret; all replaces every value.
 func hide(n *yaml.Node, all bool) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			name := n.Content[i].Value
-			where := strings.HasSuffix(name, "File") || strings.HasSuffix(name, "Path") ||
+			location := strings.HasSuffix(name, "File") || strings.HasSuffix(name, "Path") ||
 				strings.HasSuffix(name, "Dir")
-			hide(n.Content[i+1], all || secret.MatchString(name) && !where)
+			hide(n.Content[i+1], all || secret.MatchString(name) && !location)
 		}
 	case yaml.ScalarNode:
 		if all && n.Value != "" {

@@ -1,10 +1,10 @@
-// Package snapshot is jettison snapshot: what somebody needs who is to find out from afar what a
-// node does, in one archive. It has names of pods, as records and state do, and no secret: no
-// environment, no file of a pod, and of the configuration no value that is one.
+// Package snapshot implements jettison snapshot: it writes one archive for remote diagnosis of a
+// node. The archive contains pod names, like records and state, and no secrets: no environment
+// variables, no files of pods, and no configuration values that may be secrets.
 //
-//	command.go Command: jettison snapshot
+//	command.go   Command: jettison snapshot
 //	snapshot.go  write: the archive
-//	redact.go  the configuration without secrets
+//	redact.go    the configuration without secrets
 package snapshot
 
 import (
@@ -34,10 +34,10 @@ import (
 
 // options of write.
 type options struct {
-	look    observe.Options // where things are
-	node    string
-	version string
-	wrong   error // with the configuration, so that Look has little of it; nil: nothing
+	look      observe.Options // where to read the node
+	node      string
+	version   string
+	configErr error // the configuration is invalid and look holds only its readable fields; nil: valid
 }
 
 // part is one file of the archive.
@@ -46,13 +46,14 @@ type part struct {
 	make func(context.Context) ([]byte, error)
 }
 
-// write writes the archive, a compressed tar. What cannot be had is left out, and said in
-// errors.txt; missing are those lines.
+// write writes the archive, a compressed tar. Parts that are unavailable are left out; missing has
+// a line for each, which is also in errors.txt.
 func write(ctx context.Context, o options, to io.Writer) (missing []string, err error) {
 	zip := gzip.NewWriter(to)
 	a := archive{Writer: tar.NewWriter(zip), now: time.Now()}
-	if o.wrong != nil {
-		missing = append(missing, "config.yaml is not what files say: "+output.OneLine(o.wrong.Error()))
+	if o.configErr != nil {
+		missing = append(missing, "config.yaml has only the readable fields of an invalid configuration: "+
+			output.OneLine(o.configErr.Error()))
 	}
 	for _, p := range o.parts() {
 		text, err := p.make(ctx)
@@ -83,7 +84,7 @@ func write(ctx context.Context, o options, to io.Writer) (missing []string, err 
 type archive struct {
 	*tar.Writer
 	now time.Time
-	err error // the first that came of writing; nothing is written after it
+	err error // first write error; nothing is written after it
 }
 
 func (a *archive) add(name string, text []byte) {
@@ -97,38 +98,38 @@ func (a *archive) add(name string, text []byte) {
 }
 
 func (o options) parts() []part {
-	client := api.New(api.Options{Socket: o.look.Config.Socket, Limit: askLimit})
+	client := api.New(api.Options{Socket: o.look.Config.Socket, Limit: queryTimeout})
 	return []part{
 		{"versions.txt", o.versions},
 		{"config.yaml", func(context.Context) ([]byte, error) { return redacted(o.look.Config) }},
-		{"state.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.State) }},
-		{"outlook.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.Outlook) }},
-		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return happened(ctx, client) }},
+		{"state.json", func(ctx context.Context) ([]byte, error) { return query(ctx, client.State) }},
+		{"outlook.json", func(ctx context.Context) ([]byte, error) { return query(ctx, client.Outlook) }},
+		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return events(ctx, client) }},
 		{"records.jsonl", o.records},
 	}
 }
 
-// askLimit is for one answer of the agent.
-const askLimit = 5 * time.Second
+// queryTimeout bounds one query to the agent or the runtime.
+const queryTimeout = 5 * time.Second
 
-// asked is an answer of the agent.
-func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) ([]byte, error) {
-	v, err := ask(ctx)
+// query returns an answer of the agent as JSON.
+func query[T any](ctx context.Context, get func(context.Context) (T, error)) ([]byte, error) {
+	v, err := get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return json.MarshalIndent(v, "", "  ")
 }
 
-// happened are the events that the agent keeps, as far as it tells them.
-func happened(ctx context.Context, client *api.Client) ([]byte, error) {
+// events returns the events that the agent keeps, one JSON object a line.
+func events(ctx context.Context, client *api.Client) ([]byte, error) {
 	var out bytes.Buffer
 	err := client.Events(ctx, api.EventOptions{},
 		func(e api.Event) error { return output.AsJSON.Encode(&out, e, true) })
 	return out.Bytes(), err
 }
 
-// versions are those of what there is on the node.
+// versions returns the versions of jettison, kernel and runtime.
 func (o options) versions(ctx context.Context) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", output.Time(time.Now()), o.node,
@@ -144,20 +145,20 @@ func (o options) versions(ctx context.Context) ([]byte, error) {
 		return out.Bytes(), err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	v, err := client.Version(ctx)
 	if err != nil {
-		return out.Bytes(), fmt.Errorf("the runtime's version: %w", err)
+		return out.Bytes(), fmt.Errorf("read the runtime's version: %w", err)
 	}
 	fmt.Fprintf(&out, "runtime %s %s\n", v.Name, v.Version)
 	return out.Bytes(), nil
 }
 
-// records are the evictions of the node.
+// records returns the records of evictions, one JSON object a line.
 func (o options) records(context.Context) ([]byte, error) {
 	if o.look.Config.StateDir == "" {
-		return nil, errors.New("stateDir is empty in the configuration, so nothing is recorded")
+		return nil, errors.New("stateDir is empty in the configuration, so no records exist")
 	}
 	list, err := records.Read(records.Path(o.look.Config.StateDir))
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,8 +176,8 @@ func (o options) records(context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tree adds what the agent reads of the kernel: numbers and ids. A file of it at a time is in
-// memory: this runs in the agent's container, whose memory it would take.
+// tree adds the kernel files that the agent reads: numbers and IDs. It holds one file at a time in
+// memory, because it may run in the agent's container and use its memory.
 func (o options) tree(ctx context.Context, a *archive) error {
 	fs, err := sources.OpenCgroups(o.look.Options)
 	if err != nil {
@@ -192,11 +193,12 @@ func (o options) tree(ctx context.Context, a *archive) error {
 	})
 }
 
-// create makes the archive's file, which only its owner reads, and no other program's.
+// create creates the archive's file, readable by its owner only. It returns an error if the file
+// exists.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("snapshot: %w: name a file that is not there yet", err)
+		return nil, fmt.Errorf("snapshot: %w: name a new file", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)

@@ -18,7 +18,7 @@ import (
 	"jettison/internal/node/sources"
 )
 
-// The archive has what there is and says what there is not; nothing of the environment is in it.
+// The archive has the available parts, lists the missing ones, and contains no environment variable.
 func TestWrite(t *testing.T) {
 	const secretly = "hunter2hunter2"
 	t.Setenv("JETTISON_TOKEN", secretly)
@@ -42,24 +42,24 @@ func TestWrite(t *testing.T) {
 		"errors.txt": "state.json: ask the agent",
 	} {
 		if !strings.Contains(files["jettison/"+name], want) {
-			t.Errorf("%s: no %q in\n%s", name, want, files["jettison/"+name])
+			t.Errorf("file %s of the archive lacks %q:\n%s", name, want, files["jettison/"+name])
 		}
 	}
 	if !strings.Contains(files["jettison/config.yaml"], "zone: a") || !strings.HasPrefix(files["jettison/config.yaml"], "# from a test\n") {
-		t.Errorf("%s", files["jettison/config.yaml"])
+		t.Errorf("config.yaml lacks its origin or the label zone:\n%s", files["jettison/config.yaml"])
 	}
 	for name, text := range files {
 		if strings.Contains(text, secretly) {
-			t.Errorf("%s has a secret:\n%s", name, text)
+			t.Errorf("archive file %s contains a secret:\n%s", name, text)
 		}
 	}
 	if len(missing) < 2 || !strings.HasPrefix(missing[0], "versions.txt: ") {
-		t.Errorf("missing: %q", missing)
+		t.Errorf("missing parts = %q, want versions.txt first and one more", missing)
 	}
 }
 
-// The tree is in the archive file by file: no part of it is in memory as a whole. Who does not take the archive is told, not blamed on the node.
-func TestTheTreeIsWrittenFileByFile(t *testing.T) {
+// The tree is written file by file, not from memory as a whole. A write error is returned and not listed as a missing part.
+func TestTreeIsWrittenFileByFile(t *testing.T) {
 	c := config.Default()
 	c.Socket, c.StateDir = filepath.Join(t.TempDir(), "none.sock"), ""
 	o := options{look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c}}}, node: "w1", version: "v1"}
@@ -76,19 +76,19 @@ func TestTheTreeIsWrittenFileByFile(t *testing.T) {
 	files := unpack(t, &out)
 	for _, name := range []string{"cgroup/cgroup.controllers", "proc/meminfo"} {
 		if files["jettison/tree/"+name] == "" {
-			t.Errorf("no %s", name)
+			t.Errorf("archive lacks the file tree/%s", name)
 		}
 	}
 	for _, most := range []int{0, whole / 2} {
 		if missing, err := write(t.Context(), o, &full{most}); !errors.Is(err, errFull) || strings.Contains(strings.Join(missing, "\n"), errFull.Error()) {
-			t.Errorf("after %d bytes: %q, %v", most, missing, err)
+			t.Errorf("writer full after %d bytes: missing %q, error %v, want only errFull", most, missing, err)
 		}
 	}
 }
 
 var errFull = errors.New("no space left")
 
-// full takes so many bytes.
+// full is a writer that accepts left bytes.
 type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -116,13 +116,13 @@ func unpack(t *testing.T, from io.Reader) map[string]string {
 		}
 		text, err := io.ReadAll(archive)
 		if err != nil || head.Mode != 0o600 {
-			t.Fatalf("%s: %v, mode %o", head.Name, err, head.Mode)
+			t.Fatalf("archive file %s: error %v, mode %o, want 600", head.Name, err, head.Mode)
 		}
 		files[head.Name] = string(text)
 	}
 }
 
-// What may be a secret is hidden, whatever it is made of; where one lies is not.
+// Values that may be secrets are redacted at any depth; locations of secrets are not.
 func TestHide(t *testing.T) {
 	var n yaml.Node
 	text := "bearerToken: a\nbearerTokenFile: /f\nSECRETS: [b, {c: d}]\nother: {password: e, empty: ''}\nplain: 1\n"
@@ -136,11 +136,11 @@ func TestHide(t *testing.T) {
 	}
 	want := "bearerToken: (redacted)\nbearerTokenFile: /f\nSECRETS: [(redacted), {c: (redacted)}]\nother: {password: (redacted), empty: ''}\nplain: 1\n"
 	if string(out) != want {
-		t.Errorf("got\n%s\nwant\n%s", out, want)
+		t.Errorf("redacted YAML is\n%s\nwant\n%s", out, want)
 	}
 }
 
-// A file that is there is not written over, nor a link followed; the new one is its owner's alone.
+// create overwrites no file, follows no link, and creates a file with mode 600.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.tar.gz")
@@ -150,14 +150,14 @@ func TestCreate(t *testing.T) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
+		t.Errorf("mode of the new file = %v, error %v, want 600", info.Mode(), err)
 	}
 	if err := os.Symlink(filepath.Join(dir, "target"), filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, filepath.Join(dir, "link")} {
 		if _, err := create(name); !errors.Is(err, os.ErrExist) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("create of existing %s: error = %v, want ErrExist", name, err)
 		}
 	}
 }

@@ -18,11 +18,12 @@ func Command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var output commandline.Output
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Print what this node and its pods use",
-		Long: `stats looks at the node once and prints what it and each pod use, read from the kernel: no kubelet and no cAdvisor is
-asked. A source that does not answer within --wait is absent from the output and named on stderr; the others are there.
+		Short: "Print the resource usage of this node and its pods",
+		Long: `stats reads the node once and prints the resource usage of the node and of each pod. It reads the
+kernel and needs neither the kubelet nor cAdvisor. A source that does not answer within --wait is
+left out of the output and reported on stderr. "-" means unknown.
 
--o json prints one Summary as the kubelet's Summary API has it (stats/v1alpha1). The sign - in the table: not known.`,
+-o json prints a Summary in the format of the kubelet's Summary API (stats/v1alpha1).`,
 		Example: "  jettison stats\n  jettison stats -o wide\n  jettison stats -o json --wait 30s",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

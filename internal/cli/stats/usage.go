@@ -1,4 +1,4 @@
-// Package stats is jettison stats: what a node and its pods use.
+// Package stats implements jettison stats: it prints the resource usage of a node and its pods.
 package stats
 
 import (
@@ -18,9 +18,8 @@ import (
 	"jettison/stats"
 )
 
-// printLook prints what a look at a node has found, as tables or as one Summary of the kubelet's
-// (stats/v1alpha1). by is how memory.available is computed in the table. What could not be seen is
-// named on stderr.
+// printLook prints a look as tables, or as a Summary of the kubelet (stats/v1alpha1). by selects
+// how memory.available is computed in the table. Errors of sources are reported on stderr.
 func printLook(look *observe.Look, by stats.MemoryAvailable, as output.Format,
 	stdout *terminal.Screen, stderr io.Writer) error {
 	for _, err := range []error{look.Runtime.Err, look.HostErr, look.Err, look.Summary.Err()} {
@@ -78,9 +77,9 @@ func usage(stdout *terminal.Screen, look *observe.Look, by stats.MemoryAvailable
 	return pods.Print(stdout, wide)
 }
 
-// errorLines are a line for each of the errors that were joined in one; nil has none. A line end
-// within an error's own text is a part of a name in it, as a cgroup's which a tenant has made:
-// escaped, it begins no line of the tenant's own.
+// errorLines returns a line for each error joined in err. A line end within an error's own text
+// belongs to a name, such as that of a tenant's cgroup: it is escaped, so that no tenant can forge
+// a line.
 func errorLines(err error) (lines []string) {
 	if err == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"jettison/stats"
 )
 
-// What was not seen is a dash in the table, and a line on stderr.
+// An unknown value is a dash in the table, and its error a line on stderr.
 func TestNode(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	look := &observe.Look{Time: now, HostErr: os.ErrNotExist}
@@ -40,16 +40,16 @@ uid:u2                     -                    -        -              -       
 shop/a b c\u001b[2J\u009b  -                    -        -              -        -    -     -          -         -
 `
 	if stdout.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", stdout.String(), want)
+		t.Errorf("table is\n%s\nwant\n%s", stdout.String(), want)
 	}
 	stdout.Reset()
 	if err := printLook(look, stats.MemoryAvailableLower, output.AsJSON, terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), `"uid": "u1"`) {
-		t.Errorf("%v\n%s", err, stdout.String())
+		t.Errorf("JSON output: error %v, no uid u1 in\n%s", err, stdout.String())
 	}
 }
 
-// What could not be seen is a line each, and the name of a tenant's cgroup in one begins none of its own.
-func TestACgroupsNameBeginsNoLine(t *testing.T) {
+// Each error has one line; the name of a tenant's cgroup cannot add a line.
+func TestCgroupNameCannotForgeLines(t *testing.T) {
 	name := "kubepods/podx/c/a\njettison: stats: pod kube-system/dns leaks memory"
 	raw := &os.PathError{Op: "open", Path: "/sys/fs/cgroup/" + name, Err: os.ErrPermission}
 	look := observe.Look{
@@ -62,11 +62,11 @@ func TestACgroupsNameBeginsNoLine(t *testing.T) {
 	}
 	got := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
 	if len(got) != 4 {
-		t.Fatalf("%d lines, want 4:\n%s", len(got), errs.String())
+		t.Fatalf("stderr has %d lines, want 4:\n%s", len(got), errs.String())
 	}
 	for i, want := range []string{", four", "look: open /sys", "two", "three"} {
 		if !strings.HasPrefix(got[i], "jettison: stats: ") || !strings.Contains(got[i], want) {
-			t.Errorf("line %d: %q, want %q", i, got[i], want)
+			t.Errorf("stderr line %d = %q, want %q", i, got[i], want)
 		}
 	}
 }

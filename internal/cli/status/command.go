@@ -14,12 +14,19 @@ func Command(stdout *terminal.Screen) *cobra.Command {
 	var output commandline.Output
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how this node stands, on one screen: conditions, signals, last evictions, problems",
-		Long: `status asks the agent on this node how it stands: its conditions; each signal that has a threshold, with a bar (# is what there is,
-| where the nearest threshold lies; of a pressure signal # is the share of time stalled) and the time until it is crossed at the slope of
-the last second; the last evictions; what is wrong, and what to do about it. Where no agent answers it reads the kernel itself, and says so.
+		Short: "Show the node's conditions, signals, last evictions and problems on one screen",
+		Long: `status queries the agent on this node and prints:
 
-Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
+  - the node's conditions
+  - each signal with a threshold, a bar, and the time until the threshold is crossed at the rate
+    of the last second. In the bar, # is the available amount (for a pressure signal: the share of
+    time stalled) and | marks the nearest threshold
+  - the last evictions
+  - problems, each with what to do about it
+
+If the agent does not answer, status reads the node itself and reports the agent as a problem.
+
+Exit codes: 0 the node is healthy; 1 it is not, and the last lines list the problems.`,
 		Example: "  jettison status\n  jettison status -o wide\n  jettison status -o json | jq .problems",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,11 +34,12 @@ Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
 			if err != nil {
 				return err
 			}
-			wrong, err := look.FindOrSalvage(cmd.Context())
+			configErr, err := look.FindOrSalvage(cmd.Context())
 			if err != nil {
 				return err
 			}
-			o := options{look: look.Options, node: look.NodeName(), format: format, wrong: wrong}
+			o := options{look: look.Options, node: look.NodeName(), format: format,
+				configErr: configErr}
 			return run(cmd.Context(), o, stdout)
 		},
 	}

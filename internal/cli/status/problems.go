@@ -15,123 +15,128 @@ import (
 	"jettison/stats"
 )
 
-// Problem is something that is wrong, or should be known.
+// Problem is a fault of the node or its agent, or a note for the operator.
 type Problem struct {
 	What string `json:"what"`
-	Do   string `json:"do,omitempty"` // about it; empty: there is nothing to do
-	// Advice: the node is healthy all the same.
+	Do   string `json:"do,omitempty"` // action for the operator; empty: none
+	// Advice marks a note: the node is healthy.
 	Advice bool `json:"advice,omitempty"`
 }
 
-// findProblems says what is wrong. down: why the agent does not answer; blind: why nothing could be
-// seen without it.
-func (r *Report) findProblems(down, blind error) {
+// findProblems fills in Problems and Healthy. agentErr is the error of the query to the agent,
+// nodeErr the error of reading the node without it; nil: none.
+func (r *Report) findProblems(agentErr, nodeErr error) {
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
-	if down != nil {
-		what := "the agent does not answer: nobody is evicted here: "
-		if !nobodyListens(down) {
-			what = "what the agent does is not known: "
+	if agentErr != nil {
+		what := "the agent does not answer, no pod is evicted on this node: "
+		if !notListening(agentErr) {
+			what = "the state of the agent is unknown: "
 		}
-		add(what+output.OneLine(down.Error()), aboutSilence(down))
+		add(what+output.OneLine(agentErr.Error()), agentAction(agentErr))
 	}
-	if blind != nil {
-		do := "jettison check says what is missing"
-		if errors.Is(blind, os.ErrPermission) {
+	if nodeErr != nil {
+		do := runCheck
+		if errors.Is(nodeErr, os.ErrPermission) {
 			do = "run this command as root; " + do
 		}
-		add("this node cannot be read: "+output.OneLine(blind.Error()), do)
+		add("cannot read this node: "+output.OneLine(nodeErr.Error()), do)
 	}
 	if r.State != nil {
-		r.ofState(down)
+		r.addStateProblems(agentErr)
 	}
 	r.Healthy = !slices.ContainsFunc(r.Problems, func(p Problem) bool { return !p.Advice })
 }
 
-// nobodyListens reports whether the agent does not run, by why it was not heard. Any other cause
-// leaves open whether it evicts.
-func nobodyListens(down error) bool {
-	return errors.Is(down, syscall.ENOENT) || errors.Is(down, syscall.ECONNREFUSED)
+// runCheck is the action for a source that cannot be read.
+const runCheck = "run jettison check: it lists what is missing"
+
+// notListening reports whether err proves that no agent listens on the socket. Any other error
+// leaves open whether an agent runs and evicts.
+func notListening(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// aboutSilence is what to do about an agent that was not heard.
-func aboutSilence(down error) string {
-	var refused *api.StatusError
-	says := errors.As(down, &refused)
+// agentAction returns the action for an agent that could not be queried.
+func agentAction(err error) string {
+	var statusErr *api.StatusError
+	answered := errors.As(err, &statusErr)
 	switch {
-	case nobodyListens(down):
-		return "start it (systemctl start jettison, or its DaemonSet), and see its log"
-	case errors.Is(down, errNoSocket):
-		return "see its log, and set socket"
-	case errors.Is(down, os.ErrPermission), says && (refused.Status == http.StatusForbidden ||
-		refused.Status == http.StatusUnauthorized):
+	case notListening(err):
+		return "start it (systemctl start jettison, or its DaemonSet), then read its log"
+	case errors.Is(err, errNoSocket):
+		return "set socket in the configuration; until then read the agent's log"
+	case errors.Is(err, os.ErrPermission), answered && (statusErr.Status == http.StatusForbidden ||
+		statusErr.Status == http.StatusUnauthorized):
 		return "run this command as root or as a member of socketGroup"
-	case errors.Is(down, api.ErrMalformed), says && refused.Status != http.StatusServiceUnavailable:
-		return "see that agent and command are of one version: upgrade both"
+	case errors.Is(err, api.ErrMalformed), answered &&
+		statusErr.Status != http.StatusServiceUnavailable:
+		return "compare the versions of agent and command (jettison version) and upgrade both"
 	}
-	return "see its log (journalctl -u jettison, or its pod's), and /proc/pressure: it may be starved"
+	return "read the agent's log (journalctl -u jettison, or its pod's log) and /proc/pressure: " +
+		"the agent may be starved"
 }
 
-// blame says what is wrong with the configuration that this command has read, where the agent has
-// not said so of its own.
-func (r *Report) blame(wrong error) {
-	if wrong == nil || r.Agent != "" && r.State.Config != nil && r.State.Config.Error != "" {
+// addConfigProblem adds the error of the configuration that this command read, unless the agent
+// reports an error of its configuration itself.
+func (r *Report) addConfigProblem(configErr error) {
+	if configErr == nil || r.Agent != "" && r.State.Config != nil && r.State.Config.Error != "" {
 		return
 	}
-	r.Problems = append(r.Problems, Problem{What: "the configuration is wrong: " +
-		output.OneLine(wrong.Error()), Do: mendFile})
+	r.Problems = append(r.Problems, Problem{What: "the configuration is invalid: " +
+		output.OneLine(configErr.Error()), Do: fixConfig})
 	r.Healthy = false
 }
 
-// mendFile is what to do about a configuration that is wrong.
-const mendFile = "mend it before the agent starts anew, for it will not start with it: jettison config check FILE"
+// fixConfig is the action for an invalid configuration.
+const fixConfig = "fix the file (jettison config check FILE): the agent does not restart with it"
 
-// Problems are what is wrong with a node by what its agent says, and what should be known.
+// Problems returns the problems and notes that follow from the agent's state.
 func Problems(s *api.State) []Problem {
 	r := &Report{State: s, Problems: []Problem{}}
-	r.ofState(nil)
+	r.addStateProblems(nil)
 	return r.Problems
 }
 
-// ofState says what is wrong by a state: the agent's, or where it was not heard (down: why) the
-// command's own.
-func (r *Report) ofState(down error) {
+// addStateProblems adds the problems that follow from State: the agent's, or, if agentErr is set,
+// the one that this command read from the node.
+func (r *Report) addStateProblems(agentErr error) {
 	s := r.State
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
 	if s.Runtime.Lost {
 		add("the container runtime does not answer at "+s.Runtime.Endpoint,
-			"start it, or set containerRuntimeEndpoint")
+			"start the container runtime, or set containerRuntimeEndpoint to its socket")
 	}
 	for _, c := range s.Conditions {
 		if c.Status {
 			add(fmt.Sprintf("%s: %s", c.Type, c.Reason),
-				"jettison explain says who goes for it, and why or why not")
+				"run jettison explain: it shows which pod is evicted next and why")
 		}
 	}
 	for _, m := range s.Met {
-		acts := "no agent acts"
-		if !nobodyListens(down) {
-			acts = "whether an agent acts is not known"
+		action := "no agent acts on it"
+		if !notListening(agentErr) {
+			action = "it is unknown whether an agent acts on it"
 		}
-		if down != nil {
-			add(fmt.Sprintf("%s is %s, beyond its threshold of %s, and %s", m.Signal, m.Observed,
-				m.Threshold, acts), "")
+		if agentErr != nil {
+			add(fmt.Sprintf("the threshold %s of %s is met (observed %s), %s", m.Threshold, m.Signal,
+				m.Observed, action), "")
 		}
 	}
 	if s.Stopped != "" {
-		add("evictions are held back: "+s.Stopped,
-			"find what else takes it: jettison top, or what grows outside of pods")
+		add("evictions are stopped: "+s.Stopped,
+			"find what uses the resource: jettison top lists pods; check processes outside pods, too")
 	}
 	if s.Unexplained != "" {
-		add("no pod goes for a disk that is short: "+s.Unexplained,
-			"look for files outside of pods (du), and for images")
+		add("no pod is evicted for disk pressure: "+s.Unexplained,
+			"find large files outside pods (du) and unused images (jettison gc --dry-run)")
 	}
 	for _, u := range s.SetAside {
-		add("pod "+u.UID+" was killed and does not die",
-			"a process of it hangs in the kernel: see its /proc/PID/stack; the node may need a boot")
+		add("pod "+u.UID+" survived its kill and is set aside",
+			"find its process that hangs in the kernel (/proc/PID/stack); the node may need a reboot")
 	}
 	if c := s.Config; c != nil && c.Error != "" {
-		add("the configuration was not taken, and what it was before holds: "+output.OneLine(c.Error),
-			mendFile)
+		add("the new configuration is invalid, the agent keeps the previous one: "+
+			output.OneLine(c.Error), fixConfig)
 	}
 	sources := make([]string, 0, len(s.Errors))
 	for source := range s.Errors {
@@ -139,61 +144,62 @@ func (r *Report) ofState(down error) {
 	}
 	slices.Sort(sources)
 	for _, source := range sources {
-		add("not read: "+source+": "+output.OneLine(s.Errors[source]),
-			"jettison check says what is missing")
+		add("cannot read "+source+": "+output.OneLine(s.Errors[source]), runCheck)
 	}
 	r.advise()
 }
 
-// advise adds what should be known of a node that is healthy.
+// advise adds the notes, which leave the node healthy.
 func (r *Report) advise() {
 	s := r.State
 	advice := func(what, do string) {
 		r.Problems = append(r.Problems, Problem{What: what, Do: do, Advice: true})
 	}
 	if s.DryRun {
-		advice("a dry run: the agent decides and kills nothing", "run it without --dry-run")
+		advice("dry run: the agent decides but kills no pod",
+			"start the agent without --dry-run to evict pods")
 	}
 	if c := s.Config; c != nil && len(c.NextStart) > 0 {
-		advice("changed in the configuration, and read only at the start: "+
-			strings.Join(c.NextStart, ", "), "restart the agent")
+		advice("changed configuration fields that need a restart: "+strings.Join(c.NextStart, ", "),
+			"restart the agent")
 	}
 	if s.Config != nil && !slices.ContainsFunc(s.Signals,
 		func(s api.SignalState) bool { return s.Signal == stats.SignalMemoryAvailable }) {
-		advice("no threshold is for memory.available: a pod that leaks is the kernel's to end",
-			"set evictionHard memory.available in a file of the agent's own; jettison config print says whose thresholds hold")
+		advice("no threshold for memory.available: only the kernel's OOM killer ends a pod that leaks",
+			"set evictionHard memory.available in the agent's configuration; jettison config print "+
+				"shows where each threshold is set")
 	}
 	if h := s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
-		advice(fmt.Sprintf("the hard threshold of memory.available leaves %s; processes here can take "+
-			"%s before a kill returns memory",
+		advice(fmt.Sprintf("the hard threshold of memory.available leaves %s of headroom; processes on "+
+			"this node can allocate %s before a kill frees memory",
 			output.Bytes(h.ThresholdBytes), output.Bytes(h.NeededBytes)),
-			"set evictionHard memory.available to that at least")
+			"raise evictionHard memory.available to at least "+output.Bytes(h.NeededBytes))
 	}
 	if u := s.Pods.UnknownPriority; u != nil && u.Unprotected > 0 {
-		advice(fmt.Sprintf("nobody has told the priority of %d pods: a critical one among them is "+
-			"evicted like any other", u.Unprotected),
-			"have a client put their objects: docs/reference/socket.md")
+		advice(fmt.Sprintf("the priority of %d pods is unknown: a critical pod among them is evicted "+
+			"like any other", u.Unprotected),
+			"have a client send the pod objects: docs/reference/socket.md")
 	}
 	if g := s.Gate; g != nil && len(g.Holds) > 0 {
-		advice(heldOff(g.Holds), "")
+		advice(describeHolds(g.Holds), "")
 	}
 	if s.Pods.Stale > 0 && s.Pods.ClientHeard != nil {
-		advice(fmt.Sprintf("no client has told of pods for %v: what it said of %d may be out of date, "+
-			"and counts all the same",
+		advice(fmt.Sprintf("no client has sent pod objects for %v: the objects of %d pods may be stale "+
+			"and are still used",
 			output.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale),
-			"see to the client; a bridge's log says what keeps it")
+			"check the client; for jettison-bridge, read its log")
 	}
 	if s.Pods.RefusedObjects > 0 {
-		advice(fmt.Sprintf("%d objects of clients are of other pods than the runtime has",
-			s.Pods.RefusedObjects), "see the agent's log")
+		advice(fmt.Sprintf("%d pod objects of clients do not match the pods of the runtime",
+			s.Pods.RefusedObjects), "read the agent's log (journalctl -u jettison)")
 	}
 	if len(s.AtOwnLimit) > 0 {
-		advice(atOwnLimit(s.AtOwnLimit), "")
+		advice(describeLimits(s.AtOwnLimit), "")
 	}
 }
 
-// heldOff says who is kept out: how many, and the longest of them.
-func heldOff(holds []api.HoldState) string {
+// describeHolds returns the number of pods that are held off, and the longest hold-off.
+func describeHolds(holds []api.HoldState) string {
 	longest, pods := &holds[0], 0
 	for i := range holds {
 		if holds[i].UID != "" {
@@ -206,14 +212,14 @@ func heldOff(holds []api.HoldState) string {
 	}
 	who := "pod uid:" + longest.UID
 	if o := longest.Owner; o != nil {
-		who = fmt.Sprintf("%s/%s of a %s, and what that makes in its place,", o.Namespace, o.Pod, o.Kind)
+		who = fmt.Sprintf("%s/%s of a %s and its replacement", o.Namespace, o.Pod, o.Kind)
 	}
-	return fmt.Sprintf("%d evicted pods are kept out, %s for the %s time until %s: %s", pods, who,
+	return fmt.Sprintf("%d evicted pods are held off; longest: %s, %s time, until %s: %s", pods, who,
 		ordinal(longest.Times),
 		output.Time(longest.Until), output.OneLine(longest.Reason))
 }
 
-// ordinal is a number as people say it: 1st, 2nd, 11th.
+// ordinal returns an English ordinal number: 1st, 2nd, 11th.
 func ordinal(n int) string {
 	suffix := "th"
 	if n%100 < 11 || n%100 > 13 {
@@ -229,21 +235,22 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// namedAtOwnLimit is how many pods at their own limits have their names said: the screen is one.
-const namedAtOwnLimit = 3
+// maxNamedPods is the number of pods at their own limits that are named, so that the screen stays
+// short.
+const maxNamedPods = 3
 
-func atOwnLimit(limits []api.LimitState) string {
+func describeLimits(limits []api.LimitState) string {
 	var names []string
-	for _, l := range limits[:min(len(limits), namedAtOwnLimit)] {
+	for _, l := range limits[:min(len(limits), maxNamedPods)] {
 		names = append(names, cmp.Or(strings.Trim(l.Pod.Namespace+"/"+l.Pod.Name, "/"), "uid:"+l.Pod.UID))
 	}
 	if len(limits) == 1 {
-		return "pod " + names[0] + " is at a memory limit of its own"
+		return "pod " + names[0] + " is at its own memory limit"
 	}
 	more := ""
-	if n := len(limits) - namedAtOwnLimit; n > 0 {
+	if n := len(limits) - maxNamedPods; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("%d pods are at memory limits of their own: %s%s", len(limits),
+	return fmt.Sprintf("%d pods are at their own memory limits: %s%s", len(limits),
 		strings.Join(names, ", "), more)
 }

@@ -14,19 +14,19 @@ import (
 	"jettison/internal/cli/show"
 )
 
-// widest is how wide the screen is at most.
-const widest = 100
+// maxWidth is the largest width of the screen in columns.
+const maxWidth = 100
 
 // Parts of the screen.
 const (
 	barWidth  = 20
-	decisions = 5              // the last ones
-	farAway   = 24 * time.Hour // what is not to be expected before is not said
+	decisions = 5              // number of last evictions that are shown
+	horizon   = 24 * time.Hour // a later crossing is not predicted
 )
 
-func orWidest(width int) int { return cmp.Or(width, widest) }
+func orMaxWidth(width int) int { return cmp.Or(width, maxWidth) }
 
-// screen is the report as people read it.
+// screen formats the report for a terminal.
 func (r *Report) screen(width int, wide bool) []terminal.Line {
 	out := r.head(width)
 	s := r.State
@@ -39,20 +39,20 @@ func (r *Report) screen(width int, wide bool) []terminal.Line {
 	}
 	out = append(out, nil)
 	out = append(out, r.signals().Lines(width, wide)...)
-	if lines := decided(s); lines != nil {
+	if lines := evictions(s); lines != nil {
 		out = append(out, nil)
 		out = append(out, lines.Lines(width, wide)...)
 	}
 	return append(out, r.problems(width)...)
 }
 
-// head says which node it is, and who watches it.
+// head returns the lines about the node and its agent.
 func (r *Report) head(width int) []terminal.Line {
 	health := terminal.Span{Text: "healthy", Style: terminal.Good}
 	if !r.Healthy {
 		health = terminal.Span{Text: "NOT HEALTHY", Style: terminal.Bad}
 	}
-	agent := "no agent answers"
+	agent := "agent not answering"
 	if r.Agent != "" {
 		agent = "jettison " + r.Agent
 	}
@@ -66,14 +66,14 @@ func (r *Report) head(width int) []terminal.Line {
 	if r.Agent != "" {
 		kubelet := "no kubelet"
 		if s.Kubelet {
-			kubelet = "beside a kubelet"
+			kubelet = "alongside a kubelet"
 		}
 		parts = append(parts, kubelet, "disk "+s.Disk)
 		if s.DryRun {
 			parts = append(parts, "dry run")
 		}
 		if g := s.Gate; g != nil && g.Asked {
-			line := fmt.Sprintf("gate: %d in, %d refused", g.Admitted, g.Refused)
+			line := fmt.Sprintf("gate: %d admitted, %d rejected", g.Admitted, g.Refused)
 			if g.HeldOff > 0 {
 				line += fmt.Sprintf(", %d held off", g.HeldOff)
 			}
@@ -104,19 +104,20 @@ func conditions(s *api.State) *table.Table {
 	return t
 }
 
-// signals are those that have a threshold, each with a bar: what there is of it, and where its
-// nearest threshold lies.
+// signals returns a table of the signals that have a threshold. The bar shows the available amount
+// and the nearest threshold.
 func (r *Report) signals() *table.Table {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true},
 		{Name: "THRESHOLD", Right: true}, {Name: "BAR", Drop: 1},
-		{Name: "TIME TO IT", Cut: true}, {Name: "THRESHOLDS", Wide: true}, {Name: "WHY NOT", Wide: true},
+		{Name: "TIME TO THRESHOLD", Cut: true}, {Name: "THRESHOLDS", Wide: true},
+		{Name: "REASON", Wide: true},
 	}}
 	for i := range r.State.Signals {
 		s := &r.State.Signals[i]
 		all := strings.Join(s.Threshold, ", ")
 		if !s.Observed {
-			t.Add(string(s.Signal), "absent", "", cmp.Or(limitWord(s), "-"), "", cmp.Or(s.Reason, "-"), all,
+			t.Add(string(s.Signal), "absent", "", cmp.Or(configuredLimit(s), "-"), "", cmp.Or(s.Reason, "-"), all,
 				s.Reason)
 			continue
 		}
@@ -124,9 +125,9 @@ func (r *Report) signals() *table.Table {
 		if v, ok := nearest(s); ok {
 			limit = show.Amount(s.Signal, v)
 		}
-		when := r.time(s)
+		when := r.timeToThreshold(s)
 		switch {
-		case beyond(s):
+		case isMet(s):
 			style = terminal.Bad
 		case when.Style != terminal.Plain:
 			style = terminal.Doubt
@@ -141,16 +142,17 @@ func (r *Report) signals() *table.Table {
 	return t
 }
 
-// limitWord is the first threshold of a signal that is not observed, as it is configured.
-func limitWord(s *api.SignalState) string {
+// configuredLimit returns the first threshold of a signal as configured, for a signal without an
+// observation.
+func configuredLimit(s *api.SignalState) string {
 	if len(s.Threshold) == 0 {
 		return ""
 	}
 	return strings.TrimLeft(strings.TrimPrefix(s.Threshold[0], string(s.Signal)), "<>")
 }
 
-// bar is how much there is, of all of it, with a mark where the threshold lies. Of a pressure it is
-// the share of time stalled.
+// bar draws the available share of the capacity with a mark at the nearest threshold. For a
+// pressure signal it draws the share of time stalled.
 func bar(s *api.SignalState) string {
 	if s.Capacity == 0 {
 		return "-"
@@ -169,13 +171,13 @@ func bar(s *api.SignalState) string {
 	return "[" + string(cells) + "]"
 }
 
-// time until the threshold is crossed at the present slope.
-func (r *Report) time(s *api.SignalState) terminal.Span {
-	if beyond(s) {
+// timeToThreshold returns the time until the threshold is crossed at the present slope.
+func (r *Report) timeToThreshold(s *api.SignalState) terminal.Span {
+	if isMet(s) {
 		return terminal.Span{Text: "crossed", Style: terminal.Bad}
 	}
 	for _, slope := range r.Slopes {
-		if slope.Signal != s.Signal || slope.Seconds == nil || *slope.Seconds > farAway.Seconds() {
+		if slope.Signal != s.Signal || slope.Seconds == nil || *slope.Seconds > horizon.Seconds() {
 			continue
 		}
 		left := time.Duration(*slope.Seconds * float64(time.Second))
@@ -194,16 +196,16 @@ func (r *Report) time(s *api.SignalState) terminal.Span {
 	return terminal.Span{Text: "-"}
 }
 
-// decided are the last decisions; nil: there is none.
-func decided(s *api.State) *table.Table {
+// evictions returns a table of the last evictions and those in progress; nil: none.
+func evictions(s *api.State) *table.Table {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "EVICTED"}, {Name: "POD", Cut: true}, {Name: "FOR"}, {Name: "OUTCOME", Cut: true},
 		{Name: "WHY", Wide: true},
 	}}
 	for _, e := range s.Evicted[max(0, len(s.Evicted)-decisions):] {
-		outcome := terminal.Span{Text: "enough is back", Style: terminal.Good}
+		outcome := terminal.Span{Text: "recovered", Style: terminal.Good}
 		if !e.Back {
-			outcome = terminal.Span{Text: "not back", Style: terminal.Bad}
+			outcome = terminal.Span{Text: "not recovered", Style: terminal.Bad}
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome,
@@ -211,9 +213,9 @@ func decided(s *api.State) *table.Table {
 		})
 	}
 	for _, u := range s.Underway {
-		outcome := "under way"
+		outcome := "in progress"
 		if u.Dead {
-			outcome = "dead, not cleaned up yet"
+			outcome = "dead, cleanup pending"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)},
@@ -227,7 +229,7 @@ func decided(s *api.State) *table.Table {
 	return t
 }
 
-// problems are said last, where they are seen.
+// problems returns the lines about problems. They are printed last, next to the prompt.
 func (r *Report) problems(width int) (out []terminal.Line) {
 	for _, p := range r.Problems {
 		word, style := "problem: ", terminal.Bad

@@ -1,11 +1,11 @@
-// Package status is jettison status: how a node stands, on one screen, as its agent says or, where
-// there is none, as its kernel does.
+// Package status implements jettison status: it shows a node's state on one screen. The state comes
+// from the agent, or from the kernel if no agent answers.
 //
 //	command.go   Command: jettison status
-//	status.go    run: what is asked, and the report that comes of it
-//	own.go       a look of the command's own, where no agent answers
-//	problems.go  what is wrong, and what to do about it
-//	screen.go    the report as people read it
+//	status.go    run: queries the agent and builds the report
+//	node.go      reads the node if no agent answers
+//	problems.go  problems, and what to do about them
+//	screen.go    the report formatted for a terminal
 package status
 
 import (
@@ -22,43 +22,43 @@ import (
 	"jettison/stats"
 )
 
-// ErrUnhealthy: something is wrong. The report was printed, and says what.
+// ErrUnhealthy reports that the node has a problem. The printed report names it.
 var ErrUnhealthy = errors.New("the node is not healthy")
 
-var errNoSocket = errors.New("no socket is configured, so that the agent cannot be asked")
+var errNoSocket = errors.New("no socket is configured, so the agent cannot be queried")
 
-// apart is the time between the two looks that a slope is taken of.
-const apart = time.Second
+// slopeInterval is the time between the two looks from which a slope is computed.
+const slopeInterval = time.Second
 
 // options of run.
 type options struct {
-	look   observe.Options // where things are, for a look of its own
-	node   string          // its name
-	format output.Format
-	wrong  error // with the configuration, so that Look has little of it; nil: nothing
+	look      observe.Options // for reading the node without an agent
+	node      string          // node name
+	format    output.Format
+	configErr error // the configuration is invalid and look holds only its readable fields; nil: valid
 }
 
-// Report is how a node stands.
+// Report is the state of a node.
 type Report struct {
 	Node     string    `json:"node"`
 	Healthy  bool      `json:"healthy"`
-	Agent    string    `json:"agent"` // its version; empty: it does not answer
+	Agent    string    `json:"agent"` // version of the agent; empty: it does not answer
 	Problems []Problem `json:"problems"`
 	Slopes   []Slope   `json:"slopes"`
-	// the agent's, or what the command has seen itself; null: neither is known
+	// State comes from the agent, or from the node if the agent does not answer; null: unknown.
 	State *api.State `json:"state"`
 }
 
-// Slope is how a signal changes.
+// Slope is the rate of change of a signal.
 type Slope struct {
 	Signal    stats.Signal `json:"signal"`
 	PerSecond float64      `json:"perSecond"` // in the signal's unit
-	// Seconds until its nearest threshold is crossed if it goes on like this; nil: it does not come
-	// nearer, or is beyond it.
+	// Seconds is the time until the nearest threshold is crossed at this rate; nil: the signal does
+	// not approach it, or has crossed it.
 	Seconds *float64 `json:"secondsToThreshold,omitempty"`
 }
 
-// run prints the report. What is wrong is ErrUnhealthy.
+// run prints the report. It returns ErrUnhealthy if the node has a problem.
 func run(ctx context.Context, o options, out *terminal.Screen) error {
 	r, err := o.report(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 	if o.format.Data() {
 		err = o.format.EncodeIndented(out, r)
 	} else {
-		err = out.Print(r.screen(min(widest, orWidest(out.Width())), o.format == output.AsWide)...)
+		err = out.Print(r.screen(min(maxWidth, orMaxWidth(out.Width())), o.format == output.AsWide)...)
 	}
 	if err == nil && !r.Healthy {
 		err = ErrUnhealthy
@@ -75,13 +75,13 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 	return err
 }
 
-// report asks twice: a slope is a difference.
+// report takes two looks, because a slope needs two.
 func (o options) report(ctx context.Context) (*Report, error) {
-	look, down := o.ask, error(nil)
+	look, agentErr := o.queryAgent, error(nil)
 	before, err := look(ctx)
 	if err != nil && ctx.Err() == nil {
-		down = err
-		look = o.own
+		agentErr = err
+		look = o.readNode
 		before, err = look(ctx)
 	}
 	if ctx.Err() != nil {
@@ -89,42 +89,42 @@ func (o options) report(ctx context.Context) (*Report, error) {
 	}
 	r := &Report{Node: o.node, Problems: []Problem{}, Slopes: []Slope{}}
 	if err == nil {
-		if !retry.Sleep(ctx, apart) {
+		if !retry.Sleep(ctx, slopeInterval) {
 			return nil, context.Cause(ctx)
 		}
 		r.State, err = look(ctx)
-		if err != nil { // it went meanwhile
+		if err != nil { // the source failed between the two looks
 			r.State = before
 		}
 		r.Slopes = slopes(before, r.State)
 	}
-	if down == nil && r.State != nil {
+	if agentErr == nil && r.State != nil {
 		r.Agent = r.State.Version
 	}
-	r.findProblems(down, err)
-	r.blame(o.wrong)
+	r.findProblems(agentErr, err)
+	r.addConfigProblem(o.configErr)
 	return r, nil
 }
 
-// ask asks the agent.
-func (o options) ask(ctx context.Context) (*api.State, error) {
+// queryAgent reads the agent's state.
+func (o options) queryAgent(ctx context.Context) (*api.State, error) {
 	if o.look.Config.Socket == "" {
 		return nil, errNoSocket
 	}
-	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: askLimit}).State(ctx)
+	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: queryTimeout}).State(ctx)
 }
 
-// askLimit is for the agent's answer. It says within 2 s that it is too busy.
-const askLimit = 3 * time.Second
+// queryTimeout bounds a query to the agent. A busy agent rejects the query within 2 s.
+const queryTimeout = 3 * time.Second
 
-// slopes of the signals that were observed twice.
+// slopes returns the slopes of the signals that were observed in both looks.
 func slopes(before, now *api.State) []Slope {
 	out := []Slope{}
 	for i := range now.Signals {
 		s := &now.Signals[i]
 		for j := range before.Signals {
-			if was := &before.Signals[j]; was.Signal == s.Signal && was.Observed && s.Observed {
-				if slope, ok := slopeOf(was, s); ok {
+			if old := &before.Signals[j]; old.Signal == s.Signal && old.Observed && s.Observed {
+				if slope, ok := slopeOf(old, s); ok {
 					out = append(out, slope)
 				}
 			}
@@ -133,35 +133,37 @@ func slopes(before, now *api.State) []Slope {
 	return out
 }
 
-func slopeOf(was, is *api.SignalState) (Slope, bool) {
-	if was.Time == nil || is.Time == nil || !is.Time.After(*was.Time) {
+func slopeOf(before, now *api.SignalState) (Slope, bool) {
+	if before.Time == nil || now.Time == nil || !now.Time.After(*before.Time) {
 		return Slope{}, false
 	}
-	out := Slope{Signal: is.Signal,
-		PerSecond: (float64(is.Available) - float64(was.Available)) / is.Time.Sub(*was.Time).Seconds()}
-	limit, ok := nearest(is)
-	left, towards := float64(is.Available)-float64(limit), -out.PerSecond
-	if show.Pressure(is.Signal) {
-		left, towards = -left, -towards
+	out := Slope{Signal: now.Signal,
+		PerSecond: (float64(now.Available) - float64(before.Available)) /
+			now.Time.Sub(*before.Time).Seconds()}
+	limit, ok := nearest(now)
+	distance, speed := float64(now.Available)-float64(limit), -out.PerSecond
+	if show.Pressure(now.Signal) {
+		distance, speed = -distance, -speed
 	}
-	if ok && left > 0 && towards > 0 {
-		seconds := left / towards
+	if ok && distance > 0 && speed > 0 {
+		seconds := distance / speed
 		out.Seconds = &seconds
 	}
 	return out, true
 }
 
-// nearest is the limit that a signal comes to first.
+// nearest returns the threshold that the signal crosses first.
 func nearest(s *api.SignalState) (limit uint64, ok bool) {
 	for i, v := range s.Limits {
-		if sooner := v > limit != show.Pressure(s.Signal); i == 0 || sooner {
+		if nearer := v > limit != show.Pressure(s.Signal); i == 0 || nearer {
 			limit = v
 		}
 	}
 	return limit, len(s.Limits) > 0
 }
 
-func beyond(s *api.SignalState) bool {
+// isMet reports whether the nearest threshold of a signal is met.
+func isMet(s *api.SignalState) bool {
 	limit, ok := nearest(s)
 	if show.Pressure(s.Signal) {
 		return ok && s.Observed && s.Available > limit

@@ -22,13 +22,15 @@ func Command(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 	o := options{stdin: stdin}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show the pods of this node by what killing each would free, again and again",
-		Long: `top reads the pods of this node from the kernel, again and again: what killing each would free for sure, its working set and by how
-much that grows in a second, the share of the last 10 s in which tasks of it stalled for memory (wide: for IO and CPU too), CPU, threads.
-The agent is not asked. The sign - : not known.
+		Short: "Show the pods of this node by the memory that killing each would free, live",
+		Long: `top reads the pods of this node from the kernel, without the agent, and prints for each pod: the
+memory that killing it frees at least, its working set and the growth per second, the share of the
+last 10 s in which its tasks stalled for memory (-o wide: also for IO and CPU), CPU and threads.
+"-" means unknown.
 
-On a terminal it goes on until q is typed; s or the arrow keys change what pods are sorted by, which is the column with a star. Elsewhere,
-and with -n 1, it prints once. What pods grow by is a difference, so that nothing is printed before --every has passed.`,
+On a terminal, top refreshes until q is pressed; s or the arrow keys change the sort column, which
+is marked with a star. Without a terminal, and with -n 1, it prints once. Growth needs two looks, so
+that the first output appears after --every.`,
 		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +40,7 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 			}
 			switch {
 			case o.times < 0:
-				return commandline.Usage(fmt.Errorf("-n %d: want 0 (until it is ended) or more", o.times))
+				return commandline.Usage(fmt.Errorf("-n %d: want 0 (no limit) or more", o.times))
 			case o.every < 100*time.Millisecond || o.every > time.Hour:
 				return commandline.Usage(fmt.Errorf("--every %v: want 100ms to 1h", o.every))
 			case !slices.Contains(sortNames(), o.sort):
@@ -55,9 +57,9 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 	look.AddPlaces(cmd.Flags())
 	f := cmd.Flags()
 	f.IntVarP(&o.times, "times", "n", 0,
-		"how often (0: on a terminal until it is ended, elsewhere once)")
-	f.DurationVar(&o.every, "every", 2*time.Second, "time between two looks")
-	f.StringVar(&o.sort, "sort", sortNames()[0], "what pods are sorted by: "+
+		"number of outputs (0: no limit on a terminal, else one)")
+	f.DurationVar(&o.every, "every", 2*time.Second, "refresh interval")
+	f.StringVar(&o.sort, "sort", sortNames()[0], "sort key: "+
 		strings.Join(sortNames(), ", "))
 	output.Add(f, "")
 	return cmd

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// by is one way to sort pods: the largest first, what is not known last.
-type by struct {
+// sortKey is a way to sort pods: largest first, unknown last.
+type sortKey struct {
 	name, column string
 	of           func(*row) float64
 }
 
-// sorts are the ways, in the order in which a key goes through them.
-var sorts = []by{
+// sorts lists the sort keys in the order in which a key press selects them.
+var sorts = []sortKey{
 	{"free", "FREED BY KILL", func(r *row) float64 { return amount(r.Frees) }},
 	{"memory", "WORKING SET", func(r *row) float64 { return amount(r.WorkingSet) }},
 	{"growth", "GROWTH", func(r *row) float64 {
@@ -30,7 +30,7 @@ var sorts = []by{
 	{"cpu", "CPU", func(r *row) float64 { return amount(r.NanoCores) }},
 }
 
-// unknown is less than all that is known.
+// unknown is less than every known value.
 const unknown = -1e300
 
 func amount(v *uint64) float64 {
@@ -40,7 +40,7 @@ func amount(v *uint64) float64 {
 	return float64(*v)
 }
 
-// sortNames are the names of the ways to sort.
+// sortNames returns the names of the sort keys.
 func sortNames() (names []string) {
 	for _, s := range sorts {
 		names = append(names, s.name)
@@ -48,15 +48,15 @@ func sortNames() (names []string) {
 	return names
 }
 
-// sortBy is the index of a way; the first one, where there is none of that name.
-func sortBy(name string) int {
-	return max(0, slices.IndexFunc(sorts, func(s by) bool { return s.name == name }))
+// sortIndex returns the index of a sort key; 0 for an unknown name.
+func sortIndex(name string) int {
+	return max(0, slices.IndexFunc(sorts, func(s sortKey) bool { return s.name == name }))
 }
 
-// order sorts rows; among equals by name.
-func order(rows []row, way by) {
+// order sorts rows by a key, equal ones by name.
+func order(rows []row, key sortKey) {
 	slices.SortStableFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(way.of(&b), way.of(&a)), cmp.Compare(a.Pod, b.Pod),
+		return cmp.Or(cmp.Compare(key.of(&b), key.of(&a)), cmp.Compare(a.Pod, b.Pod),
 			cmp.Compare(a.UID, b.UID))
 	})
 }

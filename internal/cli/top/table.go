@@ -12,23 +12,23 @@ import (
 	"jettison/stats"
 )
 
-// row is a pod.
+// row is the line of a pod.
 type row struct {
 	Pod      string         `json:"pod"`
 	UID      string         `json:"uid"`
 	QOSClass stats.QOSClass `json:"qos,omitempty"`
-	// for sure, if it is killed; null: not known, as of all that follows
+	// Frees is the memory that a kill frees at least; null: unknown, as in all fields below.
 	Frees          *uint64  `json:"freesBytes"`
 	WorkingSet     *uint64  `json:"workingSetBytes"`
 	GrowsPerSecond *float64 `json:"growsBytesPerSecond"`  // of the working set
-	MemoryStalled  *float64 `json:"memoryStalledPercent"` // some of its tasks, over 10 s
-	IOStalled      *float64 `json:"ioStalledPercent"`     // likewise
-	CPUStalled     *float64 `json:"cpuStalledPercent"`    // likewise
+	MemoryStalled  *float64 `json:"memoryStalledPercent"` // share of 10 s in which some task stalled
+	IOStalled      *float64 `json:"ioStalledPercent"`     // same for IO
+	CPUStalled     *float64 `json:"cpuStalledPercent"`    // same for CPU
 	NanoCores      *uint64  `json:"nanoCores"`            // billionths of a core
 	Threads        *uint64  `json:"threads"`
 }
 
-// rows are the pods as of the last look, sorted.
+// rows returns the pods of the last look, sorted.
 func (v *view) rows() []row {
 	out := make([]row, 0, len(v.summary.Pods))
 	for i := range v.summary.Pods {
@@ -43,9 +43,9 @@ func (v *view) rows() []row {
 		if freed := p.Memory.FreedBytes; freed.OK {
 			r.Frees = &freed.V.Min
 		}
-		was, known := v.before[p.PodRef.UID]
-		if took := p.Memory.Time.Sub(was.at).Seconds(); known && r.WorkingSet != nil && took > 0 {
-			grows := (float64(*r.WorkingSet) - float64(was.set)) / took
+		before, known := v.before[p.PodRef.UID]
+		if took := p.Memory.Time.Sub(before.at).Seconds(); known && r.WorkingSet != nil && took > 0 {
+			grows := (float64(*r.WorkingSet) - float64(before.workingSet)) / took
 			r.GrowsPerSecond = &grows
 		}
 		out = append(out, r)
@@ -61,7 +61,7 @@ func pointer(v stats.Opt[uint64]) *uint64 {
 	return &v.V
 }
 
-// some is the share of time in which some task of a pod stalled.
+// some returns the share of time in which some task of a pod stalled, in percent.
 func some(p stats.Opt[stats.PSIStats]) *float64 {
 	if !p.OK || !p.V.HasSome {
 		return nil
@@ -69,7 +69,7 @@ func some(p stats.Opt[stats.PSIStats]) *float64 {
 	return &p.V.Some.Avg10
 }
 
-// print shows them. live: over what the terminal shows.
+// print prints rows. live repaints the terminal.
 func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 	if v.o.format.Data() {
 		return v.o.format.Encode(out, rows, v.o.times != 1)
@@ -80,9 +80,9 @@ func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 		width = 0
 	}
 	lines := layout(rows, sorts[v.sort].column).Lines(width, wide)
-	if v.trouble != "" {
+	if v.listErr != "" {
 		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s",
-			table.Cut(output.OneLine(v.trouble), cmp.Or(width, 200)))}, lines...)
+			table.Cut(output.OneLine(v.listErr), cmp.Or(width, 200)))}, lines...)
 	}
 	if !live {
 		return out.Print(lines...)
@@ -93,7 +93,7 @@ func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
 		[]terminal.Line{terminal.Text(terminal.Dim, "%s", table.Cut(head, width))}, lines...))
 }
 
-// layout is the table; the column that it is sorted by is marked.
+// layout returns the table with a star at the sort column.
 func layout(rows []row, sorted string) *table.Table {
 	t := &table.Table{Columns: []table.Column{
 		{Name: "POD", Cut: true}, {Name: "QOS", Drop: 1}, {Name: "FREED BY KILL", Right: true},
@@ -113,7 +113,7 @@ func layout(rows []row, sorted string) *table.Table {
 		r := &rows[i]
 		growth := terminal.Span{Text: "-"}
 		if r.GrowsPerSecond != nil {
-			growth = growing(*r.GrowsPerSecond)
+			growth = growthCell(*r.GrowsPerSecond)
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
 			{Text: r.Pod}, {Text: string(r.QOSClass)}, {Text: size(r.Frees)}, {Text: size(r.WorkingSet)},
@@ -125,12 +125,12 @@ func layout(rows []row, sorted string) *table.Table {
 	return t
 }
 
-// fast is a growth that is worth a colour: a GiB in two minutes or so.
-const fast = 8 << 20
+// fastGrowth is the growth in bytes per second that is coloured: about 1 GiB in two minutes.
+const fastGrowth = 8 << 20
 
-func growing(perSecond float64) terminal.Span {
+func growthCell(perSecond float64) terminal.Span {
 	switch {
-	case perSecond >= fast:
+	case perSecond >= fastGrowth:
 		return terminal.Span{Text: "+" + output.Bytes(uint64(perSecond)) + "/s", Style: terminal.Bad}
 	case perSecond >= 1:
 		return terminal.Span{Text: "+" + output.Bytes(uint64(perSecond)) + "/s"}

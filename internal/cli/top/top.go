@@ -1,10 +1,10 @@
-// Package top is jettison top: the pods of a node by what killing each would free, as the kernel
-// has it, again and again.
+// Package top implements jettison top: a live table of a node's pods by the memory that killing
+// each would free, read from the kernel.
 //
 //	command.go Command: jettison top
-//	top.go     run: looks, one after the other, and keys
-//	table.go   a look as people read it
-//	sort.go    what pods are sorted by
+//	top.go     run: reads the node periodically and handles keys
+//	table.go   the table of one look
+//	sort.go    sort keys
 package top
 
 import (
@@ -25,45 +25,45 @@ import (
 type options struct {
 	sources sources.Options
 	stdin   *os.File
-	every   time.Duration // between two looks
-	times   int           // how many; 0: until it is ended, or one where nobody looks on
-	sort    string        // of sortNames
+	every   time.Duration // time between two looks
+	times   int           // number of outputs; 0: no limit on a terminal, else one
+	sort    string        // one of sortNames
 	format  output.Format
 }
 
-// listEvery is how often the runtime is asked for the names of pods, and listLimit for how long.
+// The runtime lists the pods every listInterval within listTimeout.
 const (
-	listEvery = 10 * time.Second
-	listLimit = 2 * time.Second
+	listInterval = 10 * time.Second
+	listTimeout  = 2 * time.Second
 )
 
-// view is what is looked at, and how it is shown.
+// view holds the last look and the display settings.
 type view struct {
 	o       options
 	s       *sources.Sources
 	pods    read.Index
 	listed  time.Time
-	trouble string // why names are not known
-	before  map[string]held
+	listErr string             // error of the last look, or of the listing of pods; empty: none
+	before  map[string]reading // by pod UID
 	sort    int
 	summary stats.Summary
 }
 
-// held is what a pod had at the last look.
-type held struct {
-	at  time.Time
-	set uint64
+// reading is the working set of a pod at the last look.
+type reading struct {
+	at         time.Time
+	workingSet uint64
 }
 
-// run looks until it is ended. What pods grow by is the difference of two looks, so that the first
-// one is made twice.
+// run prints looks until the context ends or q is pressed. Growth needs two looks, so that run
+// takes one before the first output.
 func run(ctx context.Context, o options, out *terminal.Screen) error {
 	s, err := sources.Open(o.sources)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	v := &view{o: o, s: s, before: map[string]held{}, sort: sortBy(o.sort)}
+	v := &view{o: o, s: s, before: map[string]reading{}, sort: sortIndex(o.sort)}
 	live := out.Terminal() && o.times == 0 && !o.format.Data()
 	times := o.times
 	if times == 0 && !live {
@@ -71,7 +71,7 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 	}
 	var keys <-chan string
 	if live {
-		if read, err := terminal.Read(ctx, o.stdin); err == nil { // else no keys: it ends by a signal
+		if read, err := terminal.Read(ctx, o.stdin); err == nil { // without keys only a signal ends the command
 			defer func() { _ = read.Close() }()
 			keys = read.C
 		}
@@ -88,8 +88,8 @@ func run(ctx context.Context, o options, out *terminal.Screen) error {
 	}
 }
 
-// wait lets time pass until the next look. Keys change what is shown at once; more is false where
-// it is to end.
+// wait waits for the next look. A key that changes the sort column repaints immediately; more is
+// false if the command ends.
 func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Screen) (more bool,
 	err error) {
 	timer := time.NewTimer(v.o.every)
@@ -118,38 +118,38 @@ func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Scree
 	}
 }
 
-// look reads every pod. The runtime gives names: without it pods have their UIDs.
+// look reads every pod. Pod names come from the runtime; without it, pods show their UIDs.
 func (v *view) look(ctx context.Context) []row {
-	if now := time.Now(); now.Sub(v.listed) >= listEvery {
+	if now := time.Now(); now.Sub(v.listed) >= listInterval {
 		v.listed = now
 		v.list(ctx)
 	}
 	v.remember()
 	if err := v.s.Reader.Collect(time.Now(), v.pods, &v.summary); err != nil {
-		v.trouble = err.Error()
+		v.listErr = err.Error()
 	}
 	return v.rows()
 }
 
 func (v *view) list(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listing, err := cri.NewLister(v.s.Client).List(ctx)
-	if v.trouble = ""; err != nil {
-		v.trouble = fmt.Sprintf("pods have no names: the runtime does not answer: %s",
+	if v.listErr = ""; err != nil {
+		v.listErr = fmt.Sprintf("pod names unknown, the container runtime does not answer: %s",
 			sources.Diagnose(v.s.Client.Endpoint(), err))
 		return
 	}
 	v.pods = read.NewIndex(listing)
 }
 
-// remember keeps what pods had.
+// remember stores the working sets of the last look.
 func (v *view) remember() {
 	clear(v.before)
 	for i := range v.summary.Pods {
 		p := &v.summary.Pods[i]
 		if p.Memory.WorkingSetBytes.OK {
-			v.before[p.PodRef.UID] = held{at: p.Memory.Time, set: p.Memory.WorkingSetBytes.V}
+			v.before[p.PodRef.UID] = reading{at: p.Memory.Time, workingSet: p.Memory.WorkingSetBytes.V}
 		}
 	}
 }

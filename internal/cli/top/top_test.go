@@ -11,10 +11,10 @@ import (
 	"jettison/stats"
 )
 
-// looked is a view that has looked twice, a second apart.
-func looked() *view {
+// testView returns a view after two looks, one second apart.
+func testView() *view {
 	at := time.Unix(1_700_000_000, 0)
-	v := &view{before: map[string]held{}}
+	v := &view{before: map[string]reading{}}
 	pod := func(name string, set, before, freed uint64, stalled float64) {
 		p := stats.PodStats{PodRef: stats.PodReference{Namespace: "shop", Name: name, UID: name}, QOSClass: stats.Burstable, Announced: true}
 		p.Memory.Time, p.Memory.WorkingSetBytes = at, stats.Some(set)
@@ -22,7 +22,7 @@ func looked() *view {
 		p.MemoryPressure = stats.Some(stats.PSIStats{HasSome: true, Some: stats.PSIData{Avg10: stalled}})
 		p.Threads, p.CPU.NanoCores = stats.Some(uint64(7)), stats.Some(uint64(250_000_000))
 		v.summary.Pods = append(v.summary.Pods, p)
-		v.before[name] = held{at: at.Add(-time.Second), set: before}
+		v.before[name] = reading{at: at.Add(-time.Second), workingSet: before}
 	}
 	v.summary.Time = at
 	pod("cache", 900<<20, 900<<20, 100<<20, 0)
@@ -32,24 +32,25 @@ func looked() *view {
 	return v
 }
 
-func TestTheTable(t *testing.T) {
+// The table matches the golden files at each terminal width.
+func TestTable(t *testing.T) {
 	for _, width := range []int{80, 100, 120} {
 		var out bytes.Buffer
-		if err := looked().print(looked().rows(), false, terminal.Fixed(&out, width)); err != nil {
+		if err := testView().print(testView().rows(), false, terminal.Fixed(&out, width)); err != nil {
 			t.Fatal(err)
 		}
 		nodetest.Golden(t, fmt.Sprintf("top-%d.txt", width), out.String())
 	}
 }
 
-// Each way to sort has the largest first, and what is not known last.
+// Each sort key puts the largest pod first and unknown values last.
 func TestSorts(t *testing.T) {
 	for name, want := range map[string]string{"free": "leaker", "memory": "cache", "growth": "leaker", "psi": "thrasher", "cpu": "cache"} {
-		v := looked()
-		v.sort = sortBy(name)
+		v := testView()
+		v.sort = sortIndex(name)
 		rows := v.rows()
 		if got := rows[0].Pod; len(got) < 5+len(want) || got[5:5+len(want)] != want || rows[3].UID != "unseen" {
-			t.Errorf("%s: %q first, %q last", name, got, rows[3].UID)
+			t.Errorf("sorted by %s: first pod %q, last UID %q; want %s first, unseen last", name, got, rows[3].UID, want)
 		}
 	}
 }

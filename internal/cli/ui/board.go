@@ -13,62 +13,62 @@ import (
 	"jettison/internal/cli/status"
 )
 
-// Bounds of what is kept for browsers.
+// Bounds of the data kept for browsers.
 const (
 	maxRecords = 64
-	maxEvents  = 100      // of the gate, of garbage, and of all kinds
-	maxEvent   = 16 << 10 // bytes; of one with more the fields are left out
+	maxEvents  = 100      // each: of the gate, of garbage collection, of all kinds
+	maxEvent   = 16 << 10 // bytes of an event; the fields of a larger one are dropped
 )
 
-// Parts of what is known. Each is sent whole when it has changed.
+// Parts of the data. A part is sent whole when it has changed.
 const (
-	partAgent     = "agent"     // does it answer?
-	partState     = "state"     // what it knows now, and what is wrong
-	partOutlook   = "outlook"   // who would go next
+	partAgent     = "agent"     // whether the agent answers
+	partState     = "state"     // the agent's state and problems
+	partOutlook   = "outlook"   // the ranking of pods
 	partEvictions = "evictions" // records
-	partEvents    = "events"    // of the gate, of garbage, and the last of all kinds
+	partEvents    = "events"    // last events of the gate, of garbage collection, and of all kinds
 )
 
-// board is what is known of the agent, as JSON. It is safe for concurrent use, and no browser holds
-// up who writes.
+// board holds the data about the agent as JSON. It is safe for concurrent use. Browsers do not
+// block writers.
 type board struct {
 	mu      sync.Mutex
 	parts   map[string]piece
 	version uint64        // of the newest piece
-	more    chan struct{} // closed at the next change
+	change  chan struct{} // closed at the next change
 	history history
 	agent   agentPart
-	records []*api.Record // by ID, so by when they began
+	records []*api.Record // sorted by ID, which is by start
 	events  eventsPart
-	stale   bool // the piece of events is older than these
+	stale   bool // the piece of events lacks the last events
 	viewers int
-	arrived chan struct{} // one slot: a browser has come
+	arrived chan struct{} // one slot: a browser has connected
 }
 
-// piece is a part as it is now. Its text never changes.
+// piece is the current content of a part. Its text is immutable.
 type piece struct {
 	version uint64
 	text    []byte
 }
 
-// agentPart is whether the agent answers.
+// agentPart reports whether the agent answers.
 type agentPart struct {
 	Node    string     `json:"node"`
-	UI      string     `json:"ui"`    // version of this program
-	Agent   string     `json:"agent"` // of the agent; empty: not known yet
+	UI      string     `json:"ui"`    // version of jettison ui
+	Agent   string     `json:"agent"` // version of the agent; empty: unknown
 	Socket  string     `json:"socket"`
 	Answers bool       `json:"answers"`
-	Since   *time.Time `json:"since,omitempty"` // that it does, or does not; nil: it was not asked yet
-	Error   string     `json:"error,omitempty"` // why it does not
+	Since   *time.Time `json:"since,omitempty"` // time of the last change of Answers; nil: not queried yet
+	Error   string     `json:"error,omitempty"` // error of the last query
 }
 
-// statePart is what the agent knows now.
+// statePart is the agent's state with its problems.
 type statePart struct {
 	State    *api.State       `json:"state"`
 	Problems []status.Problem `json:"problems"`
 }
 
-// eventsPart are events as JSON, oldest first.
+// eventsPart holds events as JSON, oldest first.
 type eventsPart struct {
 	Gate    []json.RawMessage `json:"gate"`
 	Garbage []json.RawMessage `json:"garbage"`
@@ -77,34 +77,36 @@ type eventsPart struct {
 
 func newBoard(o Options) *board {
 	b := &board{
-		parts: map[string]piece{}, more: make(chan struct{}), arrived: make(chan struct{}, 1),
+		parts: map[string]piece{}, change: make(chan struct{}), arrived: make(chan struct{}, 1),
 		agent: agentPart{Node: o.Node, UI: o.Version, Socket: o.Socket},
 	}
 	b.set(partAgent, b.agent)
 	return b
 }
 
-// set has a part sent. mu is held, or nobody else knows the board yet.
+// set replaces a part, which is then sent to browsers. The caller holds mu, or owns the board
+// alone.
 func (b *board) set(part string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return // what was read as JSON can be written
+		return // impossible: v was decoded from JSON
 	}
-	if old, had := b.parts[part]; had && string(old.text) == string(text) {
+	if old, ok := b.parts[part]; ok && string(old.text) == string(text) {
 		return
 	}
 	b.version++
 	b.parts[part] = piece{b.version, text}
-	b.changed()
+	b.notify()
 }
 
-func (b *board) changed() {
-	close(b.more)
-	b.more = make(chan struct{})
+// notify wakes the streams. The caller holds mu.
+func (b *board) notify() {
+	close(b.change)
+	b.change = make(chan struct{})
 }
 
-// answered takes what the agent said of itself.
-func (b *board) answered(now time.Time, s *api.State) {
+// setState stores a state of the agent, which therefore answers.
+func (b *board) setState(now time.Time, s *api.State) {
 	problems := status.Problems(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,11 +117,11 @@ func (b *board) answered(now time.Time, s *api.State) {
 	b.set(partAgent, b.agent)
 	b.set(partState, statePart{s, problems})
 	b.history.add(s)
-	b.changed()
+	b.notify()
 }
 
-// away takes that the agent did not answer.
-func (b *board) away(now time.Time, err error) {
+// setUnreachable stores the error of a query to the agent.
+func (b *board) setUnreachable(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.agent.Answers || b.agent.Since == nil {
@@ -130,15 +132,15 @@ func (b *board) away(now time.Time, err error) {
 	b.set(partAgent, b.agent)
 }
 
-// outlook takes who would go next; nil: the agent does not tell.
-func (b *board) outlook(o *api.Outlook) {
+// setOutlook stores the ranking of pods; nil: the agent does not provide one.
+func (b *board) setOutlook(o *api.Outlook) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.set(partOutlook, o)
 }
 
-// recorded takes the last evictions. Those that the agent does not have any more stay.
-func (b *board) recorded(records []*api.Record) {
+// addRecords merges the last records of the agent. Records that the agent has dropped are kept.
+func (b *board) addRecords(records []*api.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	byID := map[string]*api.Record{}
@@ -151,16 +153,16 @@ func (b *board) recorded(records []*api.Record) {
 	b.set(partEvictions, api.RecordsAnswer{Records: b.records})
 }
 
-// running reports whether a record is of an eviction that is not over.
-func (b *board) running() bool {
+// evictionInProgress reports whether a record has no outcome yet.
+func (b *board) evictionInProgress() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.records,
 		func(r *api.Record) bool { return r.Outcome == api.OutcomeRunning })
 }
 
-// happened takes events.
-func (b *board) happened(e api.Event) {
+// addEvent stores an event.
+func (b *board) addEvent(e api.Event) {
 	text, err := json.Marshal(e)
 	if err != nil || len(text) > maxEvent {
 		e.Message, e.Fields = e.Message[:min(len(e.Message), maxEvent/8)], map[string]any{"tooLong": true}
@@ -172,16 +174,16 @@ func (b *board) happened(e api.Event) {
 	defer b.mu.Unlock()
 	switch e.Kind {
 	case api.EventGate:
-		b.events.Gate = lastOf(b.events.Gate, text)
+		b.events.Gate = appendLast(b.events.Gate, text)
 	case api.EventGarbage:
-		b.events.Garbage = lastOf(b.events.Garbage, text)
+		b.events.Garbage = appendLast(b.events.Garbage, text)
 	}
-	b.events.All = lastOf(b.events.All, text)
+	b.events.All = appendLast(b.events.All, text)
 	b.stale = true
-	b.changed()
+	b.notify()
 }
 
-// encodeEvents makes the piece of events, once for a burst of them. mu is held.
+// encodeEvents updates the piece of events, once for a burst of them. The caller holds mu.
 func (b *board) encodeEvents() {
 	if b.stale {
 		b.stale = false
@@ -189,17 +191,17 @@ func (b *board) encodeEvents() {
 	}
 }
 
-// lastOf are the last of events and one more.
-func lastOf(events []json.RawMessage, one json.RawMessage) []json.RawMessage {
-	return append(slices.Clone(events[max(0, len(events)-maxEvents+1):]), one)
+// appendLast returns the last events with one more, at most maxEvents.
+func appendLast(events []json.RawMessage, event json.RawMessage) []json.RawMessage {
+	return append(slices.Clone(events[max(0, len(events)-maxEvents+1):]), event)
 }
 
-// viewed counts the browsers that look.
-func (b *board) viewed(more int) {
+// addViewers adds n to the number of connected browsers.
+func (b *board) addViewers(n int) {
 	b.mu.Lock()
-	b.viewers += more
+	b.viewers += n
 	b.mu.Unlock()
-	if more > 0 {
+	if n > 0 {
 		select {
 		case b.arrived <- struct{}{}:
 		default:
@@ -207,8 +209,8 @@ func (b *board) viewed(more int) {
 	}
 }
 
-// seen reports whether a browser looks.
-func (b *board) seen() bool {
+// hasViewers reports whether a browser is connected.
+func (b *board) hasViewers() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.viewers > 0

@@ -17,12 +17,16 @@ func Command(version string, stdout *terminal.Screen, stderr io.Writer) *cobra.C
 	o := Options{Version: version, Node: os.Getenv("NODE_NAME")}
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Serve a page for a browser: signals, evictions, pods, gate and garbage, live",
-		Long: `ui serves one page on loopback until it is ended, and prints its address: signals over time against their thresholds,
-conditions, pods by what killing each would free, each eviction as a timeline, decisions of the gate, passes of garbage collection. It
-reads the agent's socket as whoever starts it, and changes nothing. The history is its own: it begins with the command, and has an hour.
+		Short: "Serve a page with live signals, evictions, pods, gate and garbage collection",
+		Long: `ui serves a web page on loopback until you stop it, and prints the address of the page. The page
+shows signals over time with their thresholds, conditions, pods by the memory that killing each
+would free, each eviction as a timeline, decisions of the gate, and passes of garbage collection.
 
-The address has a key, for everybody on the machine can connect to loopback. From another machine, forward the port by the same number.`,
+ui reads the agent's socket with the permissions of the user who starts it, and changes nothing. It
+keeps a history of one hour that starts with the command.
+
+The address contains a key, because all users of the machine can connect to loopback. To open the
+page from another machine, forward the port under the same number (see the last example).`,
 		Example: "  jettison ui\n  jettison ui --listen 127.0.0.1:0\n  ssh -t -L 5388:127.0.0.1:5388 NODE jettison ui",
 		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +42,7 @@ The address has a key, for everybody on the machine can connect to loopback. Fro
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", DefaultListen,
-		"where the page is: loopback and a port, 0 for any that is free")
+		"loopback address and port (0: any free port)")
 	socket.Add(f)
 	return cmd
 }

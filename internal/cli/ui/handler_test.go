@@ -14,11 +14,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testHandler() *handler {
-	return &handler{board: newBoard(Options{Node: "w1", Version: "test", Socket: "/s"}), key: "secret", port: "5388", patience: patience}
+	return &handler{board: newBoard(Options{Node: "w1", Version: "test", Socket: "/s"}), key: "secret", port: "5388", writeTimeout: writeTimeout}
 }
 
-// asked is what a request gets. A stream is asked for by HEAD, which has an end.
-func (h *handler) asked(method, host, target string) *httptest.ResponseRecorder {
+// request returns the response to a request. Streams are requested with HEAD, because their GET does not end.
+func (h *handler) request(method, host, target string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	r.Host = host
 	w := httptest.NewRecorder()
@@ -26,26 +26,26 @@ func (h *handler) asked(method, host, target string) *httptest.ResponseRecorder 
 	return w
 }
 
-// The page only reads, and only for a browser that was pointed here.
-func TestWhoIsAnswered(t *testing.T) {
+// The page is read-only, and only served to a browser that names this server.
+func TestAccess(t *testing.T) {
 	const here = "127.0.0.1:5388"
 	for _, c := range []struct {
 		method, host, target string
 		status               int
-		says                 string
+		text                 string
 	}{
 		{"GET", here, "/", 200, "<!doctype html>"},
 		{"GET", "localhost:5388", "/", 200, ""},
 		{"GET", "[::1]:5388", "/", 200, ""},
 		{"HEAD", here, "/app.js", 200, ""},
-		{"GET", "evil.example:5388", "/", 403, "forward the port by the same number"},
+		{"GET", "evil.example:5388", "/", 403, "forward the port under the same number"},
 		{"GET", "127.0.0.1.evil.example:5388", "/", 403, ""},
 		{"GET", "127.0.0.1:5389", "/", 403, ""},
 		{"GET", "127.0.0.1", "/", 403, ""},
 		{"GET", "localhost", "/", 403, ""},
 		{"GET", "", "/", 403, ""},
 		{"GET", "10.0.0.1:5388", "/", 403, ""},
-		{"POST", here, "/", 405, "only reads"},
+		{"POST", here, "/", 405, "read-only"},
 		{"PUT", here, "/stream?key=secret", 405, ""},
 		{"OPTIONS", here, "/stream?key=secret", 405, ""},
 		{"DELETE", here, "/nothing", 405, ""},
@@ -61,48 +61,48 @@ func TestWhoIsAnswered(t *testing.T) {
 		{"GET", here, "/nothing.js", 404, ""},
 		{"GET", here, "/index.html/", 404, ""},
 	} {
-		got := testHandler().asked(c.method, c.host, c.target)
-		if got.Code != c.status || !strings.Contains(got.Body.String(), c.says) {
-			t.Errorf("%s %s at %q: %d %s", c.method, c.target, c.host, got.Code, got.Body)
+		got := testHandler().request(c.method, c.host, c.target)
+		if got.Code != c.status || !strings.Contains(got.Body.String(), c.text) {
+			t.Errorf("%s %s at %q: status %d, want %d with %q: %s", c.method, c.target, c.host, got.Code, c.status, c.text, got.Body)
 		}
 		for name, want := range headers {
 			if have := got.Header().Get(name); have != want {
-				t.Errorf("%s %s at %q: %s: %q", c.method, c.target, c.host, name, have)
+				t.Errorf("%s %s at %q: header %s = %q, want %q", c.method, c.target, c.host, name, have, want)
 			}
 		}
 		if got.Header().Get("Access-Control-Allow-Origin") != "" || got.Header().Get("Content-Type") == "" {
-			t.Errorf("%s %s at %q: %v", c.method, c.target, c.host, got.Header())
+			t.Errorf("%s %s at %q: headers %v, want a Content-Type and no CORS", c.method, c.target, c.host, got.Header())
 		}
 	}
-	if allow := testHandler().asked("POST", here, "/").Header().Get("Allow"); allow != "GET, HEAD" {
-		t.Errorf("Allow: %q", allow)
+	if allow := testHandler().request("POST", here, "/").Header().Get("Allow"); allow != "GET, HEAD" {
+		t.Errorf("Allow header of POST = %q, want GET, HEAD", allow)
 	}
 }
 
-// The browser is told to take nothing from elsewhere, to send nothing there, and to run what the page's own files say and nothing else.
-func TestThePolicyIsNarrow(t *testing.T) {
+// The content security policy allows only the page's own files and origin.
+func TestContentSecurityPolicy(t *testing.T) {
 	policy := headers["Content-Security-Policy"]
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, want) {
-			t.Errorf("no %s in %s", want, policy)
+			t.Errorf("content security policy lacks %s: %s", want, policy)
 		}
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
-		t.Error(policy)
+		t.Errorf("policy allows unsafe or foreign content: %s", policy)
 	}
 }
 
-// maxPage is what the files of the page may have together in bytes.
+// maxPage is the limit of all files of the page in bytes.
 const maxPage = 64 << 10
 
 var (
-	elsewhere = regexp.MustCompile(`(https?:)?//[a-z][a-z0-9-]*\.[a-z]`)
-	asMarkup  = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|createContextualFragment`)
-	inline    = regexp.MustCompile(`<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)
+	foreignURL = regexp.MustCompile(`(https?:)?//[a-z][a-z0-9-]*\.[a-z]`)
+	asMarkup   = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|createContextualFragment`)
+	inline     = regexp.MustCompile(`<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)
 )
 
-// The page is small, has all that it needs, and makes no markup of a text.
-func TestThePageStandsAlone(t *testing.T) {
+// The page is small, loads nothing from other sites, and never interprets text as markup.
+func TestPageIsSelfContained(t *testing.T) {
 	size := 0
 	err := fs.WalkDir(page, "page", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -113,17 +113,17 @@ func TestThePageStandsAlone(t *testing.T) {
 			return err
 		}
 		size += len(raw)
-		text := strings.ReplaceAll(string(raw), "http://www.w3.org/2000/svg", "") // a name, which nobody fetches
-		for _, wrong := range []*regexp.Regexp{elsewhere, asMarkup} {
+		text := strings.ReplaceAll(string(raw), "http://www.w3.org/2000/svg", "") // an XML namespace, never fetched
+		for _, wrong := range []*regexp.Regexp{foreignURL, asMarkup} {
 			if found := wrong.FindString(text); found != "" {
-				t.Errorf("%s: %s", path, found)
+				t.Errorf("page file %s contains forbidden %s", path, found)
 			}
 		}
 		if found := inline.FindString(text); found != "" && strings.HasSuffix(path, ".html") {
-			t.Errorf("%s: %s, which the policy forbids", path, found)
+			t.Errorf("%s contains inline %s, which the policy forbids", path, found)
 		}
-		if got := testHandler().asked("GET", "127.0.0.1:5388", strings.TrimPrefix(path, "page")); got.Code != http.StatusOK {
-			t.Errorf("%s: %d", path, got.Code)
+		if got := testHandler().request("GET", "127.0.0.1:5388", strings.TrimPrefix(path, "page")); got.Code != http.StatusOK {
+			t.Errorf("GET of %s: status %d, want 200", path, got.Code)
 		}
 		return nil
 	})
@@ -131,7 +131,7 @@ func TestThePageStandsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if size > maxPage {
-		t.Errorf("the page has %d bytes, more than %d", size, maxPage)
+		t.Errorf("page has %d bytes, want at most %d", size, maxPage)
 	}
 }
 
@@ -142,16 +142,16 @@ func TestParseListen(t *testing.T) {
 	} {
 		got, err := ParseListen(address)
 		if err != nil || got != want {
-			t.Errorf("%s: %s, %v", address, got, err)
+			t.Errorf("ParseListen(%s) = %s, %v, want %s", address, got, err, want)
 		}
 	}
-	for address, says := range map[string]string{
+	for address, text := range map[string]string{
 		"0.0.0.0:5388": "ssh -L 5388:127.0.0.1:5388 NODE", "[::]:1": "loopback only", ":5388": "loopback only", "10.0.0.1:1": "loopback only",
 		"example.com:1": "loopback only", "127.9.9.9:1": "loopback only", "[::1%lo]:1": "loopback only", "127.0.0.1": "want an address and a port", "": "want an address and a port",
 		"127.0.0.1:": "want a number", "127.0.0.1:65536": "want a number", "127.0.0.1:http": "want a number", "127.0.0.1:-1": "want a number",
 	} {
-		if got, err := ParseListen(address); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %s, %v", address, got, err)
+		if got, err := ParseListen(address); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("ParseListen(%q) = %s, %v, want an error with %q", address, got, err, text)
 		}
 	}
 }

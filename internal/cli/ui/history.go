@@ -10,36 +10,36 @@ import (
 	"jettison/stats"
 )
 
-// Bounds of the history: an hour, a sample a second.
+// Bounds of the history: one sample a second for an hour.
 const (
 	maxSamples = 3600
 	maxSignals = 32
 )
 
-// backwards is how far the agent's clock may seem to go back; beyond it the clock was set, and what
-// was before cannot be drawn with what comes.
-const backwards = 5 * time.Second
+// maxSkew is the largest step back of the agent's clock that is ignored. After a larger step the
+// clock was set, and a new history begins.
+const maxSkew = 5 * time.Second
 
-// history is what signals were, by the agent's clock. A sample that has no value is a gap: the
-// agent was away, or could not read it.
+// history holds samples of signals, by the agent's clock. A missing value is a gap: the agent was
+// unreachable, or could not observe the signal.
 type history struct {
-	signals []stats.Signal // the order of values; it only grows
+	signals []stats.Signal // order of the values; append-only
 	samples []sample       // oldest first
-	dropped uint64         // before the first one: the number of samples[0]
-	epoch   uint64         // another one: what was before does not count any more
+	dropped uint64         // number of samples dropped before samples[0]
+	epoch   uint64         // changes when a new history begins
 }
 
-// sample is what was seen at one moment.
+// sample holds the values of one look.
 type sample struct {
 	at     int64               // milliseconds since 1970
-	values []stats.Opt[uint64] // by history.signals, as many as there were then
+	values []stats.Opt[uint64] // in the order of history.signals; may be shorter
 }
 
-// add adds what the agent says. One that is not newer than the last is the same.
+// add adds a sample of a state. It ignores a state that is not newer than the last sample.
 func (h *history) add(s *api.State) {
 	at := s.Time.UnixMilli()
 	if n := len(h.samples); n > 0 && at <= h.samples[n-1].at {
-		if h.samples[n-1].at-at < backwards.Milliseconds() {
+		if h.samples[n-1].at-at < maxSkew.Milliseconds() {
 			return
 		}
 		h.samples, h.dropped, h.epoch = nil, 0, h.epoch+1
@@ -65,7 +65,7 @@ func (h *history) add(s *api.State) {
 	h.push(one)
 }
 
-// gap says that nothing is known from here on.
+// gap adds a gap after the last sample.
 func (h *history) gap() {
 	if n := len(h.samples); n > 0 && len(h.samples[n-1].values) > 0 {
 		h.push(sample{at: h.samples[n-1].at + 1})
@@ -79,11 +79,11 @@ func (h *history) push(s sample) {
 	}
 }
 
-// next is the number of the sample that comes next.
+// next returns the number of the next sample.
 func (h *history) next() uint64 { return h.dropped + uint64(len(h.samples)) }
 
-// after is what came from a sample on, as JSON: the signals, and of each sample its time and their
-// values, null for what is not known. More signals than before may stand in it, never others.
+// after returns the samples from number from on as JSON: the signals, and for each sample its time
+// and values, null if unknown. Later answers may have more signals, in the same order.
 func (h *history) after(from uint64) []byte {
 	names, _ := json.Marshal(h.signals) // cannot fail
 	out := append([]byte(`{"most":`), strconv.Itoa(maxSamples)...)

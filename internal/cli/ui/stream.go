@@ -9,25 +9,24 @@ import (
 
 const (
 	maxStreams = 16
-	// quiet is how long a stream may say nothing: so that what lies between notices a browser that is
-	// gone.
-	quiet = 15 * time.Second
-	// apart is the shortest time between two sendings, so that a burst of events is one.
-	apart = 50 * time.Millisecond
+	// keepAlive is the longest silence of a stream, so that the server notices a disconnected browser.
+	keepAlive = 15 * time.Second
+	// minInterval is the shortest time between two writes, so that a burst of events is one write.
+	minInterval = 50 * time.Millisecond
 )
 
-// cursor is how far a browser has been sent what is known.
+// cursor is the position of a browser: the data that it has received.
 type cursor struct {
 	version uint64 // of the newest piece
 	epoch   uint64
 	sample  uint64 // the number of the next one
-	begun   bool
+	started bool
 }
 
-// frames are what a browser has not been sent yet, as server-sent events
-// (https://html.spec.whatwg.org/multipage/server-sent-events.html); more is closed when there is
-// something newer. A browser that is slow gets what is newest, and misses what was between.
-func (b *board) frames(c *cursor) (out []byte, more <-chan struct{}) {
+// frames returns the data that a browser has not received yet, as server-sent events
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html). change is closed at the next
+// change. A slow browser gets the newest content of each part and misses earlier ones.
+func (b *board) frames(c *cursor) (out []byte, change <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encodeEvents()
@@ -39,25 +38,25 @@ func (b *board) frames(c *cursor) (out []byte, more <-chan struct{}) {
 	c.version = b.version
 	h := &b.history
 	switch {
-	case !c.begun || c.epoch != h.epoch || c.sample < h.dropped:
+	case !c.started || c.epoch != h.epoch || c.sample < h.dropped:
 		out = frame(out, "history", h.after(0))
 	case c.sample < h.next():
 		out = frame(out, "samples", h.after(c.sample))
 	}
-	c.begun, c.epoch, c.sample = true, h.epoch, h.next()
-	return out, b.more
+	c.started, c.epoch, c.sample = true, h.epoch, h.next()
+	return out, b.change
 }
 
-// frame adds one event. JSON has no line ends.
+// frame appends one event. data is JSON on one line.
 func frame(to []byte, event string, data []byte) []byte {
 	return append(append(append(append(append(to, "event: "...), event...), "\ndata: "...), data...),
 		"\n\n"...)
 }
 
-// stream is GET /stream: what is known, and then what changes, until the browser goes.
+// stream serves GET /stream: all data, then changes, until the browser disconnects.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
-	if !h.knows(r.URL.Query()["key"]) {
-		h.fail(w, http.StatusForbidden, "wrong key: open the address that jettison ui has printed")
+	if !h.validKey(r.URL.Query()["key"]) {
+		h.fail(w, http.StatusForbidden, "wrong key: open the address that jettison ui printed")
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -67,38 +66,38 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	if h.streams.Add(1) > maxStreams {
 		h.streams.Add(-1)
 		w.Header().Del("Content-Type")
-		h.fail(w, http.StatusServiceUnavailable, "too many browsers look at once: close one")
+		h.fail(w, http.StatusServiceUnavailable, "too many open pages: close one")
 		return
 	}
 	defer h.streams.Add(-1)
-	h.board.viewed(1)
-	defer h.board.viewed(-1)
+	h.board.addViewers(1)
+	defer h.board.addViewers(-1)
 	h.send(w, r)
 }
 
-// send writes to a browser until it goes, or is too slow.
+// send writes to a browser until it disconnects or a write times out.
 func (h *handler) send(w http.ResponseWriter, r *http.Request) {
 	control, c := http.NewResponseController(w), &cursor{}
-	beat := time.NewTicker(quiet)
-	defer beat.Stop()
-	text, more := h.board.frames(c)
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	text, change := h.board.frames(c)
 	text = append([]byte("retry: 1000\n\n"), text...)
 	for {
-		_ = control.SetWriteDeadline(time.Now().Add(h.patience))
+		_ = control.SetWriteDeadline(time.Now().Add(h.writeTimeout))
 		if _, err := w.Write(text); err != nil {
 			return
 		}
 		if err := control.Flush(); err != nil {
 			return
 		}
-		if !retry.Sleep(r.Context(), apart) {
+		if !retry.Sleep(r.Context(), minInterval) {
 			return
 		}
 		select {
-		case <-more:
-			text, more = h.board.frames(c)
-		case <-beat.C:
-			text = []byte(": still here\n\n")
+		case <-change:
+			text, change = h.board.frames(c)
+		case <-tick.C:
+			text = []byte(": keep-alive\n\n")
 		case <-r.Context().Done():
 			return
 		}

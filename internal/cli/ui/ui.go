@@ -1,17 +1,17 @@
-// Package ui is jettison ui: a page for a browser on this machine, of what the agent on this node
-// sees, decides and does. It is a process of the user's own that reads the agent's socket. The
-// agent serves no page and knows of none.
+// Package ui implements jettison ui: it serves a web page about the agent on this node to browsers
+// on this machine. It runs as a process of the user and reads the agent's socket. The agent itself
+// serves no page.
 //
 //	command.go  Command: jettison ui
-//	ui.go       Run: what it is made of, and how it ends
-//	listen.go   where it listens: on loopback only
-//	handler.go  who is answered, with what headers: the page, and its stream
-//	stream.go   what a browser is sent as it changes
-//	watch.go    what the agent is asked, and when
-//	board.go    board: what is known, in parts that browsers are sent
-//	history.go  what signals were, second by second
+//	ui.go       Run: starts and stops the server
+//	listen.go   the address: loopback only
+//	handler.go  HTTP handler: access checks, headers, files of the page
+//	stream.go   the stream of changes to a browser
+//	watch.go    queries to the agent
+//	board.go    board: the data, in parts that are sent to browsers
+//	history.go  samples of signals, one a second
 //
-// The page lies in page/: hand-written, embedded, without anything from elsewhere.
+// The page in page/ is hand-written and embedded, and loads nothing from other sites.
 package ui
 
 import (
@@ -34,32 +34,31 @@ import (
 const (
 	maxConnections = 64
 	maxHeader      = 8 << 10 // bytes
-	headerLimit    = 5 * time.Second
-	idleLimit      = 30 * time.Second
-	// patience is how long a browser may take for what it is sent at once. One that is cut off comes
-	// again by itself.
-	patience   = 10 * time.Second
-	closeLimit = 2 * time.Second
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = 30 * time.Second
+	// writeTimeout bounds one write to a browser. A disconnected browser reconnects by itself.
+	writeTimeout    = 10 * time.Second
+	shutdownTimeout = 2 * time.Second
 )
 
 // Options of Run.
 type Options struct {
-	Socket  string // of the agent
-	Listen  string // as ParseListen takes it
-	Version string // of this program
-	Node    string // its name; empty: the machine's
+	Socket  string // the agent's socket
+	Listen  string // address, as in ParseListen
+	Version string // version of jettison ui
+	Node    string // node name; empty: the host name
 }
 
-// Run serves the page until ctx ends. It prints the page's address on stdout, and how to see it
-// from another machine on stderr.
+// Run serves the page until ctx ends. It prints the page's address on stdout, and on stderr how to
+// open it from another machine.
 func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
-	at, err := ParseListen(o.Listen)
+	address, err := ParseListen(o.Listen)
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", at)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("ui: listen: %w: name a port that is free, or 0 for any, with --listen", err)
+		return fmt.Errorf("ui: listen: %w: choose a free port with --listen, or 0 for any", err)
 	}
 	if o.Node == "" {
 		o.Node, _ = os.Hostname()
@@ -67,38 +66,38 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b := newBoard(o)
-	h := &handler{board: b, key: rand.Text(), port: port(l), patience: patience}
-	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: askLimit}), board: b,
-		poked: make(chan struct{}, 1)}
-	var beside sync.WaitGroup
-	beside.Go(func() { w.run(ctx) })
-	beside.Go(func() { w.keep(ctx) })
-	beside.Go(func() { w.follow(ctx) })
-	defer beside.Wait()
+	h := &handler{board: b, key: rand.Text(), port: port(l), writeTimeout: writeTimeout}
+	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: queryTimeout}), board: b,
+		recordsDue: make(chan struct{}, 1)}
+	var pollers sync.WaitGroup
+	pollers.Go(func() { w.pollState(ctx) })
+	pollers.Go(func() { w.pollRecords(ctx) })
+	pollers.Go(func() { w.followEvents(ctx) })
+	defer pollers.Wait()
 	defer cancel()
-	if err := say(stdout, stderr, l, h, o.Node); err != nil {
+	if err := printAddress(stdout, stderr, l, h, o.Node); err != nil {
 		_ = l.Close()
 		return err
 	}
 	return serve(ctx, l, h)
 }
 
-// say prints where the page is.
-func say(stdout, stderr io.Writer, l net.Listener, h *handler, node string) error {
+// printAddress prints the page's address, and how to open it from another machine.
+func printAddress(stdout, stderr io.Writer, l net.Listener, h *handler, node string) error {
 	if _, err := fmt.Fprintf(stdout, "http://%s/?key=%s\n", l.Addr(), h.key); err != nil {
 		return fmt.Errorf("ui: print the address: %w", err)
 	}
-	fmt.Fprintf(stderr, "jettison: ui: from another machine: ssh -L %s:%s %s, and open the same "+
-		"address there; Ctrl-C ends the page\n",
+	fmt.Fprintf(stderr, "jettison: ui: from another machine, run ssh -L %s:%s %s and open the "+
+		"same address there; stop with Ctrl-C\n",
 		h.port, l.Addr(), node)
 	return nil
 }
 
-// serve answers until ctx ends.
+// serve serves requests until ctx ends.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := httpserver.Start(ctx, l, httpserver.Options{ // streams end with ctx
-		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: patience,
-		IdleTimeout:    idleLimit,
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, MaxConnections: maxConnections,
 	})
 	select {
@@ -106,7 +105,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return fmt.Errorf("ui: serve: %w", server.Err())
 	case <-ctx.Done():
 	}
-	server.Shutdown(closeLimit)
+	server.Shutdown(shutdownTimeout)
 	if err := server.Err(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("ui: serve: %w", err)
 	}

@@ -26,20 +26,20 @@ import (
 	"jettison/stats"
 )
 
-// testAgent is what answers on a socket as the agent does, with its own handlers.
+// testAgent is a fake agent that serves a socket with the agent's handlers.
 type testAgent struct {
 	t       *testing.T
 	path    string
 	server  *socket.Server
 	log     *slog.Logger
-	looks   func() // before it answers who would go; nil: nothing
+	onLook  func() // called before the outlook is returned; nil: none
 	mu      sync.Mutex
 	records []*api.Record
 }
 
 func newTestAgent(t *testing.T) *testAgent {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "u") // a socket's path is short
+	dir, err := os.MkdirTemp("", "u") // socket paths are limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func (a *testAgent) start() {
 		Path: a.path, Pods: podstore.New(),
 		State: func() any { return stateAt(time.Now(), 500) },
 		Outlook: func() any {
-			if a.looks != nil {
-				a.looks()
+			if a.onLook != nil {
+				a.onLook()
 			}
 			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}
 		},
@@ -81,7 +81,7 @@ type browser struct {
 	lines *bufio.Scanner
 }
 
-// run serves the page until the test ends, and opens it.
+// run serves the page until the test ends, and opens its stream.
 func (a *testAgent) run() *browser {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(a.t.Context())
@@ -107,7 +107,7 @@ func (a *testAgent) run() *browser {
 	}
 	res, err := client.Do(req)
 	if err != nil || res.StatusCode != http.StatusOK {
-		a.t.Fatal(res, err)
+		a.t.Fatalf("open the stream: response %v, error %v", res, err)
 	}
 	a.t.Cleanup(func() {
 		_ = res.Body.Close()
@@ -118,8 +118,8 @@ func (a *testAgent) run() *browser {
 	return b
 }
 
-// until reads until a part is what a test waits for.
-func until[T any](b *browser, part string, is func(*T) bool) *T {
+// until reads the stream until a part fulfils a condition.
+func until[T any](b *browser, part string, condition func(*T) bool) *T {
 	b.t.Helper()
 	event := ""
 	for b.lines.Scan() {
@@ -132,23 +132,23 @@ func until[T any](b *browser, part string, is func(*T) bool) *T {
 		}
 		v := new(T)
 		if err := json.Unmarshal([]byte(data), v); err != nil {
-			b.t.Fatalf("%v: %s", err, data)
+			b.t.Fatalf("decode part %s of the stream: %v: %s", part, err, data)
 		}
-		if is(v) {
+		if condition(v) {
 			return v
 		}
 	}
-	b.t.Fatalf("the stream ends while %s is waited for: %v", part, b.lines.Err())
+	b.t.Fatalf("stream ended before the expected %s: %v", part, b.lines.Err())
 	return nil
 }
 
-// The page lives through the agent's absence, and says since when it is away. What was known stays, and it goes on by itself.
-func TestTheAgentGoesAndComesBack(t *testing.T) {
+// While the agent is down the page reports since when, and keeps its data. It recovers by itself.
+func TestAgentRestart(t *testing.T) {
 	a := newTestAgent(t)
 	b := a.run()
 	p := until(b, partAgent, func(p *agentPart) bool { return p.Since != nil })
 	if p.Answers || !strings.Contains(p.Error, "start the agent") || p.Node != "w1" {
-		t.Errorf("no agent: %+v", p)
+		t.Errorf("agent part without an agent = %+v, want an error with the action", p)
 	}
 	a.start()
 	until(b, partAgent, func(p *agentPart) bool { return p.Answers && p.Agent == "v1" })
@@ -156,62 +156,62 @@ func TestTheAgentGoesAndComesBack(t *testing.T) {
 	a.mu.Lock()
 	a.records = []*api.Record{{ID: "first"}}
 	a.mu.Unlock()
-	a.log.Info("evicted", "victim", "shop/leaker")
+	a.log.Info("evicted", api.EventEviction.Attr(), "victim", "shop/leaker")
 	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
 
 	a.stop()
 	p = until(b, partAgent, func(p *agentPart) bool { return !p.Answers })
 	if p.Agent != "v1" || p.Since == nil {
-		t.Errorf("away: %+v", p)
+		t.Errorf("agent part after the agent stopped = %+v, want version v1 and a time", p)
 	}
 	a.records = []*api.Record{{ID: "second"}}
 	a.start()
 	until(b, partAgent, func(p *agentPart) bool { return p.Answers })
 	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 2 })
-	a.log.Info("garbage collected", "freed", 5)
+	a.log.Info("garbage collected", api.EventGarbage.Attr(), "freed", 5)
 	until(b, partEvents, func(e *eventsPart) bool { return len(e.Garbage) == 1 })
 	a.stop()
 }
 
-// An agent that looks at each of its pods for who would go holds up nothing that tells of an eviction.
-func TestAnEvictionIsNotWaitedFor(t *testing.T) {
+// A slow query for the ranking does not delay the news of an eviction.
+func TestSlowOutlookDoesNotDelayEvictions(t *testing.T) {
 	a := newTestAgent(t)
 	looks, ended := make(chan struct{}, 64), make(chan struct{})
-	a.looks = func() { looks <- struct{}{}; <-ended }
+	a.onLook = func() { looks <- struct{}{}; <-ended }
 	a.start()
 	b := a.run()
 	<-looks
 	a.mu.Lock()
 	a.records = []*api.Record{{ID: "first"}}
 	a.mu.Unlock()
-	a.log.Info("evicted", "victim", "shop/leaker")
+	a.log.Info("evicted", api.EventEviction.Attr(), "victim", "shop/leaker")
 	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
 	select {
 	case <-looks:
-		t.Error("the look had ended, or was given up, before the eviction was told")
+		t.Error("the query for the ranking ended before the eviction arrived, want it still blocked")
 	default:
 	}
 	close(ended)
 	a.stop()
 }
 
-// A second page at the same address is an error that says what to do.
-func TestAPortThatIsTaken(t *testing.T) {
+// A port in use is an error with the action.
+func TestPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	err = Run(t.Context(), Options{Listen: l.Addr().String()}, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "name a port that is free") {
-		t.Error(err)
+	if err == nil || !strings.Contains(err.Error(), "choose a free port") {
+		t.Errorf("port in use: error = %v, want the action", err)
 	}
 	if err := Run(t.Context(), Options{Listen: "0.0.0.0:0"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "ssh -L") {
-		t.Error(err)
+		t.Errorf("address not on loopback: error = %v, want the action", err)
 	}
 }
 
-// pipes is a listener whose connections have no buffers and go by a test's clock.
+// pipes is a listener with unbuffered connections that follow the test's clock.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -234,25 +234,27 @@ func (p *pipes) Close() error {
 
 func (*pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5388} }
 
-// open asks for the stream on a connection of its own, and reads the header.
+// open requests the stream on a new connection, and reads the header.
 func (p *pipes) open(t *testing.T) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	here, there := net.Pipe()
-	p.conns <- there
-	go func() { _, _ = io.WriteString(here, "GET /stream?key=secret HTTP/1.1\r\nHost: 127.0.0.1:5388\r\n\r\n") }()
-	r := bufio.NewReader(here)
+	client, server := net.Pipe()
+	p.conns <- server
+	go func() {
+		_, _ = io.WriteString(client, "GET /stream?key=secret HTTP/1.1\r\nHost: 127.0.0.1:5388\r\n\r\n")
+	}()
+	r := bufio.NewReader(client)
 	line, err := r.ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(line, "200") {
-		return here, nil
+		return client, nil
 	}
-	return here, r
+	return client, r
 }
 
-// A browser that takes nothing is cut off, one that takes what there is is left alone for however long nothing changes, and neither holds up
-// who writes. Beyond so many at once they are told so.
+// A browser that reads nothing is disconnected; one that reads stays connected however long nothing changes. Neither blocks writers. More
+// than maxStreams browsers are rejected.
 func TestSlowBrowsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := testHandler()
@@ -268,30 +270,30 @@ func TestSlowBrowsers(t *testing.T) {
 			ended <- err
 		}()
 		for i := range 3 {
-			h.board.answered(noon, stateAt(noon.Add(time.Duration(i)*time.Second), 1))
-			time.Sleep(time.Second) // of the test's clock
+			h.board.setState(noon, stateAt(noon.Add(time.Duration(i)*time.Second), 1))
+			time.Sleep(time.Second) // on the test's clock
 		}
 		synctest.Wait()
 		if n := h.streams.Load(); n != 2 {
-			t.Errorf("%d streams", n)
+			t.Errorf("%d open streams, want 2", n)
 		}
-		time.Sleep(patience + time.Second)
+		time.Sleep(writeTimeout + time.Second)
 		synctest.Wait()
 		if n := h.streams.Load(); n != 1 {
-			t.Errorf("%d streams, the slow one was not cut off", n)
+			t.Errorf("%d open streams, want 1 after the slow one timed out", n)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Errorf("the other one was cut off: %v", err)
+			t.Errorf("the reading browser was disconnected: %v", err)
 		default:
 		}
 		var more []net.Conn
 		for range maxStreams {
 			c, r := p.open(t)
 			if more = append(more, c); len(more) == maxStreams && r != nil {
-				t.Error("more streams than there is place for")
+				t.Errorf("stream accepted beyond the limit of %d", maxStreams)
 			}
 		}
 		cancel()
@@ -307,9 +309,9 @@ func TestSlowBrowsers(t *testing.T) {
 	})
 }
 
-// recent are the records that a test has set.
+// recent serves the records that a test has set.
 type recent struct {
-	*records.Queue // nil: nobody follows them
+	*records.Queue // nil: no follower
 	agent          *testAgent
 }
 

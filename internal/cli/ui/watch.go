@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	every = time.Second // between two questions for the State
-	// askLimit is for an answer of the agent's. It says within 2 s that it is too busy.
-	askLimit = 3 * time.Second
-	// outlookEvery is how often the agent is asked who would go, while somebody looks: it looks at
-	// every pod for that.
-	outlookEvery = 5 * time.Second
-	// recordsEvery is how often it is asked for its records though no event tells of an eviction.
-	recordsEvery = 10 * time.Second
-	// again is the time between two attempts to follow events.
-	again = 500 * time.Millisecond
+	pollInterval = time.Second // between two queries for the state
+	// queryTimeout bounds a query to the agent. A busy agent rejects the query within 2 s.
+	queryTimeout = 3 * time.Second
+	// outlookInterval is the time between two queries for the ranking while a browser is connected.
+	// The agent reads every pod for it.
+	outlookInterval = 5 * time.Second
+	// recordsInterval is the time between two queries for records without an event about an eviction.
+	recordsInterval = 10 * time.Second
+	// reconnectDelay is the time between two attempts to follow events.
+	reconnectDelay = 500 * time.Millisecond
 )
 
-// watch asks the agent.
+// watch queries the agent and stores the answers on the board.
 type watch struct {
-	client *api.Client
-	board  *board
-	poked  chan struct{} // one slot: an event tells of an eviction, or the agent is back
+	client     *api.Client
+	board      *board
+	recordsDue chan struct{} // one slot: an event reports an eviction, or the agent answers again
 
-	// Of run.
-	outlooked time.Time // when it was last asked for that; zero: that is due
-	isAway    bool      // it did not answer the last time
+	// Used by pollState only.
+	outlookAt   time.Time // last query for the ranking; zero: one is due
+	unreachable bool      // the agent did not answer the last query
 }
 
-// run asks for the State once a second and when somebody begins to look, and for the outlook.
-func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(every)
+// pollState queries the state once a second and when a browser connects, and the ranking.
+func (w *watch) pollState(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		w.ask(ctx)
+		w.poll(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -49,83 +49,84 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// keep asks for records when an event tells of an eviction, while one is under way, and now and
-// then. It is not run's: an agent that looks at each of its pods for the outlook would hold up what
-// shows that one is gone.
-func (w *watch) keep(ctx context.Context) {
-	tick := time.NewTicker(every)
+// pollRecords queries records after an event about an eviction, during an eviction, and every
+// recordsInterval. It is separate from pollState, because a query for the ranking takes long and
+// would delay the news of an eviction.
+func (w *watch) pollRecords(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	var recorded time.Time
+	var queriedAt time.Time
 	for {
-		if now := time.Now(); now.Sub(recorded) >= recordsEvery || w.board.running() {
-			if records, err := w.client.Records(ctx); err == nil || unknown(err) {
-				recorded = now
-				w.board.recorded(records)
+		if now := time.Now(); now.Sub(queriedAt) >= recordsInterval || w.board.evictionInProgress() {
+			if records, err := w.client.Records(ctx); err == nil || unsupported(err) {
+				queriedAt = now
+				w.board.addRecords(records)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-w.poked:
-			recorded = time.Time{}
+		case <-w.recordsDue:
+			queriedAt = time.Time{}
 		}
 	}
 }
 
-// poke has records asked for at once.
-func (w *watch) poke() {
+// requestRecords makes pollRecords query immediately.
+func (w *watch) requestRecords() {
 	select {
-	case w.poked <- struct{}{}:
+	case w.recordsDue <- struct{}{}:
 	default:
 	}
 }
 
-// ask asks for what is due.
-func (w *watch) ask(ctx context.Context) {
+// poll queries the state, and the ranking if it is due.
+func (w *watch) poll(ctx context.Context) {
 	state, err := w.client.State(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
 	if err != nil {
-		w.board.away(now, err)
-		w.outlooked, w.isAway = time.Time{}, true
+		w.board.setUnreachable(now, err)
+		w.outlookAt, w.unreachable = time.Time{}, true
 		return
 	}
-	w.board.answered(now, state)
-	if w.isAway {
-		w.isAway = false
-		w.poke()
+	w.board.setState(now, state)
+	if w.unreachable {
+		w.unreachable = false
+		w.requestRecords()
 	}
-	if w.board.seen() && now.Sub(w.outlooked) >= outlookEvery {
-		if outlook, err := w.client.Outlook(ctx); err == nil || unknown(err) {
-			w.outlooked = now
-			w.board.outlook(outlook)
+	if w.board.hasViewers() && now.Sub(w.outlookAt) >= outlookInterval {
+		if outlook, err := w.client.Outlook(ctx); err == nil || unsupported(err) {
+			w.outlookAt = now
+			w.board.setOutlook(outlook)
 		}
 	}
 }
 
-// unknown: the agent is older than what it was asked for.
-func unknown(err error) bool {
+// unsupported reports whether the agent is too old for a query.
+func unsupported(err error) bool {
 	var status *api.StatusError
 	return errors.As(err, &status) && status.Status == http.StatusNotFound
 }
 
-// follow takes events as they come, from the last one on where the agent hangs up or starts anew.
-func (w *watch) follow(ctx context.Context) {
+// followEvents stores events on the board. After a lost connection or a restart of the agent it
+// reconnects and continues after the last event.
+func (w *watch) followEvents(ctx context.Context) {
 	var last uint64
 	for {
-		// run says that it is away
+		// the error is ignored: poll reports an unreachable agent
 		_ = w.client.Events(ctx, api.EventOptions{Since: last, Follow: true}, func(e api.Event) error {
 			last = max(last, e.Seq)
-			w.board.happened(e)
+			w.board.addEvent(e)
 			if e.Kind == api.EventEviction {
-				w.poke()
+				w.requestRecords()
 			}
 			return nil
 		})
-		if !retry.Sleep(ctx, again) {
+		if !retry.Sleep(ctx, reconnectDelay) {
 			return
 		}
 	}

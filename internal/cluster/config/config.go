@@ -1,9 +1,9 @@
-// Package config is the configuration of jettison-cluster: one YAML file, and flags that go before
-// it.
+// Package config reads the configuration of jettison-cluster nodes: one YAML file, and flags that
+// override it.
 //
-//	config.go  Cluster, its defaults, what is wrong with it
-//	load.go    reads a file: each error with its line
-//	flags.go   the flags of the same names
+//	config.go  Cluster, its defaults and validation
+//	load.go    reads a file; errors name the line
+//	flags.go   flags for the fields
 package config
 
 import (
@@ -22,43 +22,46 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// What the file says that it is.
+// The apiVersion and kind of the file.
 const (
 	APIVersion = "jettison/v1alpha1"
 	Kind       = "ClusterConfiguration"
 )
 
-// Cluster is the configuration. Names and defaults of what kube-controller-manager has flags for
-// are its (1.36.3: cmd/kube-controller-manager,
+// Cluster is the configuration. Fields with a flag of kube-controller-manager have its name and
+// default (1.36.3: cmd/kube-controller-manager,
 // pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 type Cluster struct {
 	NodeMonitorGracePeriod time.Duration `yaml:"nodeMonitorGracePeriod"`
 	NodeStartupGracePeriod time.Duration `yaml:"nodeStartupGracePeriod"`
-	// replay: a frame is a pass, whatever this is
+	// A replay ignores it: each frame is a pass.
 	NodeMonitorPeriod         time.Duration `yaml:"nodeMonitorPeriod"`
 	NodeEvictionRate          float64       `yaml:"nodeEvictionRate"`
 	SecondaryNodeEvictionRate float64       `yaml:"secondaryNodeEvictionRate"`
 	LargeClusterSizeThreshold int32         `yaml:"largeClusterSizeThreshold"`
 	UnhealthyZoneThreshold    float32       `yaml:"unhealthyZoneThreshold"`
 
-	Doubt             bool    `yaml:"doubt"`
-	PressureTaint     string  `yaml:"pressureTaint"`     // prefer, hard or off
-	ExcludedNodes     string  `yaml:"excludedNodes"`     // taint or leave
-	ControlPlaneNodes string  `yaml:"controlPlaneNodes"` // count or exclude
-	PodEvictionRate   float64 `yaml:"podEvictionRate"`   // pods a second, in each zone; 0: no limit
+	Doubt             bool   `yaml:"doubt"`
+	PressureTaint     string `yaml:"pressureTaint"`     // prefer, hard or off
+	ExcludedNodes     string `yaml:"excludedNodes"`     // taint or leave
+	ControlPlaneNodes string `yaml:"controlPlaneNodes"` // count or exclude
+	// pods per second in each zone; 0: no limit
+	PodEvictionRate float64 `yaml:"podEvictionRate"`
 
-	// What follows does not matter to a replay.
+	// A replay ignores the fields below.
 
 	Mode string `yaml:"mode"` // observe, fence or replace
-	// replace begins once no other controller wrote taints for so long
+	// replace starts after this time without taint writes by another controller
 	ReplaceQuiet time.Duration `yaml:"replaceQuiet"`
 	RespectPDB   bool          `yaml:"respectPDB"`
-	PDBTimeout   time.Duration `yaml:"pdbTimeout"` // after a pod's deadline it is deleted all the same
+	// after this time past its deadline a pod is deleted
+	PDBTimeout time.Duration `yaml:"pdbTimeout"`
 
-	// with {node}, {providerID} and {address} filled in
-	FenceCommand []string      `yaml:"fenceCommand"`
-	FenceURL     string        `yaml:"fenceURL"`   // likewise
-	FenceAfter   time.Duration `yaml:"fenceAfter"` // so long after a node became Unknown
+	// the placeholders {node}, {providerID} and {address} are replaced
+	FenceCommand []string `yaml:"fenceCommand"`
+	FenceURL     string   `yaml:"fenceURL"` // with the same placeholders
+	// from the transition to Unknown to the first check
+	FenceAfter   time.Duration `yaml:"fenceAfter"`
 	FenceEvery   time.Duration `yaml:"fenceEvery"`
 	FenceTimeout time.Duration `yaml:"fenceTimeout"`
 
@@ -71,21 +74,21 @@ type Cluster struct {
 
 	KubeAPIQPS   float32 `yaml:"kubeAPIQPS"`
 	KubeAPIBurst int32   `yaml:"kubeAPIBurst"`
-	// where health, metrics and the status are served; empty: nowhere
+	// for health, metrics and status; empty: no server
 	Address string `yaml:"address"`
 }
 
-// DefaultAddress is where the status is served, and asked for.
+// DefaultAddress is the default address of the status server.
 const DefaultAddress = "127.0.0.1:10270"
 
-// Modes.
+// Values of Mode.
 const (
-	Observe = "observe" // nothing is written: it is said what would be
-	Fence   = "fence"   // only nodes that a check confirms dead are taken out of service
-	Replace = "replace" // it does what kube-controller-manager's two controllers do
+	Observe = "observe" // write nothing, log planned writes
+	Fence   = "fence"   // only take nodes out of service that a check confirms dead
+	Replace = "replace" // do the work of kube-controller-manager's two controllers
 )
 
-// Default is what holds where nothing else is said.
+// Default returns the default configuration.
 func Default() *Cluster {
 	return &Cluster{
 		NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute,
@@ -105,7 +108,7 @@ func Default() *Cluster {
 	}
 }
 
-// check finds what is wrong with the values, field by field.
+// check validates the values and returns the first fault.
 func (c *Cluster) check() *strict.FieldError {
 	for _, d := range []struct {
 		field string
@@ -118,7 +121,7 @@ func (c *Cluster) check() *strict.FieldError {
 		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery}, {"fenceTimeout", c.FenceTimeout},
 	} {
 		if d.value <= 0 {
-			return strict.Fault(d.field, fmt.Sprintf("%v is not above 0: want a duration as 50s", d.value))
+			return strict.Fault(d.field, fmt.Sprintf("%v is not above 0: want a duration such as 50s", d.value))
 		}
 	}
 	for _, r := range []struct {
@@ -130,7 +133,7 @@ func (c *Cluster) check() *strict.FieldError {
 		{"podEvictionRate", c.PodEvictionRate},
 	} {
 		if !(r.value >= 0 && r.value <= 1e9) {
-			return strict.Fault(r.field, fmt.Sprintf("%v is no rate: want 0 or more, a second", r.value))
+			return strict.Fault(r.field, fmt.Sprintf("%v is not a rate: want 0 or more per second", r.value))
 		}
 	}
 	if c.LargeClusterSizeThreshold < 0 {
@@ -138,7 +141,7 @@ func (c *Cluster) check() *strict.FieldError {
 		return strict.Fault("largeClusterSizeThreshold", what)
 	}
 	if !(c.UnhealthyZoneThreshold >= 0 && c.UnhealthyZoneThreshold <= 1) {
-		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is no share: want 0 to 1",
+		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is not a share: want 0 to 1",
 			c.UnhealthyZoneThreshold))
 	}
 	for _, w := range []struct {
@@ -151,35 +154,35 @@ func (c *Cluster) check() *strict.FieldError {
 		{"mode", c.Mode, [3]string{Observe, Fence, Replace}},
 	} {
 		if w.value == "" || w.value != w.of[0] && w.value != w.of[1] && w.value != w.of[2] {
-			return strict.Fault(w.field, fmt.Sprintf("%.64q is none of its values: want %s", w.value,
+			return strict.Fault(w.field, fmt.Sprintf("unknown value %.64q: want %s", w.value,
 				anyOf(w.of)))
 		}
 	}
 	return c.checkProgram()
 }
 
-// checkProgram finds what is wrong with what a replay does not need.
+// checkProgram validates the fields that a replay ignores.
 func (c *Cluster) checkProgram() *strict.FieldError {
 	election := c.Election()
 	err := election.Check()
 	fenced := len(c.FenceCommand) > 0 || c.FenceURL != ""
-	where, wrongURL := url.Parse(c.FenceURL)
+	target, urlErr := url.Parse(c.FenceURL)
 	switch {
 	case c.LeaderElect && err != nil:
 		return strict.Fault("leaderElectLeaseDuration", err.Error())
 	case len(c.FenceCommand) > 0 && c.FenceURL != "":
-		return strict.Fault("fenceURL", "fenceCommand is set, too: want one of them")
-	case c.FenceURL != "" && (wrongURL != nil || where.Scheme != "http" && where.Scheme != "https" ||
-		where.Host == ""):
+		return strict.Fault("fenceURL", "fenceCommand is also set: set only one of them")
+	case c.FenceURL != "" && (urlErr != nil || target.Scheme != "http" && target.Scheme != "https" ||
+		target.Host == ""):
 		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...",
 			c.FenceURL))
 	case len(c.FenceCommand) > 0 && !filepath.IsAbs(c.FenceCommand[0]):
-		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the program's whole path",
+		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the absolute path of the program",
 			c.FenceCommand[0]))
 	case c.Mode == Fence && !fenced:
 		return strict.Fault("mode", "fence needs a check: set fenceCommand or fenceURL")
 	case !(c.KubeAPIQPS > 0 && c.KubeAPIQPS <= 1e6):
-		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is no rate: want more than 0, a second",
+		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is not a rate: want more than 0 per second",
 			c.KubeAPIQPS))
 	case c.KubeAPIBurst < 1:
 		return strict.Fault("kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst))
@@ -188,13 +191,13 @@ func (c *Cluster) checkProgram() *strict.FieldError {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(c.Address); err != nil || port == "" {
-		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, as %s", c.Address,
+		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, such as %s", c.Address,
 			DefaultAddress))
 	}
 	return nil
 }
 
-// Election is by what it is decided which replica acts.
+// Election returns the settings of leader election.
 func (c *Cluster) Election() kubeclient.Election {
 	return kubeclient.Election{
 		Namespace: c.LeaderElectResourceNamespace, Name: c.LeaderElectResourceName,
@@ -203,14 +206,15 @@ func (c *Cluster) Election() kubeclient.Election {
 	}
 }
 
-// Fence is what nodes are taken out of service by; !ok: nothing is.
+// Fence returns the settings of fencing; ok is false if no check is configured.
 func (c *Cluster) Fence() (f fence.Config, ok bool) {
-	return fence.Config{After: c.FenceAfter, Every: c.FenceEvery}, len(c.FenceCommand) > 0 ||
+	return fence.Config{Delay: c.FenceAfter, RetryPeriod: c.FenceEvery}, len(c.FenceCommand) > 0 ||
 		c.FenceURL != ""
 }
 
-// Budget is how long disruption budgets are asked after a pod's deadline; 0: they are not.
-func (c *Cluster) Budget() time.Duration {
+// PDBPeriod returns how long after a pod's deadline disruption budgets are respected; 0: not at
+// all.
+func (c *Cluster) PDBPeriod() time.Duration {
 	if !c.RespectPDB {
 		return 0
 	}
@@ -224,7 +228,7 @@ func anyOf(words [3]string) string {
 	return words[0] + ", " + words[1] + " or " + words[2]
 }
 
-// Lifecycle is what the nodes are judged by.
+// Lifecycle returns the settings of package lifecycle.
 func (c *Cluster) Lifecycle() lifecycle.Config {
 	return lifecycle.Config{
 		NodeMonitorGracePeriod:    c.NodeMonitorGracePeriod,
@@ -234,9 +238,9 @@ func (c *Cluster) Lifecycle() lifecycle.Config {
 		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold,
 		UnhealthyZoneThreshold:    c.UnhealthyZoneThreshold,
 		Doubt:                     c.Doubt, PressureTaint: lifecycle.PressureTaint(c.PressureTaint),
-		LeaveExcluded: c.ExcludedNodes == "leave", ExcludeControlPlane: c.ControlPlaneNodes == "exclude",
+		SkipExcluded: c.ExcludedNodes == "leave", ExcludeControlPlane: c.ControlPlaneNodes == "exclude",
 	}
 }
 
-// Taint is what pods are judged by.
+// Taint returns the settings of package taint.
 func (c *Cluster) Taint() taint.Config { return taint.Config{PodEvictionRate: c.PodEvictionRate} }

@@ -9,92 +9,91 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are the flags of the same names as kube-controller-manager has, and of our own.
+// Flags holds the flags for the fields, named like kube-controller-manager's where it has them.
 type Flags struct {
 	set    *pflag.FlagSet
 	values *Cluster
 }
 
-// AddFlags adds them to a command.
+// AddFlags adds the flags to a command.
 func AddFlags(set *pflag.FlagSet) *Flags {
 	c := Default()
 	set.DurationVar(&c.NodeMonitorPeriod, "node-monitor-period", c.NodeMonitorPeriod,
-		"how often all nodes are looked at, changed or not")
+		"period of evaluating all nodes")
 	set.DurationVar(&c.NodeMonitorGracePeriod, "node-monitor-grace-period", c.NodeMonitorGracePeriod,
-		"how long a node may be silent before it is Unknown")
+		"silence before a node is Unknown")
 	set.DurationVar(&c.NodeStartupGracePeriod, "node-startup-grace-period", c.NodeStartupGracePeriod,
-		"how long a new node may be silent before it is Unknown")
+		"silence before a new node is Unknown")
 	set.Float64Var(&c.NodeEvictionRate, "node-eviction-rate", c.NodeEvictionRate,
-		"nodes a second that are tainted in a zone")
+		"nodes tainted per second in a zone")
 	set.Float64Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate",
 		c.SecondaryNodeEvictionRate,
-		"nodes a second that are tainted in a large zone that is partly disrupted; in a small one none are")
+		"the same in partial disruption")
 	set.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold",
 		c.LargeClusterSizeThreshold,
-		"nodes above which a zone is large")
+		"zones with more nodes are large")
 	set.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
-		"share of nodes that are not ready from which a zone is partly disrupted")
-	set.BoolVar(&c.Doubt, "doubt", c.Doubt, "taint no node while silence may be our own")
+		"partial disruption from this share")
+	set.BoolVar(&c.Doubt, "doubt", c.Doubt, "no taints while silence is in doubt")
 	set.StringVar(&c.PressureTaint, "pressure-taint", c.PressureTaint,
-		"taint of nodes under pressure: prefer, hard or off")
+		"prefer, hard or off")
 	set.StringVar(&c.ExcludedNodes, "excluded-nodes", c.ExcludedNodes,
-		"nodes that are excluded from disruption: taint or leave")
+		"excluded nodes: taint or leave")
 	set.StringVar(&c.ControlPlaneNodes, "control-plane-nodes", c.ControlPlaneNodes,
-		"nodes of the control plane: count or exclude")
+		"control plane: count or exclude")
 	set.Float64Var(&c.PodEvictionRate, "pod-eviction-rate", c.PodEvictionRate,
-		"pods a second that leave a zone; 0: as many as have to")
+		"pods evicted per second in a zone; 0: no limit")
 	c.addProgram(set)
 	return &Flags{set: set, values: c}
 }
 
-// addProgram adds the flags of what a replay does not need.
+// addProgram adds the flags for the fields that a replay ignores.
 func (c *Cluster) addProgram(set *pflag.FlagSet) {
 	set.StringVar(&c.Mode, "mode", c.Mode,
-		"observe: say what would be done; fence: take nodes out of service that a check confirms dead; replace: act")
+		"observe, fence or replace")
 	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
-		"begin to act once no other controller wrote taints of nodes for so long")
+		"wait after foreign taint writes")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB,
-		"evict pods as their disruption budgets allow before they are deleted")
+		"respect disruption budgets before pods are deleted")
 	set.DurationVar(&c.PDBTimeout, "pdb-timeout", c.PDBTimeout,
-		"delete a pod that no budget lets go so long after its deadline")
+		"delete despite budgets after this")
 	set.StringArrayVar(&c.FenceCommand, "fence-command", c.FenceCommand,
-		"program, and in further flags its arguments, that confirms a node dead; {node}, {providerID} "+
-			"and {address} are filled in")
-	set.StringVar(&c.FenceURL, "fence-url", c.FenceURL, "what is asked instead of a program")
+		"check program; repeat the flag for arguments")
+	set.StringVar(&c.FenceURL, "fence-url", c.FenceURL, "URL to check instead of a program")
 	set.DurationVar(&c.FenceAfter, "fence-after", c.FenceAfter,
-		"ask so long after a node became Unknown")
+		"from node Unknown to the first check")
 	set.DurationVar(&c.FenceEvery, "fence-every", c.FenceEvery,
-		"ask again so long after an answer that did not confirm it")
+		"time between checks of a silent node")
 	set.DurationVar(&c.FenceTimeout, "fence-timeout", c.FenceTimeout,
-		"how long an answer is waited for")
-	set.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect, "act in one replica at a time")
+		"timeout of a check")
+	set.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect, "elect a leader among the replicas")
 	set.DurationVar(&c.LeaderElectLeaseDuration, "leader-elect-lease-duration",
 		c.LeaderElectLeaseDuration,
-		"without a renewal for so long another replica takes over")
+		"Lease expiry without a renewal")
 	set.DurationVar(&c.LeaderElectRenewDeadline, "leader-elect-renew-deadline",
 		c.LeaderElectRenewDeadline,
-		"a leader stops when it could not renew for so long")
+		"leader stops if not renewed within")
 	set.DurationVar(&c.LeaderElectRetryPeriod, "leader-elect-retry-period", c.LeaderElectRetryPeriod,
-		"time between two tries, at most")
+		"maximum time between two tries")
 	set.StringVar(&c.LeaderElectResourceName, "leader-elect-resource-name", c.LeaderElectResourceName,
-		"the Lease that replicas share")
+		"Lease name")
 	set.StringVar(&c.LeaderElectResourceNamespace, "leader-elect-resource-namespace",
-		c.LeaderElectResourceNamespace, "its namespace")
-	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", c.KubeAPIQPS, "writes a second to the API, at most")
-	set.Int32Var(&c.KubeAPIBurst, "kube-api-burst", c.KubeAPIBurst, "writes at once")
+		c.LeaderElectResourceNamespace, "Lease namespace")
+	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", c.KubeAPIQPS, "writes per second to the API server")
+	set.Int32Var(&c.KubeAPIBurst, "kube-api-burst", c.KubeAPIBurst, "maximum burst of writes")
 	set.StringVar(&c.Address, "address", c.Address,
-		"where health, metrics and status are served, and asked for; empty: nowhere")
+		"status server address")
 }
 
-// spelled are flags whose names do not follow from their fields'.
-var spelled = map[string]string{
+// flagNames lists the flags with names that do not follow from the field.
+var flagNames = map[string]string{
 	"kubeAPIQPS": "kube-api-qps", "kubeAPIBurst": "kube-api-burst", "respectPDB": "respect-pdb",
 	"fenceURL": "fence-url",
 }
 
-// flagOf is the flag of a field.
-func flagOf(field string) string {
-	if name, ok := spelled[field]; ok {
+// flagName returns the flag of a field.
+func flagName(field string) string {
+	if name, ok := flagNames[field]; ok {
 		return name
 	}
 	var b strings.Builder
@@ -107,16 +106,16 @@ func flagOf(field string) string {
 	return b.String()
 }
 
-// Over puts the flags that were given over a configuration.
-func (f *Flags) Over(c *Cluster) error {
+// Apply overrides a configuration with the flags that were set, and validates it.
+func (f *Flags) Apply(c *Cluster) error {
 	from, to := reflect.ValueOf(f.values).Elem(), reflect.ValueOf(c).Elem()
 	for i := range to.NumField() {
-		if f.set.Changed(flagOf(to.Type().Field(i).Tag.Get("yaml"))) {
+		if f.set.Changed(flagName(to.Type().Field(i).Tag.Get("yaml"))) {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
-	if wrong := c.check(); wrong != nil {
-		return fmt.Errorf("flags: %w", wrong)
+	if fault := c.check(); fault != nil {
+		return fmt.Errorf("flags: %w", fault)
 	}
 	return nil
 }

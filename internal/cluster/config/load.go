@@ -13,11 +13,11 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxSize of a file, in bytes.
+// maxSize limits the size of a file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads the file at path over the defaults; an empty path is none. Errors are one line: the
-// file, the line, the field, what is wrong.
+// Load reads the file at path over the defaults; an empty path returns the defaults. Errors are one
+// line with the file, the line, the field and the fault.
 func Load(ctx context.Context, path string) (*Cluster, error) {
 	c := Default()
 	if path == "" {
@@ -33,7 +33,7 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file",
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: is it the configuration file?",
 			path, maxSize)
 	}
 	if c, err = Parse(text); err != nil {
@@ -42,13 +42,13 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 	return c, nil
 }
 
-// Parse reads a file's text over the defaults.
+// Parse reads the text of a file over the defaults.
 func Parse(text []byte) (*Cluster, error) {
 	c := Default()
 	return c, c.read(text)
 }
 
-// read takes a file's text.
+// read applies the text of a file.
 func (c *Cluster) read(text []byte) error {
 	file := strict.Document{APIVersion: APIVersion, Kind: Kind, SecondOnly: true}
 	root, err := file.Root(text)
@@ -58,16 +58,16 @@ func (c *Cluster) read(text []byte) error {
 	return c.fields(root)
 }
 
-// fields takes the fields of the file's one mapping.
+// fields applies the fields of the file's mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
-	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: special, TextOfBool: true}
-	is := map[string]string{}
+	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: decodeSpecial, TextOfBool: true}
+	header := map[string]string{}
 	target := reflect.ValueOf(c).Elem()
 	known := strict.Index(target.Type())
 	known["apiVersion"], known["kind"] = -1, -1
 	err := d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if index, ok := known[key.Value]; ok && index < 0 {
-			is[key.Value] = value.Value
+			header[key.Value] = value.Value
 			return nil
 		}
 		return d.Member(key, value, target, known, nil)
@@ -75,33 +75,33 @@ func (c *Cluster) fields(root *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	if is["apiVersion"] != APIVersion || is["kind"] != Kind {
+	if header["apiVersion"] != APIVersion || header["kind"] != Kind {
 		return &strict.FieldError{Line: max(d.Lines["kind"], 1),
-			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion,
+			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", header["apiVersion"], header["kind"], APIVersion,
 				Kind)}
 	}
-	if wrong := c.check(); wrong != nil {
-		wrong.Line = max(d.Lines[wrong.Field], 1)
-		return wrong
+	if fault := c.check(); fault != nil {
+		fault.Line = max(d.Lines[fault.Field], 1)
+		return fault
 	}
 	return nil
 }
 
-// describe returns what a value is called in an error.
+// describe formats a value for an error.
 func describe(n *yaml.Node) string { return fmt.Sprintf("%.64q", n.Value) }
 
-// special decodes durations as Go writes them, and lists of texts.
-func special(n *yaml.Node, into reflect.Value) (want string, fits bool) {
+// decodeSpecial decodes durations in Go's format, and lists of strings.
+func decodeSpecial(n *yaml.Node, into reflect.Value) (want string, fits bool) {
 	switch v := into.Addr().Interface().(type) {
 	case *time.Duration:
 		parsed, err := time.ParseDuration(n.Value)
 		if n.Kind != yaml.ScalarNode || err != nil {
-			return "a duration as 1m30s", false
+			return "a duration such as 1m30s", false
 		}
 		*v = parsed
 		return "", true
 	case *[]string:
-		return "a list of texts", n.Kind == yaml.SequenceNode && n.Decode(v) == nil
+		return "a list of strings", n.Kind == yaml.SequenceNode && n.Decode(v) == nil
 	}
 	return "", false
 }

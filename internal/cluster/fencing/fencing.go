@@ -1,6 +1,6 @@
-// Package fencing asks whether a silent node is dead: a program, or an HTTP server, that knows from
-// outside of the cluster, as a machine's management controller or a cloud's API does. Only the word
-// "dead" confirms it; whatever else comes is no answer, or the answer that it is not.
+// Package fencing checks whether a silent node is dead, with a program or an HTTP server that knows
+// from outside the cluster, such as a machine's management controller or a cloud API. Only an
+// answer that begins with "dead" confirms it.
 package fencing
 
 import (
@@ -19,19 +19,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Check asks about one node.
+// Check reports whether a node is dead. An error means that the check gave no valid answer.
 type Check func(ctx context.Context, n *v1.Node) (dead bool, err error)
 
-// The words that answers begin with.
+// The first words of valid answers.
 const (
-	wordDead  = "dead"
-	wordAlive = "alive"
+	answerDead  = "dead"
+	answerAlive = "alive"
 )
 
-// maxAnswer is how much of an answer is read, in bytes.
+// maxAnswer limits the size of an answer, in bytes.
 const maxAnswer = 4096
 
-// New makes the check that is configured; nil: none is. A timeout bounds each.
+// New returns the configured check, or nil if neither a command nor a URL is set. timeout bounds
+// each check.
 func New(command []string, where string, timeout time.Duration) Check {
 	var ask func(ctx context.Context, n *v1.Node) ([]byte, error)
 	switch {
@@ -50,30 +51,30 @@ func New(command []string, where string, timeout time.Duration) Check {
 		defer cancel()
 		text, err := ask(ctx, n)
 		if err != nil {
-			return false, fmt.Errorf("ask whether node %s is dead: %w", n.Name, err)
+			return false, fmt.Errorf("check whether node %s is dead: %w", n.Name, err)
 		}
-		switch word := first(text); word {
-		case wordDead:
+		switch word := firstWord(text); word {
+		case answerDead:
 			return true, nil
-		case wordAlive:
+		case answerAlive:
 			return false, nil
 		default:
 			return false, fmt.Errorf(
-				"ask whether node %s is dead: the answer begins with %.40q: want dead or alive", n.Name, word)
+				"check whether node %s is dead: answer begins with %.40q, want dead or alive", n.Name, word)
 		}
 	}
 }
 
-// first is the first word of a text.
-func first(text []byte) string {
+// firstWord returns the first word of a text.
+func firstWord(text []byte) string {
 	words := bufio.NewScanner(bytes.NewReader(text))
 	words.Split(bufio.ScanWords)
 	words.Scan()
 	return words.Text()
 }
 
-// fill puts in what is known of a node.
-func fill(text string, n *v1.Node, escape func(string) string) string {
+// expand replaces the placeholders of a text with the values of a node.
+func expand(text string, n *v1.Node, escape func(string) string) string {
 	address := ""
 	for _, a := range n.Status.Addresses {
 		if a.Type == v1.NodeInternalIP {
@@ -85,21 +86,21 @@ func fill(text string, n *v1.Node, escape func(string) string) string {
 		"{address}", escape(address)).Replace(text)
 }
 
-// run runs a program. It has no shell and no environment but what it was given; it has to end with
-// exit code 0. What a node says of itself must not become an option of it.
+// run runs the check program without a shell. The program must exit with code 0. Values that the
+// node reports must not become options: see the error.
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {
-		is := fill(a, n, func(s string) string { return s })
-		if strings.HasPrefix(is, "-") && !strings.HasPrefix(a, "-") {
-			return nil, fmt.Errorf("%s: argument %q becomes %.64q, which it may take for an option: it is "+
-				"not asked", command[0], a, is)
+		expanded := expand(a, n, func(s string) string { return s })
+		if strings.HasPrefix(expanded, "-") && !strings.HasPrefix(a, "-") {
+			return nil, fmt.Errorf("%s: not run: argument %q becomes %.64q, "+
+				"which the program may treat as an option", command[0], a, expanded)
 		}
-		args = append(args, is)
+		args = append(args, expanded)
 	}
 	cmd := exec.CommandContext(ctx, command[0], args...)
 	cmd.WaitDelay = time.Second // for children that hold its output open
-	out, errs := &head{}, &head{}
+	out, errs := &limitedBuffer{}, &limitedBuffer{}
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %.200q", command[0], err, errs.text)
@@ -107,32 +108,32 @@ func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	return out.text, nil
 }
 
-// head keeps the beginning of what is written to it.
-type head struct{ text []byte }
+// limitedBuffer keeps the first maxAnswer bytes written to it.
+type limitedBuffer struct{ text []byte }
 
-func (h *head) Write(b []byte) (int, error) {
+func (h *limitedBuffer) Write(b []byte) (int, error) {
 	h.text = append(h.text, b[:min(len(b), maxAnswer-len(h.text))]...)
 	return len(b), nil
 }
 
-// get asks a server, which has to answer 200.
-func get(ctx context.Context, client *http.Client, where string, n *v1.Node) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fill(where, n, url.QueryEscape),
+// get sends the check request. The server must respond with status 200.
+func get(ctx context.Context, client *http.Client, target string, n *v1.Node) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, expand(target, n, url.QueryEscape),
 		nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:
 		return nil, err
-	case answer.StatusCode != http.StatusOK:
-		return nil, errors.New("the answer is " + answer.Status)
+	case response.StatusCode != http.StatusOK:
+		return nil, errors.New("response status " + response.Status)
 	}
 	return text, nil
 }

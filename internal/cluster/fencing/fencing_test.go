@@ -18,11 +18,11 @@ var node = &v1.Node{
 	Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeHostName, Address: "h"}, {Type: v1.NodeInternalIP, Address: "10.0.0.1"}}},
 }
 
-// Only the word dead of a program that ended well confirms it.
-func TestAProgramIsAsked(t *testing.T) {
+// A program confirms a node dead only by the word dead and exit code 0.
+func TestProgramCheck(t *testing.T) {
 	for script, want := range map[string]struct {
 		dead bool
-		says string
+		err  string
 	}{
 		`echo "dead since noon"`:                {true, ""},
 		`echo alive`:                            {false, ""},
@@ -38,18 +38,18 @@ func TestAProgramIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := time.Minute
-		if strings.Contains(want.says, "killed") {
+		if strings.Contains(want.err, "killed") {
 			limit = 50 * time.Millisecond
 		}
 		dead, err := New([]string{path, "{node}", "{address}"}, "", limit)(t.Context(), node)
-		if dead != want.dead || (err != nil) != (want.says != "") || err != nil && !strings.Contains(err.Error(), want.says) {
-			t.Errorf("%s: %v %v", script, dead, err)
+		if dead != want.dead || (err != nil) != (want.err != "") || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("check with %q = %v, %v, want %v and error %q", script, dead, err, want.dead, want.err)
 		}
 	}
 }
 
-// An address is what a kubelet says, and a kubelet may be anybody's: the program takes it for no option.
-func TestWhatANodeSaysIsNoOption(t *testing.T) {
+// A kubelet chooses its address and may be hostile: the address must not become an option.
+func TestNodeValueIsNoOption(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "check")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\ntest \"$1\" = --host=--force && echo dead\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -58,19 +58,19 @@ func TestWhatANodeSaysIsNoOption(t *testing.T) {
 	hostile.Status.Addresses[1].Address = "--force"
 	dead, err := New([]string{path, "{address}"}, "", time.Minute)(t.Context(), hostile)
 	if dead || err == nil || !strings.Contains(err.Error(), `"{address}" becomes "--force"`) {
-		t.Errorf("%v %v", dead, err)
+		t.Errorf("check with address --force = %v, %v, want an error", dead, err)
 	}
 	if dead, err := New([]string{path, "--host={address}"}, "", time.Minute)(t.Context(), hostile); !dead || err != nil {
-		t.Errorf("%v %v", dead, err)
+		t.Errorf("check with --host={address} = %v, %v, want dead", dead, err)
 	}
 }
 
-// Likewise of a server.
-func TestAServerIsAsked(t *testing.T) {
+// A server confirms a node dead only by the word dead and status 200.
+func TestServerCheck(t *testing.T) {
 	answer, code := "", 200
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("id") != "cloud:///a b" || r.URL.Path != "/n1" {
-			t.Errorf("asked for %s", r.URL)
+			t.Errorf("request for %s, want /n1 with the provider ID", r.URL)
 		}
 		w.WriteHeader(code)
 		_, _ = w.Write([]byte(answer))
@@ -85,10 +85,10 @@ func TestAServerIsAsked(t *testing.T) {
 	}{{200, "dead", true, true}, {200, "alive\n", false, true}, {500, "dead", false, false}, {302, "dead", false, false}, {200, "<html>", false, false}} {
 		code, answer = c.code, c.text
 		if dead, err := check(t.Context(), node); dead != c.dead || (err == nil) != c.ok {
-			t.Errorf("%+v: %v %v", c, dead, err)
+			t.Errorf("check with response %+v = %v, error %v, want dead %v", c, dead, err, c.dead)
 		}
 	}
 	if New(nil, "", 0) != nil {
-		t.Error("a check of nothing")
+		t.Error("New without command and URL returns a check, want nil")
 	}
 }

@@ -1,13 +1,13 @@
-// Package kubeclient is how what a cluster has once reaches the cluster's API, and who of its
-// replicas may act.
+// Package kubeclient connects the cluster-wide programs to the API server and elects the replica
+// that may act.
 //
-//	client.go  where the API is, and clients of it
-//	gather.go  connections that are read seldom
-//	date.go    what time it is there
-//	evict.go   an eviction that is asked for once
-//	guard.go   no write by who does not lead
-//	leader.go  Leader: one replica acts, and has stopped before another begins
-//	lock.go    the Lease that it is decided by
+//	client.go  configuration and clients
+//	batch.go   connections that are read in batches
+//	clock.go   the API server's clock
+//	evict.go   evictions without retries
+//	guard.go   clients that write only while this replica leads
+//	leader.go  Leader: one replica acts, and stops before another one starts
+//	lock.go    the Lease of the election
 package kubeclient
 
 import (
@@ -20,49 +20,48 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options of Config.
+// Options configures Config.
 type Options struct {
-	Kubeconfig string  // empty: the token and the addresses that a pod is given
-	QPS        float32 // requests a second, watches not counted; below 0: no limit
+	Kubeconfig string  // empty: the pod's service account
+	QPS        float32 // requests per second, without watches; below 0: no limit
 	Burst      int
-	// UserAgent is "PROGRAM/VERSION". The API server's managedFields name the program by what is
-	// before the slash.
+	// UserAgent is "PROGRAM/VERSION". managedFields names the program by the part before the slash.
 	UserAgent string
 }
 
-// Config is how the API is reached. It connects to nothing yet.
+// Config returns the client configuration. It does not connect.
 func Config(o Options) (*rest.Config, error) {
 	var c *rest.Config
 	var err error
 	switch o.Kubeconfig {
 	case "":
 		if c, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("find the cluster's API: %w: in no pod of a cluster name a --kubeconfig",
+			return nil, fmt.Errorf("configure the API client: %w: outside a cluster, pass --kubeconfig",
 				err)
 		}
 	default:
 		if c, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-			return nil, fmt.Errorf("find the cluster's API by %s: %w", o.Kubeconfig, err)
+			return nil, fmt.Errorf("configure the API client from %s: %w", o.Kubeconfig, err)
 		}
 	}
 	c.QPS, c.Burst, c.UserAgent = o.QPS, o.Burst, o.UserAgent
 	return c, nil
 }
 
-// New makes a client with a limit of requests of its own: what is told by one client never waits
-// for what another has to tell. part is added to the user agent. Protobuf is spoken where the
-// configuration names nothing else. timeout bounds each request; 0: whoever asks does.
+// New returns a client with its own rate limit, so that clients do not delay each other. It adds
+// part to the user agent, and uses protobuf unless the configuration names a content type. timeout
+// bounds each request; 0: no limit.
 func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Clientset, error) {
-	own := rest.CopyConfig(c)
-	// rest.AddUserAgent would take the program's place
-	own.Timeout, own.UserAgent = timeout, c.UserAgent+" "+part
-	if own.ContentType == "" {
-		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf,
+	copied := rest.CopyConfig(c)
+	// rest.AddUserAgent would replace the program's name
+	copied.Timeout, copied.UserAgent = timeout, c.UserAgent+" "+part
+	if copied.ContentType == "" {
+		copied.ContentType, copied.AcceptContentTypes = runtime.ContentTypeProtobuf,
 			runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	}
-	client, err := kubernetes.NewForConfig(own)
+	client, err := kubernetes.NewForConfig(copied)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API: %w", err)
+		return nil, fmt.Errorf("create the API client: %w", err)
 	}
 	return client, nil
 }

@@ -8,9 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Evict asks for an eviction, once. Where the API says "later", as of a disruption budget that it
-// has not looked at yet, client-go would wait for as long as it says, and ask again: whoever has
-// more to do must not.
+// Evict creates an Eviction, without retries. If the API server asks for a later retry, for example
+// because it has not evaluated a disruption budget yet, client-go would block until then.
 func Evict(ctx context.Context, client kubernetes.Interface, e *policyv1.Eviction) error {
 	e.TypeMeta = metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"}
 	return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(e.Namespace).Resource(

@@ -7,18 +7,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrNotLeading is of a write that was not sent, since another replica may act by now.
-var ErrNotLeading = errors.New("not sent: this replica does not lead")
+// ErrNotLeading is the error of a write that was not sent because another replica may lead.
+var ErrNotLeading = errors.New("not sent: this replica is not the leader")
 
-// Guarded is a configuration whose clients send no write while holds says no. It is asked last,
-// right before a request goes out: whoever waited for its turn, or slept with its whole machine, is
-// not believed to lead still.
+// Guarded returns a configuration for clients that send a write only while holds returns true. It
+// is called directly before a request is sent: leadership may have ended while the request waited
+// for the rate limit, or while the machine was suspended.
 func Guarded(c *rest.Config, holds func() bool) *rest.Config {
-	own := rest.CopyConfig(c)
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	copied := rest.CopyConfig(c)
+	copied.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &guard{next: next, holds: holds}
 	})
-	return own
+	return copied
 }
 
 type guard struct {
@@ -26,11 +26,11 @@ type guard struct {
 	holds func() bool
 }
 
-// RoundTrip sends a request, if it may be sent.
+// RoundTrip sends a request if that is permitted.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && !g.holds() {
 		if r.Body != nil {
-			_ = r.Body.Close() // as RoundTrip has to, whatever it does
+			_ = r.Body.Close() // required of each RoundTripper
 		}
 		return nil, ErrNotLeading
 	}

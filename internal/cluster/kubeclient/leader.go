@@ -18,22 +18,22 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Election says by which Lease it is decided who acts, and how fast. The times and their defaults
-// are those of kube-controller-manager (k8s.io/component-base/config/v1alpha1/defaults.go, 0.36: 15
-// s, 10 s, 2 s).
+// Election configures the Lease and the times of leader election. Times and defaults are those of
+// kube-controller-manager (k8s.io/component-base/config/v1alpha1/defaults.go, 0.36: 15 s, 10 s, 2
+// s).
 type Election struct {
 	Namespace, Name string
-	// without a renewal for so long another replica takes over; whole seconds
+	// after this time without a renewal another replica takes over; whole seconds
 	LeaseDuration time.Duration
-	RenewDeadline time.Duration // without one for so long this one has stopped
-	RetryPeriod   time.Duration // between two tries at most
+	RenewDeadline time.Duration // after this time without a renewal the leader has stopped
+	RetryPeriod   time.Duration // the longest time between two tries
 }
 
-// Check finds what is wrong with it.
+// Check validates the settings.
 func (e *Election) Check() error {
 	switch {
 	case e.Namespace == "" || e.Name == "":
-		return errors.New("the Lease has no namespace or no name")
+		return errors.New("the Lease has no namespace or name")
 	case e.LeaseDuration < time.Second || e.LeaseDuration%time.Second != 0:
 		return fmt.Errorf("lease duration %v: want whole seconds, at least one", e.LeaseDuration)
 	case e.RenewDeadline <= 0 || e.RenewDeadline >= e.LeaseDuration:
@@ -46,23 +46,23 @@ func (e *Election) Check() error {
 	return nil
 }
 
-// tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long
-// (leaderelection.JitterFactor), and a follower sees a renewal up to one pause late and a Lease
-// that has run out up to another: both together are to take no longer than RetryPeriod.
-func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
+// tryPeriod returns the period of tries for client-go, which extends it by a factor of up to 2.2
+// (leaderelection.JitterFactor). A standby sees a renewal up to one period late, and an expired
+// Lease up to another one late: both together must not exceed RetryPeriod.
+func (e *Election) tryPeriod() time.Duration { return e.RetryPeriod * 5 / 22 }
 
-// renewAfter is how old a renewal is at least when the next one is made: the one that leads tries
-// as often as the others, and its tries would else be most of what is asked of the API at rest.
-// Most of the deadline is left for renewals that fail.
-func (e *Election) renewAfter() time.Duration {
-	return min(e.RetryPeriod-e.tryEvery(), e.RenewDeadline/4)
+// minRenewAge returns the age at which the leader renews its Lease. It tries as often as standbys
+// do, and its renewals would otherwise be most of the requests at rest. Most of RenewDeadline
+// remains for failed renewals.
+func (e *Election) minRenewAge() time.Duration {
+	return min(e.RetryPeriod-e.tryPeriod(), e.RenewDeadline/4)
 }
 
-// RequestTimeout is what a request of the election may take, so that one that hangs costs no
+// RequestTimeout returns the timeout of election requests. A request that hangs must not cost the
 // leadership.
 func (e *Election) RequestTimeout() time.Duration { return max(time.Second, e.RenewDeadline/2) }
 
-// Leader stands for election. It may be asked by any goroutine.
+// Leader takes part in leader election. It is safe for concurrent use.
 type Leader struct {
 	election Election
 	leases   coordination.LeasesGetter
@@ -74,50 +74,50 @@ type Leader struct {
 	holder string
 }
 
-// NewLeader makes a Leader that stands for nothing yet. Its client has to have its own limit of
-// requests, and RequestTimeout.
+// NewLeader returns a Leader. Its client needs its own rate limit, and RequestTimeout.
 func NewLeader(leases coordination.LeasesGetter, e Election, log *slog.Logger) (*Leader, error) {
 	if err := e.Check(); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("leader election: the host's name: %w", err)
+		return nil, fmt.Errorf("leader election: read the host name: %w", err)
 	}
 	return &Leader{election: e, leases: leases, identity: host + "_" + uuid.NewString(), log: log,
 		hold: newHold()}, nil
 }
 
-// Identity is this replica's name in the Lease: the host's, which is the pod's, and what tells two
-// of a host apart.
+// Identity returns this replica's name in the Lease: the host name, which is the pod's, and a
+// unique suffix.
 func (l *Leader) Identity() string { return l.identity }
 
-// Holds reports whether this replica leads, so that no other can.
+// Holds reports whether this replica leads. Then no other one does.
 func (l *Leader) Holds() bool { return l.hold.left() > 0 }
 
-// Holder is who led when it was last looked; empty: nobody, or it is not known.
+// Holder returns the last known leader; empty: none or unknown.
 func (l *Leader) Holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.holder
 }
 
-func (l *Leader) leads(holder string) {
+func (l *Leader) setHolder(holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if holder != l.holder && holder != "" {
-		l.log.Info("who leads", "holder", holder)
+		//log: Another replica, or this one, holds the Lease now: holder is its identity.
+		l.log.Info("leader changed", "holder", holder)
 	}
 	l.holder = holder
 }
 
-// Run stands for election until its context ends, and has work done whenever this replica leads.
-// The context of the work ends when it leads no more; work then has to return at once, and at most
-// until LeaseDuration-RenewDeadline later no request of it may be under way. When Run returns the
-// work has ended, and then the Lease is given back.
+// Run takes part in the election until its context ends, and calls work for each term of
+// leadership. The context of work ends with the term. work must return immediately then, and all
+// its requests must end within LeaseDuration-RenewDeadline. Run releases the Lease after work has
+// returned.
 func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	for ctx.Err() == nil {
-		if err := l.stand(ctx, work); err != nil {
+		if err := l.campaign(ctx, work); err != nil {
 			return err
 		}
 		retry.Sleep(ctx, l.election.RetryPeriod)
@@ -125,14 +125,14 @@ func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 	return nil
 }
 
-// stand stands until this replica has led once.
-func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
+// campaign takes part in the election until the end of one term.
+func (l *Leader) campaign(ctx context.Context, work func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &term{leader: l, work: work, resign: cancel}
 	defer t.end()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(),
+		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, minRenewAge: l.election.minRenewAge(),
 			stop: t.end,
 			Interface: &resourcelock.LeaseLock{
 				LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
@@ -140,9 +140,9 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
 			}},
 		LeaseDuration: l.election.LeaseDuration, RenewDeadline: l.election.RenewDeadline,
-		RetryPeriod: l.election.tryEvery(),
+		RetryPeriod: l.election.tryPeriod(),
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.leads,
+			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.setHolder,
 		},
 		ReleaseOnCancel: true, Name: l.election.Name,
 	})
@@ -154,20 +154,20 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 	return nil
 }
 
-// term is one time of leading. It may begin late, since nobody waits for client-go's goroutine:
-// after its end it does not.
+// term is one term of leadership. client-go starts it in a goroutine, possibly late: after end it
+// does not start.
 type term struct {
 	leader *Leader
 	work   func(context.Context)
-	resign context.CancelFunc // ends the standing
+	resign context.CancelFunc // ends the campaign
 
 	mu     sync.Mutex
 	ended  bool
 	cancel context.CancelFunc
-	done   chan struct{} // nil: it has not begun
+	done   chan struct{} // nil: not started
 }
 
-// run does the work until the leader's time is up.
+// run calls work until the term ends.
 func (t *term) run(ctx context.Context) {
 	t.mu.Lock()
 	if t.ended {
@@ -183,15 +183,18 @@ func (t *term) run(ctx context.Context) {
 	t.watch(ctx)
 	cancel()
 	work.Wait()
-	t.resign() // a renewal that comes too late must not have it lead without working
+	t.resign() // otherwise a late renewal would keep the Lease without work
 }
 
-// watch returns when the work has to end.
+// watch returns at the end of the term.
 func (t *term) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		left := t.leader.hold.left()
 		if left <= 0 {
-			t.leader.log.Warn("the lease could not be renewed in time: this replica stops",
+			//log: The Lease was not renewed within deadline. Another replica takes over, this one
+			//  becomes standby.
+			//do: Check the connection to the API server and the permission to update Leases.
+			t.leader.log.Warn("Lease renewal failed, stopping work",
 				"deadline", t.leader.election.RenewDeadline)
 			return
 		}
@@ -199,13 +202,13 @@ func (t *term) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-t.leader.hold.moved:
+		case <-t.leader.hold.changed:
 		}
 		timer.Stop()
 	}
 }
 
-// end ends the work, and waits for it.
+// end ends the work and waits for it.
 func (t *term) end() {
 	t.mu.Lock()
 	t.ended = true

@@ -22,127 +22,127 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leases is one Lease of an API that replicas reach or do not.
-type leases struct {
+// leaseServer is an API server with one Lease.
+type leaseServer struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
 	version int
 }
 
-// reach is one replica's way to it.
-type reach struct {
+// connection is one replica's connection to it.
+type connection struct {
 	coordination.LeaseInterface
-	to *leases
+	server *leaseServer
 
-	mu     sync.Mutex
-	broken string // "": it answers; hangs: it does not; fails: with an error
+	mu    sync.Mutex
+	fault string // "": none; hangs: no response; fails: an error
 }
 
-func (r *reach) Leases(string) coordination.LeaseInterface { return r }
+func (r *connection) Leases(string) coordination.LeaseInterface { return r }
 
-func (r *reach) breaks(how string) {
+func (r *connection) setFault(how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken = how
+	r.fault = how
 }
 
-func (r *reach) ask(ctx context.Context, do func() error) (*coordinationv1.Lease, error) {
+func (r *connection) request(ctx context.Context, do func() error) (*coordinationv1.Lease, error) {
 	r.mu.Lock()
-	how := r.broken
+	how := r.fault
 	r.mu.Unlock()
 	switch how {
 	case "hangs":
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // the client's own
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // the client's own timeout
 		defer cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case "fails":
 		return nil, apierrors.NewInternalError(errors.New("as the test wants"))
 	}
-	r.to.mu.Lock()
-	defer r.to.mu.Unlock()
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
 	if err := do(); err != nil {
 		return nil, err
 	}
-	return r.to.lease.DeepCopy(), nil
+	return r.server.lease.DeepCopy(), nil
 }
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-func (r *reach) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease == nil {
+func (r *connection) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease == nil {
 			return apierrors.NewNotFound(leaseResource, name)
 		}
 		return nil
 	})
 }
 
-func (r *reach) Create(ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease != nil {
+func (r *connection) Create(ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease != nil {
 			return apierrors.NewAlreadyExists(leaseResource, l.Name)
 		}
-		return r.to.store(l)
+		return r.server.store(l)
 	})
 }
 
-func (r *reach) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return r.ask(ctx, func() error {
-		if r.to.lease == nil || r.to.lease.ResourceVersion != l.ResourceVersion {
+func (r *connection) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return r.request(ctx, func() error {
+		if r.server.lease == nil || r.server.lease.ResourceVersion != l.ResourceVersion {
 			return apierrors.NewConflict(leaseResource, l.Name, errors.New("modified"))
 		}
-		return r.to.store(l)
+		return r.server.store(l)
 	})
 }
 
-func (s *leases) store(l *coordinationv1.Lease) error {
+func (s *leaseServer) store(l *coordinationv1.Lease) error {
 	s.version++
 	s.lease = l.DeepCopy()
 	s.lease.ResourceVersion = strings.Repeat("1", s.version)
 	return nil
 }
 
-// office is who works, and when.
-type office struct {
-	t    *testing.T
-	mu   sync.Mutex
-	in   string
-	last time.Time // when somebody left
-	said chan string
+// workLog records the active replica.
+type workLog struct {
+	t       *testing.T
+	mu      sync.Mutex
+	active  string
+	endedAt time.Time // when the last work ended
+	started chan string
 }
 
-// work is that of a replica, which takes a while to end.
-func (o *office) work(who string, ends time.Duration) func(context.Context) {
+// work returns the work of a replica, which takes a while to end.
+func (o *workLog) work(who string, ends time.Duration) func(context.Context) {
 	return func(ctx context.Context) {
 		o.mu.Lock()
-		if o.in != "" {
-			o.t.Errorf("%s begins while %s works", who, o.in)
+		if o.active != "" {
+			o.t.Errorf("replica %s starts while replica %s works", who, o.active)
 		}
-		o.in = who
+		o.active = who
 		o.mu.Unlock()
-		o.said <- who
+		o.started <- who
 		<-ctx.Done()
 		time.Sleep(ends)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.in, o.last = "", time.Now()
+		o.active, o.endedAt = "", time.Now()
 	}
 }
 
 var times = Election{Namespace: "n", Name: "l", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
 
-// replica is one that stands until it is stopped.
+// replica takes part in the election until it is stopped.
 type replica struct {
-	*reach
+	*connection
 	leader *Leader
 	stop   func()
 }
 
-func (o *office) stand(to *leases, who string, ends time.Duration) *replica {
-	r := &replica{reach: &reach{to: to}}
+func (o *workLog) startReplica(to *leaseServer, who string, ends time.Duration) *replica {
+	r := &replica{connection: &connection{server: to}}
 	var err error
-	if r.leader, err = NewLeader(r.reach, times, slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
+	if r.leader, err = NewLeader(r.connection, times, slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
 		o.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(o.t.Context())
@@ -160,88 +160,90 @@ func (o *office) stand(to *leases, who string, ends time.Duration) *replica {
 	return r
 }
 
-// A replica that is stopped ends its work before it gives its lease back, and the next begins within two seconds.
-func TestACleanStopHandsOver(t *testing.T) {
+// A stopped replica ends its work before it releases its Lease. The next one starts within two
+// seconds.
+func TestStopReleasesLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-		a := o.stand(to, "a", 3*time.Second)
-		if who := <-o.said; who != "a" || !a.leader.Holds() {
-			t.Fatal(who)
+		o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+		a := o.startReplica(to, "a", 3*time.Second)
+		if who := <-o.started; who != "a" || !a.leader.Holds() {
+			t.Fatalf("first leader = %s, want a", who)
 		}
-		b := o.stand(to, "b", 0)
+		b := o.startReplica(to, "b", 0)
 		time.Sleep(time.Minute)
 		if b.leader.Holder() != a.leader.Identity() || b.leader.Holds() {
-			t.Errorf("b believes %q leads", b.leader.Holder())
+			t.Errorf("holder known to b = %q, want %q; b leads: %v", b.leader.Holder(), a.leader.Identity(), b.leader.Holds())
 		}
 		a.stop()
 		freed := time.Now()
-		if who := <-o.said; who != "b" || time.Since(freed) > 2*time.Second || freed.Before(o.last) {
-			t.Errorf("%s begins %v after the lease was given back", who, time.Since(freed))
+		if who := <-o.started; who != "b" || time.Since(freed) > 2*time.Second || freed.Before(o.endedAt) {
+			t.Errorf("%s starts %v after the release, want b within 2s", who, time.Since(freed))
 		}
 		b.stop()
 	})
 }
 
-// A leader whose requests hang or fail has stopped before another begins, which is within lease and retry.
-func TestALeaderThatIsCutOffStopsFirst(t *testing.T) {
+// A leader with requests that hang or fail stops before another one starts, which is within lease
+// duration and retry period.
+func TestDisconnectedLeaderStopsFirst(t *testing.T) {
 	for _, how := range []string{"hangs", "fails"} {
 		synctest.Test(t, func(t *testing.T) {
-			o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-			a := o.stand(to, "a", time.Second)
-			<-o.said
-			b := o.stand(to, "b", 0)
+			o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+			a := o.startReplica(to, "a", time.Second)
+			<-o.started
+			b := o.startReplica(to, "b", 0)
 			time.Sleep(time.Minute)
-			a.breaks(how)
+			a.setFault(how)
 			cut := time.Now()
-			if who := <-o.said; who != "b" || time.Since(cut) > 17*time.Second || o.last.IsZero() || time.Since(o.last) < time.Second {
-				t.Errorf("%s: %s begins %v after the cut, %v after the work ended", how, who, time.Since(cut), time.Since(o.last))
+			if who := <-o.started; who != "b" || time.Since(cut) > 17*time.Second || o.endedAt.IsZero() || time.Since(o.endedAt) < time.Second {
+				t.Errorf("%s: %s starts %v after the outage began and %v after the work ended, want b within 17s", how, who, time.Since(cut), time.Since(o.endedAt))
 			}
 			if a.leader.Holds() {
-				t.Error("a believes that it leads")
+				t.Error("a still leads after its lease expired")
 			}
-			a.breaks("")
-			time.Sleep(time.Minute) // it stands again, and follows
+			a.setFault("")
+			time.Sleep(time.Minute) // it campaigns again, as a standby
 			if a.leader.Holds() || !b.leader.Holds() || a.leader.Holder() != b.leader.Identity() {
-				t.Errorf("%s: a holds %v, b holds %v", how, a.leader.Holds(), b.leader.Holds())
+				t.Errorf("%s: after the outage a leads: %v, b leads: %v, want b only", how, a.leader.Holds(), b.leader.Holds())
 			}
 			b.stop()
-			if who := <-o.said; who != "a" {
-				t.Error(who)
+			if who := <-o.started; who != "a" {
+				t.Errorf("leader after b stopped = %s, want a", who)
 			}
 			a.stop()
 		})
 	}
 }
 
-// An API that is away for less than the deadline costs no leadership; one that is away for longer costs it, and when it is back the same
-// replica works again, though its last renewal may have come through late.
-func TestTheAPIIsAwayForAWhile(t *testing.T) {
+// An outage shorter than the deadline costs no leadership, a longer one does. Afterwards the same
+// replica leads again, even if its last renewal succeeded late.
+func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, to := &office{t: t, said: make(chan string, 9)}, &leases{}
-		a := o.stand(to, "a", 0)
-		<-o.said
-		a.breaks("fails")
+		o, to := &workLog{t: t, started: make(chan string, 9)}, &leaseServer{}
+		a := o.startReplica(to, "a", 0)
+		<-o.started
+		a.setFault("fails")
 		time.Sleep(8 * time.Second)
-		a.breaks("")
+		a.setFault("")
 		time.Sleep(time.Minute)
-		if len(o.said) != 0 || !a.leader.Holds() {
-			t.Error("it has lost its lease")
+		if len(o.started) != 0 || !a.leader.Holds() {
+			t.Error("leadership lost in an outage of 8s, want kept")
 		}
-		a.breaks("hangs")
+		a.setFault("hangs")
 		time.Sleep(12 * time.Second)
-		if o.mu.Lock(); o.in != "" {
-			t.Error("it works without a lease")
+		if o.mu.Lock(); o.active != "" {
+			t.Error("work continues 12s after the last renewal")
 		}
 		o.mu.Unlock()
-		a.breaks("")
-		if who := <-o.said; who != "a" || !a.leader.Holds() {
-			t.Error(who)
+		a.setFault("")
+		if who := <-o.started; who != "a" || !a.leader.Holds() {
+			t.Errorf("leader after the outage = %s, want a", who)
 		}
 		a.stop()
 	})
 }
 
-func TestWhatIsWrongWithAnElection(t *testing.T) {
+func TestElectionCheck(t *testing.T) {
 	for want, change := range map[string]func(*Election){
 		"no namespace":   func(e *Election) { e.Namespace = "" },
 		"whole seconds":  func(e *Election) { e.LeaseDuration += time.Millisecond },
@@ -251,18 +253,18 @@ func TestWhatIsWrongWithAnElection(t *testing.T) {
 		e := times
 		change(&e)
 		if _, err := NewLeader(nil, e, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("error of an invalid election = %v, want %s", err, want)
 		}
 	}
 }
 
-// Whoever does not lead reads, and writes nothing.
-func TestTheGuard(t *testing.T) {
+// A replica that does not lead can read but not write.
+func TestGuard(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method)
 		if agent := r.UserAgent(); agent != "program/1 test" {
-			t.Errorf("it calls itself %q", agent)
+			t.Errorf("user agent = %q, want program/1 test", agent)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
@@ -275,16 +277,16 @@ func TestTheGuard(t *testing.T) {
 	}
 	nodes := client.CoreV1().Nodes()
 	if _, err := nodes.Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("read without leadership failed: %v", err)
 	}
 	if _, err := nodes.Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.UpdateOptions{}); !errors.Is(err, ErrNotLeading) {
-		t.Error(err)
+		t.Errorf("write without leadership = %v, want ErrNotLeading", err)
 	}
 	leads = true
 	if _, err := nodes.Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.UpdateOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("write with leadership failed: %v", err)
 	}
 	if strings.Join(asked, " ") != "GET PUT" {
-		t.Error(asked)
+		t.Errorf("requests = %v, want GET and PUT", asked)
 	}
 }

@@ -8,28 +8,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// hold is until when this replica leads.
+// hold is the time until which this replica leads.
 type hold struct {
-	mu    sync.Mutex
-	until time.Time // by both clocks
-	moved chan struct{}
+	mu      sync.Mutex
+	until   time.Time // with monotonic and wall clock
+	changed chan struct{}
 }
 
-func newHold() *hold { return &hold{moved: make(chan struct{}, 1)} }
+func newHold() *hold { return &hold{changed: make(chan struct{}, 1)} }
 
-// renew has it lead until a time; the zero time: no more.
+// renew sets the end of the leadership; zero: it ended.
 func (h *hold) renew(until time.Time) {
 	h.mu.Lock()
 	h.until = until
 	h.mu.Unlock()
 	select {
-	case h.moved <- struct{}{}:
+	case h.changed <- struct{}{}:
 	default:
 	}
 }
 
-// left is for how long it leads still. It goes by both clocks: that of a machine that slept has
-// stood still, the wall's may be set.
+// left returns the remaining time of leadership, the shorter one by two clocks: the monotonic clock
+// stops while the machine is suspended, and the wall clock can be set.
 func (h *hold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,21 +40,21 @@ func (h *hold) left() time.Duration {
 	return min(h.until.Sub(now), h.until.Round(0).Sub(now.Round(0)))
 }
 
-// lock is the Lease as client-go's election uses it. It notes until when this replica leads,
-// counted from before each request: who follows counts from when it saw the answer's effect, which
-// is later. And it has the work end before the Lease is given back, which the election alone does
-// not: where it could not renew, it tries for up to another deadline to give back, and tells the
-// work only then.
+// lock is the Lease for client-go's election. It records until when this replica leads, counted
+// from before each request: standbys count from their observation of the renewal, which is later.
+//
+// It also ends the work before the Lease is released. The election alone does not: after failed
+// renewals it first tries to release for up to another deadline.
 type lock struct {
 	resourcelock.Interface
-	hold     *hold
-	deadline time.Duration // after the last renewal the work has to have ended
-	fresh    time.Duration // after a renewal the next one may wait for so long
-	stop     func()        // ends the work, and returns when it has ended
+	hold        *hold
+	deadline    time.Duration // the work ends at this time after the last renewal
+	minRenewAge time.Duration // minimum time between renewals
+	stop        func()        // ends the work and waits for it
 }
 
-// Get reads the Lease. Where it names another holder this replica leads no more: somebody has
-// deleted it, or written to it, while it did.
+// Get reads the Lease. If it names another holder, this replica no longer leads: someone deleted or
+// overwrote the Lease.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() &&
@@ -65,12 +65,12 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// Create makes the Lease.
+// Create creates the Lease.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(&record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// Update renews it, takes it over, or gives it back.
+// Update renews, acquires or releases the Lease.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(&record, func() error { return l.Interface.Update(ctx, record) })
 }
@@ -81,8 +81,8 @@ func (l *lock) write(record *resourcelock.LeaderElectionRecord, write func() err
 		l.stop()
 		return write()
 	}
-	if l.hold.left() > l.deadline-l.fresh {
-		return nil // a leader has to renew much less often than followers have to look
+	if l.hold.left() > l.deadline-l.minRenewAge {
+		return nil // a leader needs fewer renewals than standbys need reads
 	}
 	began := time.Now()
 	err := write()

@@ -9,30 +9,30 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// written counts what is written of a Lease.
-type written struct {
+// fakeLock counts the writes to a Lease.
+type fakeLock struct {
 	resourcelock.Interface
 	updates int
 	holder  string
 }
 
-func (l *written) Identity() string { return "me" }
+func (l *fakeLock) Identity() string { return "me" }
 
-func (l *written) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *fakeLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, nil, nil
 }
 
-func (l *written) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+func (l *fakeLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	l.updates++
 	return nil
 }
 
-// A leader that tries more often than it has to renews only when the last time is old enough, however long it has led; it gives its Lease back
-// at once, and takes it anew at once.
-func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
+// A leader renews its Lease only at a minimum age, however often it tries. It releases and acquires
+// the Lease immediately.
+func TestLeaderRenewsAtMinimumAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, stopped := &written{}, 0
-		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, fresh: 1500 * time.Millisecond, stop: func() { stopped++ }}
+		api, stopped := &fakeLock{}, 0
+		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, minRenewAge: 1500 * time.Millisecond, stop: func() { stopped++ }}
 		try := func(holder string) {
 			t.Helper()
 			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
@@ -41,8 +41,8 @@ func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 		}
 		for range 41 { // 20 s of tries
 			try("me")
-			if left := l.hold.left(); left < l.deadline-l.fresh {
-				t.Fatalf("it leads for %v more, want %v at least", left, l.deadline-l.fresh)
+			if left := l.hold.left(); left < l.deadline-l.minRenewAge {
+				t.Fatalf("leadership left = %v, want at least %v", left, l.deadline-l.minRenewAge)
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
@@ -52,14 +52,14 @@ func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 		try("")
 		try("me")
 		if api.updates != 16 || stopped != 1 {
-			t.Errorf("%d writes, want 16; stopped %d times", api.updates, stopped)
+			t.Errorf("%d writes and %d stops, want 16 and 1", api.updates, stopped)
 		}
 	})
 }
 
-// A leader that sees that another has its Lease, as where somebody has deleted it, ends its work at once.
-func TestALeaderWhoseLeaseIsAnothersEnds(t *testing.T) {
-	api, stopped := &written{holder: "me"}, 0
+// A leader ends its work immediately when the Lease names another holder.
+func TestLeaderWithLostLeaseStops(t *testing.T) {
+	api, stopped := &fakeLock{holder: "me"}, 0
 	l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, stop: func() { stopped++ }}
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestALeaderWhoseLeaseIsAnothersEnds(t *testing.T) {
 	}{{"me", 0, true}, {"", 0, true}, {"another", 1, false}, {"another", 1, false}} {
 		api.holder = c.holder
 		if _, _, err := l.Get(t.Context()); err != nil || stopped != c.stopped || (l.hold.left() > 0) != c.leads {
-			t.Errorf("held by %q: stopped %d times, leads for %v, %v", c.holder, stopped, l.hold.left(), err)
+			t.Errorf("Lease held by %q: stopped %d times, %v left, error %v", c.holder, stopped, l.hold.left(), err)
 		}
 	}
 }

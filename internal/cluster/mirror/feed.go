@@ -12,23 +12,23 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// table is how the mirror keeps objects of one kind. Its functions are called while the lock is
-// held.
+// table describes how the mirror stores objects of one kind. Its functions, except trim, are called
+// with the lock held.
 type table[K comparable, T any] struct {
-	what   string // one of them, for errors
-	of     *source
-	kept   map[K]T
-	key    func(T) K
-	put    func(T)   // what a watch has, unless it is older than what is kept
-	set    func(T)   // what a list has, whatever its version
-	drop   func(T)   // what a watch has deleted
-	remove func(K)   // what a list does not have any more
-	cut    func(T) T // makes one small; called without the lock, beside everything else
+	name    string // of one object, for errors
+	source  *source
+	objects map[K]T
+	key     func(T) K
+	put     func(T)   // stores an object of a watch event, unless it is older than the stored one
+	set     func(T)   // stores an object of a list, of any version
+	drop    func(T)   // removes an object that a watch reports as deleted
+	remove  func(K)   // removes an object that is missing in a list
+	trim    func(T) T // removes unused fields; called without the lock and concurrently
 }
 
-// feedOf is what a reflector fills.
+// feedOf returns the store of a reflector.
 func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
-	text := "take " + t.what + ": the watch gives a"
+	text := "store " + t.name + ": the watch sent a"
 	return &kubefeed.Feed[T]{
 		Texts: kubefeed.Texts{Put: text, Drop: text, List: text},
 		Put:   locked(m, t.put),
@@ -37,11 +37,11 @@ func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			t.replace(n, all)
-			t.of.replaced()
+			t.source.setSynced()
 			m.notify()
 		},
-		Heard: t.of.hear,
-		Cut:   func() func(T) T { return t.cut },
+		Heard: t.source.recordEvent,
+		Cut:   func() func(T) T { return t.trim },
 	}
 }
 
@@ -53,32 +53,32 @@ func locked[T any](m *Mirror, take func(T)) func(T) {
 	}
 }
 
-// replace has the table hold what a list has, and nothing else.
+// replace sets the contents of the table to those of a list.
 func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
 	here := make(map[K]bool, n)
 	for o := range all {
 		here[t.key(o)] = true
 		t.set(o)
 	}
-	for k := range t.kept {
+	for k := range t.objects {
 		if !here[k] {
 			t.remove(k)
 		}
 	}
 }
 
-// nodeFeed takes nodes.
+// nodeFeed returns the store of the node watch.
 func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	remove := func(name string) {
-		delete(m.node, name)
-		delete(m.beat, name)
+		delete(m.nodes, name)
+		delete(m.beatAt, name)
 	}
 	return feedOf(m, table[string, *v1.Node]{
-		what: "a node", of: &m.nodes, kept: m.node, key: (*v1.Node).GetName,
-		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.keep.node(n)) }, remove: remove,
-		cut: m.keep.node,
+		name: "a node", source: &m.nodeSource, objects: m.nodes, key: (*v1.Node).GetName,
+		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.trimmer.node(n)) }, remove: remove,
+		trim: m.trimmer.node,
 		drop: func(n *v1.Node) {
-			if is := m.node[n.Name]; is != nil && is.UID == n.UID {
+			if stored := m.nodes[n.Name]; stored != nil && stored.UID == n.UID {
 				remove(n.Name)
 				m.notify()
 			}
@@ -86,120 +86,121 @@ func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
 	})
 }
 
-// leaseFeed takes Leases. Nobody waits for one.
+// leaseFeed returns the store of the Lease watch. Renewals wake no one.
 func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
 	remove := func(name string) {
-		delete(m.lease, name)
-		delete(m.renew, name)
+		delete(m.leases, name)
+		delete(m.renewedAt, name)
 	}
 	return feedOf(m, table[string, *coordination.Lease]{
-		what: "a lease", of: &m.leases, kept: m.lease, key: (*coordination.Lease).GetName,
-		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.keep.lease(l)) }, remove: remove,
-		cut:  m.keep.lease,
+		name: "a lease", source: &m.leaseSource, objects: m.leases, key: (*coordination.Lease).GetName,
+		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.trimmer.lease(l)) }, remove: remove,
+		trim: m.trimmer.lease,
 		drop: func(l *coordination.Lease) { remove(l.Name) },
 	})
 }
 
-// podFeed takes pods.
+// podFeed returns the store of the pod watch.
 func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
 	return feedOf(m, table[types.UID, *v1.Pod]{
-		what: "a pod", of: &m.pods, kept: m.pod, key: (*v1.Pod).GetUID,
-		put: m.putPod, set: func(p *v1.Pod) { m.setPod(m.keep.pod(p)) }, remove: m.dropPod, cut: podOf,
+		name: "a pod", source: &m.podSource, objects: m.pods, key: (*v1.Pod).GetUID,
+		put: m.putPod, set: func(p *v1.Pod) { m.setPod(m.trimmer.pod(p)) }, remove: m.dropPod, trim: trimPod,
 		drop: func(p *v1.Pod) { m.dropPod(p.UID) },
 	})
 }
 
-// putNode puts a node in its place, unless it is older than the one that is there: an answer may be
-// newer than what a watch tells. The lock is held.
+// putNode stores a node unless it is older than the stored one: the response to a write may be
+// newer than a watch event. The lock must be held.
 func (m *Mirror) putNode(n *v1.Node) {
-	n = m.keep.node(n)
-	if was := m.node[n.Name]; was == nil || was.UID != n.UID ||
-		!older(n.ResourceVersion, was.ResourceVersion) {
+	n = m.trimmer.node(n)
+	if stored := m.nodes[n.Name]; stored == nil || stored.UID != n.UID ||
+		!older(n.ResourceVersion, stored.ResourceVersion) {
 		m.setNode(n)
 	}
 }
 
-// setNode takes a node whatever its version is: after etcd was restored from a backup all are older
-// than what was told before, and a list is what is there. The lock is held.
+// setNode stores a node of any version. After a restore of etcd from a backup, all versions
+// in a list are older than the stored ones. The lock must be held.
 func (m *Mirror) setNode(n *v1.Node) {
-	was := m.node[n.Name]
-	m.node[n.Name] = n
-	if was == nil || was.UID != n.UID || !sameBeats(was, n) {
-		m.beat[n.Name] = time.Now()
+	previous := m.nodes[n.Name]
+	m.nodes[n.Name] = n
+	if previous == nil || previous.UID != n.UID || !sameHeartbeats(previous, n) {
+		m.beatAt[n.Name] = time.Now()
 	}
-	if was == nil || was.UID != n.UID || !sameNode(was, n) {
+	if previous == nil || previous.UID != n.UID || !sameNode(previous, n) {
 		m.notify()
 	}
 }
 
-// putLease puts a Lease in its place likewise. The lock is held.
+// putLease stores a Lease as putNode stores a node. The lock must be held.
 func (m *Mirror) putLease(l *coordination.Lease) {
-	l = m.keep.lease(l)
-	if was := m.lease[l.Name]; was == nil || was.UID != l.UID ||
-		!older(l.ResourceVersion, was.ResourceVersion) {
+	l = m.trimmer.lease(l)
+	if stored := m.leases[l.Name]; stored == nil || stored.UID != l.UID ||
+		!older(l.ResourceVersion, stored.ResourceVersion) {
 		m.setLease(l)
 	}
 }
 
-// setLease takes a Lease as setNode does a node.
+// setLease stores a Lease as setNode stores a node.
 func (m *Mirror) setLease(l *coordination.Lease) {
-	if was := m.lease[l.Name]; was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
-		m.renew[l.Name] = time.Now()
+	if previous := m.leases[l.Name]; previous == nil || !previous.Spec.RenewTime.Equal(l.Spec.RenewTime) {
+		m.renewedAt[l.Name] = time.Now()
 	}
-	m.lease[l.Name] = l
+	m.leases[l.Name] = l
 }
 
-// putPod puts a pod in its place likewise, if it is bound and not over. The lock is held.
+// putPod stores a pod as putNode stores a node, if it is bound and has not finished. The lock must
+// be held.
 func (m *Mirror) putPod(p *v1.Pod) {
-	p = m.keep.pod(p)
-	if was := m.pod[p.UID]; was == nil || !older(p.ResourceVersion, was.ResourceVersion) {
+	p = m.trimmer.pod(p)
+	if stored := m.pods[p.UID]; stored == nil || !older(p.ResourceVersion, stored.ResourceVersion) {
 		m.setPod(p)
 	}
 }
 
-// setPod takes a pod as setNode does a node.
+// setPod stores a pod as setNode stores a node.
 func (m *Mirror) setPod(p *v1.Pod) {
-	was := m.pod[p.UID]
-	if was != nil && was.Spec.NodeName != p.Spec.NodeName {
+	previous := m.pods[p.UID]
+	if previous != nil && previous.Spec.NodeName != p.Spec.NodeName {
 		m.dropPod(p.UID)
-		was = nil
+		previous = nil
 	}
 	if p.Spec.NodeName == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		m.dropPod(p.UID)
 		return
 	}
-	m.pod[p.UID] = p
-	of := m.on[p.Spec.NodeName]
-	if i := slices.Index(of, was); was != nil && i >= 0 {
+	m.pods[p.UID] = p
+	of := m.podsByNode[p.Spec.NodeName]
+	if i := slices.Index(of, previous); previous != nil && i >= 0 {
 		of[i] = p
 	} else {
-		m.on[p.Spec.NodeName] = append(of, p)
+		m.podsByNode[p.Spec.NodeName] = append(of, p)
 	}
-	if m.matters(p) {
+	if m.affectsDecisions(p) {
 		m.notify()
 	}
 }
 
-// dropPod takes a pod away. The lock is held.
+// dropPod removes a pod. The lock must be held.
 func (m *Mirror) dropPod(uid types.UID) {
-	was := m.pod[uid]
-	if was == nil {
+	stored := m.pods[uid]
+	if stored == nil {
 		return
 	}
-	delete(m.pod, uid)
-	of := slices.DeleteFunc(m.on[was.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
-	if m.on[was.Spec.NodeName] = of; len(of) == 0 {
-		delete(m.on, was.Spec.NodeName)
+	delete(m.pods, uid)
+	of := slices.DeleteFunc(m.podsByNode[stored.Spec.NodeName], func(p *v1.Pod) bool { return p.UID == uid })
+	if m.podsByNode[stored.Spec.NodeName] = of; len(of) == 0 {
+		delete(m.podsByNode, stored.Spec.NodeName)
 	}
-	if m.matters(was) {
+	if m.affectsDecisions(stored) {
 		m.notify()
 	}
 }
 
-// matters reports whether anything may depend on a pod: whether its node has a taint that evicts,
-// or is not ready.
-func (m *Mirror) matters(p *v1.Pod) bool {
-	n := m.node[p.Spec.NodeName]
+// affectsDecisions reports whether decisions may depend on a pod: its node has a NoExecute taint or
+// is not ready.
+func (m *Mirror) affectsDecisions(p *v1.Pod) bool {
+	n := m.nodes[p.Spec.NodeName]
 	if n == nil {
 		return false
 	}

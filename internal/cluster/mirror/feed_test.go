@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is told of an object after an answer that is newer is older news. A whole list is not: after etcd was restored from a backup all
-// versions are older than what was told before, and stay so.
-func TestAListIsTakenAsItIs(t *testing.T) {
+// Watch events older than the stored object are ignored. A list is stored whatever its versions:
+// after a restore of etcd from a backup, all versions are older, and stay so.
+func TestListReplacesNewerVersions(t *testing.T) {
 	m := New(Options{})
 	at := func(version string, seconds int64) (*v1.Node, *coordination.Lease, *v1.Pod) {
 		meta := metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: version}
@@ -21,10 +21,10 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 		p := &v1.Pod{ObjectMeta: meta, Spec: v1.PodSpec{NodeName: version}}
 		return n, l, p
 	}
-	is := func() [3]string {
-		return [3]string{m.node["n"].ResourceVersion, m.lease["n"].ResourceVersion, m.pod["n"].ResourceVersion}
+	versions := func() [3]string {
+		return [3]string{m.nodes["n"].ResourceVersion, m.leases["n"].ResourceVersion, m.pods["n"].ResourceVersion}
 	}
-	told := func(version string, seconds int64) {
+	event := func(version string, seconds int64) {
 		n, l, p := at(version, seconds)
 		for _, err := range []error{m.nodeFeed().Update(n), m.leaseFeed().Update(l), m.podFeed().Update(p)} {
 			if err != nil {
@@ -32,7 +32,7 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 			}
 		}
 	}
-	listed := func(version string, seconds int64) {
+	list := func(version string, seconds int64) {
 		n, l, p := at(version, seconds)
 		for _, err := range []error{
 			m.nodeFeed().Replace([]any{n}, version), m.leaseFeed().Replace([]any{l}, version),
@@ -43,21 +43,21 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 			}
 		}
 	}
-	listed("100", 10)
-	told("90", 9)
-	if got := is(); got != [3]string{"100", "100", "100"} {
-		t.Errorf("older news: %v", got)
+	list("100", 10)
+	event("90", 9)
+	if got := versions(); got != [3]string{"100", "100", "100"} {
+		t.Errorf("versions after an older event = %v, want 100", got)
 	}
-	m.renew["n"] = time.Time{}
-	listed("50", 20)
-	if got := is(); got != [3]string{"50", "50", "50"} || m.renew["n"].IsZero() {
-		t.Errorf("another history: %v, renewed %v", got, m.renew["n"])
+	m.renewedAt["n"] = time.Time{}
+	list("50", 20)
+	if got := versions(); got != [3]string{"50", "50", "50"} || m.renewedAt["n"].IsZero() {
+		t.Errorf("versions after an older list = %v, renewed %v, want 50", got, m.renewedAt["n"])
 	}
-	if len(m.on["50"]) != 1 || len(m.on["100"]) != 0 {
-		t.Errorf("pods by node: %v", m.on)
+	if len(m.podsByNode["50"]) != 1 || len(m.podsByNode["100"]) != 0 {
+		t.Errorf("pods by node = %v, want one on node 50", m.podsByNode)
 	}
-	told("60", 30)
-	if got := is(); got != [3]string{"60", "60", "60"} {
-		t.Errorf("what follows: %v", got)
+	event("60", 30)
+	if got := versions(); got != [3]string{"60", "60", "60"} {
+		t.Errorf("versions after a newer event = %v, want 60", got)
 	}
 }

@@ -1,12 +1,12 @@
-// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the
-// pods that are bound to them. It is filled by watches: after the start nothing is listed again,
-// unless the API server does not know any more where a watch has ended.
+// Package mirror keeps a copy of the nodes, their Leases and the bound pods of a cluster, reduced
+// to the fields that decisions use. Watches fill it. After the start nothing is listed again,
+// unless the API server no longer knows the resource version at which a watch ended.
 //
-//	mirror.go  Mirror: what is there, and who waits for changes
-//	look.go    View: what a look at it sees
-//	feed.go    what watches hand over
-//	source.go  a watch, and whether it may be believed that nothing was missed
-//	keep.go    what of an object is kept
+//	mirror.go  Mirror: the copy, its age, and notifications of changes
+//	view.go    View: access to the copy
+//	feed.go    stores for the watches
+//	source.go  one watch, and the time up to which it is complete
+//	trim.go    the fields that are kept
 package mirror
 
 import (
@@ -24,19 +24,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options of New.
+// Options configures New.
 type Options struct {
 	Nodes, Leases, Pods cache.ListerWatcherWithContext
-	// Probe reads something small of the API: while nothing changes nothing is heard, and it is to be
-	// known that it would be.
+	// Probe sends a small request to the API server. While nothing changes, watches are silent: a
+	// successful probe shows that they would report changes.
 	Probe func(context.Context) error
-	// Rivals are managers of fields whose taints of nodes are to be known, see Rival.
+	// Rivals lists the field managers to keep for Rival.
 	Rivals []string
 	Log    *slog.Logger
 }
 
-// From has a client list and watch: nodes, the Leases of kube-node-lease, and pods that are bound
-// and not over.
+// From returns Options with lists and watches of nodes, the Leases of kube-node-lease, and pods
+// that are bound and have not finished.
 func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Options {
 	core, leases := client.CoreV1().RESTClient(), client.CoordinationV1().RESTClient()
 	bound := fields.AndSelectors(
@@ -57,33 +57,35 @@ func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Option
 	}
 }
 
-// Mirror is the copy. It may be asked by any goroutine.
+// Mirror is the copy of the cluster. It is safe for concurrent use.
 type Mirror struct {
-	o                   Options
-	wake                chan struct{} // one slot: what decisions depend on has changed
-	doubted             chan struct{} // one slot: it is to be proven that nothing has
-	nodes, leases, pods source
+	o Options
+	// capacity 1: a change that decisions depend on
+	wake                               chan struct{}
+	probeNow                           chan struct{} // capacity 1: a probe is requested
+	nodeSource, leaseSource, podSource source
 
-	mu          sync.Mutex // of what is below; objects that are there are never changed, but replaced
-	node        map[string]*v1.Node
-	lease       map[string]*coordination.Lease
-	beat, renew map[string]time.Time // when they came to be as they are
-	pod         map[types.UID]*v1.Pod
-	on          map[string][]*v1.Pod // by node
-	moved       bool                 // see wake
-	keep        keeper
+	// guards the fields below; stored objects are replaced, never modified
+	mu                sync.Mutex
+	nodes             map[string]*v1.Node
+	leases            map[string]*coordination.Lease
+	beatAt, renewedAt map[string]time.Time // arrival of the current heartbeat and renewal
+	pods              map[types.UID]*v1.Pod
+	podsByNode        map[string][]*v1.Pod // by node name
+	changed           bool                 // see wake
+	trimmer           trimmer
 }
 
-// New makes a Mirror that knows nothing yet.
+// New returns an empty Mirror.
 func New(o Options) *Mirror {
 	m := &Mirror{
-		o: o, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), node: map[string]*v1.Node{},
-		lease: map[string]*coordination.Lease{},
-		beat:  map[string]time.Time{}, renew: map[string]time.Time{}, pod: map[types.UID]*v1.Pod{},
-		on:   map[string][]*v1.Pod{},
-		keep: keeper{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
+		o: o, wake: make(chan struct{}, 1), probeNow: make(chan struct{}, 1), nodes: map[string]*v1.Node{},
+		leases: map[string]*coordination.Lease{},
+		beatAt: map[string]time.Time{}, renewedAt: map[string]time.Time{}, pods: map[types.UID]*v1.Pod{},
+		podsByNode: map[string][]*v1.Pod{},
+		trimmer:    trimmer{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
 	}
-	m.nodes.name, m.leases.name, m.pods.name = "nodes", "leases", "pods"
+	m.nodeSource.name, m.leaseSource.name, m.podSource.name = "nodes", "leases", "pods"
 	return m
 }
 
@@ -91,112 +93,111 @@ func New(o Options) *Mirror {
 func (m *Mirror) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	for _, run := range []func(){
-		func() { m.nodes.run(ctx, m.o.Nodes, &v1.Node{}, m.nodeFeed(), m.o.Log) },
-		func() { m.leases.run(ctx, m.o.Leases, &coordination.Lease{}, m.leaseFeed(), m.o.Log) },
-		func() { m.pods.run(ctx, m.o.Pods, &v1.Pod{}, m.podFeed(), m.o.Log) },
-		func() { m.prove(ctx) },
+		func() { m.nodeSource.run(ctx, m.o.Nodes, &v1.Node{}, m.nodeFeed(), m.o.Log) },
+		func() { m.leaseSource.run(ctx, m.o.Leases, &coordination.Lease{}, m.leaseFeed(), m.o.Log) },
+		func() { m.podSource.run(ctx, m.o.Pods, &v1.Pod{}, m.podFeed(), m.o.Log) },
+		func() { m.probe(ctx) },
 	} {
 		parts.Go(run)
 	}
 	parts.Wait()
 }
 
-// Changed is sent to when something has changed that decisions depend on. Heartbeats and renewals
-// are no such change: see View.Came.
+// Changed returns a channel that receives a value after a change that decisions depend on.
+// Heartbeats and renewals are no such change: see View.Arrivals.
 func (m *Mirror) Changed() <-chan struct{} { return m.wake }
 
-// Missing is what is not known yet; empty: all is.
-func (m *Mirror) Missing() string {
-	for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
-		if !s.known() {
+// Unsynced returns the name of a source without an initial list; empty: all are synced.
+func (m *Mirror) Unsynced() string {
+	for _, s := range []*source{&m.nodeSource, &m.leaseSource, &m.podSource} {
+		if !s.isSynced() {
 			return s.name
 		}
 	}
 	return ""
 }
 
-// Read is since when neither nodes nor leases may have changed without being seen; zero: they are
-// not known yet.
-func (m *Mirror) Read() time.Time {
-	a, b := m.nodes.current(), m.leases.current()
+// NodesCurrentAt returns the time up to which all changes of nodes and Leases were received; zero:
+// not synced.
+func (m *Mirror) NodesCurrentAt() time.Time {
+	a, b := m.nodeSource.currentAt(), m.leaseSource.currentAt()
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// Fresh is since when anything, pods included, may have changed without being seen; zero: not all
-// is known yet.
-func (m *Mirror) Fresh() time.Time {
-	at := m.Read()
-	if pods := m.pods.current(); pods.Before(at) {
+// CurrentAt returns the time up to which all changes, including pods, were received; zero: not
+// synced.
+func (m *Mirror) CurrentAt() time.Time {
+	at := m.NodesCurrentAt()
+	if pods := m.podSource.currentAt(); pods.Before(at) {
 		return pods
 	}
 	return at
 }
 
-// Prove has it proven that what is known is what is so now. Changed is sent to when it is.
-func (m *Mirror) Prove() {
+// RequestProbe requests a probe, which makes the copy current. Changed receives a value afterwards.
+func (m *Mirror) RequestProbe() {
 	select {
-	case m.doubted <- struct{}{}:
+	case m.probeNow <- struct{}{}:
 	default:
 	}
 }
 
-// How it is proven that the API answers: while it has not been heard from for a while, or when
-// somebody wants to know.
+// Probes are sent while no event has arrived for probeAfter, or on request.
 const (
-	proveEvery = time.Second
-	proveAfter = 3 * time.Second
-	proveLimit = 3 * time.Second
+	probePeriod  = time.Second
+	probeAfter   = 3 * time.Second
+	probeTimeout = 3 * time.Second
 )
 
-// prove asks the API for something small while it says nothing by itself.
-func (m *Mirror) prove(ctx context.Context) {
-	tick := time.NewTicker(proveEvery)
+// probe sends probes to the API server while the watches are silent.
+func (m *Mirror) probe(ctx context.Context) {
+	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
-	for wanted := false; ; {
+	for requested := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-m.doubted:
-			wanted = true
+		case <-m.probeNow:
+			requested = true
 		}
-		if read := m.Read(); read.IsZero() || !wanted && time.Since(read) < proveAfter {
+		if read := m.NodesCurrentAt(); read.IsZero() || !requested && time.Since(read) < probeAfter {
 			continue
 		}
 		began := time.Now()
-		limited, cancel := context.WithTimeout(ctx, proveLimit)
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := m.o.Probe(limited)
 		cancel()
 		if err != nil {
 			continue
 		}
-		for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
-			s.prove(began)
+		for _, s := range []*source{&m.nodeSource, &m.leaseSource, &m.podSource} {
+			s.recordProbe(began)
 		}
-		if wanted && !m.Read().Before(began) { // else a watch does not stand
+		if requested && !m.NodesCurrentAt().Before(began) { // otherwise a watch is not open
 			m.mu.Lock()
 			m.notify()
 			m.mu.Unlock()
 		}
-		wanted = wanted && m.Fresh().Before(began)
+		requested = requested && m.CurrentAt().Before(began)
 	}
 }
 
-// notify wakes whoever decides. The lock is held.
+// notify reports a change. The lock must be held.
 func (m *Mirror) notify() {
-	m.moved = true
+	m.changed = true
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-// older reports whether an object is an older version than another of the same. Versions that are
-// no numbers cannot be compared, and count as newer (apimachinery's util/resourceversion has the
-// rule: they are numbers since 1.35).
+// older reports whether version is older than the other one of the same object. Versions that are
+// not numbers cannot be compared and count as newer (apimachinery's util/resourceversion: they are
+// numbers since 1.35).
 func older(version, than string) bool {
 	a, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

@@ -16,27 +16,27 @@ import (
 	"jettison/internal/kube/kubefeed"
 )
 
-// Bounds of requests: a list's, and of a watch until it begins to answer.
+// Timeouts of a list, and of the start of a watch.
 const (
-	listLimit  = 60 * time.Second
-	beginLimit = 30 * time.Second
+	listTimeout  = 60 * time.Second
+	watchTimeout = 30 * time.Second
 )
 
-// Pauses after what failed double from the first to the last, with jitter.
+// The backoff after failures doubles from firstPause to lastPause, with jitter.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 4 * time.Second
 )
 
-// source is one watch. It may be asked by any goroutine.
+// source is one watch. It is safe for concurrent use.
 type source struct {
 	name string
 
-	mu     sync.Mutex
-	synced bool
-	heard  time.Time // when it said something last
-	open   time.Time // since when the watch stands; zero: it does not
-	proven time.Time // when the API answered to something else meanwhile
+	mu        sync.Mutex
+	synced    bool
+	lastEvent time.Time // arrival of the last event
+	openSince time.Time // start of the open watch; zero: not open
+	probedAt  time.Time // start of the last successful probe
 }
 
 // run lists and watches until its context ends.
@@ -45,7 +45,7 @@ func (s *source) run(
 	into cache.TransformingStore, log *slog.Logger,
 ) {
 	kubefeed.Run(ctx, kubefeed.Options{
-		From: s.noted(from), Kind: kind, Into: into,
+		From: s.tracked(from), Kind: kind, Into: into,
 		Reflector: cache.ReflectorOptions{
 			Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10,
 				Cap: lastPause},
@@ -54,7 +54,11 @@ func (s *source) run(
 		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
 			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) &&
 				!apierrors.IsGone(err) {
-				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name,
+				//log: A watch ended with an error. The data received so far stays in use while it
+				//  restarts.
+				//do: If it repeats, check the connection to the API server and the permissions in
+				//  error.
+				log.Warn("watch failed, restarting", "source", s.name,
 					"error", err)
 			}
 			return pause
@@ -62,87 +66,87 @@ func (s *source) run(
 	})
 }
 
-// noted is a way to list and watch that notes when a watch stands, and lets no request hang.
-func (s *source) noted(from cache.ListerWatcherWithContext) *cache.ListWatch {
+// tracked wraps a list and watch: it records when a watch is open, and adds timeouts.
+func (s *source) tracked(from cache.ListerWatcherWithContext) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listLimit)
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			return from.ListWithContext(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			ctx, cancel := context.WithCancel(ctx)
-			limit := time.AfterFunc(beginLimit, cancel)
+			limit := time.AfterFunc(watchTimeout, cancel)
 			w, err := from.WatchWithContext(ctx, o)
 			limit.Stop()
 			if err != nil {
 				cancel()
 				return nil, err
 			}
-			s.stands(time.Now())
-			return &standing{Interface: w, end: sync.OnceFunc(func() {
-				s.stands(time.Time{})
+			s.setOpen(time.Now())
+			return &trackedWatch{Interface: w, onStop: sync.OnceFunc(func() {
+				s.setOpen(time.Time{})
 				cancel()
 			})}, nil
 		},
 	}
 }
 
-// standing is a watch that notes its end.
-type standing struct {
+// trackedWatch is a watch that records its end.
+type trackedWatch struct {
 	watch.Interface
-	end func()
+	onStop func()
 }
 
-// Stop ends it.
-func (w *standing) Stop() {
-	w.end()
+// Stop ends the watch.
+func (w *trackedWatch) Stop() {
+	w.onStop()
 	w.Interface.Stop()
 }
 
-func (s *source) stands(since time.Time) {
+func (s *source) setOpen(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = since
+	s.openSince = since
 }
 
-// hear notes that the watch said something.
-func (s *source) hear() {
+// recordEvent records the arrival of an event.
+func (s *source) recordEvent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
+	s.lastEvent = time.Now()
 }
 
-// replaced notes that all is known.
-func (s *source) replaced() {
+// setSynced records the arrival of a complete list.
+func (s *source) setSynced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard, s.synced = time.Now(), true
+	s.lastEvent, s.synced = time.Now(), true
 }
 
-// prove notes that the API answered to a request that began at a time.
-func (s *source) prove(began time.Time) {
+// recordProbe records a successful probe that began at that time.
+func (s *source) recordProbe(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proven = began
+	s.probedAt = began
 }
 
-func (s *source) known() bool {
+func (s *source) isSynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
 }
 
-// current is since when something may have changed without being seen: since it said something
-// last, or, while its watch stands, since the API answered last. Zero: nothing is known yet.
-func (s *source) current() time.Time {
+// currentAt returns the time up to which all changes were received: that of the last event, or of
+// the last probe while the watch is open. Zero: not synced.
+func (s *source) currentAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.synced:
 		return time.Time{}
-	case !s.open.IsZero() && s.proven.After(s.open) && s.proven.After(s.heard):
-		return s.proven
+	case !s.openSince.IsZero() && s.probedAt.After(s.openSince) && s.probedAt.After(s.lastEvent):
+		return s.probedAt
 	}
-	return s.heard
+	return s.lastEvent
 }

@@ -23,13 +23,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pipes are a network in memory, which virtual time knows.
-type pipes struct {
+// pipeListener is a network in memory that works with synctest's virtual time.
+type pipeListener struct {
 	in   chan net.Conn
 	done chan struct{}
 }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.in:
 		return c, nil
@@ -38,10 +38,10 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error   { return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "api"} }
+func (p *pipeListener) Close() error   { return nil }
+func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "api"} }
 
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
 	case p.in <- server:
@@ -53,65 +53,66 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// api is an API server that does what a test tells it: it keeps nodes, pods, Leases and events, with versions and watches as the real one,
-// and fails as it is asked to.
+// api is an API server controlled by a test. It stores nodes, pods, Leases and events, with
+// resource versions and watches like the real one, and injects faults.
 type api struct {
-	t     *testing.T
-	began time.Time
+	t         *testing.T
+	startedAt time.Time
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when something has changed, and made anew
-	version int
-	nodes   map[string]*v1.Node
-	pods    map[string]*v1.Pod // by namespace/name
-	leases  map[string]*coordination.Lease
-	events  []*v1.Event
-	log     []logged // what watches have to tell
-	expired int      // watches from a version below it get 410
-	drops   int      // raised: all watches end
-	behind  string   // what is said of the node, or the Lease, of that name no watch tells
-	counted map[string]int
-	wrote   []write
-	budget  bool // a disruption budget lets no pod go
-	later   bool // and the API server says to ask again in ten seconds
-	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
+	mu           sync.Mutex
+	changed      chan struct{} // closed and replaced on each change
+	version      int
+	nodes        map[string]*v1.Node
+	pods         map[string]*v1.Pod // by namespace/name
+	leases       map[string]*coordination.Lease
+	events       []*v1.Event
+	log          []watchEvent // watch events
+	expiredBelow int          // watches from an older version get 410
+	watchEnds    int          // increment: all watches end
+	hidden       string       // watches omit the node and the Lease of that name
+	counted      map[string]int
+	writeLog     []write
+	budget       bool // a disruption budget blocks evictions
+	retryAfter   bool // the response of a blocked eviction asks for a retry after ten seconds
+	// fault decides on each request of a client: 0 answers it, -1 hangs until the client gives up,
+	// any other value is the response status.
 	fault func(client string, r *http.Request) int
-	// busy is asked, too: such a request is to be made again in a second.
-	busy  func(*http.Request) bool
-	clock time.Duration // what the API server's is before everybody's
+	// busy requests get status 429 and a retry after one second.
+	busy func(*http.Request) bool
+	skew time.Duration // the API server's clock minus the common clock
 }
 
-type logged struct {
-	version int
-	kind    string // nodes, pods, leases
-	how     string
-	object  any
-	name    string
+type watchEvent struct {
+	version   int
+	kind      string // nodes, pods, leases
+	eventType string
+	object    any
+	name      string
 }
 
-// write is one that was done.
+// write is a completed write.
 type write struct {
-	at       time.Time
-	client   string
-	what     string // verb resource name
-	pod      *v1.Pod
-	node     *v1.Node // the pod's, or the one that was written, as it was before
-	is       *v1.Node
-	leased   time.Time // when the node's kubelet renewed last
-	uid      types.UID // of the precondition
-	disrupts bool      // DisruptionTarget was there
+	at        time.Time
+	client    string
+	what      string // "VERB NAME"
+	pod       *v1.Pod
+	node      *v1.Node // the pod's node, or the written node before the write
+	written   *v1.Node
+	renewedAt time.Time // the last renewal of the node's kubelet
+	uid       types.UID // the precondition
+	disrupts  bool      // the pod had the condition DisruptionTarget
 }
 
 func newAPI(t *testing.T) *api {
 	return &api{
-		t: t, began: time.Now(), changed: make(chan struct{}), version: 100, nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
+		t: t, startedAt: time.Now(), changed: make(chan struct{}), version: 100, nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
 		leases: map[string]*coordination.Lease{}, counted: map[string]int{},
 	}
 }
 
-// serve has it answer a client of a name until stop is called.
+// serve serves requests of the named client until stop is called.
 func (a *api) serve(client string) (c *rest.Config, stop func()) {
-	p := &pipes{in: make(chan net.Conn), done: make(chan struct{})}
+	p := &pipeListener{in: make(chan net.Conn), done: make(chan struct{})}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.ServeHTTP(w, r, client) })}
 	done := make(chan struct{})
 	go func() {
@@ -126,7 +127,7 @@ func (a *api) serve(client string) (c *rest.Config, stop func()) {
 		}
 }
 
-// change changes what there is, and has all who wait look again.
+// change applies a change and wakes the watches and waiters.
 func (a *api) change(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,30 +136,30 @@ func (a *api) change(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// count is how often something was asked.
+// count returns the number of requests of that kind.
 func (a *api) count(what string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.counted[what]
 }
 
-func (a *api) next() string {
+func (a *api) nextVersion() string {
 	a.version++
 	return strconv.Itoa(a.version)
 }
 
-// putNode makes a node, or another version of it.
+// putNode adds a node or a new version of it.
 func (a *api) putNode(n *v1.Node) {
 	how := "MODIFIED"
 	if a.nodes[n.Name] == nil {
 		how = "ADDED"
 	}
-	n.ResourceVersion = a.next()
+	n.ResourceVersion = a.nextVersion()
 	a.nodes[n.Name] = n
-	a.log = append(a.log, logged{a.version, "nodes", how, n, n.Name})
+	a.log = append(a.log, watchEvent{a.version, "nodes", how, n, n.Name})
 }
 
-// visible is what the field selector of pods is.
+// visible applies the field selector of the pod watch.
 func visible(p *v1.Pod) bool {
 	return p != nil && p.Spec.NodeName != "" && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed
 }
@@ -170,7 +171,7 @@ func (a *api) putPod(p *v1.Pod) {
 	if !visible(was) {
 		how = "ADDED"
 	}
-	p.ResourceVersion = a.next()
+	p.ResourceVersion = a.nextVersion()
 	if !visible(p) {
 		if how == "ADDED" {
 			a.pods[key] = p
@@ -179,24 +180,24 @@ func (a *api) putPod(p *v1.Pod) {
 		how = "DELETED"
 	}
 	a.pods[key] = p
-	a.log = append(a.log, logged{a.version, "pods", how, p, ""})
+	a.log = append(a.log, watchEvent{a.version, "pods", how, p, ""})
 }
 
-// putLease renews, as the API server stamps it.
+// putLease stores a Lease with the API server's timestamp.
 func (a *api) putLease(l *coordination.Lease) {
 	key := l.Namespace + "/" + l.Name
 	how := "MODIFIED"
 	if a.leases[key] == nil {
 		how = "ADDED"
 	}
-	l.ResourceVersion = a.next()
+	l.ResourceVersion = a.nextVersion()
 	a.leases[key] = l
 	if l.Namespace == v1.NamespaceNodeLease {
-		a.log = append(a.log, logged{a.version, "leases", how, l, l.Name})
+		a.log = append(a.log, watchEvent{a.version, "leases", how, l, l.Name})
 	}
 }
 
-// await waits until a condition holds, which is looked at under the lock.
+// await waits until the condition is true. It evaluates the condition under the lock.
 func (a *api) await(what string, holds func() bool) {
 	a.t.Helper()
 	limit := time.After(time.Hour)
@@ -210,12 +211,12 @@ func (a *api) await(what string, holds func() bool) {
 		select {
 		case <-changed:
 		case <-limit:
-			a.t.Fatalf("after an hour: not %s", what)
+			a.t.Fatalf("not reached within an hour: %s", what)
 		}
 	}
 }
 
-// verbOf is what a request wants.
+// verbOf returns the kind of a request.
 func verbOf(r *http.Request, parts int) string {
 	q := r.URL.Query()
 	switch {
@@ -240,23 +241,24 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 		}
 	}
 	a.mu.Lock()
-	fault, busy, clock := a.fault, a.busy, a.clock
+	fault, busy, clock := a.fault, a.busy, a.skew
 	a.mu.Unlock()
 	w.Header().Set("Date", time.Now().Add(clock).UTC().Format(http.TimeFormat))
 	if busy != nil && busy(r) {
 		w.Header().Set("Retry-After", "1")
-		refused(w, http.StatusTooManyRequests, "too many requests")
+		writeError(w, http.StatusTooManyRequests, "too many requests")
 		return
 	}
 	if fault != nil {
 		switch status := fault(client, r); status {
 		case 0:
 		case -1:
-			_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+			// otherwise the end of the connection is not noticed
+			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 			return
 		default:
-			refused(w, status, "as the test wants")
+			writeError(w, status, "fault of the test")
 			return
 		}
 	}
@@ -272,7 +274,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 		a.watch(w, r, parts[0])
 		return
 	}
-	out := httptest.NewRecorder() // nobody waits for who reads the answer while the lock is held
+	out := httptest.NewRecorder() // the lock is not held while the client reads
 	a.respond(out, r, client, namespace, verb, parts)
 	maps.Copy(w.Header(), out.Header())
 	w.WriteHeader(out.Code)
@@ -284,11 +286,11 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace,
 	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
 		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
 	case "GET nodes":
-		a.get(w, func() any { return known(a.nodes[parts[1]]) })
+		a.get(w, func() any { return orNil(a.nodes[parts[1]]) })
 	case "GET pods":
-		a.get(w, func() any { return known(a.pods[namespace+"/"+parts[1]]) })
+		a.get(w, func() any { return orNil(a.pods[namespace+"/"+parts[1]]) })
 	case "GET leases":
-		a.get(w, func() any { return known(a.leases[namespace+"/"+parts[1]]) })
+		a.get(w, func() any { return orNil(a.leases[namespace+"/"+parts[1]]) })
 	case "POST leases", "PUT leases":
 		a.lease(w, r, namespace)
 	case "PATCH nodes":
@@ -302,12 +304,12 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace,
 	case "POST events":
 		a.event(w, r)
 	default:
-		refused(w, http.StatusNotFound, verb+" "+r.URL.Path)
+		writeError(w, http.StatusNotFound, verb+" "+r.URL.Path)
 	}
 }
 
-// known is an object that is there; nil: none is.
-func known[T any](o *T) any {
+// orNil avoids a non-nil interface with a nil pointer.
+func orNil[T any](o *T) any {
 	if o == nil {
 		return nil
 	}
@@ -318,13 +320,13 @@ func (a *api) get(w http.ResponseWriter, find func() any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if o := find(); o != nil {
-		answer(w, o)
+		writeObject(w, o)
 		return
 	}
-	refused(w, http.StatusNotFound, "none of that name")
+	writeError(w, http.StatusNotFound, "not found")
 }
 
-// list lists objects of a kind. only is a Lease's name; empty: all.
+// list writes the objects of a kind. only is the name of a Lease; empty: all.
 func (a *api) list(w http.ResponseWriter, kind, only string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -335,7 +337,7 @@ func (a *api) list(w http.ResponseWriter, kind, only string) {
 		for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 			out.Items = append(out.Items, *a.nodes[name])
 		}
-		answer(w, out)
+		writeObject(w, out)
 	case "pods":
 		out := v1.PodList{ListMeta: meta}
 		for _, key := range slices.Sorted(maps.Keys(a.pods)) {
@@ -343,7 +345,7 @@ func (a *api) list(w http.ResponseWriter, kind, only string) {
 				out.Items = append(out.Items, *a.pods[key])
 			}
 		}
-		answer(w, out)
+		writeObject(w, out)
 	case "leases":
 		out := coordination.LeaseList{ListMeta: meta}
 		for _, key := range slices.Sorted(maps.Keys(a.leases)) {
@@ -351,42 +353,42 @@ func (a *api) list(w http.ResponseWriter, kind, only string) {
 				out.Items = append(out.Items, *a.leases[key])
 			}
 		}
-		answer(w, out)
+		writeObject(w, out)
 	}
 }
 
 func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	q := r.URL.Query()
-	if q.Get("sendInitialEvents") != "" { // as servers before 1.32
-		refused(w, http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
+	if q.Get("sendInitialEvents") != "" { // like servers before 1.32
+		writeError(w, http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
 		return
 	}
 	since, _ := strconv.Atoi(q.Get("resourceVersion"))
 	a.mu.Lock()
-	drops, expired := a.drops, a.expired
+	drops, expired := a.watchEnds, a.expiredBelow
 	a.mu.Unlock()
 	if since < expired {
-		refused(w, http.StatusGone, "too old resource version")
+		writeError(w, http.StatusGone, "too old resource version")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.(http.Flusher).Flush()
 	for {
 		a.mu.Lock()
-		var out []logged
+		var out []watchEvent
 		for _, e := range a.log {
-			if e.version > since && e.kind == kind && (a.behind == "" || e.name != a.behind) {
+			if e.version > since && e.kind == kind && (a.hidden == "" || e.name != a.hidden) {
 				out = append(out, e)
 			}
 		}
 		since = max(since, a.version)
-		changed, ended := a.changed, a.drops != drops
+		changed, ended := a.changed, a.watchEnds != drops
 		a.mu.Unlock()
 		if ended {
 			return
 		}
 		for _, e := range out {
-			if json.NewEncoder(w).Encode(map[string]any{"type": e.how, "object": kinded(e.object)}) != nil {
+			if json.NewEncoder(w).Encode(map[string]any{"type": e.eventType, "object": withKind(e.object)}) != nil {
 				return
 			}
 		}
@@ -399,13 +401,13 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	}
 }
 
-func answer(w http.ResponseWriter, o any) {
+func writeObject(w http.ResponseWriter, o any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(kinded(o))
+	_ = json.NewEncoder(w).Encode(withKind(o))
 }
 
-// kinded is an object that says what it is.
-func kinded(o any) (out map[string]any) {
+// withKind returns an object with kind and apiVersion.
+func withKind(o any) (out map[string]any) {
 	text, _ := json.Marshal(o)
 	_ = json.Unmarshal(text, &out)
 	out["kind"], out["apiVersion"] = kindOf(o)
@@ -432,7 +434,7 @@ func kindOf(o any) (kind, version string) {
 	return "Status", "v1"
 }
 
-func refused(w http.ResponseWriter, code int, why string) {
+func writeError(w http.ResponseWriter, code int, why string) {
 	status := metav1.Status{Status: "Failure", Code: int32(code), Message: why}
 	switch code {
 	case http.StatusNotFound:
@@ -455,5 +457,5 @@ func refused(w http.ResponseWriter, code int, why string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(kinded(status))
+	_ = json.NewEncoder(w).Encode(withKind(status))
 }

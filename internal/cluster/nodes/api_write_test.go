@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// read reads a body strictly.
-func (a *api) read(r *http.Request, into any) {
+// decode reads a body strictly.
+func (a *api) decode(r *http.Request, into any) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		a.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+		a.t.Errorf("body of %s %s is invalid: %v", r.Method, r.URL.Path, err)
 	}
 }
 
-// note keeps a write.
-func (a *api) note(client, what string, w write) {
+// addWrite records a completed write.
+func (a *api) addWrite(client, what string, w write) {
 	w.at, w.client, w.what = time.Now(), client, what
 	name := ""
 	if w.pod != nil {
@@ -36,9 +36,9 @@ func (a *api) note(client, what string, w write) {
 		name = w.node.Name
 	}
 	if l := a.leases[v1.NamespaceNodeLease+"/"+name]; l != nil {
-		w.leased = l.ManagedFields[0].Time.Time
+		w.renewedAt = l.ManagedFields[0].Time.Time
 	}
-	a.wrote = append(a.wrote, w)
+	a.writeLog = append(a.writeLog, w)
 }
 
 type nodePatch struct {
@@ -53,15 +53,15 @@ type nodePatch struct {
 
 func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, parts []string) {
 	var p nodePatch
-	a.read(r, &p)
+	a.decode(r, &p)
 	a.change(func() {
 		is := a.nodes[parts[1]]
 		switch {
 		case is == nil:
-			refused(w, http.StatusNotFound, parts[1])
+			writeError(w, http.StatusNotFound, parts[1])
 			return
 		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != "" && p.Metadata.ResourceVersion != is.ResourceVersion:
-			refused(w, http.StatusConflict, "the object has been modified")
+			writeError(w, http.StatusConflict, "the object has been modified")
 			return
 		}
 		out := is.DeepCopy()
@@ -77,8 +77,8 @@ func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, p
 		}
 		maps.Copy(out.Labels, p.Metadata.Labels)
 		a.putNode(out)
-		a.note(client, what+" "+is.Name, write{node: is, is: out, uid: p.Metadata.UID})
-		answer(w, out)
+		a.addWrite(client, what+" "+is.Name, write{node: is, written: out, uid: p.Metadata.UID})
+		writeObject(w, out)
 	})
 }
 
@@ -87,15 +87,15 @@ func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key strin
 		Metadata struct{ UID types.UID }
 		Status   struct{ Conditions []v1.PodCondition }
 	}
-	a.read(r, &p)
+	a.decode(r, &p)
 	a.change(func() {
 		is := a.pods[key]
 		switch {
 		case is == nil:
-			refused(w, http.StatusNotFound, key)
+			writeError(w, http.StatusNotFound, key)
 			return
 		case p.Metadata.UID != is.UID:
-			refused(w, http.StatusConflict, "uid")
+			writeError(w, http.StatusConflict, "uid")
 			return
 		}
 		out := is.DeepCopy()
@@ -104,37 +104,38 @@ func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key strin
 			out.Status.Conditions = append(out.Status.Conditions, c)
 		}
 		a.putPod(out)
-		a.note(client, "condition "+key, write{pod: out, uid: p.Metadata.UID})
-		answer(w, out)
+		a.addWrite(client, "condition "+key, write{pod: out, uid: p.Metadata.UID})
+		writeObject(w, out)
 	})
 }
 
-// gone deletes a pod as the API server does: one whose kubelet answers is gone, another stays until somebody forces it.
-func (a *api) gone(w http.ResponseWriter, client, what string, is *v1.Pod, uid types.UID) {
+// terminatePod starts the deletion of a pod. The pod object stays, as for a pod on a node with a
+// dead kubelet.
+func (a *api) terminatePod(w http.ResponseWriter, client, what string, is *v1.Pod, uid types.UID) {
 	target := slices.ContainsFunc(is.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
-	a.note(client, what+" "+is.Namespace+"/"+is.Name, write{pod: is, uid: uid, disrupts: target})
+	a.addWrite(client, what+" "+is.Namespace+"/"+is.Name, write{pod: is, uid: uid, disrupts: target})
 	out := is.DeepCopy()
 	now := metav1.Now()
 	out.DeletionTimestamp = &now
 	a.putPod(out)
-	answer(w, out)
+	writeObject(w, out)
 }
 
 func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key string) {
 	var o metav1.DeleteOptions
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Preconditions == nil || o.Preconditions.UID == nil {
-		a.t.Errorf("delete %s: %v without a UID: %+v", key, err, o)
+		a.t.Errorf("delete pod %s: error %v, options %+v, want a UID precondition", key, err, o)
 		return
 	}
 	a.change(func() {
 		is := a.pods[key]
 		switch {
 		case is == nil:
-			refused(w, http.StatusNotFound, key)
+			writeError(w, http.StatusNotFound, key)
 		case is.UID != *o.Preconditions.UID:
-			refused(w, http.StatusConflict, "uid")
+			writeError(w, http.StatusConflict, "uid")
 		default:
-			a.gone(w, client, "delete", is, *o.Preconditions.UID)
+			a.terminatePod(w, client, "delete", is, *o.Preconditions.UID)
 		}
 	})
 }
@@ -142,23 +143,23 @@ func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key stri
 func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key string) {
 	var e policyv1.Eviction
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
-		a.t.Errorf("evict %s: %v", key, err)
+		a.t.Errorf("evict pod %s: error %v, want preconditions", key, err)
 		return
 	}
 	a.change(func() {
 		switch is := a.pods[key]; {
 		case is == nil:
-			refused(w, http.StatusNotFound, key)
+			writeError(w, http.StatusNotFound, key)
 		case is.UID != *e.DeleteOptions.Preconditions.UID:
-			refused(w, http.StatusConflict, "uid")
+			writeError(w, http.StatusConflict, "uid")
 		case a.budget:
-			a.counted["refused evict"]++
-			if a.later {
+			a.counted["blocked eviction"]++
+			if a.retryAfter {
 				w.Header().Set("Retry-After", "10")
 			}
-			refused(w, http.StatusTooManyRequests, "budget")
+			writeError(w, http.StatusTooManyRequests, "budget")
 		default:
-			a.gone(w, client, "evict", is, is.UID)
+			a.terminatePod(w, client, "evict", is, is.UID)
 		}
 	})
 }
@@ -172,12 +173,12 @@ func (a *api) lease(w http.ResponseWriter, r *http.Request, namespace string) {
 	a.change(func() {
 		is := a.leases[namespace+"/"+l.Name]
 		if r.Method == "PUT" && (is == nil || is.ResourceVersion != l.ResourceVersion) || r.Method == "POST" && is != nil {
-			refused(w, http.StatusConflict, "modified")
+			writeError(w, http.StatusConflict, "modified")
 			return
 		}
 		l.Namespace = namespace
 		a.putLease(&l)
-		answer(w, &l)
+		writeObject(w, &l)
 	})
 }
 
@@ -189,15 +190,15 @@ func (a *api) event(w http.ResponseWriter, r *http.Request) {
 	}
 	a.change(func() {
 		a.events = append(a.events, &e)
-		answer(w, &e)
+		writeObject(w, &e)
 	})
 }
 
-// writes are those that were done, in order, as "seconds client what".
+// writes returns the completed writes of the given verbs in order; without verbs, all.
 func (a *api) writes(of ...string) (out []write) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, w := range a.wrote {
+	for _, w := range a.writeLog {
 		verb, _, _ := strings.Cut(w.what, " ")
 		if len(of) == 0 || slices.Contains(of, verb) {
 			out = append(out, w)

@@ -19,9 +19,9 @@ import (
 	"jettison/internal/cluster/report"
 )
 
-// flags are those of `nodes`.
+// flags holds the flags of `nodes`.
 type flags struct {
-	version                  string // of the program
+	version                  string // of this program
 	frames, path, kubeconfig string
 	status                   bool
 	format                   commandline.Output
@@ -36,17 +36,28 @@ func Command(version string, stdin io.Reader, stdout *terminal.Screen,
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "Node lifecycle and taint eviction",
-		Long: `nodes decides what kube-controller-manager's node-lifecycle-controller and taint-eviction-controller decide: which nodes are
-silent, which taints, labels and conditions they get, and which pods have to leave. It watches the cluster and acts, in one replica at a
-time, until it is told to stop. --mode says how much of it: observe writes nothing and says what it would do; replace is for a cluster
-whose controller manager runs with --controllers=*,-node-lifecycle-controller,-taint-eviction-controller, and does not begin while somebody
-else writes the same taints; fence only takes nodes out of service that a check confirms dead. docs/operate/node-lifecycle.md has all of it.
+		Long: `nodes does the work of kube-controller-manager's node-lifecycle-controller and
+taint-eviction-controller: it detects silent nodes, sets their conditions, taints and labels, and
+evicts pods that do not tolerate the taints. It runs until it is stopped. Of several replicas, the
+leader acts.
 
---status asks the one that runs at --address how all nodes are; "explain" what becomes of a node's pods, or a pod.
+--mode selects what it may write:
+  observe  nothing; it logs what it would write
+  replace  everything. kube-controller-manager must run with
+           --controllers=*,-node-lifecycle-controller,-taint-eviction-controller; nodes waits while
+           another controller writes the same taints
+  fence    only the out-of-service taint, on silent nodes that a check confirms dead. {node},
+           {providerID} and {address} are replaced in --fence-url and the arguments of
+           --fence-command
 
---replay reads frames, one JSON object a line, and prints for each what is decided, a JSON object a line; nothing is written anywhere.
-docs/operate/node-lifecycle.md has the format. "-" reads standard input. A malformed frame, or a time that goes backwards, ends it with exit code 1 and the
-line and field.`,
+--status prints the state of all nodes from the instance at --address; "explain" prints the
+deadlines of pods. An empty --address disables the status server.
+
+--replay reads frames, one JSON object per line, and prints the decisions on each frame as one JSON
+object per line. It writes nothing to a cluster. "-" reads standard input. A malformed frame, or a
+time that goes backwards, ends it with exit code 1 and an error with the line and field.
+
+docs/operate/node-lifecycle.md describes the modes and the format of frames.`,
 		Example: "  jettison-cluster nodes --mode observe --kubeconfig ~/.kube/config\n" +
 			"  jettison-cluster nodes --config cluster.yaml\n" +
 			"  jettison-cluster nodes --status\n" +
@@ -55,11 +66,11 @@ line and field.`,
 		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.status && o.frames != "" {
-				return commandline.Usage(errors.New("nodes: --status and --replay exclude each other"))
+				return commandline.Usage(errors.New("nodes: --status and --replay cannot be combined"))
 			}
 			c, err := config.Load(cmd.Context(), o.path)
 			if err == nil {
-				err = o.over.Over(c)
+				err = o.over.Apply(c)
 			}
 			switch {
 			case err != nil:
@@ -74,35 +85,36 @@ line and field.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.frames, "replay", "", "file of frames to decide on; - is standard input")
+	f.StringVar(&o.frames, "replay", "", "decide on the frames in this file; - is stdin")
 	f.StringVar(&o.path, "config", "", "configuration file")
 	f.BoolVar(&o.status, "status", false,
-		"print how all nodes are, as the one that runs at --address finds them")
-	o.format.Add(f, "of --status: ")
+		"print all nodes' state from --address")
+	o.format.Add(f, "status: ")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"file that says where the API is (default the pod's service account)")
+		"kubeconfig file (default the pod's service account)")
 	o.log.Add(f)
 	o.over = config.AddFlags(f)
 	nested := report.Command(stdout)
-	nested.Hidden = true // for who looks for it here
+	nested.Hidden = true // an alias of jettison-cluster explain
 	cmd.AddCommand(nested)
 	return cmd
 }
 
-// run runs until it is told to stop.
+// run runs the controller until its context ends.
 func (o *flags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) error {
 	log, err := o.log.Open(stderr)
 	if err != nil {
 		return err
 	}
-	klog.SetSlogLogger(log) // what client-go has to say
+	klog.SetSlogLogger(log) // logs of client-go
 	if os.Getenv("GOMAXPROCS") == "" {
-		// What watches say passes from goroutine to goroutine. To wake another processor for each costs
-		// more than what they do: 500 Leases a second take 3.7 % of a core with two, 2.0 % with one.
+		// Watch events pass from goroutine to goroutine. Waking another processor for each costs
+		// more than the work: 500 Leases per second take 3.7 % of a core with two processors, 2.0 %
+		// with one.
 		runtime.GOMAXPROCS(1)
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // little becomes garbage at rest, and much is kept
+		debug.SetGCPercent(50) // a large live heap with little garbage
 	}
 	api, err := kubeclient.Config(kubeclient.Options{
 		Kubeconfig: o.kubeconfig, QPS: c.KubeAPIQPS, Burst: int(c.KubeAPIBurst),
@@ -120,7 +132,7 @@ func (o *flags) printStatus(ctx context.Context, address string, stdout *termina
 		return err
 	}
 	var s report.Status
-	if err := report.Ask(ctx, address, report.StatusPath, "", &s); err != nil {
+	if err := report.Fetch(ctx, address, report.StatusPath, "", &s); err != nil {
 		return err
 	}
 	return s.Print(stdout, format)

@@ -15,62 +15,64 @@ import (
 	"jettison/cluster/lifecycle"
 )
 
-// Sources of events, as upstream's.
+// Sources of events, named as upstream.
 const (
 	nodeComponent  = "node-controller"
 	taintComponent = "taint-eviction-controller"
 )
 
-// events are told by client-go's recorder, which puts together what is alike. What cannot be told
-// in time is dropped.
+// events sends events with client-go's recorders, which aggregate similar events and drop those
+// that they cannot send in time.
 type events struct {
-	of map[string]record.EventRecorder
+	recorders map[string]record.EventRecorder
 }
 
-// newEvents makes events that end with a context.
+// newEvents returns recorders that stop when the context ends.
 func newEvents(ctx context.Context, client kubernetes.Interface, log *slog.Logger) *events {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typed.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	scheme := runtime.NewScheme()
-	// it names no object that is not referred to by kind
+	// Only references with a kind are used, so that the scheme is not needed.
 	if err := v1.AddToScheme(scheme); err != nil {
-		log.Error("events have no scheme", "error", err)
+		//log: The object types for events could not be registered. Events may be missing.
+		//do: Report a bug: this depends on the build only.
+		log.Error("cannot set up event recorder", "error", err)
 	}
-	out := &events{of: map[string]record.EventRecorder{}}
+	out := &events{recorders: map[string]record.EventRecorder{}}
 	for _, component := range []string{nodeComponent, taintComponent} {
-		out.of[component] = b.NewRecorder(scheme, v1.EventSource{Component: component})
+		out.recorders[component] = b.NewRecorder(scheme, v1.EventSource{Component: component})
 	}
 	return out
 }
 
-// say tells events of a component.
-func (e *events) say(component string, all []cluster.Event) {
+// record sends events of a component.
+func (e *events) record(component string, all []cluster.Event) {
 	for i := range all {
 		x := &all[i]
 		ref := &v1.ObjectReference{Kind: x.Kind, APIVersion: "v1", Namespace: x.Namespace, Name: x.Name,
 			UID: x.UID}
-		e.of[component].Event(ref, x.Type, x.Reason, x.Message)
+		e.recorders[component].Event(ref, x.Type, x.Reason, x.Message)
 	}
 }
 
-// held are events of nodes that are silent, and of pods of theirs, until that is written: a node
-// that was heard of meanwhile was not silent.
-type held struct {
+// heldEvents holds the events of silent nodes and their pods until the write succeeds. A contact
+// with the node before that makes them wrong.
+type heldEvents struct {
 	nodes map[string]cluster.Event
 	pods  map[types.UID]cluster.Event
 }
 
-func newHeld() held {
-	return held{nodes: map[string]cluster.Event{}, pods: map[types.UID]cluster.Event{}}
+func newHeldEvents() heldEvents {
+	return heldEvents{nodes: map[string]cluster.Event{}, pods: map[types.UID]cluster.Event{}}
 }
 
-// hold keeps those of what a step has said, and returns the others.
-func (h *held) hold(done *lifecycle.Actions) (now []cluster.Event) {
-	silent := make(map[types.UID]bool, len(done.Status))
-	for i := range done.Status {
-		silent[done.Status[i].UID] = true
+// hold keeps the events that depend on a write and returns the others.
+func (h *heldEvents) hold(actions *lifecycle.Actions) (now []cluster.Event) {
+	silent := make(map[types.UID]bool, len(actions.Status))
+	for i := range actions.Status {
+		silent[actions.Status[i].UID] = true
 	}
-	for _, e := range done.Events {
+	for _, e := range actions.Events {
 		switch {
 		case e.Kind == "Pod":
 			h.pods[e.UID] = e
@@ -86,8 +88,8 @@ func (h *held) hold(done *lifecycle.Actions) (now []cluster.Event) {
 	return now
 }
 
-// let takes out one that was held, as a list.
-func let[K comparable](of map[K]cluster.Event, key K) []cluster.Event {
+// take removes a held event and returns it as a list.
+func take[K comparable](of map[K]cluster.Event, key K) []cluster.Event {
 	e, ok := of[key]
 	if !ok {
 		return nil

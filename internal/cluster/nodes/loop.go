@@ -13,78 +13,78 @@ import (
 	"jettison/internal/cluster/mirror"
 )
 
-// Times of the loop.
+// Intervals of the loop.
 const (
-	// Changes that come together are decided on together, and so are deadlines: a step is so long
-	// after the one before at least, and at least so many times as long as that took. A step at 5,000
-	// nodes takes some milliseconds, and while many wait for a token one is due for each.
-	leastGap = 20 * time.Millisecond
-	gapCosts = 4
-	// longestWait is how long it sleeps at most, so that it can be seen that it lives.
-	longestWait = 20 * time.Second
-	// rivalLook is how often it is looked whether another controller writes taints still.
-	rivalLook = 10 * time.Second
+	// The interval between two steps is at least minStepGap and at least stepCostFactor times the
+	// duration of the last one, so that changes and deadlines are batched. A step with 5,000 nodes
+	// takes some milliseconds, and one is due for each of many nodes that wait for a token.
+	minStepGap     = 20 * time.Millisecond
+	stepCostFactor = 4
+	// maxSleep bounds the sleep of the loop, which must show that it is alive.
+	maxSleep = 20 * time.Second
+	// rivalCheckPeriod is the longest interval between checks for another controller.
+	rivalCheckPeriod = 10 * time.Second
 )
 
-// workers write at the same time.
+// workers is the number of concurrent writes.
 const workers = 32
 
-// clock is the time of one term of leading: it goes on as the machine's does, whatever the wall's
-// clock is set to meanwhile. A clock that is set forward would else have pods go before their time.
-type clock struct{ began time.Time }
+// clock is the time of one term of leadership. It starts at the wall clock and advances with the
+// monotonic clock: otherwise a wall clock that is set forward would end toleration periods early.
+type clock struct{ start time.Time }
 
 func (c clock) now() time.Time { return c.at(time.Now()) }
 
-// at is what it said, or says, when the machine's says something.
-func (c clock) at(machine time.Time) time.Time { return c.began.Add(machine.Sub(c.began)) }
+// at converts a time of this machine.
+func (c clock) at(machine time.Time) time.Time { return c.start.Add(machine.Sub(c.start)) }
 
-// loop owns the state of one term of leading.
+// loop owns the state of one term of leadership.
 type loop struct {
-	part  *parts
-	clock clock
-	nodes *lifecycle.Core
-	pods  *taint.Core
-	fence *fence.Core // nil: no check is configured
-	queue *queue
-	watch watched
-	plan  timing
-	asks  chan func(*loop)
-	met   *lifecycle.Actions // what the last step said of all nodes; nil: there was none
+	ctrl        *controller
+	clock       clock
+	nodes       *lifecycle.Core
+	pods        *taint.Core
+	fence       *fence.Core // nil: no check is configured
+	queue       *queue
+	state       runState
+	schedule    schedule
+	queries     chan func(*loop)
+	lastActions *lifecycle.Actions // of the last step; nil: no step yet
 }
 
-// watched is what is known of who else acts.
-type watched struct {
-	rival string // why it does not act; empty: it does
-	began bool   // it has acted: from then on others are only complained of
-	said  map[string]string
-	wrong bool // it was said that the API server's clock is another than ours
+// runState holds the state about rivals and logged conditions.
+type runState struct {
+	heldReason string // why this replica does not act; empty: it acts
+	acting     bool   // it acted before: from then on rivals are only logged
+	logged     map[string]string
+	skewLogged bool // a clock difference was logged
 }
 
-// timing says when the next step is.
-type timing struct {
-	due   time.Time // by what was seen; zero: never
-	moved bool      // something has changed
-	last  time.Time // when the last step began
-	cost  time.Duration
+// schedule determines the time of the next step.
+type schedule struct {
+	due      time.Time // requested by the cores; zero: never
+	changed  bool      // the cluster changed
+	lastStep time.Time // start of the last step
+	cost     time.Duration
 }
 
-// at is when the next step is; !ok: never, as it looks.
-func (t *timing) at() (at time.Time, ok bool) {
-	soon := t.last.Add(max(leastGap, gapCosts*t.cost))
-	if t.moved || t.due.Before(soon) {
-		return soon, t.moved || !t.due.IsZero()
+// next returns the time of the next step; ok is false if none is scheduled.
+func (t *schedule) next() (at time.Time, ok bool) {
+	soon := t.lastStep.Add(max(minStepGap, stepCostFactor*t.cost))
+	if t.changed || t.due.Before(soon) {
+		return soon, t.changed || !t.due.IsZero()
 	}
 	return t.due, true
 }
 
-func newLoop(p *parts) *loop {
-	c := p.o.Config
+func newLoop(p *controller) *loop {
+	c := p.deps.Config
 	judged := c.Lifecycle()
-	judged.FirstWaits = p.leader != nil
+	judged.DelayFirstToken = p.leader != nil
 	l := &loop{
-		part: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()),
-		asks:  p.asks,
-		watch: watched{said: map[string]string{}}, plan: timing{moved: true},
+		ctrl: p, clock: clock{time.Now()}, nodes: lifecycle.New(judged), pods: taint.New(c.Taint()),
+		queries: p.queries,
+		state:   runState{logged: map[string]string{}}, schedule: schedule{changed: true},
 	}
 	if f, ok := c.Fence(); ok && c.Mode != config.Observe {
 		l.fence = fence.New(f)
@@ -93,7 +93,8 @@ func newLoop(p *parts) *loop {
 	return l
 }
 
-// run decides and has written until its context ends. Then no write is under way any more.
+// run decides and hands writes to workers until its context ends. When it returns, no write is in
+// flight.
 func (l *loop) run(ctx context.Context) {
 	tasks, settled := make(chan task), make(chan func(), workers)
 	var pool sync.WaitGroup
@@ -106,156 +107,172 @@ func (l *loop) run(ctx context.Context) {
 	}
 	defer pool.Wait()
 	defer close(tasks)
-	l.part.beat.Store(time.Now().UnixNano())
+	l.ctrl.lastLoop.Store(time.Now().UnixNano())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		for t := l.queue.next(); t != nil; t = l.queue.next() {
-			tasks <- t // a worker is idle, or the queue would have none
+			tasks <- t // does not block: the queue returns a task only for an idle worker
 		}
-		l.depths()
-		wait := longestWait
-		if at, ok := l.plan.at(); ok {
+		l.countQueues()
+		wait := maxSleep
+		if at, ok := l.schedule.next(); ok {
 			wait = min(wait, max(0, at.Sub(l.clock.now())))
 		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.part.o.Mirror.Changed():
-			l.plan.moved = true
+		case <-l.ctrl.deps.Mirror.Changed():
+			l.schedule.changed = true
 		case done := <-settled:
 			l.queue.idle++
 			done()
-		case ask := <-l.asks:
+		case ask := <-l.queries:
 			ask(l)
 		case <-timer.C:
-			if at, ok := l.plan.at(); !ok || at.After(l.clock.now()) {
+			if at, ok := l.schedule.next(); !ok || at.After(l.clock.now()) {
 				break
 			}
-			if l.part.o.Mirror.Missing() == "" {
+			if l.ctrl.deps.Mirror.Unsynced() == "" {
 				l.step()
 			} else {
-				l.plan = timing{} // that it is known is a change
+				l.schedule = schedule{} // the end of the initial sync counts as a change
 			}
 		}
-		l.part.beat.Store(time.Now().UnixNano())
+		l.ctrl.lastLoop.Store(time.Now().UnixNano())
 	}
 }
 
-// step looks at everything, decides, and queues what is to be written.
+// step decides on the current state of the mirror and queues the writes.
 func (l *loop) step() {
 	began := time.Now()
 	now := l.clock.now()
-	l.plan = timing{last: now}
-	l.sayClock()
-	read := l.part.o.Mirror.Read()
-	l.part.o.Mirror.Look(func(v *mirror.View) {
-		if l.waits(now, v) {
+	l.schedule = schedule{lastStep: now}
+	l.logClockSkew()
+	read := l.ctrl.deps.Mirror.NodesCurrentAt()
+	l.ctrl.deps.Mirror.View(func(v *mirror.View) {
+		if l.awaitRival(now, v) {
 			return
 		}
-		l.decide(now, l.seenOf(v, read), v)
+		l.decide(now, l.lifecycleInput(v, read), v)
 	})
-	l.plan.cost = time.Since(began)
-	l.part.metrics.held.Set(number(l.watch.rival != ""))
-	l.part.metrics.steps.Observe(l.plan.cost.Seconds())
+	l.schedule.cost = time.Since(began)
+	l.ctrl.metrics.held.Set(boolValue(l.state.heldReason != ""))
+	l.ctrl.metrics.steps.Observe(l.schedule.cost.Seconds())
 }
 
-func (l *loop) seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
+func (l *loop) lifecycleInput(v *mirror.View, read time.Time) lifecycle.Seen {
 	return lifecycle.Seen{
-		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came,
-		Ahead: l.part.dates.Ahead(l.clock.at),
+		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Arrivals: v.Arrivals,
+		ClockSkew: l.ctrl.serverClock.Skew(l.clock.at),
 	}
 }
 
-// decide asks the cores.
+// decide runs the cores.
 func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
-	l.met = l.nodes.Step(now, seen)
-	cluster.Earliest(&l.plan.due, l.met.Next)
-	if l.met.Unread {
-		l.part.o.Mirror.Prove()
+	l.lastActions = l.nodes.Step(now, seen)
+	cluster.Earliest(&l.schedule.due, l.lastActions.Next)
+	if l.lastActions.StaleRead {
+		l.ctrl.deps.Mirror.RequestProbe()
 	}
-	l.sayDoubt()
-	l.tally(now, seen)
-	l.part.metrics.pods.Set(float64(v.Pods()))
+	l.logDoubt()
+	l.updateMetrics(now, seen)
+	l.ctrl.metrics.pods.Set(float64(v.PodCount()))
 	var fenced *fence.Actions
 	if l.fence != nil {
 		fenced = l.fence.Step(now, v.Nodes)
-		cluster.Earliest(&l.plan.due, fenced.Next)
+		cluster.Earliest(&l.schedule.due, fenced.Next)
 	}
-	switch l.part.o.Config.Mode {
-	case config.Fence: // the rest is kube-controller-manager's
-		l.queue.nodes(v, &lifecycle.Actions{}, &taint.Actions{}, fenced)
+	switch l.ctrl.deps.Config.Mode {
+	case config.Fence: // kube-controller-manager does the rest
+		l.queue.addNodes(v, &lifecycle.Actions{}, &taint.Actions{}, fenced)
 		return
 	case config.Observe:
-		gone := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
-		cluster.Earliest(&l.plan.due, gone.Next)
-		l.observe(now, l.met, gone)
+		evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
+		cluster.Earliest(&l.schedule.due, evictions.Next)
+		l.logPlanned(now, l.lastActions, evictions)
 		return
 	}
-	gone := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
-	cluster.Earliest(&l.plan.due, gone.Next)
-	l.queue.nodes(v, l.met, gone, fenced)
-	l.queue.podsOf(l.met, gone)
-	l.part.events.say(nodeComponent, l.queue.held.hold(l.met))
-	l.part.events.say(taintComponent, gone.Events)
+	evictions := l.pods.Step(now, taint.Seen{Nodes: v.Nodes, Pods: v.PodsOf, Zone: lifecycle.ZoneOf})
+	cluster.Earliest(&l.schedule.due, evictions.Next)
+	l.queue.addNodes(v, l.lastActions, evictions, fenced)
+	l.queue.addPods(l.lastActions, evictions)
+	l.ctrl.events.record(nodeComponent, l.queue.heldEvents.hold(l.lastActions))
+	l.ctrl.events.record(taintComponent, evictions.Events)
 }
 
-// sayClock says that the API server's clock and ours differ, once: near the limit it would be said
-// again and again. Taints' times are by that of whoever wrote them.
-func (l *loop) sayClock() {
-	if ahead := l.part.dates.Ahead(l.clock.at); ahead != 0 && !l.watch.wrong {
-		l.watch.wrong = true
-		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right",
-			"ahead", ahead.Round(time.Second))
+// logClockSkew logs once that the clocks differ; near the tolerance the difference comes and goes.
+// TimeAdded of a taint is on the clock of its writer.
+func (l *loop) logClockSkew() {
+	if ahead := l.ctrl.serverClock.Skew(l.clock.at); ahead != 0 && !l.state.skewLogged {
+		l.state.skewLogged = true
+		//log: The API server's clock and this machine's differ by skew; above 0 the API server's
+		//  is ahead. Its timestamps are corrected by skew.
+		//do: Synchronize the clocks of the control plane and of this node.
+		l.ctrl.deps.Log.Warn("clock differs from API server",
+			"skew", ahead.Round(time.Second))
 	}
 }
 
-// sayDoubt says when it is doubted that silence is the nodes', and when no more.
-func (l *loop) sayDoubt() {
-	switch was := l.watch.said["doubt"]; {
-	case l.met.Doubt == was:
-	case l.met.Doubt == "":
-		delete(l.watch.said, "doubt")
-		l.part.o.Log.Info("doubt is over: nodes are tainted again")
+// logDoubt logs the begin and the end of doubt.
+func (l *loop) logDoubt() {
+	switch previous := l.state.logged["doubt"]; {
+	case l.lastActions.Doubt == previous:
+	case l.lastActions.Doubt == "":
+		delete(l.state.logged, "doubt")
+		//log: Nodes get NoExecute taints again, at the configured rates.
+		l.ctrl.deps.Log.Info("node silence no longer in doubt")
 	default:
-		l.watch.said["doubt"] = l.met.Doubt
-		l.part.o.Log.Warn("silence is doubted: no node gets a NoExecute taint", "reason", l.met.Doubt)
+		l.state.logged["doubt"] = l.lastActions.Doubt
+		//log: Silent nodes may be healthy and out of contact, so no node gets a NoExecute taint.
+		//do: Check the connection to the API server and the health of the zones in reason.
+		l.ctrl.deps.Log.Warn("node silence in doubt, tainting suspended", "reason", l.lastActions.Doubt)
 	}
 }
 
-// waits reports whether it may not act yet since another controller writes the same taints.
-func (l *loop) waits(now time.Time, v *mirror.View) bool {
-	quiet := l.part.o.Config.ReplaceQuiet
-	if l.part.o.Config.Mode != config.Replace {
+// awaitRival reports whether this replica must not act yet because another controller writes the
+// same taints.
+func (l *loop) awaitRival(now time.Time, v *mirror.View) bool {
+	quiet := l.ctrl.deps.Config.ReplaceQuiet
+	if l.ctrl.deps.Config.Mode != config.Replace {
 		return false
 	}
-	why, last := "", time.Time{}
+	reason, last := "", time.Time{}
 	for name, n := range v.Nodes {
-		if who, at := mirror.Rival(n, Rivals); at.After(last) && now.Sub(at) < quiet {
-			why, last = "another controller wrote taints of nodes: "+who+", node "+name, at
+		if manager, at := mirror.Rival(n, Rivals); at.After(last) && now.Sub(at) < quiet {
+			reason, last = manager+" wrote taints of node "+name, at
 		}
 	}
-	was := l.watch.rival
+	previous := l.state.heldReason
 	switch {
-	case why == "":
-		l.watch.rival, l.watch.began = "", true
-		if was != "" {
-			l.part.o.Log.Info("no other controller writes taints of nodes any more: it acts")
+	case reason == "":
+		l.state.heldReason, l.state.acting = "", true
+		if previous != "" {
+			//log: No other controller wrote node taints within --replace-quiet. This replica acts
+			//  now.
+			l.ctrl.deps.Log.Info("no other taint controller active, starting writes")
 		}
 		return false
-	case l.watch.began:
-		if at := last.Format(time.RFC3339); at != l.watch.said["rival"] && last.After(l.clock.began) {
-			l.watch.said["rival"] = at
-			l.part.o.Log.Warn("another controller writes taints of nodes, too: turn one of the two off",
-				"reason", why, "since", at)
+	case l.state.acting:
+		if at := last.Format(time.RFC3339); at != l.state.logged["rival"] && last.After(l.clock.start) {
+			l.state.logged["rival"] = at
+			//log: Another controller wrote node taints while this replica acts. The two may undo
+			//  each other's writes.
+			//do: Disable one of them. kube-controller-manager needs
+			//  --controllers=*,-node-lifecycle-controller,-taint-eviction-controller.
+			l.ctrl.deps.Log.Warn("another controller writes node taints",
+				"reason", reason, "since", at)
 		}
 		return false
 	}
-	if l.watch.rival = why; was == "" {
-		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why,
+	if l.state.heldReason = reason; previous == "" {
+		//log: Another controller wrote node taints within --replace-quiet. This replica writes
+		//  nothing until that time has passed without such a write.
+		//do: Disable the other controller, or run --mode observe or fence.
+		l.ctrl.deps.Log.Warn("another taint controller active, waiting", "reason", reason,
 			"since", last.Format(time.RFC3339))
 	}
-	l.plan.due = now.Add(min(rivalLook, max(time.Second, last.Add(quiet).Sub(now))))
+	l.schedule.due = now.Add(min(rivalCheckPeriod, max(time.Second, last.Add(quiet).Sub(now))))
 	return true
 }

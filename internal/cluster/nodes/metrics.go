@@ -9,21 +9,21 @@ import (
 	"jettison/cluster/lifecycle"
 )
 
-// metrics are what is counted. Names and buckets without our prefix are upstream's
+// metrics holds the metrics of the program. Names and buckets without our prefix are upstream's
 // (pkg/controller/nodelifecycle/metrics.go, pkg/controller/tainteviction/metrics/metrics.go,
 // 1.36.3).
 type metrics struct {
-	registry                        *prometheus.Registry
-	zoneHealth, zoneSize, unhealthy *prometheus.GaugeVec
-	waiting, rate                   *prometheus.GaugeVec // by zone
-	evictions                       *prometheus.CounterVec
-	node, steps                     prometheus.Histogram
-	deletions                       prometheus.Counter
-	deletion                        prometheus.Histogram
-	toTaint, toDelete               prometheus.Histogram
-	writes, would                   *prometheus.CounterVec
-	depth                           *prometheus.GaugeVec
-	doubt, leads, held, age, pods   prometheus.Gauge
+	registry                           *prometheus.Registry
+	zoneHealth, zoneSize, unhealthy    *prometheus.GaugeVec
+	waiting, rate                      *prometheus.GaugeVec // by zone
+	evictions                          *prometheus.CounterVec
+	nodeWrites, steps                  prometheus.Histogram
+	deletions                          prometheus.Counter
+	deletionLatency                    prometheus.Histogram
+	failureToTaint, taintToDelete      prometheus.Histogram
+	writes, plannedWrites              *prometheus.CounterVec
+	queueDepth                         *prometheus.GaugeVec
+	doubt, leader, held, readAge, pods prometheus.Gauge
 }
 
 func newMetrics(version string) *metrics {
@@ -59,45 +59,45 @@ func newMetrics(version string) *metrics {
 	m.evictions = counters("node_collector_evictions_total",
 		"Number of Node evictions that happened since current instance of NodeController started.",
 		"zone")
-	m.node = histogram("node_collector_update_node_health_duration_seconds",
+	m.nodeWrites = histogram("node_collector_update_node_health_duration_seconds",
 		"Duration in seconds of writing to a single node.",
 		prometheus.ExponentialBuckets(0.001, 4, 8))
 	m.steps = histogram("node_collector_update_all_nodes_health_duration_seconds",
 		"Duration in seconds of deciding about all nodes.",
 		prometheus.ExponentialBuckets(0.01, 4, 8))
-	m.deletion = histogram("taint_eviction_controller_pod_deletion_duration_seconds",
+	m.deletionLatency = histogram("taint_eviction_controller_pod_deletion_duration_seconds",
 		"Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion.",
 		[]float64{.005, .025, .1, .5, 1, 2.5, 10, 30, 60, 120, 180, 240})
 	deletions := counters("taint_eviction_controller_pod_deletions_total",
 		"Total number of Pods deleted by the taint eviction controller.")
 	m.deletions = deletions.WithLabelValues()
 	seconds := prometheus.ExponentialBuckets(0.1, 2, 15)
-	m.toTaint = histogram("jettison_cluster_failure_to_taint_seconds",
-		"From when a node was not ready to its NoExecute taint.", seconds)
-	m.toDelete = histogram("jettison_cluster_taint_to_delete_seconds",
-		"From a taint to the deletion of a pod because of it.", seconds)
+	m.failureToTaint = histogram("jettison_cluster_failure_to_taint_seconds",
+		"Time from a node's failure to its NoExecute taint.", seconds)
+	m.taintToDelete = histogram("jettison_cluster_taint_to_delete_seconds",
+		"Time from a taint to the deletion of a pod because of it.", seconds)
 	m.waiting = gauges("jettison_cluster_nodes_waiting", "Nodes that wait for a NoExecute taint.",
 		"zone")
-	m.rate = gauges("jettison_cluster_eviction_rate", "Nodes a second that get a NoExecute taint.",
+	m.rate = gauges("jettison_cluster_eviction_rate", "NoExecute taints per second.",
 		"zone")
-	m.depth = gauges("jettison_cluster_queue_depth",
-		"What waits to be written: nodes, evictions, marks.", "queue")
+	m.queueDepth = gauges("jettison_cluster_queue_depth",
+		"Pending writes: nodes, evictions, marks.", "queue")
 	m.writes = counters("jettison_cluster_writes_total",
-		"Writes to the API: status, labels, taints, evict, mark.", "what", "result")
-	m.would = counters("jettison_cluster_would_write_total",
-		"In mode observe: what would have been written.", "what")
-	m.doubt = gauge("jettison_cluster_doubt", "1 while it is doubted that silence is the nodes'.")
-	m.leads = gauge("jettison_cluster_leader", "1 while this replica leads.")
+		"Writes to the API server: status, labels, taints, evict, mark.", "what", "result")
+	m.plannedWrites = counters("jettison_cluster_would_write_total",
+		"Writes that mode observe suppressed.", "what")
+	m.doubt = gauge("jettison_cluster_doubt", "1 while node silence is in doubt.")
+	m.leader = gauge("jettison_cluster_leader", "1 while this replica is the leader.")
 	m.held = gauge("jettison_cluster_held",
-		"1 while it does not act since another controller does the same.")
-	m.age = gauge("jettison_cluster_read_age_seconds", "How long ago nodes and leases were read.")
-	m.pods = gauge("jettison_cluster_pods", "Pods that are bound to nodes and not over.")
-	build := gauges("jettison_cluster_build_info", "1, of the version that runs.", "version")
+		"1 while another taint controller is active and this replica waits.")
+	m.readAge = gauge("jettison_cluster_read_age_seconds", "Age of the last read of nodes and Leases.")
+	m.pods = gauge("jettison_cluster_pods", "Bound pods that have not finished.")
+	build := gauges("jettison_cluster_build_info", "1, labeled with the running version.", "version")
 	build.WithLabelValues(version).Set(1)
 	return m
 }
 
-func (m *metrics) wrote(what string, err error) {
+func (m *metrics) countWrite(what string, err error) {
 	result := "ok"
 	switch {
 	case notSent(err):
@@ -108,20 +108,20 @@ func (m *metrics) wrote(what string, err error) {
 	m.writes.WithLabelValues(what, result).Inc()
 }
 
-func (m *metrics) tainted(zone string, after time.Duration) {
+func (m *metrics) countTaint(zone string, after time.Duration) {
 	m.evictions.WithLabelValues(zone).Inc()
-	m.toTaint.Observe(after.Seconds())
+	m.failureToTaint.Observe(after.Seconds())
 }
 
-func (m *metrics) evicted(late, after time.Duration) {
+func (m *metrics) countEviction(late, after time.Duration) {
 	m.deletions.Inc()
-	m.deletion.Observe(max(0, late).Seconds())
-	m.toDelete.Observe(max(0, after).Seconds())
+	m.deletionLatency.Observe(max(0, late).Seconds())
+	m.taintToDelete.Observe(max(0, after).Seconds())
 }
 
-// tally counts what is so after a step.
-func (l *loop) tally(now time.Time, seen lifecycle.Seen) {
-	m := l.part.metrics
+// updateMetrics sets the gauges after a step.
+func (l *loop) updateMetrics(now time.Time, seen lifecycle.Seen) {
+	m := l.ctrl.metrics
 	for _, g := range []interface{ Reset() }{m.zoneHealth, m.zoneSize, m.unhealthy, m.waiting,
 		m.rate} {
 		g.Reset()
@@ -137,20 +137,20 @@ func (l *loop) tally(now time.Time, seen lifecycle.Seen) {
 		m.waiting.WithLabelValues(zone).Set(float64(z.Waiting))
 		m.rate.WithLabelValues(zone).Set(z.Rate)
 	}
-	m.doubt.Set(number(l.met.Doubt != ""))
-	m.age.Set(now.Sub(seen.Read).Seconds())
+	m.doubt.Set(boolValue(l.lastActions.Doubt != ""))
+	m.readAge.Set(now.Sub(seen.Read).Seconds())
 }
 
-// depths counts what waits to be written.
-func (l *loop) depths() {
-	of := l.part.metrics.depth
-	of.WithLabelValues("nodes").Set(float64(len(l.queue.node)))
-	evictions, marks := l.queue.waiting()
+// countQueues sets the gauges of pending writes.
+func (l *loop) countQueues() {
+	of := l.ctrl.metrics.queueDepth
+	of.WithLabelValues("nodes").Set(float64(len(l.queue.nodeJobs)))
+	evictions, marks := l.queue.depth()
 	of.WithLabelValues("evictions").Set(float64(evictions))
 	of.WithLabelValues("marks").Set(float64(marks))
 }
 
-func number(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -1,17 +1,17 @@
-// Package nodes is `jettison-cluster nodes`: node lifecycle and taint eviction of a cluster that is
-// watched. One loop owns the state of the cores for as long as this replica leads; it decides when
-// something changes or a deadline has come, and hands what is to be written to workers, which tell
-// it how that went.
+// Package nodes implements `jettison-cluster nodes`: node lifecycle and taint eviction of a watched
+// cluster. While this replica leads, one loop owns the state of the cores. It decides when
+// something changes or a deadline passes, and queues the writes for workers, which report the
+// results back.
 //
 //	command.go  Command: jettison-cluster nodes
-//	nodes.go    Options, Run: what runs, and how it ends
-//	loop.go     the loop: when it decides, and on what
-//	queue.go    what waits to be written
-//	said.go     what is logged of it; what is only said
+//	nodes.go    Options, Run: components, start and shutdown
+//	loop.go     the loop: when it decides, and on which input
+//	queue.go    pending writes
+//	results.go  logs and counts results; logs planned writes in mode observe
 //	events.go   events of nodes and pods
-//	metrics.go  what is counted
-//	serve.go    health, metrics, status
-//	tell.go     the status, and what explains it
+//	metrics.go  metrics
+//	serve.go    HTTP server for health, metrics and status
+//	status.go   answers of the status and explain endpoints
 package nodes
 
 import (
@@ -34,15 +34,15 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// Rivals are the names by which managedFields know programs that have the same controllers: the
-// user agent up to its slash.
+// Rivals lists the programs with the same controllers, as managedFields name them: the user agent
+// up to its slash.
 var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s", "hyperkube",
 	"openshift-kube-controller-manager"}
 
-// readGap is how often watches are read. What they say is so much later at most.
-const readGap = 20 * time.Millisecond
+// readInterval is the interval between reads of watch connections. It bounds the added latency.
+const readInterval = 20 * time.Millisecond
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
 	Config  *config.Cluster
 	API     *rest.Config
@@ -50,47 +50,47 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// looked is what the parts of Run are made of.
-type looked struct {
-	Config *config.Cluster
-	Mirror *mirror.Mirror
-	Writer *writes.Writer
-	Check  func(ctx context.Context, n *v1.Node) (dead bool, err error)
-	Log    *slog.Logger
+// dependencies holds the components that the loop uses.
+type dependencies struct {
+	Config    *config.Cluster
+	Mirror    *mirror.Mirror
+	Writer    *writes.Writer
+	CheckDead func(ctx context.Context, n *v1.Node) (dead bool, err error)
+	Log       *slog.Logger
 }
 
-// parts are what outlasts a term of leading.
-type parts struct {
-	o       looked
-	events  *events
-	metrics *metrics
-	asks    chan func(*loop)
-	dates   kubeclient.Dates
-	// when the loop went round last, nanoseconds since 1970; 0: it does not run
-	beat   atomic.Int64
-	leader *kubeclient.Leader // nil: this replica acts without being elected
+// controller holds the state that outlasts a term of leadership.
+type controller struct {
+	deps        dependencies
+	events      *events
+	metrics     *metrics
+	queries     chan func(*loop)
+	serverClock kubeclient.ServerClock
+	// start of the last iteration of the loop, in Unix nanoseconds; 0: the loop does not run
+	lastLoop atomic.Int64
+	leader   *kubeclient.Leader // nil: this replica acts without election
 }
 
-// Run does what the configuration says until its context ends.
+// Run runs the controller until its context ends.
 func Run(ctx context.Context, o Options) error {
-	p, err := newParts(&o)
+	p, err := newController(&o)
 	if err != nil {
 		return err
 	}
 	return p.run(ctx, &o)
 }
 
-// newParts makes what reads, and who is elected.
-func newParts(o *Options) (*parts, error) {
-	p := &parts{asks: make(chan func(*loop)), metrics: newMetrics(o.Version)}
-	reads, err := kubeclient.New(p.dates.Dated(kubeclient.Gathered(o.API, readGap)), "reads", 0)
+// newController creates the clients for reading and for leader election.
+func newController(o *Options) (*controller, error) {
+	p := &controller{queries: make(chan func(*loop)), metrics: newMetrics(o.Version)}
+	reads, err := kubeclient.New(p.serverClock.Track(kubeclient.BatchedReads(o.API, readInterval)), "reads", 0)
 	if err != nil {
 		return nil, err
 	}
-	p.o = looked{Config: o.Config, Log: o.Log, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
-	p.o.Check = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
-	elects := o.Config.LeaderElect && o.Config.Mode != config.Observe
-	if elects {
+	p.deps = dependencies{Config: o.Config, Log: o.Log, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
+	p.deps.CheckDead = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
+	useElection := o.Config.LeaderElect && o.Config.Mode != config.Observe
+	if useElection {
 		election := o.Config.Election()
 		client, err := kubeclient.New(o.API, "leader-election", election.RequestTimeout())
 		if err != nil {
@@ -103,12 +103,12 @@ func newParts(o *Options) (*parts, error) {
 	return p, nil
 }
 
-// run connects what writes, and runs everything.
-func (p *parts) run(ctx context.Context, o *Options) error {
+// run creates the clients for writing, and runs all components until the context ends.
+func (p *controller) run(ctx context.Context, o *Options) error {
 	api := rest.CopyConfig(o.API)
 	switch {
 	case o.Config.Mode == config.Observe:
-		// it writes nothing, whatever the code above it does
+		// Enforced here, so that no caller can write.
 		api = kubeclient.Guarded(api, func() bool { return false })
 	case p.leader != nil:
 		api = kubeclient.Guarded(api, p.leader.Holds)
@@ -117,11 +117,12 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	again, err := kubeclient.New(o.API, "reads-again", 0) // a write waits for no read of another
+	// a separate client, so that a write does not wait for the reads of others
+	reader, err := kubeclient.New(o.API, "reads-again", 0)
 	if err != nil {
 		return err
 	}
-	p.o.Writer = writes.New(writer, again, o.Config.Budget())
+	p.deps.Writer = writes.New(writer, reader, o.Config.PDBPeriod())
 	var client kubernetes.Interface
 	if client, err = kubeclient.New(api, "events", 0); err != nil {
 		return err
@@ -129,34 +130,38 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 	var listener net.Listener
 	if o.Config.Address != "" {
 		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Config.Address); err != nil {
-			return fmt.Errorf("serve the status: %w", err)
+			return fmt.Errorf("listen on --address: %w", err)
 		}
 	}
-	o.Log.Info("started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
+	//log: The program connected its clients and serves its status. elected: a leader is elected.
+	o.Log.Info("node controller started", "version", o.Version, "mode", o.Config.Mode, "api", o.API.Host,
 		"address", o.Config.Address,
 		"elected", p.leader != nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	defer cancel()
 	p.events = newEvents(ctx, client, o.Log)
-	beside.Go(func() { p.o.Mirror.Run(ctx) })
-	beside.Go(func() { p.serve(ctx, listener) })
-	defer o.Log.Info("ended")
+	background.Go(func() { p.deps.Mirror.Run(ctx) })
+	background.Go(func() { p.serve(ctx, listener) })
+	//log: The program ends.
+	defer o.Log.Info("node controller stopped")
 	if p.leader == nil {
-		p.work(ctx)
+		p.lead(ctx)
 		return nil
 	}
-	return p.leader.Run(ctx, p.work)
+	return p.leader.Run(ctx, p.lead)
 }
 
-// work is one term of leading.
-func (p *parts) work(ctx context.Context) {
-	p.metrics.leads.Set(1)
-	defer p.metrics.leads.Set(0)
-	defer p.beat.Store(0)
-	p.o.Log.Info("it leads", "mode", p.o.Config.Mode)
+// lead runs the loop for one term of leadership.
+func (p *controller) lead(ctx context.Context) {
+	p.metrics.leader.Set(1)
+	defer p.metrics.leader.Set(0)
+	defer p.lastLoop.Store(0)
+	//log: This replica holds the Lease, or runs without election, and acts now according to mode.
+	p.deps.Log.Info("became leader", "mode", p.deps.Config.Mode)
 	newLoop(p).run(ctx)
-	p.o.Log.Info("it leads no more")
+	//log: This replica lost the Lease or is stopping. No write is in flight any more.
+	p.deps.Log.Info("stopped leading")
 }

@@ -22,22 +22,22 @@ import (
 	"jettison/internal/cluster/report"
 )
 
-// lines are what is logged, for a test that fails.
-type lines struct{ t *testing.T }
+// testLog writes the log of a replica to the test's log.
+type testLog struct{ t *testing.T }
 
-func (l lines) Write(b []byte) (int, error) {
+func (l testLog) Write(b []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 
-// replica is one jettison-cluster nodes.
+// replica is a running jettison-cluster nodes.
 type replica struct {
-	parts *parts
-	stop  func() // cleanly
-	cut   func() // from the API, for good
+	ctrl       *controller
+	stop       func() // orderly
+	disconnect func() // from the API server, permanently
 }
 
-// start starts one. change changes its configuration.
+// start starts a replica. change modifies its configuration.
 func (a *api) start(name string, change func(*config.Cluster)) *replica {
 	a.t.Helper()
 	c := config.Default()
@@ -46,8 +46,8 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 		change(c)
 	}
 	where, cut := a.serve(name)
-	o := Options{Config: c, API: where, Version: "test", Log: slog.New(slog.NewTextHandler(lines{a.t}, nil)).With("replica", name)}
-	p, err := newParts(&o)
+	o := Options{Config: c, API: where, Version: "test", Log: slog.New(slog.NewTextHandler(testLog{a.t}, nil)).With("replica", name)}
+	p, err := newController(&o)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -59,31 +59,32 @@ func (a *api) start(name string, change func(*config.Cluster)) *replica {
 			a.t.Error(err)
 		}
 	}()
-	return &replica{parts: p, cut: cut, stop: func() {
+	return &replica{ctrl: p, disconnect: cut, stop: func() {
 		cancel()
 		<-done
 	}}
 }
 
-// end ends replicas and whoever serves them.
-func end(replicas ...*replica) {
+// stopAll stops replicas and their servers.
+func stopAll(replicas ...*replica) {
 	for _, r := range replicas {
 		r.stop()
-		r.cut()
+		r.disconnect()
 	}
-	time.Sleep(readGap) // until then an end of a connection may be unread
+	time.Sleep(readInterval) // the end of a connection may be unread until then
 	synctest.Wait()
 }
 
-// kubelets renew the leases of nodes while they live.
+// kubelets renews the Leases of live nodes.
 type kubelets struct {
 	a     *api
-	alive map[string]bool // under a.mu
+	alive map[string]bool // guarded by a.mu
 	stop  chan struct{}
 	done  chan struct{}
 }
 
-// cluster makes nodes n0, n1, ... with pods n0-p0, ... that tolerate every taint for so many seconds; below 0: none.
+// cluster creates nodes n0, n1, ... with pods n0-p0, ... that tolerate every taint for that many
+// seconds; below 0: not at all.
 func (a *api) cluster(nodes int, seconds ...int64) *kubelets {
 	k := &kubelets{a: a, alive: map[string]bool{}, stop: make(chan struct{}), done: make(chan struct{})}
 	a.change(func() {
@@ -123,7 +124,7 @@ func (a *api) cluster(nodes int, seconds ...int64) *kubelets {
 
 func (k *kubelets) renew() {
 	k.a.change(func() {
-		now := metav1.NewTime(time.Now().Add(k.a.clock).Truncate(time.Second))
+		now := metav1.NewTime(time.Now().Add(k.a.skew).Truncate(time.Second))
 		micro := metav1.NowMicro()
 		for name, alive := range k.alive {
 			if !alive {
@@ -132,8 +133,8 @@ func (k *kubelets) renew() {
 			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: name,
 				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &now}}}, Spec: coordination.LeaseSpec{RenewTime: &micro}}
 			k.a.putLease(l)
-			if n := k.a.nodes[name].DeepCopy(); n.Status.Conditions[ready(n)].Status != v1.ConditionTrue {
-				n.Status.Conditions[ready(n)] = v1.NodeCondition{
+			if n := k.a.nodes[name].DeepCopy(); n.Status.Conditions[readyIndex(n)].Status != v1.ConditionTrue {
+				n.Status.Conditions[readyIndex(n)] = v1.NodeCondition{
 					Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
 				}
 				k.a.putNode(n)
@@ -142,12 +143,12 @@ func (k *kubelets) renew() {
 	})
 }
 
-func ready(n *v1.Node) int {
+func readyIndex(n *v1.Node) int {
 	return slices.IndexFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
 }
 
-// live has a kubelet die, or come back.
-func (k *kubelets) live(name string, alive bool) {
+// setAlive kills or revives a kubelet.
+func (k *kubelets) setAlive(name string, alive bool) {
 	k.a.change(func() { k.alive[name] = alive })
 }
 
@@ -156,33 +157,34 @@ func (k *kubelets) end() {
 	<-k.done
 }
 
-// hasTaint is under the lock.
+// hasTaint reports whether a node has a taint. The lock must be held.
 func (a *api) hasTaint(node, key string, effect v1.TaintEffect) bool {
 	return slices.ContainsFunc(a.nodes[node].Spec.Taints, func(t v1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
-// A kubelet that dies: its node is Unknown when its time is up, gets its taints, and its pods go when they have tolerated that for as long as
-// they do: not before, and each once, with DisruptionTarget. Nothing is listed after the start.
-func TestANodeThatDies(t *testing.T) {
+// A node with a dead kubelet becomes Unknown at the end of its grace period and gets its taints.
+// Its pods are deleted at their deadlines, once each, with DisruptionTarget. Nothing is listed
+// after the start.
+func TestDeadNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1, 30)
 		r := a.start("a", nil)
 		time.Sleep(25 * time.Second)
-		k.live("n1", false)
-		dies := a.began.Add(20 * time.Second) // it renewed last then
-		a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		k.setAlive("n1", false)
+		dies := a.startedAt.Add(20 * time.Second) // its last renewal
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
 		if late := time.Since(dies.Add(50 * time.Second)); late < 0 || late > 200*time.Millisecond {
-			t.Errorf("the taint comes %v after the grace period", late)
+			t.Errorf("taint %v after the grace period, want 0 to 200ms", late)
 		}
 		time.Sleep(time.Minute)
-		tainted := a.writes("taints")[0].is.Spec.Taints[0].TimeAdded.Time
+		tainted := a.writes("taints")[0].written.Spec.Taints[0].TimeAdded.Time
 		var got []string
 		for _, w := range a.writes("delete") {
 			got = append(got, fmt.Sprint(w.what, " ", w.at.Sub(tainted).Truncate(time.Second), " ", w.disrupts, " ", w.uid == w.pod.UID))
 		}
 		if want := []string{"delete d/n1-p0 0s true true", "delete d/n1-p1 30s true true"}; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("deletions = %q, want %q", got, want)
 		}
 		reasons := map[string]int{}
 		a.change(func() {
@@ -193,51 +195,51 @@ func TestANodeThatDies(t *testing.T) {
 		for _, want := range []string{"node-controller Node RegisteredNode", "node-controller Node NodeNotReady", "node-controller Pod NodeNotReady",
 			"taint-eviction-controller Pod TaintManagerEviction"} {
 			if reasons[want] == 0 {
-				t.Errorf("no event %s: %v", want, reasons)
+				t.Errorf("event %q is missing, got events %v", want, reasons)
 			}
 		}
-		k.live("n1", true)
-		a.await("back", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
+		k.setAlive("n1", true)
+		a.await("node n1 without taints", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
 		for _, kind := range []string{"nodes", "leases", "pods"} {
 			if n := a.count("LIST " + kind); n != 1 {
-				t.Errorf("%s are listed %d times", kind, n)
+				t.Errorf("%s are listed %d times, want once", kind, n)
 			}
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// A watch that tells of other nodes and is behind with one: what it has not told of is asked before anything follows from it.
-func TestAWatchThatIsBehind(t *testing.T) {
-	t.Run("a lease", func(t *testing.T) {
+// If a watch omits one object, the object is read again before a decision depends on it.
+func TestLaggingWatch(t *testing.T) {
+	t.Run("lease", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPI(t)
 			k := a.cluster(3, -1)
 			r := a.start("a", nil)
 			time.Sleep(25 * time.Second)
-			a.change(func() { a.behind = "n1" })
+			a.change(func() { a.hidden = "n1" })
 			time.Sleep(5 * time.Minute)
 			for _, w := range a.writes() {
-				t.Errorf("%v: %s, of a cluster that lives", w.at.Sub(a.began), w.what)
+				t.Errorf("%v: write %s although all nodes are alive", w.at.Sub(a.startedAt), w.what)
 			}
 			a.change(func() {
 				for _, e := range a.events {
 					if e.Reason == "NodeNotReady" {
-						t.Errorf("%s %s: %s, of a cluster that lives", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+						t.Errorf("event of %s %s: %s, although all nodes are alive", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
 					}
 				}
 			})
 			if a.count("FIND leases") == 0 {
-				t.Error("the lease of n1 was not asked for")
+				t.Error("the Lease of n1 was not read again")
 			}
-			k.live("n1", false)
-			a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+			k.setAlive("n1", false)
+			a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
 			k.end()
-			end(r)
+			stopAll(r)
 		})
 	})
-	t.Run("a taint", func(t *testing.T) {
+	t.Run("taint", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPI(t)
 			k := a.cluster(3, 30)
@@ -252,23 +254,23 @@ func TestAWatchThatIsBehind(t *testing.T) {
 			a.change(func() { taint(v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &added}) })
 			time.Sleep(20 * time.Second)
 			a.change(func() {
-				a.behind = "n1"
+				a.hidden = "n1"
 				taint()
 			})
 			time.Sleep(time.Minute)
 			for _, w := range a.writes("delete", "condition") {
-				t.Errorf("%v: %s, whose node has no taint any more", w.at.Sub(added.Time), w.what)
+				t.Errorf("%v: write %s although the node has no taint any more", w.at.Sub(added.Time), w.what)
 			}
 			k.end()
-			end(r)
+			stopAll(r)
 		})
 	})
 }
 
-// A pod that waits for its deletion stays where its node has lost the taint meanwhile, and has got it anew: its time begins again. So it does
-// where a watch has told neither.
-func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
-	for name, behind := range map[string]string{"as the watch tells": "", "behind the watch": "n1"} {
+// A pending eviction is dropped if the node lost the taint and got it again: the toleration period
+// starts again. The same is true if the watch shows neither change.
+func TestTaintIsReplacedWhileEvictionIsPending(t *testing.T) {
+	for name, behind := range map[string]string{"watch current": "", "watch lagging": "n1"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI(t)
@@ -297,18 +299,18 @@ func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
 					set("n0", now())
 					a.fault = func(_ string, r *http.Request) int {
 						if strings.Contains(r.URL.Path, "/crowd") {
-							return -1 // they keep all who write
+							return -1 // these requests block all workers for pods
 						}
 						return 0
 					}
 				})
 				time.Sleep(3 * time.Second)
 				a.change(func() {
-					a.behind = behind
+					a.hidden = behind
 					set("n1")
 				})
 				time.Sleep(2 * time.Second)
-				anew := time.Now()
+				setAgain := time.Now()
 				a.change(func() { set("n1", now()) })
 				time.Sleep(11 * time.Second)
 				a.change(func() { a.fault = nil })
@@ -318,74 +320,77 @@ func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
 					if w.what != "delete d/n1-p0" {
 						continue
 					}
-					if goes = true; w.at.Sub(anew) < 29*time.Second {
-						t.Errorf("%s %v after its node got the taint, which it tolerates for 30 s", w.what, w.at.Sub(anew))
+					if goes = true; w.at.Sub(setAgain) < 29*time.Second {
+						t.Errorf("%s %v after its node got the taint again, want at least 29s", w.what, w.at.Sub(setAgain))
 					}
 				}
 				if !goes {
-					t.Error("it stays")
+					t.Error("pod d/n1-p0 is not deleted")
 				}
 				k.end()
-				end(r)
+				stopAll(r)
 			})
 		})
 	}
 }
 
-// The clock of a replica is a minute before the API server's: no node that lives is Unknown for it, and one that dies is when its time is up.
-func TestAClockThatIsWrong(t *testing.T) {
+// With a clock difference of more than a minute no live node becomes Unknown, and a dead one does
+// at the end of its grace period.
+func TestClockSkew(t *testing.T) {
 	for _, wrong := range []time.Duration{-70 * time.Second, 70 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPI(t)
-			a.clock = wrong
+			a.skew = wrong
 			k := a.cluster(3, -1)
 			r := a.start("a", nil)
 			time.Sleep(25 * time.Second)
 			for _, w := range a.writes() {
-				t.Errorf("the API server's clock is at %v: %v: %s, of a cluster that lives", wrong, w.at.Sub(a.began), w.what)
+				t.Errorf("skew %v: %v: write %s although all nodes are alive", wrong, w.at.Sub(a.startedAt), w.what)
 			}
-			k.live("n1", false)
+			k.setAlive("n1", false)
 			time.Sleep(time.Second)
 			r.stop()
-			r.cut()
+			r.disconnect()
 			r = a.start("b", nil)
-			a.await("silent", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule) })
-			if after := time.Since(a.began.Add(20 * time.Second)); after < 49*time.Second || after > 55*time.Second {
-				t.Errorf("the API server's clock is at %v: silent %v after it renewed last", wrong, after)
+			a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule) })
+			if after := time.Since(a.startedAt.Add(20 * time.Second)); after < 49*time.Second || after > 55*time.Second {
+				t.Errorf("skew %v: silent %v after the last renewal, want 49s to 55s", wrong, after)
 			}
 			k.end()
-			end(r)
+			stopAll(r)
 		})
 	}
 }
 
-// Between the look at a Lease and the write that its node is silent it is waited for nothing: the API server may say "later".
-func TestANodeThatComesBackWhileTheAPIIsBusy(t *testing.T) {
+// The write of a silent node's status directly follows the read of its Lease, without a retry that
+// the API server asks for.
+func TestNodeRecoversWhileServerIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3)
 		r := a.start("a", nil)
 		time.Sleep(25 * time.Second)
-		k.live("n1", false)
+		k.setAlive("n1", false)
 		a.change(func() {
 			a.busy = func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/n1/status") }
 		})
-		time.Sleep(50 * time.Second) // it was silent at 70 s, and is not at 75
-		k.live("n1", true)
+		time.Sleep(50 * time.Second) // silent at 70 s, renewed at 75 s
+		k.setAlive("n1", true)
 		k.renew()
 		time.Sleep(500 * time.Millisecond)
 		a.change(func() { a.busy = nil })
 		time.Sleep(time.Minute)
 		for _, w := range a.writes("status") {
-			t.Errorf("%v: %s, which renewed %v ago", w.at.Sub(a.began), w.what, w.at.Sub(w.leased))
+			t.Errorf("%v: write %s, %v after the node's renewal", w.at.Sub(a.startedAt), w.what, w.at.Sub(w.renewedAt))
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// A taint that somebody sets, or takes away, between what is decided and what is written is not written over, also where labels are written.
-func TestATaintOfOthersIsKept(t *testing.T) {
+// A taint that another client changes between the decision and the write is kept, also when labels
+// are written.
+func TestForeignTaintIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3)
@@ -412,50 +417,52 @@ func TestATaintOfOthersIsKept(t *testing.T) {
 		a.change(func() {
 			if !a.hasTaint("n1", "theirs", v1.TaintEffectNoSchedule) || !a.hasTaint("n1", v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule) ||
 				a.nodes["n1"].Labels["beta.kubernetes.io/os"] != "linux" {
-				t.Errorf("%+v %v", a.nodes["n1"].Spec, a.nodes["n1"].Labels)
+				t.Errorf("node n1 has spec %+v and labels %v, want both taints and the label", a.nodes["n1"].Spec, a.nodes["n1"].Labels)
 			}
 		})
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// Where one node lives of all, and the watch of Leases is behind, it looks as if all were dead: those that are keep their taints, and their pods
-// go when their time is up, since the Lease of the one is read again before anything follows of that.
-func TestTheLastNodeThatLives(t *testing.T) {
+// If the last live node's Lease is missing in the watch, all nodes look dead. The dead nodes keep
+// their taints and their pods are deleted at their deadlines, because the Lease is read again
+// first.
+func TestLastLiveNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, 300)
 		r := a.start("a", nil)
 		time.Sleep(25 * time.Second)
-		k.live("n0", false)
-		k.live("n2", false)
-		a.await("tainted", func() bool {
+		k.setAlive("n0", false)
+		k.setAlive("n2", false)
+		a.await("nodes n0 and n2 tainted", func() bool {
 			return a.hasTaint("n0", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) && a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute)
 		})
 		time.Sleep(15 * time.Second)
-		a.change(func() { a.behind = "n1" })
+		a.change(func() { a.hidden = "n1" })
 		at := time.Now()
 		time.Sleep(10 * time.Minute)
 		for _, w := range a.writes("taints", "status") {
 			if w.at.After(at) {
-				t.Errorf("%v: %s: %+v", w.at.Sub(at), w.what, w.is.Spec.Taints)
+				t.Errorf("%v: write %s with taints %+v, want none", w.at.Sub(at), w.what, w.written.Spec.Taints)
 			}
 		}
 		if got := len(a.writes("delete")); got != 2 {
 			t.Errorf("%d pods are deleted, want 2", got)
 		}
-		a.change(func() { a.behind = "" })
+		a.change(func() { a.hidden = "" })
 		time.Sleep(time.Minute)
-		k.live("n1", false)
-		a.await("disorder", func() bool { return len(a.nodes["n0"].Spec.Taints) == 1 && len(a.nodes["n2"].Spec.Taints) == 1 })
+		k.setAlive("n1", false)
+		a.await("full disruption", func() bool { return len(a.nodes["n0"].Spec.Taints) == 1 && len(a.nodes["n2"].Spec.Taints) == 1 })
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// That a node is not ready is told when it is written, and not before: whoever fails to write it may find the node alive at the next try.
-func TestAnEventFollowsItsWrite(t *testing.T) {
+// The event NodeNotReady is sent only after the status is written: if the write fails, the node may
+// be alive at the retry.
+func TestEventFollowsWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3)
@@ -468,7 +475,7 @@ func TestAnEventFollowsItsWrite(t *testing.T) {
 			}
 			return 0
 		}
-		told := func() (count int) {
+		notReadyEvents := func() (count int) {
 			for _, e := range a.events {
 				if e.InvolvedObject.Kind == "Node" && e.Reason == "NodeNotReady" {
 					count++
@@ -478,139 +485,140 @@ func TestAnEventFollowsItsWrite(t *testing.T) {
 		}
 		r := a.start("a", nil)
 		time.Sleep(25 * time.Second)
-		k.live("n1", false)
+		k.setAlive("n1", false)
 		time.Sleep(2 * time.Minute)
 		a.change(func() {
-			if a.counted["PATCH nodes"] > 0 || told() > 0 {
-				t.Errorf("%d writes were let through, %d events are told of one that was not", a.counted["PATCH nodes"], told())
+			if a.counted["PATCH nodes"] > 0 || notReadyEvents() > 0 {
+				t.Errorf("%d writes and %d events while writes fail, want none", a.counted["PATCH nodes"], notReadyEvents())
 			}
 			fails = false
 		})
 		time.Sleep(time.Minute)
 		a.change(func() {
-			if told() != 1 {
-				t.Errorf("%d events are told of it", told())
+			if notReadyEvents() != 1 {
+				t.Errorf("%d events after the write, want 1", notReadyEvents())
 			}
 		})
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// What a kubelet says of its node is acted on at once, not at a next pass.
-func TestAConditionIsActedOnAtOnce(t *testing.T) {
+// A condition that a kubelet posts is acted on immediately, not at the next pass.
+func TestConditionIsActedOnImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3)
 		r := a.start("a", nil)
 		time.Sleep(21 * time.Second)
-		said := time.Now()
+		posted := time.Now()
 		a.change(func() {
 			n := a.nodes["n1"].DeepCopy()
 			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 			a.putNode(n)
 		})
-		a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
-		if took := time.Since(said); took > 100*time.Millisecond {
-			t.Errorf("after %v", took)
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
+		if took := time.Since(posted); took > 100*time.Millisecond {
+			t.Errorf("taint %v after the condition, want within 100ms", took)
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// A replica that is stopped, or cut off, between taint and delete leaves the rest to the other: each pod goes once, at its time.
-func TestAnotherReplicaGoesOn(t *testing.T) {
+// If a replica stops or loses its connection between taint and deletion, another one takes over:
+// each pod is deleted once, at its deadline.
+func TestReplicaTakesOver(t *testing.T) {
 	for _, how := range []string{"stopped", "cut off"} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPI(t)
 			k := a.cluster(3, 30, 60)
 			one := a.start("one", nil)
-			a.await("led", func() bool { return a.counted["POST leases"] > 0 })
+			a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
 			other := a.start("other", nil)
 			time.Sleep(5 * time.Second)
-			k.live("n2", false)
-			a.await("tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+			k.setAlive("n2", false)
+			a.await("node n2 tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
 			tainted := time.Now()
 			time.Sleep(5 * time.Second)
 			gone := time.Now()
 			if how == "stopped" {
 				one.stop()
 			} else {
-				one.cut()
+				one.disconnect()
 			}
-			a.await("taken over", func() bool { return other.parts.leader.Holds() })
+			a.await("other leads", func() bool { return other.ctrl.leader.Holds() })
 			if took := time.Since(gone); how == "stopped" && took > 2*time.Second || took > 17*time.Second {
-				t.Errorf("%s: taken over after %v", how, took)
+				t.Errorf("%s: takeover after %v, want within 2s when stopped and 17s else", how, took)
 			}
 			time.Sleep(2 * time.Minute)
 			var got []string
 			for _, w := range a.writes("delete") {
 				got = append(got, fmt.Sprint(w.client, " ", w.what))
 				if after := w.at.Sub(tainted); after < 29*time.Second || after > 62*time.Second {
-					t.Errorf("%s: %s after %v", how, w.what, after)
+					t.Errorf("%s: %s %v after the taint, want 29s to 62s", how, w.what, after)
 				}
 			}
 			if want := []string{"other delete d/n2-p0", "other delete d/n2-p1"}; !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", how, got, want)
+				t.Errorf("%s: deletions = %q, want %q", how, got, want)
 			}
 			if n := len(a.writes("taints")); n != 1 {
-				t.Errorf("%s: taints are written %d times", how, n)
+				t.Errorf("%s: taints are written %d times, want once", how, n)
 			}
 			k.end()
 			if how == "stopped" {
-				one.cut()
-				end(other)
+				one.disconnect()
+				stopAll(other)
 				return
 			}
 			one.stop()
-			end(other)
+			stopAll(other)
 		})
 	}
 }
 
-// Mode observe writes nothing at all, not even a lease.
+// Mode observe writes nothing at all, not even a Lease.
 func TestObserveWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1, 30)
 		r := a.start("a", func(c *config.Cluster) { c.Mode = config.Observe })
-		k.live("n1", false)
+		k.setAlive("n1", false)
 		time.Sleep(3 * time.Minute)
 		a.change(func() {
 			for what, n := range a.counted {
 				if verb, _, _ := strings.Cut(what, " "); verb != "WATCH" && verb != "LIST" && verb != "PROBE" {
-					t.Errorf("%s: %d", what, n)
+					t.Errorf("%d requests %s in mode observe, want none", n, what)
 				}
 			}
 		})
 		var s report.Status
-		ask(t, r, report.StatusPath, &s)
+		query(t, r, report.StatusPath, &s)
 		if len(s.Nodes) != 3 || s.Nodes[1].Health != "Unknown" || s.Nodes[1].Place != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("status of nodes = %+v, want n1 Unknown in place 1 of three nodes", s.Nodes)
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// ask asks as from the same host.
-func ask(t *testing.T, r *replica, path string, into any) int {
+// query sends a request from the same host.
+func query(t *testing.T, r *replica, path string, into any) int {
 	t.Helper()
 	w := httptest.NewRecorder()
 	q := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
 	q.RemoteAddr = "127.0.0.1:1"
-	r.parts.handler().ServeHTTP(w, q)
+	r.ctrl.handler().ServeHTTP(w, q)
 	if into != nil {
 		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
-			t.Errorf("%s: %v: %s", path, err, w.Body)
+			t.Errorf("response of %s is no JSON: %v: %s", path, err, w.Body)
 		}
 	}
 	return w.Code
 }
 
-// Mode replace does not begin while another controller writes the same taints, and begins when it does not any more.
-func TestReplaceWaitsForTheOther(t *testing.T) {
+// Mode replace waits while another controller writes the same taints.
+func TestReplaceWaitsForRival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1)
@@ -621,115 +629,116 @@ func TestReplaceWaitsForTheOther(t *testing.T) {
 			a.putNode(n)
 		})
 		r := a.start("a", nil)
-		k.live("n1", false)
+		k.setAlive("n1", false)
 		time.Sleep(4 * time.Minute)
 		var s report.Status
-		if ask(t, r, report.StatusPath, &s); !strings.Contains(s.Held, "kube-controller-manager, node n0") {
-			t.Errorf("%+v", s)
+		if query(t, r, report.StatusPath, &s); !strings.Contains(s.Held, "kube-controller-manager wrote taints of node n0") {
+			t.Errorf("held = %q, want the rival and node n0", s.Held)
 		}
 		if len(s.Nodes) != 3 || s.Nodes[0].Health != "Ready" || s.Nodes[0].Heard == nil {
-			t.Errorf("while it does not act nodes are %+v", s.Nodes)
+			t.Errorf("nodes while waiting = %+v, want three, n0 Ready", s.Nodes)
 		}
 		var e report.Explanation
-		if ask(t, r, report.ExplainPath+"?object=n0", &e); e.Node.Health != "Ready" {
-			t.Errorf("while it does not act node n0 is %+v", e.Node)
+		if query(t, r, report.ExplainPath+"?object=n0", &e); e.Node.Health != "Ready" {
+			t.Errorf("node n0 while waiting = %+v, want Ready", e.Node)
 		}
 		if n := len(a.writes()); n != 0 {
-			t.Errorf("%d writes", n)
+			t.Errorf("%d writes while waiting, want none", n)
 		}
-		a.await("begun", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
-		if at := time.Since(a.began); at > 6*time.Minute {
-			t.Errorf("begun after %v", at)
+		a.await("node n1 tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		if at := time.Since(a.startedAt); at > 6*time.Minute {
+			t.Errorf("first write after %v, want within 6m", at)
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// A follower names the leader; the leader explains.
+// A standby names the leader. The leader explains deadlines.
 func TestStatusAndExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1, 300)
 		one := a.start("one", nil)
-		a.await("led", func() bool { return a.counted["POST leases"] > 0 })
+		a.await("one leads", func() bool { return a.counted["POST leases"] > 0 })
 		other := a.start("other", nil)
 		time.Sleep(10 * time.Second)
 		var why report.Error
-		if code := ask(t, other, report.StatusPath, &why); code != 503 || why.Leader != one.parts.leader.Identity() {
-			t.Errorf("%d %+v", code, why)
+		if code := query(t, other, report.StatusPath, &why); code != 503 || why.Leader != one.ctrl.leader.Identity() {
+			t.Errorf("status of the standby = %d %+v, want 503 and leader %s", code, why, one.ctrl.leader.Identity())
 		}
-		k.live("n1", false)
-		a.await("gone", func() bool { return len(a.wrote) > 0 && a.wrote[len(a.wrote)-1].what == "delete d/n1-p0" })
+		k.setAlive("n1", false)
+		a.await("pod n1-p0 deleted", func() bool { return len(a.writeLog) > 0 && a.writeLog[len(a.writeLog)-1].what == "delete d/n1-p0" })
 		time.Sleep(time.Second)
 		var e report.Explanation
-		if code := ask(t, one, report.ExplainPath+"?object=n1", &e); code != 200 || len(e.Pods) != 2 || e.Node.Health != "Unknown" {
-			t.Fatalf("%d %+v", code, e)
+		if code := query(t, one, report.ExplainPath+"?object=n1", &e); code != 200 || len(e.Pods) != 2 || e.Node.Health != "Unknown" {
+			t.Fatalf("explain n1 = %d %+v, want two pods on an Unknown node", code, e)
 		}
-		if p := e.Pods[0]; !strings.Contains(p.Stays, "it is going already") {
-			t.Errorf("%+v", p)
+		if p := e.Pods[0]; !strings.Contains(p.Stays, "already terminating since") {
+			t.Errorf("deleted pod = %+v, want already terminating", p)
 		}
 		p := e.Pods[1]
 		if len(p.Taints) != 1 || p.Taints[0].Taint != "node.kubernetes.io/unreachable:NoExecute" || p.Taints[0].Toleration != "any:NoExecute for 300 s" ||
 			p.Deadline == nil || !p.Deadline.Equal(p.Taints[0].Since.Add(300*time.Second)) {
-			t.Errorf("%+v", p)
+			t.Errorf("tolerating pod = %+v, want one taint and a deadline after 300s", p)
 		}
-		if code := ask(t, one, report.ExplainPath+"?object=d/n1-p1", &e); code != 200 || len(e.Pods) != 1 {
-			t.Errorf("%d %+v", code, e)
+		if code := query(t, one, report.ExplainPath+"?object=d/n1-p1", &e); code != 200 || len(e.Pods) != 1 {
+			t.Errorf("explain d/n1-p1 = %d %+v, want one pod", code, e)
 		}
-		if code := ask(t, one, report.ExplainPath+"?object=none", &why); code != 404 || !strings.Contains(why.Error, "default/none") {
-			t.Errorf("%d %+v", code, why)
+		if code := query(t, one, report.ExplainPath+"?object=none", &why); code != 404 || !strings.Contains(why.Error, "default/none") {
+			t.Errorf("explain none = %d %+v, want 404 naming default/none", code, why)
 		}
 		for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/else": 404} {
-			if code := ask(t, one, path, nil); code != want {
-				t.Errorf("%s: %d", path, code)
+			if code := query(t, one, path, nil); code != want {
+				t.Errorf("status code of %s = %d, want %d", path, code, want)
 			}
 		}
 		k.end()
-		end(one, other)
+		stopAll(one, other)
 	})
 }
 
-// Whoever is not on the same host is told of health and metrics, and of no names.
-func TestTheStatusIsForTheSameHost(t *testing.T) {
-	p := &parts{metrics: newMetrics("test")}
+// Other hosts can read health and metrics but no names of nodes and pods.
+func TestStatusIsLocalOnly(t *testing.T) {
+	p := &controller{metrics: newMetrics("test")}
 	w := httptest.NewRecorder()
 	q := httptest.NewRequestWithContext(t.Context(), "GET", report.StatusPath, nil)
 	q.RemoteAddr = "10.0.0.7:1"
 	if p.handler().ServeHTTP(w, q); w.Code != 403 {
-		t.Error(w.Code, w.Body)
+		t.Errorf("status for another host = %d %s, want 403", w.Code, w.Body)
 	}
 }
 
-// A disruption budget keeps a pod for as long as it is asked, no longer.
-func TestABudgetIsRespected(t *testing.T) {
+// A disruption budget delays a deletion by at most --pdb-timeout.
+func TestBudgetIsRespected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		a.budget = true
 		k := a.cluster(3, -1)
 		r := a.start("a", func(c *config.Cluster) { c.RespectPDB, c.PDBTimeout = true, 3*time.Minute })
-		k.live("n1", false)
-		a.await("gone", func() bool { return len(a.wrote) > 0 && a.wrote[len(a.wrote)-1].what == "delete d/n1-p0" })
+		k.setAlive("n1", false)
+		a.await("pod n1-p0 deleted", func() bool { return len(a.writeLog) > 0 && a.writeLog[len(a.writeLog)-1].what == "delete d/n1-p0" })
 		w := a.writes("taints", "delete")
-		if after := w[1].at.Sub(w[0].at); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second || a.count("refused evict") < 3 {
-			t.Errorf("deleted after %v, %d refusals", after, a.count("refused evict"))
+		if after := w[1].at.Sub(w[0].at); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second || a.count("blocked eviction") < 3 {
+			t.Errorf("pod deleted after %v and %d blocked evictions, want 3m to 3m30s and at least 3", after, a.count("blocked eviction"))
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }
 
-// However pods keep workers waiting, a node's taints do not wait for that: where the API server says to ask in ten seconds about a budget that it
-// has not looked at yet (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36.3), and where requests about pods hang.
-func TestPodsHoldNoNodeUp(t *testing.T) {
+// Blocked pod writes do not delay a node's taints. The API server asks for a retry after ten
+// seconds while it has not evaluated a budget
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36.3), or requests hang.
+func TestPodsDoNotDelayNodes(t *testing.T) {
 	for _, how := range []string{"later", "hangs"} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAPI(t)
-			a.budget, a.later = true, how == "later"
+			a.budget, a.retryAfter = true, how == "later"
 			if how == "hangs" {
 				a.fault = func(_ string, r *http.Request) int {
 					if strings.HasSuffix(r.URL.Path, "/eviction") {
-						a.change(func() { a.counted["refused evict"]++ })
+						a.change(func() { a.counted["blocked eviction"]++ })
 						return -1
 					}
 					return 0
@@ -737,59 +746,60 @@ func TestPodsHoldNoNodeUp(t *testing.T) {
 			}
 			k := a.cluster(3, slices.Repeat([]int64{-1}, 2*workers)...)
 			r := a.start("a", func(c *config.Cluster) { c.RespectPDB = true })
-			k.live("n1", false)
+			k.setAlive("n1", false)
 			most := workers
 			if how == "hangs" {
-				most = maxPods
+				most = maxPodWrites
 			}
-			a.await("asked", func() bool { return a.counted["refused evict"] >= most })
-			said := time.Now()
+			a.await("evictions attempted", func() bool { return a.counted["blocked eviction"] >= most })
+			posted := time.Now()
 			a.change(func() {
 				n := a.nodes["n2"].DeepCopy()
 				n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 				a.putNode(n)
 			})
-			a.await("tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
-			if took := time.Since(said); took > 100*time.Millisecond {
-				t.Errorf("%s: a node's taint comes after %v", how, took)
+			a.await("node n2 tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
+			if took := time.Since(posted); took > 100*time.Millisecond {
+				t.Errorf("%s: taint %v after the condition, want within 100ms", how, took)
 			}
 			k.end()
-			end(r)
+			stopAll(r)
 		})
 	}
 }
 
-// Mode fence writes one taint, on a node that the check confirms dead, and takes it back when the node is back.
-func TestADeadNodeIsFenced(t *testing.T) {
+// Mode fence adds one taint to a node that the check confirms dead, and removes it when the node is
+// ready again.
+func TestDeadNodeIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		k := a.cluster(3, -1)
 		asked := 0
 		r := a.start("a", func(c *config.Cluster) { c.Mode, c.FenceURL = config.Fence, "http://unused/" })
-		r.parts.o.Check = func(_ context.Context, n *v1.Node) (bool, error) {
+		r.ctrl.deps.CheckDead = func(_ context.Context, n *v1.Node) (bool, error) {
 			if asked++; n.Name != "n1" {
-				t.Errorf("asked about %s", n.Name)
+				t.Errorf("check of node %s, want n1 only", n.Name)
 			}
 			return asked == 2, nil
 		}
-		k.live("n1", false)
+		k.setAlive("n1", false)
 		time.Sleep(time.Minute)
-		a.change(func() { // as kube-controller-manager finds it
+		a.change(func() { // as kube-controller-manager does
 			n := a.nodes["n1"].DeepCopy()
 			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = v1.ConditionUnknown, metav1.Now()
 			a.putNode(n)
 		})
 		unknown := time.Now()
-		a.await("fenced", func() bool { return a.hasTaint("n1", v1.TaintNodeOutOfService, v1.TaintEffectNoExecute) })
+		a.await("node n1 fenced", func() bool { return a.hasTaint("n1", v1.TaintNodeOutOfService, v1.TaintEffectNoExecute) })
 		if after := time.Since(unknown); asked != 2 || after < 90*time.Second || after > 92*time.Second {
-			t.Errorf("asked %d times, fenced after %v", asked, after)
+			t.Errorf("fenced %v after the transition and %d checks, want 90s to 92s and 2", after, asked)
 		}
-		k.live("n1", true)
-		a.await("back", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
+		k.setAlive("n1", true)
+		a.await("node n1 unfenced", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
 		if w := a.writes(); len(w) != 2 {
-			t.Errorf("%d writes", len(w))
+			t.Errorf("%d writes, want 2: the taint and its removal", len(w))
 		}
 		k.end()
-		end(r)
+		stopAll(r)
 	})
 }

@@ -18,48 +18,48 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// maxAsked are so many checks at once, and maxPods so many writes of pods: they may take long, and
-// keep workers from writing to nodes.
+// Limits of concurrent checks and pod writes. Both may take long and must leave workers for writes
+// to nodes.
 const (
-	maxAsked = 8
-	maxPods  = 16
+	maxChecks    = 8
+	maxPodWrites = 16
 )
 
-// task is done by a worker. What it returns is called by the loop.
+// task is run by a worker. The loop calls the function that it returns.
 type task func(ctx context.Context) func()
 
-// queue is what is to be written and waits for a worker: nodes first, then pods that have to go,
-// then marks. What waits is looked at again before it is handed out: a node may have come back
-// meanwhile.
+// queue holds the pending writes in the order nodes, checks, evictions, marks. Each is validated
+// again before it goes to a worker, because the node may have recovered.
 type queue struct {
-	loop  *loop
-	idle  int
-	node  []*nodeJob
-	evict []*taint.Eviction
-	mark  []*lifecycle.Mark
-	ask   []fence.Node
-	asked int // that are waited for
-	pods  int // that are written now
-	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known
-	// what became of that.
-	busy             map[string]int
-	under            map[string]bool // nodes that are written now
-	silences         int             // jobs that write that a node is silent
-	held             held
-	parked           map[string]*parked // by node, while that is busy
-	evictions, marks int                // that are parked
-	unread           []*taint.Eviction  // whose time was not up when it was known last what is there
-	soonest          time.Time          // that of the first of them
+	loop             *loop
+	idle             int
+	nodeJobs         []*nodeJob
+	pendingEvictions []*taint.Eviction
+	pendingMarks     []*lifecycle.Mark
+	pendingChecks    []fence.Node
+	checksInFlight   int
+	podsInFlight     int
+	// busy counts the pending writes of a node. Its pods are not evicted before their results are
+	// known.
+	busy                         map[string]int
+	inFlight                     map[string]bool // nodes with a write in flight
+	silenceJobs                  int             // jobs that write that a node is silent
+	heldEvents                   heldEvents
+	parked                       map[string]*parked // by busy node
+	parkedEvictions, parkedMarks int                // number of parked ones
+	// evictions with a deadline after the last read of the cluster
+	unconfirmed   []*taint.Eviction
+	firstDeadline time.Time // of unconfirmed
 }
 
-// parked are pods of a node that is busy. Nobody asks again and again whether it is: where many
-// nodes fall there are many pods.
+// parked holds the pods of a busy node, so that they are not checked repeatedly: many failed nodes
+// have many pods.
 type parked struct {
-	evict []*taint.Eviction
-	mark  []*lifecycle.Mark
+	evictions []*taint.Eviction
+	marks     []*lifecycle.Mark
 }
 
-// park is where what waits for a node is kept; nil: it is not busy.
+// park returns the parking place of a busy node; nil: the node is not busy.
 func (q *queue) park(node string) *parked {
 	if q.busy[node] == 0 {
 		return nil
@@ -70,59 +70,61 @@ func (q *queue) park(node string) *parked {
 	return q.parked[node]
 }
 
-// unpark has what waited for a node wait for a worker.
+// unpark moves the parked pods of a node to the queue.
 func (q *queue) unpark(node string) {
-	if was := q.parked[node]; was != nil {
+	if waiting := q.parked[node]; waiting != nil {
 		delete(q.parked, node)
-		q.evictions, q.marks = q.evictions-len(was.evict), q.marks-len(was.mark)
-		q.evict, q.mark = append(q.evict, was.evict...), append(q.mark, was.mark...)
+		q.parkedEvictions -= len(waiting.evictions)
+		q.parkedMarks -= len(waiting.marks)
+		q.pendingEvictions = append(q.pendingEvictions, waiting.evictions...)
+		q.pendingMarks = append(q.pendingMarks, waiting.marks...)
 	}
 }
 
-// waiting is how many evictions and marks wait.
-func (q *queue) waiting() (evictions, marks int) {
-	return len(q.evict) + len(q.unread) + q.evictions, len(q.mark) + q.marks
+// depth returns the number of pending evictions and marks.
+func (q *queue) depth() (evictions, marks int) {
+	return len(q.pendingEvictions) + len(q.unconfirmed) + q.parkedEvictions, len(q.pendingMarks) + q.parkedMarks
 }
 
-// nodeJob is what one step has decided of a node.
+// nodeJob holds the decisions of one step about a node.
 type nodeJob struct {
-	was    *v1.Node
-	lease  *coordination.Lease // as it was then; nil: there was none
+	node   *v1.Node
+	lease  *coordination.Lease // at the decision; nil: none
 	status *lifecycle.Status
 	labels *lifecycle.Labels
 	taints *lifecycle.Taints
 	stamp  *taint.Stamp
-	fence  int // 1: it is taken out of service, -1: put back
+	fence  int // 1: take out of service, -1: put back
 }
 
 func newQueue(l *loop) *queue {
-	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{},
-		held: newHeld(), parked: map[string]*parked{}}
+	return &queue{loop: l, idle: workers, busy: map[string]int{}, inFlight: map[string]bool{},
+		heldEvents: newHeldEvents(), parked: map[string]*parked{}}
 }
 
-// nodes queues what is to be written to nodes. fenced may be nil.
-func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actions,
+// addNodes queues the writes to nodes. fenced may be nil.
+func (q *queue) addNodes(v *mirror.View, actions *lifecycle.Actions, evictions *taint.Actions,
 	fenced *fence.Actions) {
 	jobs := map[string]*nodeJob{}
 	var order []string
 	of := func(name string) *nodeJob {
 		if jobs[name] == nil {
-			jobs[name] = &nodeJob{was: v.Nodes[name], lease: v.Leases[name]}
+			jobs[name] = &nodeJob{node: v.Nodes[name], lease: v.Leases[name]}
 			order = append(order, name)
 		}
 		return jobs[name]
 	}
-	for i := range done.Status {
-		of(done.Status[i].Node).status = &done.Status[i]
+	for i := range actions.Status {
+		of(actions.Status[i].Node).status = &actions.Status[i]
 	}
-	for i := range done.Labels {
-		of(done.Labels[i].Node).labels = &done.Labels[i]
+	for i := range actions.Labels {
+		of(actions.Labels[i].Node).labels = &actions.Labels[i]
 	}
-	for i := range done.Taints {
-		of(done.Taints[i].Node).taints = &done.Taints[i]
+	for i := range actions.Taints {
+		of(actions.Taints[i].Node).taints = &actions.Taints[i]
 	}
-	for i := range gone.Stamps {
-		of(gone.Stamps[i].Node).stamp = &gone.Stamps[i]
+	for i := range evictions.Stamps {
+		of(evictions.Stamps[i].Node).stamp = &evictions.Stamps[i]
 	}
 	if fenced != nil {
 		for _, n := range fenced.Set {
@@ -131,33 +133,33 @@ func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actio
 		for _, n := range fenced.Lift {
 			of(n.Name).fence = -1
 		}
-		q.ask = append(q.ask, fenced.Ask...)
+		q.pendingChecks = append(q.pendingChecks, fenced.Check...)
 	}
 	for _, name := range order {
 		if jobs[name].status != nil {
-			q.silences++
+			q.silenceJobs++
 		}
-		q.node = append(q.node, jobs[name])
+		q.nodeJobs = append(q.nodeJobs, jobs[name])
 		q.busy[name]++
 	}
 }
 
-// podsOf queues what is to be written to pods.
-func (q *queue) podsOf(done *lifecycle.Actions, gone *taint.Actions) {
-	for i := range gone.Evict {
-		q.evict = append(q.evict, &gone.Evict[i])
+// addPods queues the writes to pods.
+func (q *queue) addPods(actions *lifecycle.Actions, evictions *taint.Actions) {
+	for i := range evictions.Evict {
+		q.pendingEvictions = append(q.pendingEvictions, &evictions.Evict[i])
 	}
-	for i := range done.Marks {
-		q.mark = append(q.mark, &done.Marks[i])
+	for i := range actions.Marks {
+		q.pendingMarks = append(q.pendingMarks, &actions.Marks[i])
 	}
 }
 
-// next is what an idle worker is to do; nil: nothing, or none is idle.
+// next returns the next task for an idle worker, or nil.
 func (q *queue) next() task {
 	if q.idle == 0 {
 		return nil
 	}
-	for _, find := range []func() task{q.nextNode, q.nextAsk, q.nextEvict, q.nextMark} {
+	for _, find := range []func() task{q.nextNode, q.nextCheck, q.nextEvict, q.nextMark} {
 		if t := find(); t != nil {
 			q.idle--
 			return t
@@ -166,28 +168,28 @@ func (q *queue) next() task {
 	return nil
 }
 
-// nextNode finds a node to write to. One that has changed since it was decided about is decided
-// about anew.
+// nextNode returns the next write to a node. A job for a node that changed since the decision is
+// dropped, and the next step decides again.
 func (q *queue) nextNode() task {
-	for i := 0; i < len(q.node); i++ {
-		j := q.node[i]
-		if q.under[j.was.Name] || j.fallen() && q.silences > 0 {
+	for i := 0; i < len(q.nodeJobs); i++ {
+		j := q.nodeJobs[i]
+		if q.inFlight[j.node.Name] || j.followsDisruption() && q.silenceJobs > 0 {
 			continue
 		}
-		q.node = slices.Delete(q.node, i, i+1)
-		if is := q.loop.part.o.Mirror.Node(j.was.Name); is == nil || is.UID != j.was.UID ||
-			is.ResourceVersion != j.was.ResourceVersion {
-			q.doneNode(j, writes.Written{})
+		q.nodeJobs = slices.Delete(q.nodeJobs, i, i+1)
+		if current := q.loop.ctrl.deps.Mirror.Node(j.node.Name); current == nil || current.UID != j.node.UID ||
+			current.ResourceVersion != j.node.ResourceVersion {
+			q.finishNode(j, writes.NodeResult{})
 			i--
 			continue
 		}
-		q.under[j.was.Name] = true
+		q.inFlight[j.node.Name] = true
 		return func(ctx context.Context) func() {
 			began := time.Now()
-			out := q.loop.part.o.Writer.Node(ctx, j.write())
+			out := q.loop.ctrl.deps.Writer.Node(ctx, j.write())
 			return func() {
-				delete(q.under, j.was.Name)
-				q.loop.part.metrics.node.Observe(time.Since(began).Seconds())
+				delete(q.inFlight, j.node.Name)
+				q.loop.ctrl.metrics.nodeWrites.Observe(time.Since(began).Seconds())
 				q.settleNode(j, out)
 			}
 		}
@@ -195,20 +197,22 @@ func (q *queue) nextNode() task {
 	return nil
 }
 
-// fallen reports whether a job follows from the silence of other nodes.
-func (j *nodeJob) fallen() bool { return j.taints != nil && j.taints.Fallen && j.status == nil }
+// followsDisruption reports whether a job depends on the silence of other nodes.
+func (j *nodeJob) followsDisruption() bool {
+	return j.taints != nil && j.taints.AllDisrupted && j.status == nil
+}
 
-// write is what is written of a job.
+// write returns the write of a job.
 func (j *nodeJob) write() *writes.Node {
-	out := &writes.Node{Was: j.was, Lease: j.lease}
+	out := &writes.Node{Node: j.node, Lease: j.lease}
 	if j.status != nil {
 		out.Status = j.status.Conditions
 	}
 	if j.labels != nil {
 		out.Labels = j.labels.Set
 	}
-	out.Taint = j.taints != nil || j.stamp != nil || j.fence != 0
-	out.Taints = slices.Clone(j.was.Spec.Taints)
+	out.WriteTaints = j.taints != nil || j.stamp != nil || j.fence != 0
+	out.Taints = slices.Clone(j.node.Spec.Taints)
 	drop := func(key string, effect v1.TaintEffect) {
 		out.Taints = slices.DeleteFunc(out.Taints, func(t v1.Taint) bool {
 			return t.Key == key && t.Effect == effect
@@ -242,42 +246,43 @@ func (j *nodeJob) write() *writes.Node {
 	return out
 }
 
-// settleNode notes what came of a write.
-func (q *queue) settleNode(j *nodeJob, out writes.Written) {
-	if out.Heard != nil {
-		q.loop.part.o.Mirror.TookLease(out.Heard)
-		let(q.held.nodes, j.was.Name)
-		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind",
-			"node", j.was.Name)
-		q.doneNode(j, writes.Written{}) // it was not begun
-		q.node = slices.DeleteFunc(q.node, func(other *nodeJob) bool {
-			if other.fallen() {
-				q.doneNode(other, writes.Written{}) // not all are silent
+// settleNode handles the result of a write to a node.
+func (q *queue) settleNode(j *nodeJob, out writes.NodeResult) {
+	if out.Renewed != nil {
+		q.loop.ctrl.deps.Mirror.UpdateLease(out.Renewed)
+		take(q.heldEvents.nodes, j.node.Name)
+		//log: The watch of Leases lags. The node is alive and stays as it is.
+		q.loop.ctrl.deps.Log.Info("node lease renewed, dropping stale decision",
+			"node", j.node.Name)
+		q.finishNode(j, writes.NodeResult{}) // nothing was written
+		q.nodeJobs = slices.DeleteFunc(q.nodeJobs, func(other *nodeJob) bool {
+			if other.followsDisruption() {
+				q.finishNode(other, writes.NodeResult{}) // not all nodes are silent
 			}
-			return other.fallen()
+			return other.followsDisruption()
 		})
 		return
 	}
-	if out.Is != nil {
-		q.loop.part.o.Mirror.TookNode(out.Is)
+	if out.Node != nil {
+		q.loop.ctrl.deps.Mirror.UpdateNode(out.Node)
 	}
 	if j.status != nil && out.Status == nil {
-		q.loop.part.events.say(nodeComponent, let(q.held.nodes, j.was.Name))
+		q.loop.ctrl.events.record(nodeComponent, take(q.heldEvents.nodes, j.node.Name))
 	}
-	q.loop.told(j, out)
-	q.doneNode(j, out)
+	q.loop.logNodeResult(j, out)
+	q.finishNode(j, out)
 }
 
-// doneNode tells the cores. A job that was not begun counts as done: what it is about is decided
-// anew.
-func (q *queue) doneNode(j *nodeJob, out writes.Written) {
-	l, name, uid, now := q.loop, j.was.Name, j.was.UID, q.loop.clock.now()
+// finishNode reports the results to the cores. A job without a write counts as done: the next step
+// decides again.
+func (q *queue) finishNode(j *nodeJob, out writes.NodeResult) {
+	l, name, uid, now := q.loop, j.node.Name, j.node.UID, q.loop.clock.now()
 	if q.busy[name]--; q.busy[name] <= 0 {
 		delete(q.busy, name)
 		q.unpark(name)
 	}
 	if j.status != nil {
-		q.silences--
+		q.silenceJobs--
 		l.nodes.End(now, name, uid, lifecycle.WriteStatus, out.Status == nil)
 	}
 	if j.labels != nil {
@@ -292,131 +297,136 @@ func (q *queue) doneNode(j *nodeJob, out writes.Written) {
 	if j.fence != 0 {
 		l.fence.End(now, uid, out.Taints == nil)
 	}
-	if out.Is == nil || out.Status != nil || out.Labels != nil || out.Taints != nil {
-		l.plan.moved = true
+	if out.Node == nil || out.Status != nil || out.Labels != nil || out.Taints != nil {
+		l.schedule.changed = true
 	}
 }
 
-// nextAsk finds a node that is to be asked about.
-func (q *queue) nextAsk() task {
-	if len(q.ask) == 0 || q.asked >= maxAsked {
+// nextCheck returns the next check of a silent node.
+func (q *queue) nextCheck() task {
+	if len(q.pendingChecks) == 0 || q.checksInFlight >= maxChecks {
 		return nil
 	}
-	n := q.ask[0]
-	q.ask = q.ask[1:]
-	q.asked++
+	n := q.pendingChecks[0]
+	q.pendingChecks = q.pendingChecks[1:]
+	q.checksInFlight++
 	l := q.loop
-	is := l.part.o.Mirror.Node(n.Name)
+	current := l.ctrl.deps.Mirror.Node(n.Name)
 	return func(ctx context.Context) func() {
-		dead, err := false, errors.New("the node is gone")
-		if is != nil && is.UID == n.UID {
-			dead, err = l.part.o.Check(ctx, is)
+		dead, err := false, errors.New("node deleted")
+		if current != nil && current.UID == n.UID {
+			dead, err = l.ctrl.deps.CheckDead(ctx, current)
 		}
 		return func() {
 			if err != nil && ctx.Err() == nil {
-				l.part.o.Log.Warn("the check of a silent node gave no answer", "node", n.Name, "error", err)
+				//log: The check that confirms a silent node dead failed or returned an invalid
+				//  answer. It is retried after --fence-every.
+				//do: Run the command or request of --fence-command or --fence-url by hand.
+				l.ctrl.deps.Log.Warn("fence check failed", "node", n.Name, "error", err)
 			} else if err == nil {
-				l.part.o.Log.Info("a silent node was checked", "node", n.Name, "dead", dead)
+				//log: The check of a silent node answered. If dead is true, the node is taken out
+				//  of service.
+				l.ctrl.deps.Log.Info("fence check done", "node", n.Name, "dead", dead)
 			}
-			q.asked--
-			l.fence.Answer(l.clock.now(), n.UID, dead && err == nil)
-			l.plan.moved = true
+			q.checksInFlight--
+			l.fence.EndCheck(l.clock.now(), n.UID, dead && err == nil)
+			l.schedule.changed = true
 		}
 	}
 }
 
-// pop takes the first out. What was taken out is not kept by who waits behind it.
+// pop removes the first element and clears its slot, so that it can be freed.
 func pop[T any](all *[]*T) *T {
 	first := (*all)[0]
 	(*all)[0], *all = nil, (*all)[1:]
 	return first
 }
 
-// nextEvict finds a pod that has to go, and still has to.
-// None goes by what was known before its time was up.
+// nextEvict returns the next eviction that is still due. An eviction waits in unconfirmed until the
+// mirror is current as of its deadline.
 func (q *queue) nextEvict() task {
 	l := q.loop
-	if len(q.evict)+len(q.unread) == 0 || q.pods >= maxPods {
+	if len(q.pendingEvictions)+len(q.unconfirmed) == 0 || q.podsInFlight >= maxPodWrites {
 		return nil
 	}
-	fresh := l.part.o.Mirror.Fresh()
-	if len(q.unread) > 0 && !fresh.Before(q.soonest) {
-		q.evict, q.unread = append(q.evict, q.unread...), nil
+	fresh := l.ctrl.deps.Mirror.CurrentAt()
+	if len(q.unconfirmed) > 0 && !fresh.Before(q.firstDeadline) {
+		q.pendingEvictions, q.unconfirmed = append(q.pendingEvictions, q.unconfirmed...), nil
 	}
 	defer func() {
-		if len(q.unread) > 0 {
-			l.part.o.Mirror.Prove()
+		if len(q.unconfirmed) > 0 {
+			l.ctrl.deps.Mirror.RequestProbe()
 		}
 	}()
-	for len(q.evict) > 0 {
-		e := pop(&q.evict)
+	for len(q.pendingEvictions) > 0 {
+		e := pop(&q.pendingEvictions)
 		if at := q.park(e.Node); at != nil {
-			at.evict = append(at.evict, e)
-			q.evictions++
+			at.evictions = append(at.evictions, e)
+			q.parkedEvictions++
 			continue
 		}
 		if fresh.Before(e.Deadline) {
-			if len(q.unread) == 0 || e.Deadline.Before(q.soonest) {
-				q.soonest = e.Deadline
+			if len(q.unconfirmed) == 0 || e.Deadline.Before(q.firstDeadline) {
+				q.firstDeadline = e.Deadline
 			}
-			q.unread = append(q.unread, e)
+			q.unconfirmed = append(q.unconfirmed, e)
 			continue
 		}
-		p, n := l.part.o.Mirror.Pod(e.UID), l.part.o.Mirror.Node(e.Node)
-		if p == nil || n == nil || taint.Leaves(p) || !l.pods.Due(l.clock.now(), n, p) {
+		p, n := l.ctrl.deps.Mirror.Pod(e.UID), l.ctrl.deps.Mirror.Node(e.Node)
+		if p == nil || n == nil || taint.Terminating(p) || !l.pods.Due(l.clock.now(), n, p) {
 			l.pods.End(l.clock.now(), e.UID, true)
-			l.plan.moved = true
+			l.schedule.changed = true
 			continue
 		}
-		q.pods++
+		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.part.o.Writer.Evict(ctx, e, n)
+			out, err := l.ctrl.deps.Writer.Evict(ctx, e, n)
 			return func() {
-				q.pods--
-				if out.Node != nil {
-					l.part.o.Mirror.TookNode(out.Node)
+				q.podsInFlight--
+				if out.ChangedNode != nil {
+					l.ctrl.deps.Mirror.UpdateNode(out.ChangedNode)
 					l.pods.End(l.clock.now(), e.UID, true)
-					l.plan.moved = true
+					l.schedule.changed = true
 					return
 				}
-				q.took(out)
-				l.evicted(e, err)
+				q.updatePod(out)
+				l.logEviction(e, err)
 				l.pods.End(l.clock.now(), e.UID, err == nil)
-				l.plan.moved = l.plan.moved || err != nil
+				l.schedule.changed = l.schedule.changed || err != nil
 			}
 		}
 	}
 	return nil
 }
 
-// nextMark finds a pod that is to be marked, of a node that still is not ready.
+// nextMark returns the next mark of a pod on a node that is still not ready.
 func (q *queue) nextMark() task {
 	l := q.loop
-	for len(q.mark) > 0 && q.pods < maxPods {
-		m := pop(&q.mark)
+	for len(q.pendingMarks) > 0 && q.podsInFlight < maxPodWrites {
+		m := pop(&q.pendingMarks)
 		if at := q.park(m.Node); at != nil {
-			at.mark = append(at.mark, m)
-			q.marks++
+			at.marks = append(at.marks, m)
+			q.parkedMarks++
 			continue
 		}
-		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil ||
+		if n := l.ctrl.deps.Mirror.Node(m.Node); l.ctrl.deps.Mirror.Pod(m.UID) == nil || n == nil ||
 			isReady(n) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
-			let(q.held.pods, m.UID)
+			take(q.heldEvents.pods, m.UID)
 			continue
 		}
-		q.pods++
+		q.podsInFlight++
 		return func(ctx context.Context) func() {
-			out, err := l.part.o.Writer.Mark(ctx, m)
+			out, err := l.ctrl.deps.Writer.Mark(ctx, m)
 			return func() {
-				q.pods--
-				q.took(out)
-				l.marked(m, err)
-				if told := let(q.held.pods, m.UID); err == nil {
-					l.part.events.say(nodeComponent, told)
+				q.podsInFlight--
+				q.updatePod(out)
+				l.logMark(m, err)
+				if held := take(q.heldEvents.pods, m.UID); err == nil {
+					l.ctrl.events.record(nodeComponent, held)
 				}
 				l.nodes.EndMark(l.clock.now(), *m, err == nil)
-				l.plan.moved = l.plan.moved || err != nil
+				l.schedule.changed = l.schedule.changed || err != nil
 			}
 		}
 	}
@@ -429,15 +439,15 @@ func isReady(n *v1.Node) bool {
 	})
 }
 
-// took puts into the mirror what the API has answered.
-func (q *queue) took(out writes.Pod) {
-	if out.Is != nil {
-		q.loop.part.o.Mirror.TookPod(out.Is)
+// updatePod stores the pod of a response in the mirror.
+func (q *queue) updatePod(out writes.PodResult) {
+	if out.Pod != nil {
+		q.loop.ctrl.deps.Mirror.UpdatePod(out.Pod)
 	}
 }
 
-// notSent reports whether a write was not sent, since this replica does not lead any more or is
-// being stopped.
+// notSent reports whether a write was not sent, because this replica lost leadership or is
+// stopping.
 func notSent(err error) bool {
 	return errors.Is(err, kubeclient.ErrNotLeading) || errors.Is(err, context.Canceled)
 }

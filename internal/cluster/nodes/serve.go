@@ -16,65 +16,67 @@ import (
 	"jettison/internal/cluster/report"
 )
 
-// Bounds of the server.
+// Limits of the server.
 const (
-	headerLimit = 5 * time.Second
-	answerLimit = 60 * time.Second
-	closeLimit  = 2 * time.Second
-	// loopLimit is how long the loop may be silent. It goes round every ten seconds at least, to see
-	// whether reads are fresh.
-	loopLimit = 60 * time.Second
+	headerTimeout   = 5 * time.Second
+	responseTimeout = 60 * time.Second
+	shutdownTimeout = 2 * time.Second
+	// loopTimeout is the longest iteration of a healthy loop, which runs at least every maxSleep.
+	loopTimeout = 60 * time.Second
 )
 
-// serve answers until its context ends. A nil listener: nobody asks.
-func (p *parts) serve(ctx context.Context, l net.Listener) {
+// serve answers requests until its context ends. Without a listener it returns immediately.
+func (p *controller) serve(ctx context.Context, l net.Listener) {
 	if l == nil {
 		return
 	}
-	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerLimit, WriteTimeout: answerLimit,
+	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: responseTimeout,
 		MaxHeaderBytes: 1 << 14}
-	stop := context.AfterFunc(ctx, func() { httpserver.Shutdown(s, closeLimit) })
+	stop := context.AfterFunc(ctx, func() { httpserver.Shutdown(s, shutdownTimeout) })
 	defer stop()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		p.o.Log.Error("the status is served no more", "error", err)
+		//log: The HTTP server for health, metrics and status stopped. Everything else keeps
+		//  running.
+		//do: Restart the program and check --address.
+		p.deps.Log.Error("status server failed", "error", err)
 	}
 }
 
-func (p *parts) handler() http.Handler {
+func (p *controller) handler() http.Handler {
 	mux := http.NewServeMux()
 	metrics := promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{})
 	mux.HandleFunc("GET /healthz", p.health)
 	mux.HandleFunc("GET /readyz", p.ready)
 	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET "+report.StatusPath, p.local(func(w http.ResponseWriter, r *http.Request) {
-		p.answer(w, r, func(l *loop) (any, error) { return l.status(), nil })
+	mux.HandleFunc("GET "+report.StatusPath, p.localOnly(func(w http.ResponseWriter, r *http.Request) {
+		p.query(w, r, func(l *loop) (any, error) { return l.status(), nil })
 	}))
-	mux.HandleFunc("GET "+report.ExplainPath, p.local(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+report.ExplainPath, p.localOnly(func(w http.ResponseWriter, r *http.Request) {
 		object := r.URL.Query().Get("object")
-		p.answer(w, r, func(l *loop) (any, error) { return l.explain(object) })
+		p.query(w, r, func(l *loop) (any, error) { return l.explain(object) })
 	}))
 	return mux
 }
 
-// local lets only who asks from the same host, or the same pod: names of a cluster's nodes and pods
-// are for who may enter there.
-func (p *parts) local(h http.HandlerFunc) http.HandlerFunc {
+// localOnly rejects requests from other hosts. The names of nodes and pods are only for users with
+// access to this host or pod.
+func (p *controller) localOnly(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			send(w, http.StatusForbidden,
-				report.Error{Error: "the status is for who asks from the same host: kubectl port-forward does"})
+			writeJSON(w, http.StatusForbidden,
+				report.Error{Error: "status is only served to this host: use kubectl port-forward"})
 			return
 		}
 		h(w, r)
 	}
 }
 
-// health is that the loop goes round, if this replica leads.
-func (p *parts) health(w http.ResponseWriter, _ *http.Request) {
-	if beat := p.beat.Load(); beat != 0 {
-		if silent := time.Since(time.Unix(0, beat)); silent > loopLimit {
-			http.Error(w, fmt.Sprintf("the loop is silent for %v", silent.Round(time.Second)),
+// health fails if this replica leads and its loop hangs.
+func (p *controller) health(w http.ResponseWriter, _ *http.Request) {
+	if beat := p.lastLoop.Load(); beat != 0 {
+		if silent := time.Since(time.Unix(0, beat)); silent > loopTimeout {
+			http.Error(w, fmt.Sprintf("loop blocked for %v", silent.Round(time.Second)),
 				http.StatusInternalServerError)
 			return
 		}
@@ -82,28 +84,28 @@ func (p *parts) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// ready is that all is known that decisions need.
-func (p *parts) ready(w http.ResponseWriter, _ *http.Request) {
-	if missing := p.o.Mirror.Missing(); missing != "" {
-		http.Error(w, missing+" are not known yet", http.StatusServiceUnavailable)
+// ready fails until the mirror has synced.
+func (p *controller) ready(w http.ResponseWriter, _ *http.Request) {
+	if unsynced := p.deps.Mirror.Unsynced(); unsynced != "" {
+		http.Error(w, unsynced+" not synced yet", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// answer has the loop answer, if this replica leads.
-func (p *parts) answer(w http.ResponseWriter, r *http.Request, ask func(*loop) (any, error)) {
-	if missing := p.o.Mirror.Missing(); missing != "" {
-		send(w, http.StatusServiceUnavailable, report.Error{Error: missing + " are not known yet"})
+// query runs a function in the loop and writes its result. It fails if this replica does not lead.
+func (p *controller) query(w http.ResponseWriter, r *http.Request, f func(*loop) (any, error)) {
+	if unsynced := p.deps.Mirror.Unsynced(); unsynced != "" {
+		writeJSON(w, http.StatusServiceUnavailable, report.Error{Error: unsynced + " are not known yet"})
 		return
 	}
 	if p.leader != nil && !p.leader.Holds() {
-		why := report.Error{Error: "this replica does not lead, and none is known to",
+		response := report.Error{Error: "this replica is not the leader and knows of none",
 			Leader: p.leader.Holder()}
-		if why.Leader != "" {
-			why.Error = "this replica does not lead: ask the leader, " + why.Leader
+		if response.Leader != "" {
+			response.Error = "this replica is not the leader: ask the leader, " + response.Leader
 		}
-		send(w, http.StatusServiceUnavailable, why)
+		writeJSON(w, http.StatusServiceUnavailable, response)
 		return
 	}
 	type result struct {
@@ -112,27 +114,27 @@ func (p *parts) answer(w http.ResponseWriter, r *http.Request, ask func(*loop) (
 	}
 	done := make(chan result, 1)
 	select {
-	case p.asks <- func(l *loop) {
-		what, err := ask(l)
+	case p.queries <- func(l *loop) {
+		what, err := f(l)
 		done <- result{what, err}
 	}:
 	case <-r.Context().Done():
 		return
-	case <-time.After(closeLimit):
-		send(w, http.StatusServiceUnavailable,
-			report.Error{Error: "the loop does not answer: it may just begin, or end"})
+	case <-time.After(shutdownTimeout):
+		writeJSON(w, http.StatusServiceUnavailable,
+			report.Error{Error: "loop not running: starting or stopping, try again"})
 		return
 	}
 	out := <-done
 	if out.err != nil {
-		send(w, http.StatusNotFound, report.Error{Error: out.err.Error()})
+		writeJSON(w, http.StatusNotFound, report.Error{Error: out.err.Error()})
 		return
 	}
-	send(w, http.StatusOK, out.what)
+	writeJSON(w, http.StatusOK, out.what)
 }
 
-func send(w http.ResponseWriter, code int, what any) {
+func writeJSON(w http.ResponseWriter, code int, what any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(what) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(what) // the client may have disconnected
 }

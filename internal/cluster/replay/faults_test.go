@@ -16,30 +16,31 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// world is a cluster in virtual time of which every write may fail, and whose controller may start anew at any moment.
+// world is a cluster in virtual time. Each write may fail, and the controller may restart at any
+// time.
 type world struct {
-	t     *rapid.T
-	state *state
-	now   time.Time
-	alive map[string]bool      // kubelets that renew
-	heard map[string]time.Time // when each did last
-	skew  map[string]time.Duration
-	nodes *lifecycle.Core
-	pods  *taint.Core
-	drawn map[string][]time.Time // by zone: when nodes were tainted
-	reset int                    // restarts
+	t           *rapid.T
+	state       *state
+	now         time.Time
+	alive       map[string]bool      // kubelets that renew
+	lastRenewal map[string]time.Time // by node
+	skew        map[string]time.Duration
+	nodes       *lifecycle.Core
+	pods        *taint.Core
+	taintTimes  map[string][]time.Time // times of NoExecute taints, by zone
+	restarts    int
 }
 
 func (w *world) restart() {
 	c := config.Default()
 	w.nodes, w.pods = lifecycle.New(c.Lifecycle()), taint.New(c.Taint())
-	w.reset++
+	w.restarts++
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
-		t: t, state: newState(), now: zero, alive: map[string]bool{}, heard: map[string]time.Time{}, skew: map[string]time.Duration{},
-		drawn: map[string][]time.Time{},
+		t: t, state: newState(), now: zero, alive: map[string]bool{}, lastRenewal: map[string]time.Time{}, skew: map[string]time.Duration{},
+		taintTimes: map[string][]time.Time{},
 	}
 	f := &Frame{Nodes: []v1.Node{}, Pods: []v1.Pod{}}
 	for i := range rapid.IntRange(2, 9).Draw(t, "nodes") {
@@ -47,7 +48,7 @@ func newWorld(t *rapid.T) *world {
 			v1.LabelTopologyRegion: "r", v1.LabelTopologyZone: fmt.Sprint(i % 3)}}}
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.Time{Time: zero}}}
 		f.Nodes = append(f.Nodes, n)
-		w.alive[n.Name], w.heard[n.Name] = true, zero
+		w.alive[n.Name], w.lastRenewal[n.Name] = true, zero
 		for j := range 3 {
 			p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("p%d-%d", i, j), UID: types.UID(fmt.Sprintf("p%d-%d", i, j))}}
 			p.Spec.NodeName = n.Name
@@ -58,13 +59,13 @@ func newWorld(t *rapid.T) *world {
 			f.Pods = append(f.Pods, p)
 		}
 	}
-	w.state.take(f)
+	w.state.load(f)
 	w.renew()
 	w.restart()
 	return w
 }
 
-// renew has the living renew their leases, by clocks that jump.
+// renew renews the Leases of live kubelets. Their clocks may jump.
 func (w *world) renew() {
 	for name, alive := range w.alive {
 		if !alive {
@@ -73,28 +74,28 @@ func (w *world) renew() {
 		stamp := metav1.Time{Time: w.now}
 		renew := metav1.MicroTime{Time: w.now.Add(w.skew[name])}
 		if was := w.state.leases[name]; was != nil && was.Spec.RenewTime.Equal(&renew) {
-			continue // an API server writes nothing where nothing has changed
+			continue // the API server stores no unchanged object
 		}
 		w.state.leases[name] = &coordination.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &stamp}}},
 			Spec:       coordination.LeaseSpec{RenewTime: &renew},
 		}
-		w.heard[name] = w.now
+		w.lastRenewal[name] = w.now
 		if c := &w.state.nodes[name].Status.Conditions[0]; c.Status != v1.ConditionTrue {
 			c.Status, c.LastHeartbeatTime, c.LastTransitionTime = v1.ConditionTrue, metav1.Time{Time: w.now.Add(w.skew[name])}, metav1.Time{Time: w.now}
 		}
 	}
 }
 
-// fails reports whether the API refuses a write.
+// fails reports whether a write fails.
 func (w *world) fails() bool { return rapid.IntRange(0, 3).Draw(w.t, "fails") == 0 }
 
 func (w *world) step() {
-	done := w.nodes.Step(w.now, lifecycle.Seen{Nodes: w.state.nodes, Leases: w.state.leases, Pods: w.state.podsOf})
-	for i := range done.Status {
-		s := &done.Status[i]
-		if silent := w.now.Sub(w.heard[s.Node]); silent <= 50*time.Second {
-			w.t.Fatalf("%v: %s is Unknown after %v", w.now.Sub(zero), s.Node, silent)
+	actions := w.nodes.Step(w.now, lifecycle.Seen{Nodes: w.state.nodes, Leases: w.state.leases, Pods: w.state.podsOf})
+	for i := range actions.Status {
+		s := &actions.Status[i]
+		if silent := w.now.Sub(w.lastRenewal[s.Node]); silent <= 50*time.Second {
+			w.t.Fatalf("%v: node %s is Unknown %v after its renewal", w.now.Sub(zero), s.Node, silent)
 		}
 		ok := !w.fails()
 		if ok {
@@ -102,10 +103,10 @@ func (w *world) step() {
 		}
 		w.nodes.End(w.now, s.Node, s.UID, lifecycle.WriteStatus, ok)
 	}
-	for i := range done.Taints {
-		w.taint(&done.Taints[i])
+	for i := range actions.Taints {
+		w.taint(&actions.Taints[i])
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		ok := !w.fails()
 		if ok {
 			w.state.mark(m)
@@ -118,8 +119,8 @@ func (w *world) step() {
 func (w *world) taint(c *lifecycle.Taints) {
 	n := w.state.nodes[c.Node]
 	for _, t := range c.Add {
-		if t.Effect == v1.TaintEffectNoExecute && w.alive[c.Node] && w.now.Sub(w.heard[c.Node]) <= 50*time.Second {
-			w.t.Fatalf("%v: %s is healthy and gets %s", w.now.Sub(zero), c.Node, t.Key)
+		if t.Effect == v1.TaintEffectNoExecute && w.alive[c.Node] && w.now.Sub(w.lastRenewal[c.Node]) <= 50*time.Second {
+			w.t.Fatalf("%v: healthy node %s gets taint %s", w.now.Sub(zero), c.Node, t.Key)
 		}
 	}
 	ok := !w.fails()
@@ -127,21 +128,21 @@ func (w *world) taint(c *lifecycle.Taints) {
 		w.state.taint(c)
 		if c.Evicted {
 			zone := lifecycle.ZoneOf(n)
-			w.drawn[zone] = append(w.drawn[zone], w.now)
+			w.taintTimes[zone] = append(w.taintTimes[zone], w.now)
 		}
 	}
 	w.nodes.End(w.now, c.Node, c.UID, lifecycle.WriteTaints, ok)
 }
 
 func (w *world) evict() {
-	gone := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
-	for i := range gone.Stamps {
-		w.t.Fatalf("a stamp where all taints have a time: %+v", gone.Stamps[i])
+	evictions := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
+	for i := range evictions.Stamps {
+		w.t.Fatalf("stamp although all taints have a time: %+v", evictions.Stamps[i])
 	}
-	for i := range gone.Evict {
-		e := &gone.Evict[i]
+	for i := range evictions.Evict {
+		e := &evictions.Evict[i]
 		if at, ok := w.deadline(w.state.pods[e.UID]); !ok || w.now.Before(at) {
-			w.t.Fatalf("%v: %s goes before its deadline %v, %v", w.now.Sub(zero), e.Name, at.Sub(zero), ok)
+			w.t.Fatalf("%v: pod %s is evicted before its deadline %v (has one: %v)", w.now.Sub(zero), e.Name, at.Sub(zero), ok)
 		}
 		ok := !w.fails()
 		if ok {
@@ -151,7 +152,7 @@ func (w *world) evict() {
 	}
 }
 
-// deadline is the plain rule: the least over all taints.
+// deadline returns the earliest deadline over all taints.
 func (w *world) deadline(p *v1.Pod) (at time.Time, due bool) {
 	for _, t := range w.state.nodes[p.Spec.NodeName].Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
@@ -168,8 +169,8 @@ func (w *world) deadline(p *v1.Pod) (at time.Time, due bool) {
 	return at, due
 }
 
-// Whatever fails and whenever the controller starts anew: no healthy node is tainted or made Unknown, no pod goes before its deadline, the
-// rates hold, and once the API answers all that is due goes.
+// With any failures and restarts: no healthy node is tainted or becomes Unknown, no pod is deleted
+// before its deadline, and the rates hold. When writes succeed, all due pods are deleted.
 func TestFaultsBreakNoPromise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -189,31 +190,31 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			w.renew()
 			w.step()
 		}
-		for zone, at := range w.drawn {
+		for zone, at := range w.taintTimes {
 			for i := range at {
-				if j := i + w.reset + 1; j < len(at) && at[j].Sub(at[i]) < 10*time.Second {
-					t.Fatalf("zone %s: %d nodes within %v, %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.reset)
+				if j := i + w.restarts + 1; j < len(at) && at[j].Sub(at[i]) < 10*time.Second {
+					t.Fatalf("zone %s: %d nodes tainted within %v, with %d restarts", zone, j-i+1, at[j].Sub(at[i]), w.restarts)
 				}
 			}
 		}
-		w.settle()
+		w.checkSettled()
 	})
 }
 
-// settle lets the API answer, and wants all that is due gone.
-func (w *world) settle() {
+// checkSettled lets writes succeed and fails if a due pod is left.
+func (w *world) checkSettled() {
 	for range 40 {
 		w.now = w.now.Add(time.Second)
 		w.renew()
-		gone := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
-		for i := range gone.Evict {
-			w.state.drop(gone.Evict[i].UID)
-			w.pods.End(w.now, gone.Evict[i].UID, true)
+		evictions := w.pods.Step(w.now, taint.Seen{Nodes: w.state.nodes, Pods: w.state.podsOf, Zone: lifecycle.ZoneOf})
+		for i := range evictions.Evict {
+			w.state.drop(evictions.Evict[i].UID)
+			w.pods.End(w.now, evictions.Evict[i].UID, true)
 		}
 	}
 	for _, p := range w.state.pods {
 		if at, due := w.deadline(p); due && w.now.Sub(at) > time.Second {
-			w.t.Fatalf("%s was due %v ago", p.Name, w.now.Sub(at))
+			w.t.Fatalf("pod %s was due %v ago and exists", p.Name, w.now.Sub(at))
 		}
 	}
 }

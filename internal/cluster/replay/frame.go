@@ -12,7 +12,7 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// Frame is what is there at a time. A list that is absent is as before, with our own actions
+// Frame is the state of a cluster at a time. An absent list is unchanged, with the decided actions
 // applied.
 type Frame struct {
 	Time   string               `json:"time"` // RFC 3339
@@ -23,7 +23,7 @@ type Frame struct {
 	at time.Time
 }
 
-// check refuses what is JSON and cannot be a frame. It returns the field and what is wrong with it.
+// check validates a frame that is valid JSON. It returns the field and its fault.
 func (f *Frame) check() (field, what string) {
 	at, err := strict.RequireTime(f.Time)
 	if err != nil {
@@ -33,13 +33,13 @@ func (f *Frame) check() (field, what string) {
 	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{},
 		map[types.UID]int{}
 	for i := range f.Nodes {
-		if field, what := named(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
+		if field, what := checkName(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
 			return field, what
 		}
 	}
 	for i := range f.Leases {
 		l := &f.Leases[i]
-		if field, what := named(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
+		if field, what := checkName(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
 			return field, what
 		}
 	}
@@ -48,7 +48,7 @@ func (f *Frame) check() (field, what string) {
 		if p.Namespace == "" {
 			p.Namespace = metav1.NamespaceDefault
 		}
-		if field, what := named(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
+		if field, what := checkName(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
 			return field, what
 		}
 		before, twice := uids[p.UID]
@@ -56,22 +56,22 @@ func (f *Frame) check() (field, what string) {
 		case p.UID == "":
 			return field, "missing"
 		case twice:
-			return field, fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.UID, before)
+			return field, fmt.Sprintf("%.64q is not unique, first in pods[%d]", p.UID, before)
 		}
 		uids[p.UID] = i
 	}
 	return "", ""
 }
 
-// named refuses an object without a name, and one whose name another has.
-func named(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
+// checkName rejects an object without a name, or with the name of another one.
+func checkName(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field,
 	what string) {
 	field = fmt.Sprintf("%s[%d].metadata.name", list, i)
 	if m.Name == "" {
 		return field, "missing"
 	}
 	if before, twice := seen[full]; twice {
-		return field, fmt.Sprintf("%.128q is there a second time, first in %s[%d]", full, list, before)
+		return field, fmt.Sprintf("%.128q is not unique, first in %s[%d]", full, list, before)
 	}
 	seen[full] = i
 	return "", ""

@@ -12,25 +12,25 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// reading is how frames are read: strictly, and times of either kind with any fraction of a second.
-var reading = json.JoinOptions(json.RejectUnknownMembers(true),
+// decodeOptions rejects unknown fields and accepts times with any fraction of a second.
+var decodeOptions = json.JoinOptions(json.RejectUnknownMembers(true),
 	json.WithUnmarshalers(json.JoinUnmarshalers(
 		json.UnmarshalFromFunc(readTime), json.UnmarshalFromFunc(readMicroTime),
 		json.UnmarshalFromFunc(podjson.ReadQuantity),
 	)))
 
 func readTime(d *jsontext.Decoder, out *metav1.Time) (err error) {
-	out.Time, err = timeFrom(d)
+	out.Time, err = decodeTime(d)
 	return err
 }
 
 func readMicroTime(d *jsontext.Decoder, out *metav1.MicroTime) (err error) {
-	out.Time, err = timeFrom(d)
+	out.Time, err = decodeTime(d)
 	return err
 }
 
-// timeFrom takes a time of the API; null is none.
-func timeFrom(d *jsontext.Decoder) (time.Time, error) {
+// decodeTime reads a Kubernetes time; null is the zero time.
+func decodeTime(d *jsontext.Decoder) (time.Time, error) {
 	t, err := d.ReadToken()
 	switch {
 	case err != nil:

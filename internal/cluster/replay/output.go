@@ -10,9 +10,9 @@ import (
 	"jettison/cluster/taint"
 )
 
-// Output is what is decided on one frame. Its lists are never null.
+// Output holds the decisions on one frame. Its lists are never null.
 type Output struct {
-	Time         string                         `json:"time"`   // the frame's, as it was written
+	Time         string                         `json:"time"`   // as in the frame
 	Status       []Status                       `json:"status"` // by node
 	Labels       []Labels                       `json:"labels"` // by node
 	Taints       []Taints                       `json:"taints"` // by node
@@ -20,19 +20,19 @@ type Output struct {
 	Evict        []Eviction                     `json:"evict"`  // by namespace and name
 	Events       []Event                        `json:"events"` // by object
 	Zones        map[string]lifecycle.ZoneState `json:"zones"`
-	// why no node is tainted for a while
+	// why tainting is suspended
 	Doubt string `json:"doubt,omitempty"`
-	// RFC 3339 in UTC; null: there is no deadline
+	// RFC 3339 in UTC; null: no deadline
 	Next *string `json:"next"`
 }
 
-// Status is the conditions of a node that change, by type.
+// Status lists the changed conditions of a node, by type.
 type Status struct {
 	Node       string      `json:"node"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Condition as it is written.
+// Condition is a changed condition.
 type Condition struct {
 	Type    v1.NodeConditionType `json:"type"`
 	Status  v1.ConditionStatus   `json:"status"`
@@ -40,20 +40,20 @@ type Condition struct {
 	Message string               `json:"message"`
 }
 
-// Labels that a node gets.
+// Labels lists the labels to set on a node.
 type Labels struct {
 	Node string            `json:"node"`
 	Set  map[string]string `json:"set"`
 }
 
-// Taints that a node gets and loses, each as "key:effect", sorted.
+// Taints lists the taints to add to and remove from a node, each as "key:effect", sorted.
 type Taints struct {
 	Node   string   `json:"node"`
 	Add    []string `json:"add"`
 	Remove []string `json:"remove"`
 }
 
-// Eviction of one pod.
+// Eviction is the eviction of one pod.
 type Eviction struct {
 	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`
@@ -61,7 +61,7 @@ type Eviction struct {
 	After     float64 `json:"after"` // seconds from the taint's TimeAdded to the frame's time
 }
 
-// Event of an object: Node/NAME or Pod/NAMESPACE/NAME.
+// Event is an event of an object: Node/NAME or Pod/NAMESPACE/NAME.
 type Event struct {
 	Object  string `json:"object"`
 	Type    string `json:"type"`
@@ -69,33 +69,33 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-func newOutput(f *Frame, done *lifecycle.Actions) *Output {
+func newOutput(f *Frame, actions *lifecycle.Actions) *Output {
 	o := &Output{
 		Time: f.Time, Status: []Status{}, Labels: []Labels{}, Taints: []Taints{},
 		PodsNotReady: []string{}, Evict: []Eviction{},
-		Events: []Event{}, Zones: done.Zones, Doubt: done.Doubt,
+		Events: []Event{}, Zones: actions.Zones, Doubt: actions.Doubt,
 	}
-	for i := range done.Status {
-		w := Status{Node: done.Status[i].Node}
-		for _, c := range done.Status[i].Conditions {
+	for i := range actions.Status {
+		w := Status{Node: actions.Status[i].Node}
+		for _, c := range actions.Status[i].Conditions {
 			w.Conditions = append(w.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
 		}
 		o.Status = append(o.Status, w)
 	}
-	for _, w := range done.Labels {
+	for _, w := range actions.Labels {
 		o.Labels = append(o.Labels, Labels{w.Node, w.Set})
 	}
-	for i := range done.Taints {
-		w := &done.Taints[i]
-		o.Taints = append(o.Taints, Taints{w.Node, written(w.Add), written(w.Remove)})
+	for i := range actions.Taints {
+		w := &actions.Taints[i]
+		o.Taints = append(o.Taints, Taints{w.Node, taintKeys(w.Add), taintKeys(w.Remove)})
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		o.PodsNotReady = append(o.PodsNotReady, m.Namespace+"/"+m.Name)
 	}
 	return o
 }
 
-func written(taints []v1.Taint) []string {
+func taintKeys(taints []v1.Taint) []string {
 	out := make([]string, 0, len(taints))
 	for i := range taints {
 		out = append(out, taints[i].Key+":"+string(taints[i].Effect))
@@ -103,20 +103,20 @@ func written(taints []v1.Taint) []string {
 	return out
 }
 
-// add takes what follows of taints.
-func (o *Output) add(gone *taint.Actions, done *lifecycle.Actions) {
-	for i := range gone.Evict {
-		e := &gone.Evict[i]
+// addEvictions adds the evictions, all events and the next deadline.
+func (o *Output) addEvictions(evictions *taint.Actions, actions *lifecycle.Actions) {
+	for i := range evictions.Evict {
+		e := &evictions.Evict[i]
 		o.Evict = append(o.Evict, Eviction{e.Namespace, e.Name, string(e.UID), e.After.Seconds()})
 	}
-	events := append(done.Events, gone.Events...)
+	events := append(actions.Events, evictions.Events...)
 	cluster.SortEvents(events)
 	for i := range events {
 		o.Events = append(o.Events, Event{events[i].Object(), events[i].Type, events[i].Reason,
 			events[i].Message})
 	}
-	next := done.Next
-	cluster.Earliest(&next, gone.Next)
+	next := actions.Next
+	cluster.Earliest(&next, evictions.Next)
 	if !next.IsZero() {
 		text := next.UTC().Format(time.RFC3339Nano)
 		o.Next = &text

@@ -14,15 +14,15 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxLine is the longest frame that is read, in bytes: 5,000 nodes of 10 pods have some 100 MB.
+// maxLine limits the size of a frame, in bytes: 5,000 nodes with 10 pods each need about 100 MB.
 const maxLine = 512 << 20
 
-// reader reads frames, one JSON object a line; empty lines are passed over.
+// reader reads frames, one JSON object per line, and skips empty lines.
 type reader struct {
-	name string // in errors
+	name string // for errors
 	src  *bufio.Reader
-	max  int // longest line
-	line int // of the last that was read, from 1
+	max  int // limit of a line, in bytes
+	line int // number of the last line read, from 1
 	last time.Time
 }
 
@@ -30,7 +30,7 @@ func newReader(r io.Reader, name string) *reader {
 	return &reader{name: name, src: bufio.NewReaderSize(r, 1<<20), max: maxLine}
 }
 
-// next reads a frame. io.EOF: there is no more.
+// next reads a frame. It returns io.EOF at the end.
 func (r *reader) next() (*Frame, error) {
 	for {
 		text, cut, err := r.readLine()
@@ -41,34 +41,34 @@ func (r *reader) next() (*Frame, error) {
 			continue
 		}
 		f := &Frame{}
-		if err := json.Unmarshal(text, f, reading); err != nil {
+		if err := json.Unmarshal(text, f, decodeOptions); err != nil {
 			field, what := strict.Explain(err, cut, reflect.TypeFor[Frame]())
-			return nil, r.fault(field, what)
+			return nil, r.wrapError(field, what)
 		}
 		if field, what := f.check(); what != "" {
-			return nil, r.fault(field, what)
+			return nil, r.wrapError(field, what)
 		}
 		if f.at.Before(r.last) {
 			last := r.last.Format(time.RFC3339Nano)
-			return nil, r.fault("time",
-				fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, last))
+			return nil, r.wrapError("time",
+				fmt.Sprintf("%s is before the previous frame, %s: time goes backwards", f.Time, last))
 		}
 		r.last = f.at
 		return f, nil
 	}
 }
 
-func (r *reader) fault(field, what string) error {
+func (r *reader) wrapError(field, what string) error {
 	return &strict.FieldError{File: r.name, Line: r.line, Field: field, Err: errors.New(what)}
 }
 
-// readLine reads one line. cut: it is the last one and has no end.
+// readLine reads one line. cut is true if the last line has no line end.
 func (r *reader) readLine() (text []byte, cut bool, err error) {
 	r.line++
 	for {
 		part, err := r.src.ReadSlice('\n')
 		if len(text)+len(part) > r.max {
-			return nil, false, r.fault("", fmt.Sprintf("longer than %d bytes: want one frame a line", r.max))
+			return nil, false, r.wrapError("", fmt.Sprintf("longer than %d bytes: want one frame per line", r.max))
 		}
 		text = append(text, part...)
 		switch {
@@ -80,7 +80,7 @@ func (r *reader) readLine() (text []byte, cut bool, err error) {
 		case errors.Is(err, io.EOF):
 			return text, true, nil
 		default:
-			return nil, false, r.fault("", fmt.Sprintf("cannot read on: %v", err))
+			return nil, false, r.wrapError("", fmt.Sprintf("read failed: %v", err))
 		}
 	}
 }

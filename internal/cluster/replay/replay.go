@@ -1,12 +1,12 @@
-// Package replay decides on frames that were recorded or written what jettison-cluster would have
-// done of nodes and pods.
+// Package replay prints the decisions that jettison-cluster nodes would make on recorded or
+// handwritten frames.
 //
 //	replay.go  Run
-//	frame.go   Frame, and what is wrong with one
-//	json.go    times and quantities of the API's objects
-//	reader.go  frames, one a line
-//	state.go   what is there, with our own actions applied
-//	output.go  Output: what is decided on one frame
+//	frame.go   Frame and its validation
+//	json.go    times and quantities of Kubernetes objects
+//	reader.go  frames, one per line
+//	state.go   the state of the cluster, with the decided actions applied
+//	output.go  Output: the decisions on one frame
 package replay
 
 import (
@@ -24,19 +24,19 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
-	Path   string // of the frames; -: Stdin
+	Path   string // file with frames; -: Stdin
 	Stdin  io.Reader
 	Config *config.Cluster
 }
 
-// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with
-// a frame ends it, after what was decided on those before.
+// Run decides on all frames and prints the decisions on each as one JSON object per line. An
+// invalid frame ends it after the output for the frames before.
 func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("replay: ended before %s did: %w", o.Path, context.Cause(ctx))
+			err = fmt.Errorf("replay: stopped before the end of %s: %w", o.Path, context.Cause(ctx))
 		}
 	}()
 	in, name := o.Stdin, "standard input"
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 		}
 		line, err := json.Marshal(p.play(f), json.Deterministic(true))
 		if err != nil {
-			return fmt.Errorf("replay: line %d: write the answer: %w", r.line, err)
+			return fmt.Errorf("replay: line %d: encode the output: %w", r.line, err)
 		}
 		if _, err := stdout.Write(append(line, '\n')); err != nil {
 			return fmt.Errorf("replay: %w", err)
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	}
 }
 
-// player is a cluster whose actions all succeed at once.
+// player is a cluster where each action succeeds immediately.
 type player struct {
 	state  *state
 	nodes  *lifecycle.Core
@@ -83,39 +83,39 @@ func newPlayer(c *config.Cluster) *player {
 		taints: taint.New(c.Taint())}
 }
 
-// play is one pass over all nodes at the frame's time, and then what follows of taints for pods.
+// play decides on all nodes at the frame's time, then on the pods of tainted nodes.
 func (p *player) play(f *Frame) *Output {
-	p.state.take(f)
+	p.state.load(f)
 	now := f.at
-	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
+	actions := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases,
 		Pods: p.state.podsOf})
-	out := newOutput(f, done)
-	for i := range done.Status {
-		p.state.status(&done.Status[i])
-		p.nodes.End(now, done.Status[i].Node, done.Status[i].UID, lifecycle.WriteStatus, true)
+	out := newOutput(f, actions)
+	for i := range actions.Status {
+		p.state.status(&actions.Status[i])
+		p.nodes.End(now, actions.Status[i].Node, actions.Status[i].UID, lifecycle.WriteStatus, true)
 	}
-	for i := range done.Labels {
-		p.state.label(&done.Labels[i])
-		p.nodes.End(now, done.Labels[i].Node, done.Labels[i].UID, lifecycle.WriteLabels, true)
+	for i := range actions.Labels {
+		p.state.label(&actions.Labels[i])
+		p.nodes.End(now, actions.Labels[i].Node, actions.Labels[i].UID, lifecycle.WriteLabels, true)
 	}
-	for i := range done.Taints {
-		p.state.taint(&done.Taints[i])
-		p.nodes.End(now, done.Taints[i].Node, done.Taints[i].UID, lifecycle.WriteTaints, true)
+	for i := range actions.Taints {
+		p.state.taint(&actions.Taints[i])
+		p.nodes.End(now, actions.Taints[i].Node, actions.Taints[i].UID, lifecycle.WriteTaints, true)
 	}
-	for _, m := range done.Marks {
+	for _, m := range actions.Marks {
 		p.state.mark(m)
 		p.nodes.EndMark(now, m, true)
 	}
-	gone := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf,
+	evictions := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf,
 		Zone: lifecycle.ZoneOf})
-	for i := range gone.Stamps {
-		p.state.stamp(&gone.Stamps[i])
-		p.taints.EndStamp(now, gone.Stamps[i].UID, true)
+	for i := range evictions.Stamps {
+		p.state.stamp(&evictions.Stamps[i])
+		p.taints.EndStamp(now, evictions.Stamps[i].UID, true)
 	}
-	for i := range gone.Evict {
-		p.state.drop(gone.Evict[i].UID)
-		p.taints.End(now, gone.Evict[i].UID, true)
+	for i := range evictions.Evict {
+		p.state.drop(evictions.Evict[i].UID)
+		p.taints.End(now, evictions.Evict[i].UID, true)
 	}
-	out.add(gone, done)
+	out.addEvictions(evictions, actions)
 	return out
 }

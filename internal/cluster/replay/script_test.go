@@ -16,14 +16,14 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// zero is what the times of scripts are counted from.
+// zero is the time that the offsets of scripts refer to.
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// object is one of the API as JSON.
+// object is a Kubernetes object as JSON.
 type object = map[string]any
 
-// when is a time of a script: +50s, -1h, old (years before), none.
-func when(t *testing.T, text string) any {
+// scriptTime parses a time of a script: +50s, -1h, old (years before), none.
+func scriptTime(t *testing.T, text string) any {
 	switch text {
 	case "none":
 		return nil
@@ -41,8 +41,8 @@ func when(t *testing.T, text string) any {
 
 var statuses = map[string]string{"T": "True", "F": "False", "U": "Unknown"}
 
-// words are the NAME=VALUE of a line; a name that comes more than once has them all.
-func words(fields []string) map[string][]string {
+// parseWords collects the NAME=VALUE words of a line by name.
+func parseWords(fields []string) map[string][]string {
 	out := map[string][]string{}
 	for _, f := range fields {
 		k, v, _ := strings.Cut(f, "=")
@@ -58,8 +58,10 @@ func first(w map[string][]string, key, otherwise string) string {
 	return otherwise
 }
 
-// node reads: node NAME [ready=T|F|U] [hb=+0s] [since=+0s] [reason=R] [created=old] [zone=r/z] [label=k:v] [taint=key:effect:added]
-// [cond=Type:T[:hb]] [uid=U] [cordoned].
+// node parses:
+//
+//	node NAME [ready=T|F|U] [hb=+0s] [since=+0s] [reason=R] [created=old] [zone=r/z] [label=k:v]
+//	  [taint=key:effect:added] [cond=Type:T[:hb]] [uid=U] [cordoned]
 func node(t *testing.T, name string, w map[string][]string) object {
 	labels, conditions, taints := object{}, []any{}, []any{}
 	if z := first(w, "zone", ""); z != "" {
@@ -72,39 +74,43 @@ func node(t *testing.T, name string, w map[string][]string) object {
 	}
 	if r := first(w, "ready", ""); r != "" {
 		conditions = append(conditions, object{"type": "Ready", "status": statuses[r], "reason": first(w, "reason", ""),
-			"lastHeartbeatTime": when(t, first(w, "hb", "+0s")), "lastTransitionTime": when(t, first(w, "since", "none"))})
+			"lastHeartbeatTime": scriptTime(t, first(w, "hb", "+0s")), "lastTransitionTime": scriptTime(t, first(w, "since", "none"))})
 	}
 	for _, c := range w["cond"] {
 		p := append(strings.SplitN(c, ":", 3), "+0s")
-		conditions = append(conditions, object{"type": p[0], "status": statuses[p[1]], "lastHeartbeatTime": when(t, p[2])})
+		conditions = append(conditions, object{"type": p[0], "status": statuses[p[1]], "lastHeartbeatTime": scriptTime(t, p[2])})
 	}
 	for _, x := range w["taint"] {
 		p := append(strings.SplitN(x, ":", 3), "none")
-		taints = append(taints, object{"key": p[0], "effect": p[1], "timeAdded": when(t, p[2])})
+		taints = append(taints, object{"key": p[0], "effect": p[1], "timeAdded": scriptTime(t, p[2])})
 	}
 	_, cordoned := w["cordoned"]
 	return object{"metadata": object{"name": name, "uid": first(w, "uid", "u-"+name), "labels": labels,
-		"creationTimestamp": when(t, first(w, "created", "old"))},
+		"creationTimestamp": scriptTime(t, first(w, "created", "old"))},
 		"spec": object{"taints": taints, "unschedulable": cordoned}, "status": object{"conditions": conditions}}
 }
 
-// lease reads: lease NAME renew=+0s [stamp=+0s].
+// lease parses: lease NAME renew=+0s [stamp=+0s].
 func lease(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "kube-node-lease"}
 	if s := first(w, "stamp", ""); s != "" {
-		meta["managedFields"] = []any{object{"manager": "kubelet", "operation": "Update", "time": when(t, s)}}
+		meta["managedFields"] = []any{object{"manager": "kubelet", "operation": "Update", "time": scriptTime(t, s)}}
 	}
-	return object{"metadata": meta, "spec": object{"renewTime": when(t, first(w, "renew", "+0s"))}}
+	return object{"metadata": meta, "spec": object{"renewTime": scriptTime(t, first(w, "renew", "+0s"))}}
 }
 
-// pod reads: pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]; a toleration of * is of any taint.
+// pod parses:
+//
+//	pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]
+//
+// A toleration of * matches any taint.
 func pod(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "default", "uid": first(w, "uid", "u-"+name)}
 	if _, going := w["going"]; going {
-		meta["deletionTimestamp"] = when(t, "+0s")
+		meta["deletionTimestamp"] = scriptTime(t, "+0s")
 	}
 	if s := first(w, "created", ""); s != "" {
-		meta["creationTimestamp"] = when(t, s)
+		meta["creationTimestamp"] = scriptTime(t, s)
 	}
 	status, tolerations := object{"phase": first(w, "phase", "Running")}, []any{}
 	if r := first(w, "ready", ""); r != "" {
@@ -128,7 +134,8 @@ func pod(t *testing.T, name string, w map[string][]string) object {
 	return object{"metadata": meta, "spec": object{"nodeName": first(w, "on", ""), "tolerations": tolerations}, "status": status}
 }
 
-// frames reads a script: "at +0s", and the objects of the lists that the frame has. "nodes", "leases" or "pods" alone is an empty list.
+// frames parses a script: "at +0s", then the objects of the frame's lists. "nodes", "leases" or
+// "pods" alone is an empty list.
 func frames(t *testing.T, script string) string {
 	var all []object
 	add := func(list string, o ...any) {
@@ -140,17 +147,17 @@ func frames(t *testing.T, script string) string {
 		f := strings.Fields(line)
 		switch f[0] {
 		case "at":
-			all = append(all, object{"time": when(t, f[1])})
+			all = append(all, object{"time": scriptTime(t, f[1])})
 		case "nodes", "leases", "pods":
 			add(f[0])
 		case "node":
-			add("nodes", node(t, f[1], words(f[2:])))
+			add("nodes", node(t, f[1], parseWords(f[2:])))
 		case "lease":
-			add("leases", lease(t, f[1], words(f[2:])))
+			add("leases", lease(t, f[1], parseWords(f[2:])))
 		case "pod":
-			add("pods", pod(t, f[1], words(f[2:])))
+			add("pods", pod(t, f[1], parseWords(f[2:])))
 		default:
-			t.Fatalf("what is %q?", line)
+			t.Fatalf("unknown command in script: %q", line)
 		}
 	}
 	var b strings.Builder
@@ -164,11 +171,11 @@ func frames(t *testing.T, script string) string {
 	return b.String()
 }
 
-// short is what was decided on a frame, as scripts have it.
-func short(o *Output) string {
+// summarize formats the decisions on a frame as scripts expect them.
+func summarize(o *Output) string {
 	at, _ := time.Parse(time.RFC3339, o.Time)
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
+	add := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
 	fmt.Fprintf(&b, "%v", at.Sub(zero))
 	for _, z := range slices.Sorted(maps.Keys(o.Zones)) {
 		fmt.Fprintf(&b, " %s=%s", z, o.Zones[z])
@@ -179,36 +186,36 @@ func short(o *Output) string {
 	}
 	b.WriteString("\n")
 	if o.Doubt != "" {
-		say("doubt: %s", o.Doubt)
+		add("doubt: %s", o.Doubt)
 	}
 	for _, w := range o.Status {
 		for _, c := range w.Conditions {
-			say("status %s %s=%s %s: %s", w.Node, c.Type, c.Status, c.Reason, c.Message)
+			add("status %s %s=%s %s: %s", w.Node, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 	for _, w := range o.Labels {
 		for _, k := range slices.Sorted(maps.Keys(w.Set)) {
-			say("label %s %s=%s", w.Node, k, w.Set[k])
+			add("label %s %s=%s", w.Node, k, w.Set[k])
 		}
 	}
 	for _, w := range o.Taints {
-		say("taint %s +%v -%v", w.Node, w.Add, w.Remove)
+		add("taint %s +%v -%v", w.Node, w.Add, w.Remove)
 	}
 	for _, p := range o.PodsNotReady {
-		say("not ready %s", p)
+		add("not ready %s", p)
 	}
 	for _, e := range o.Evict {
-		say("evict %s/%s %s after %v", e.Namespace, e.Name, e.UID, e.After)
+		add("evict %s/%s %s after %v", e.Namespace, e.Name, e.UID, e.After)
 	}
 	for _, e := range o.Events {
 		if e.Reason != "RegisteredNode" {
-			say("event %s %s %s: %s", e.Object, e.Type, e.Reason, e.Message)
+			add("event %s %s %s: %s", e.Object, e.Type, e.Reason, e.Message)
 		}
 	}
 	return b.String()
 }
 
-// The scripts of testdata: what is seen, and what is decided.
+// TestScripts runs the scripts of testdata.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -232,7 +239,7 @@ func TestScripts(t *testing.T) {
 					}
 					return out.String()
 				}
-				out.WriteString(short(p.play(f)))
+				out.WriteString(summarize(p.play(f)))
 			}
 		})
 	})

@@ -13,25 +13,25 @@ import (
 	"jettison/cluster/taint"
 )
 
-// state is what is there.
+// state is the current state of the cluster.
 type state struct {
-	nodes  map[string]*v1.Node
-	leases map[string]*coordination.Lease
-	pods   map[types.UID]*v1.Pod
-	on     map[string][]*v1.Pod // pods by node, sorted by namespace and name
+	nodes      map[string]*v1.Node
+	leases     map[string]*coordination.Lease
+	pods       map[types.UID]*v1.Pod
+	podsByNode map[string][]*v1.Pod // pods by node, sorted by namespace and name
 }
 
 func newState() *state {
 	return &state{
 		nodes: map[string]*v1.Node{}, leases: map[string]*coordination.Lease{},
-		pods: map[types.UID]*v1.Pod{}, on: map[string][]*v1.Pod{},
+		pods: map[types.UID]*v1.Pod{}, podsByNode: map[string][]*v1.Pod{},
 	}
 }
 
-func (s *state) podsOf(node string) []*v1.Pod { return s.on[node] }
+func (s *state) podsOf(node string) []*v1.Pod { return s.podsByNode[node] }
 
-// take takes the lists that a frame has.
-func (s *state) take(f *Frame) {
+// load replaces the lists that a frame has.
+func (s *state) load(f *Frame) {
 	if f.Nodes != nil {
 		clear(s.nodes)
 		for i := range f.Nodes {
@@ -50,14 +50,14 @@ func (s *state) take(f *Frame) {
 		return
 	}
 	clear(s.pods)
-	clear(s.on)
+	clear(s.podsByNode)
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		if s.pods[p.UID] = p; p.Spec.NodeName != "" {
-			s.on[p.Spec.NodeName] = append(s.on[p.Spec.NodeName], p)
+			s.podsByNode[p.Spec.NodeName] = append(s.podsByNode[p.Spec.NodeName], p)
 		}
 	}
-	for _, pods := range s.on {
+	for _, pods := range s.podsByNode {
 		slices.SortFunc(pods, func(a, b *v1.Pod) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
@@ -111,6 +111,6 @@ func (s *state) stamp(w *taint.Stamp) {
 // drop deletes a pod.
 func (s *state) drop(uid types.UID) {
 	node := s.pods[uid].Spec.NodeName
-	s.on[node] = slices.DeleteFunc(s.on[node], func(p *v1.Pod) bool { return p.UID == uid })
+	s.podsByNode[node] = slices.DeleteFunc(s.podsByNode[node], func(p *v1.Pod) bool { return p.UID == uid })
 	delete(s.pods, uid)
 }

@@ -10,21 +10,21 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// Command returns the command jettison-cluster explain, which is `nodes explain` too.
+// Command returns the command jettison-cluster explain, also available as `nodes explain`.
 func Command(stdout *terminal.Screen) *cobra.Command {
 	var address string
 	var format commandline.Output
 	cmd := &cobra.Command{
 		Use:   "explain NODE|POD",
-		Short: "Say which pods have to leave a node, when, and because of which taint",
-		Long: `explain says of a pod, or of each pod of a node, which taint it does not tolerate for ever, by which toleration it stays how long,
-and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default. It asks the jettison-cluster nodes that runs at
---address.`,
+		Short: "Explain which pods must leave a node, when, and because of which taint",
+		Long: `explain prints, for a pod or for each pod of a node, the node's NoExecute taints, the matching
+tolerations, and the time by which the pod must leave. A pod is NAMESPACE/NAME, or NAME in the
+namespace default. It queries the jettison-cluster nodes at --address.`,
 		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return commandline.Usage(
-					fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args),
+					fmt.Errorf("explain takes one node or pod, got %d arguments: see %s --help", len(args),
 						cmd.CommandPath()))
 			}
 			return nil
@@ -35,14 +35,14 @@ and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default
 				return err
 			}
 			var e Explanation
-			if err := Ask(cmd.Context(), address, ExplainPath, args[0], &e); err != nil {
+			if err := Fetch(cmd.Context(), address, ExplainPath, args[0], &e); err != nil {
 				return err
 			}
 			return e.Print(stdout, as)
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", config.DefaultAddress,
-		"where jettison-cluster nodes serves its status")
+		"address of jettison-cluster nodes")
 	format.Add(cmd.Flags(), "")
 	return cmd
 }

@@ -12,23 +12,23 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// Print writes a status.
+// Print writes the status as a table or as data.
 func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, s, false)
 	}
-	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode,
+	lines := []string{fmt.Sprintf("leader %s, mode %s, read %s ago", s.Leader, s.Mode,
 		output.Span(s.Time.Sub(s.Read)))}
 	if s.Held != "" {
-		lines = append(lines, "it does not act: "+s.Held)
+		lines = append(lines, "not acting: "+s.Held)
 	}
 	if s.Doubt != "" {
-		lines = append(lines, "silence is doubted, no node is tainted: "+s.Doubt)
+		lines = append(lines, "node silence in doubt, tainting suspended: "+s.Doubt)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Zones)) {
 		z := s.Zones[name]
 		lines = append(lines, fmt.Sprintf(
-			"zone %s: %s, %d ready, %d not, %d wait for a taint, %g a second", name, z.State, z.Ready,
+			"zone %s: %s, %d ready, %d not ready, %d waiting for a taint, %g/s", name, z.State, z.Ready,
 			z.NotReady,
 			z.Waiting, z.Rate))
 	}
@@ -46,70 +46,70 @@ func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 		if n.Place > 0 {
 			queue = strings.TrimSpace(fmt.Sprintf("%s taint #%d", queue, n.Place))
 		}
-		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue,
-			in(s.Time, n.Due))
+		t.Add(n.Name, n.Health, agoText(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue,
+			inText(s.Time, n.Due))
 	}
 	return t.Print(to, format == output.AsWide)
 }
 
-// Print writes an explanation.
+// Print writes the explanation as a table or as data.
 func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, e, false)
 	}
 	n := &e.Node
-	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health,
-		ago(e.Time, n.Heard))
+	text := fmt.Sprintf("node %s, zone %s: %s, last contact %s", n.Name, n.Zone, n.Health,
+		agoText(e.Time, n.Heard))
 	if n.Since != nil {
 		text += ", not ready since " + output.Time(*n.Since)
 	}
 	if n.Place > 0 {
-		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place,
-			in(e.Time, n.Due))
+		text += fmt.Sprintf(", place %d in its zone for a NoExecute taint (%s)", n.Place,
+			inText(e.Time, n.Due))
 	}
 	if _, err := fmt.Fprintln(to, text); err != nil {
 		return err
 	}
 	t := table.Table{Columns: []table.Column{
 		{Name: "POD"}, {Name: "TAINT", Fold: true}, {Name: "SINCE", Drop: 1},
-		{Name: "TOLERATION", Fold: true}, {Name: "HAS TO GO"},
+		{Name: "TOLERATION", Fold: true}, {Name: "DEADLINE"},
 	}}
 	for i := range e.Pods {
 		p := &e.Pods[i]
 		name := p.Namespace + "/" + p.Name
 		if p.Stays != "" || len(p.Taints) == 0 {
-			why := p.Stays
-			if why == "" {
-				why = "its node has no NoExecute taint"
+			reason := p.Stays
+			if reason == "" {
+				reason = "node has no NoExecute taint"
 			}
-			t.Add(name, why, "", "", "never")
+			t.Add(name, reason, "", "", "never")
 			continue
 		}
 		for _, x := range p.Taints {
-			goes := "never"
+			deadline := "never"
 			if x.Deadline != nil {
-				goes = in(e.Time, x.Deadline)
+				deadline = inText(e.Time, x.Deadline)
 			}
 			toleration := x.Toleration
 			if toleration == "" {
 				toleration = "none"
 			}
-			t.Add(name, x.Taint, output.Time(x.Since), toleration, goes)
+			t.Add(name, x.Taint, output.Time(x.Since), toleration, deadline)
 		}
 	}
 	return t.Print(to, format == output.AsWide)
 }
 
-// ago is how long before a time another was.
-func ago(now time.Time, at *time.Time) string {
+// agoText formats the time since at.
+func agoText(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "never"
 	}
 	return output.Span(now.Sub(*at)) + " ago"
 }
 
-// in is when a time is, from another one on.
-func in(now time.Time, at *time.Time) string {
+// inText formats the time until at.
+func inText(now time.Time, at *time.Time) string {
 	switch {
 	case at == nil:
 		return "-"

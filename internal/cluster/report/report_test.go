@@ -19,7 +19,7 @@ func at(d time.Duration) *time.Time {
 	return &t
 }
 
-func TestTheStatusAsATable(t *testing.T) {
+func TestStatusTable(t *testing.T) {
 	s := Status{
 		Time: now, Leader: "host_1", Mode: "replace", Read: now.Add(-2 * time.Second), Doubt: "all nodes of the zones a and b fell silent",
 		Zones: map[string]Zone{"r:1": {State: "Normal", Ready: 2, NotReady: 1, Waiting: 1, Rate: 0.1}},
@@ -33,20 +33,20 @@ func TestTheStatusAsATable(t *testing.T) {
 	if err := s.Print(terminal.New(&out, true), output.AsTable); err != nil {
 		t.Fatal(err)
 	}
-	const want = `host_1 leads, mode replace, read 2s ago
-silence is doubted, no node is tainted: all nodes of the zones a and b fell silent
-zone r:1: Normal, 2 ready, 1 not, 1 wait for a taint, 0.1 a second
+	const want = `leader host_1, mode replace, read 2s ago
+node silence in doubt, tainting suspended: all nodes of the zones a and b fell silent
+zone r:1: Normal, 2 ready, 1 not ready, 1 waiting for a taint, 0.1/s
 NODE  HEALTH        HEARD  ZONE  TAINTS                                     QUEUE             WHEN
 n0    Ready        3s ago  r:1   -                                          -                 -
 n1    Unknown  1m30s ago  r:1   node.kubernetes.io/unreachable:NoSchedule  3 marks taint #1  in 8s
 `
-	if got := squeezed(out.String()); got != squeezed(want) {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
+	if got := collapseSpaces(out.String()); got != collapseSpaces(want) {
+		t.Errorf("status table is\n%swant\n%s", out.String(), want)
 	}
 }
 
-// squeezed is a text in which so many spaces are one.
-func squeezed(text string) string {
+// collapseSpaces replaces each run of spaces by one.
+func collapseSpaces(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -54,13 +54,13 @@ func squeezed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestAnExplanationAsATable(t *testing.T) {
+func TestExplanationTable(t *testing.T) {
 	e := Explanation{
 		Time: now, Node: Node{Name: "n1", Zone: ":", Health: "Unknown", Heard: at(-time.Minute), Since: at(-10 * time.Second), Place: 2},
 		Pods: []Pod{
 			{Namespace: "d", Name: "a", Taints: []Taint{{Taint: "k:NoExecute", Since: now, Deadline: at(0)}}},
-			{Namespace: "d", Name: "b", Taints: []Taint{{Taint: "k:NoExecute", Since: now, Toleration: "any:any for ever"}}},
-			{Namespace: "d", Name: "c", Stays: "it is going already"},
+			{Namespace: "d", Name: "b", Taints: []Taint{{Taint: "k:NoExecute", Since: now, Toleration: "any:any forever"}}},
+			{Namespace: "d", Name: "c", Stays: "already terminating"},
 			{Namespace: "d", Name: "e"},
 		},
 	}
@@ -68,37 +68,37 @@ func TestAnExplanationAsATable(t *testing.T) {
 	if err := e.Print(terminal.New(&out, true), output.AsTable); err != nil {
 		t.Fatal(err)
 	}
-	const want = `node n1, zone :: Unknown, heard of 1m00s ago, not ready since 2026-01-01T11:59:50Z, number 2 of its zone to get a NoExecute taint (-)
-POD  TAINT                           SINCE                 TOLERATION        HAS TO GO
+	const want = `node n1, zone :: Unknown, last contact 1m00s ago, not ready since 2026-01-01T11:59:50Z, place 2 in its zone for a NoExecute taint (-)
+POD  TAINT                           SINCE                 TOLERATION        DEADLINE
 d/a  k:NoExecute                     2026-01-01T12:00:00Z  none              now
-d/b  k:NoExecute                     2026-01-01T12:00:00Z  any:any for ever  never
-d/c  it is going already             -                     -                 never
-d/e  its node has no NoExecute taint -                     -                 never
+d/b  k:NoExecute                     2026-01-01T12:00:00Z  any:any forever  never
+d/c  already terminating             -                     -                 never
+d/e  node has no NoExecute taint -                         -                 never
 `
-	if got := squeezed(out.String()); got != squeezed(want) {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
+	if got := collapseSpaces(out.String()); got != collapseSpaces(want) {
+		t.Errorf("explanation table is\n%swant\n%s", out.String(), want)
 	}
 }
 
-func TestWhatIsAskedDoesNotAnswer(t *testing.T) {
+func TestFetchErrors(t *testing.T) {
 	answer := ""
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != ExplainPath || r.URL.Query().Get("object") != "a/b&c" {
-			t.Error(r.URL)
+			t.Errorf("request for %s, want %s with object a/b&c", r.URL, ExplainPath)
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(answer))
 	}))
 	address := strings.TrimPrefix(s.URL, "http://")
-	for answer = range map[string]bool{`{"error":"this replica does not lead: ask the leader, x"}`: true, "<html>": true} {
-		err := Ask(t.Context(), address, ExplainPath, "a/b&c", &Explanation{})
+	for answer = range map[string]bool{`{"error":"this replica is not the leader: ask the leader, x"}`: true, "<html>": true} {
+		err := Fetch(t.Context(), address, ExplainPath, "a/b&c", &Explanation{})
 		if err == nil || !strings.Contains(err.Error(), "ask the leader, x") && !strings.Contains(err.Error(), "is it jettison-cluster nodes?") {
-			t.Error(err)
+			t.Errorf("Fetch with response %s = %v, want its error", answer, err)
 		}
 	}
 	s.Close()
-	if err := Ask(t.Context(), address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+	if err := Fetch(t.Context(), address, StatusPath, "", &Status{}); err == nil || !strings.Contains(err.Error(), "connection refused") ||
 		!strings.Contains(err.Error(), "--address") {
-		t.Error(err)
+		t.Errorf("Fetch from a closed port = %v, want connection refused and --address", err)
 	}
 }

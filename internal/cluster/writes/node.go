@@ -13,91 +13,91 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is what is written to a node, in this order.
+// Node describes the writes to a node, made in the order status, taints, labels.
 type Node struct {
-	Was    *v1.Node            // as it was decided about
-	Lease  *coordination.Lease // of that name, as it was then; nil: there was none
-	Status []v1.NodeCondition  // that change; none: it is not written
-	Taints []v1.Taint          // all that it is to have
-	Taint  bool                // Taints are to be written
-	Labels map[string]string   // that are set
+	Node        *v1.Node            // at the decision
+	Lease       *coordination.Lease // at the decision; nil: none
+	Status      []v1.NodeCondition  // changed conditions; empty: no write
+	Taints      []v1.Taint          // the complete list
+	WriteTaints bool                // write Taints
+	Labels      map[string]string   // labels to set
 }
 
-// Written is what came of it.
-type Written struct {
-	Is *v1.Node // as the API has answered last; nil: it has not
-	// set where the node is not silent after all: nothing was written
-	Heard                  *coordination.Lease
-	Status, Labels, Taints error // of each part that was to be written
+// NodeResult is the result of the writes.
+type NodeResult struct {
+	Node *v1.Node // from the last response; nil: no response
+	// set if the node renewed its Lease and is not silent: nothing was written
+	Renewed                *coordination.Lease
+	Status, Labels, Taints error // of each requested part
 }
 
-// errUnsaid is of taints that were not written since the conditions that they follow from could not
-// be.
-var errUnsaid = errors.New("not written: its conditions could not be")
+// errConditionsNotWritten is the error of taints if the conditions that require them were not
+// written.
+var errConditionsNotWritten = errors.New("not written: writing the node's conditions failed")
 
-// Node writes to a node. A node that is gone needs nothing.
-func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
-	version := n.Was.ResourceVersion
-	took := func(is *v1.Node, err error) error {
+// Node carries out the writes to a node. Writes to a deleted node count as successful.
+func (w *Writer) Node(ctx context.Context, n *Node) (out NodeResult) {
+	version := n.Node.ResourceVersion
+	handle := func(node *v1.Node, err error) error {
 		if err == nil {
-			out.Is, version = is, is.ResourceVersion
+			out.Node, version = node, node.ResourceVersion
 		}
-		if gone(err) {
+		if isNotFound(err) {
 			return nil
 		}
 		return err
 	}
 	if len(n.Status) > 0 {
-		if out.Heard, out.Status = w.heard(ctx, n); out.Heard != nil {
+		if out.Renewed, out.Status = w.renewedLease(ctx, n); out.Renewed != nil {
 			return out
 		}
 	}
 	if len(n.Status) > 0 && out.Status == nil {
-		body := object{Metadata: metadata{n.Was.UID, version, nil},
+		body := object{Metadata: metadata{n.Node.UID, version, nil},
 			Status: map[string]any{"conditions": n.Status}}
-		out.Status = took(w.patchNode(ctx, n.Was.Name, types.StrategicMergePatchType, &body, "status"))
+		out.Status = handle(w.patchNode(ctx, n.Node.Name, types.StrategicMergePatchType, &body, "status"))
 	}
-	if n.Taint {
-		out.Taints = errUnsaid
+	if n.WriteTaints {
+		out.Taints = errConditionsNotWritten
 		if out.Status == nil {
-			body := object{Metadata: metadata{n.Was.UID, version, nil},
+			body := object{Metadata: metadata{n.Node.UID, version, nil},
 				Spec: map[string]any{"taints": n.Taints}}
-			out.Taints = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
+			out.Taints = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 		}
 	}
-	// They come last: they ask for no version, and what they are answered may have taints of others by
-	// then.
+	// Labels come last. Their patch has no version precondition, and its response may contain
+	// taints that others added since.
 	if len(n.Labels) > 0 {
-		body := object{Metadata: metadata{n.Was.UID, "", n.Labels}}
-		out.Labels = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
+		body := object{Metadata: metadata{n.Node.UID, "", n.Labels}}
+		out.Labels = handle(w.patchNode(ctx, n.Node.Name, types.MergePatchType, &body))
 	}
 	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
-		ctx, cancel := limited(ctx)
+		ctx, cancel := withTimeout(ctx)
 		defer cancel()
-		if is, err := w.client.CoreV1().Nodes().Get(ctx, n.Was.Name, metav1.GetOptions{}); err == nil {
-			out.Is = is // so that the next decision is about what is there
+		if node, err := w.client.CoreV1().Nodes().Get(ctx, n.Node.Name, metav1.GetOptions{}); err == nil {
+			out.Node = node // for the next decision
 		}
 	}
 	return out
 }
 
-// heard reads a silent node's Lease from where it is written: a watch may be behind, and nobody
-// knows by how much; the patch's version cannot tell, since whoever renews a Lease leaves the node
-// as it is. nil: it was not renewed since it was decided that the node is silent. It is listed, not
-// gotten, since that is what reading it by a watch asks of a role.
-func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error) {
-	ctx, cancel := limited(ctx)
+// renewedLease reads a silent node's Lease directly, because the watch may lag by an unknown time.
+// It returns nil if the Lease was not renewed since the decision. The version precondition of the
+// patch cannot replace this: a renewal does not change the node. It lists instead of gets, because
+// the role for the watch includes that permission.
+func (w *Writer) renewedLease(ctx context.Context, n *Node) (*coordination.Lease, error) {
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	all, err := w.again.CoordinationV1().Leases(v1.NamespaceNodeLease).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", n.Was.Name).String(),
+	all, err := w.reader.CoordinationV1().Leases(v1.NamespaceNodeLease).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", n.Node.Name).String(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the lease of node %s: %w", n.Was.Name, err)
+		return nil, fmt.Errorf("read the lease of node %s: %w", n.Node.Name, err)
 	}
 	for i := range all.Items {
-		if is := &all.Items[i]; is.Name == n.Was.Name &&
-			(n.Lease == nil || !is.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
-			return is, nil
+		if lease := &all.Items[i]; lease.Name == n.Node.Name &&
+			(n.Lease == nil || !lease.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
+			return lease, nil
 		}
 	}
 	return nil, nil
@@ -105,14 +105,14 @@ func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error
 
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object,
 	part ...string) (*v1.Node, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	is := &v1.Node{}
-	err := once(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
+	node := &v1.Node{}
+	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(
 		part...).Body(body.text()).
-		Do(ctx).Into(is)
+		Do(ctx).Into(node)
 	if err != nil {
 		return nil, fmt.Errorf("patch node %s: %w", name, err)
 	}
-	return is, nil
+	return node, nil
 }

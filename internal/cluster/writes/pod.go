@@ -17,146 +17,150 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// Pod is what came of a write to a pod.
-type Pod struct {
-	Is   *v1.Pod // as the API has answered; nil: it has not
-	Gone bool    // there is none of this UID any more
-	// its node, where that has other taints than those for which the pod was to go: it is decided anew
-	Node *v1.Node
+// PodResult is the result of a write to a pod.
+type PodResult struct {
+	Pod  *v1.Pod // from the response; nil: no response
+	Gone bool    // no pod with this UID exists any more
+	// the node, if its taints differ from those of the decision: nothing was written
+	ChangedNode *v1.Node
 }
 
-// What DisruptionTarget says of pods that taints drive away
+// Reason and message of the condition DisruptionTarget
 // (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
 const (
 	targetReason  = "DeletionByTaintManager"
 	targetMessage = "Taint manager: deleting due to NoExecute taint"
 )
 
-// Mark makes a pod's condition Ready False.
-func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
-	return w.condition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
+// Mark sets a pod's condition Ready to False.
+func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (PodResult, error) {
+	return w.patchCondition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
 		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.Now(),
 	})
 }
 
-// Evict has a pod go, if its node still has the taints that it was known to have, which are read
-// from where they are written: a watch may be behind. The pod is told why, and deleted. Where
-// disruption budgets are asked, and the time for that is not over, it is evicted instead, and an
-// error that is Budgeted says that it may not go yet.
-func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (Pod, error) {
+// Evict deletes a pod if its node still has the taints of the decision, which Evict reads directly
+// because the watch may lag. It sets the condition DisruptionTarget first. Within the PDB period
+// after the deadline it evicts the pod instead; if a disruption budget blocks that, IsBudgetError
+// is true for the error.
+func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (PodResult, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {
-		return Pod{}, err
+		return PodResult{}, err
 	}
-	if n.UID != known.UID || !slices.EqualFunc(evicting(n), evicting(known), same) {
-		return Pod{Node: n}, nil
+	if n.UID != known.UID || !slices.EqualFunc(noExecuteTaints(n), noExecuteTaints(known), sameTaint) {
+		return PodResult{ChangedNode: n}, nil
 	}
-	if w.budget > 0 && time.Now().Before(e.Deadline.Add(w.budget)) {
+	if w.pdbPeriod > 0 && time.Now().Before(e.Deadline.Add(w.pdbPeriod)) {
 		return w.evict(ctx, e)
 	}
-	is, err := w.condition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
+	result, err := w.patchCondition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
 		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(),
 		"reason":  targetReason,
 		"message": targetMessage,
 	})
 	switch {
-	case err != nil && !refused(err): // whoever may not write a status still has pods go
-		return is, err
-	case is.Gone, is.Is != nil && taint.Leaves(is.Is): // it is going by itself
-		return is, nil
+	// without permission to write the status, the pod is still deleted
+	case err != nil && !isRejected(err):
+		return result, err
+	// being deleted already, or finished
+	case result.Gone, result.Pod != nil && taint.Terminating(result.Pod):
+		return result, nil
 	}
 	return w.delete(ctx, e)
 }
 
 func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	n, err := w.again.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := w.reader.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	return n, nil
 }
 
-// evicting are the taints of a node that have pods go.
-func evicting(n *v1.Node) []v1.Taint {
+// noExecuteTaints returns the NoExecute taints of a node.
+func noExecuteTaints(n *v1.Node) []v1.Taint {
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints),
 		func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
 }
 
-// same reports whether two are one taint: one that was set anew has another time.
-func same(a, b v1.Taint) bool {
+// sameTaint reports whether two taints are the same one. A taint that was removed and added again
+// has another TimeAdded.
+func sameTaint(a, b v1.Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
-// condition writes one of a pod's conditions.
-func (w *Writer) condition(ctx context.Context, namespace, name string, uid types.UID,
-	c map[string]any) (Pod, error) {
-	limited, cancel := limited(ctx)
+// patchCondition writes one condition of a pod.
+func (w *Writer) patchCondition(ctx context.Context, namespace, name string, uid types.UID,
+	c map[string]any) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
-	is := &v1.Pod{}
-	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
+	pod := &v1.Pod{}
+	err := withoutRetries(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(
 		namespace).Resource("pods").Name(name).
-		SubResource("status").Body(body.text()).Do(limited).Into(is)
+		SubResource("status").Body(body.text()).Do(limited).Into(pod)
 	if err == nil {
-		return Pod{Is: is}, nil
+		return PodResult{Pod: pod}, nil
 	}
-	return w.missing(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
+	return w.checkGone(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name,
 		err))
 }
 
-// missing finds out whether a write failed because the pod is not there, or another has its name.
-func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID,
-	err error) (Pod, error) {
-	if gone(err) {
-		return Pod{Gone: true}, nil
+// checkGone determines whether a write failed because the pod no longer exists or has another UID.
+func (w *Writer) checkGone(ctx context.Context, namespace, name string, uid types.UID,
+	err error) (PodResult, error) {
+	if isNotFound(err) {
+		return PodResult{Gone: true}, nil
 	}
 	if !apierrors.IsConflict(err) {
-		return Pod{}, err
+		return PodResult{}, err
 	}
-	ctx, cancel := limited(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	is, why := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	if gone(why) || why == nil && is.UID != uid {
-		return Pod{Gone: true}, nil
+	pod, getErr := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if isNotFound(getErr) || getErr == nil && pod.UID != uid {
+		return PodResult{Gone: true}, nil
 	}
-	return Pod{Is: is}, err
+	return PodResult{Pod: pod}, err
 }
 
-// delete deletes a pod, with the grace period that it asks for.
-func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
-	limited, cancel := limited(ctx)
+// delete deletes a pod with its own grace period.
+func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
+	response, err := withoutRetries(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource(
 		"pods").Name(e.Name).Body(&o).
 		Do(limited).Get()
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
+		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
-	if is, ok := answer.(*v1.Pod); ok && is.DeletionTimestamp != nil {
-		return Pod{Is: is}, nil
+	if pod, ok := response.(*v1.Pod); ok && pod.DeletionTimestamp != nil {
+		return PodResult{Pod: pod}, nil
 	}
-	return Pod{Gone: true}, nil
+	return PodResult{Gone: true}, nil
 }
 
-// evict asks for a pod to be evicted.
-func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
-	limited, cancel := limited(ctx)
+// evict creates an Eviction of a pod.
+func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (PodResult, error) {
+	limited, cancel := withTimeout(ctx)
 	defer cancel()
 	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
 	})
 	if err != nil {
-		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
+		return w.checkGone(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace,
 			e.Name, err))
 	}
-	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
-	if err != nil || is.UID != e.UID {
-		return Pod{Gone: true}, nil // it may be another's by now; the watch tells
+	pod, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
+	if err != nil || pod.UID != e.UID {
+		// the name may belong to another pod; the watch reports the rest
+		return PodResult{Gone: true}, nil
 	}
-	return Pod{Is: is}, nil
+	return PodResult{Pod: pod}, nil
 }

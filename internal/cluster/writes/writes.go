@@ -1,11 +1,10 @@
-// Package writes is the writing to a cluster's API of what was decided about nodes and pods. Each
-// write is made once, is bounded in time, and only takes what it was decided about: an object of
-// the same name with another UID is another object, and what follows from a node's taints or
-// conditions is not written over newer ones.
+// Package writes writes the decisions about nodes and pods to the API server. Each write is sent
+// once and has a timeout. It applies only to the object of the decision: the UID is a precondition,
+// and changes that depend on a node's taints or conditions do not overwrite newer ones.
 //
-//	writes.go  Writer, and what errors mean
+//	writes.go  Writer, and the classification of errors
 //	node.go    a node's conditions, labels and taints
-//	pod.go     pods: their condition Ready, and their end
+//	pod.go     a pod's condition Ready, eviction and deletion
 package writes
 
 import (
@@ -22,31 +21,31 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// limit is for one request, waiting for its turn included.
-const limit = 10 * time.Second
+// requestTimeout bounds a request, including its wait for the client's rate limit.
+const requestTimeout = 10 * time.Second
 
-// Writer writes. It may be used by any goroutine.
+// Writer sends the writes. It is safe for concurrent use.
 type Writer struct {
-	client kubernetes.Interface
-	again  kubernetes.Interface // reads what a write follows from
-	budget time.Duration        // how long disruption budgets are asked; 0: they are not
+	client    kubernetes.Interface
+	reader    kubernetes.Interface // for reads before a write
+	pdbPeriod time.Duration        // how long disruption budgets are respected; 0: not at all
 }
 
-// New makes a Writer that writes by one client, and by another reads again what a write follows
-// from. While budget lasts after a pod's deadline it is evicted as its disruption budgets allow,
-// then deleted; 0: it is deleted.
-func New(client, again kubernetes.Interface, budget time.Duration) *Writer {
-	return &Writer{client: client, again: again, budget: budget}
+// New returns a Writer that writes with client and reads with reader. For pdbPeriod after its
+// deadline a pod is evicted as its disruption budgets allow, then deleted; 0: it is deleted.
+func New(client, reader kubernetes.Interface, pdbPeriod time.Duration) *Writer {
+	return &Writer{client: client, reader: reader, pdbPeriod: pdbPeriod}
 }
 
-// object is a patch. Only fields that are set are in it.
+// object is a patch with the fields that are set.
 type object struct {
 	Metadata metadata `json:"metadata"`
 	Spec     any      `json:"spec,omitempty"`
 	Status   any      `json:"status,omitempty"`
 }
 
-// metadata makes a patch fail with a conflict where the UID, or the version, is another.
+// metadata holds the preconditions of a patch. If the UID or the version differs, it fails with a
+// conflict.
 type metadata struct {
 	UID             types.UID         `json:"uid,omitempty"`
 	ResourceVersion string            `json:"resourceVersion,omitempty"`
@@ -54,31 +53,31 @@ type metadata struct {
 }
 
 func (o *object) text() []byte {
-	text, _ := json.Marshal(o) // of texts, times and lists alone
+	text, _ := json.Marshal(o) // cannot fail: strings, times and lists only
 	return text
 }
 
-// gone reports whether an error says that the object is not there.
-func gone(err error) bool { return apierrors.IsNotFound(err) }
+// isNotFound reports whether the object does not exist.
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
-// refused reports whether an error says that this request will never do: by a role, a policy or a
-// rule.
-func refused(err error) bool {
+// isRejected reports whether a retry of the request cannot succeed, because a role, a policy or
+// validation rejected it.
+func isRejected(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
 		apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest ||
 		apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause)
 }
 
-// Budgeted reports whether an error says that a disruption budget does not let a pod go now.
-func Budgeted(err error) bool {
+// IsBudgetError reports whether a disruption budget blocked an eviction.
+func IsBudgetError(err error) bool {
 	return apierrors.IsTooManyRequests(err) &&
 		apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// once is a request that is made once. Where the API says "later", client-go would wait for as long
-// as it says, and ask again: by then that may not be so any more which the request follows from.
-func once(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
+// withoutRetries disables client-go's retries. When the API server asks for a later retry,
+// client-go would wait and send the request again, although its reason may be void by then.
+func withoutRetries(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
-func limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, limit)
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, requestTimeout)
 }

@@ -1,8 +1,8 @@
-// Package apiconvert puts what the core says (package eviction) into the words that others read
-// (package api): for the agent's socket, and for commands that look at the node themselves.
+// Package apiconvert converts values of the decision core (package eviction) to those of the API
+// (package api), for the agent's socket and for commands that read the node themselves.
 //
 //	apiconvert.go  Signal, Outlook
-//	load.go    Load
+//	load.go        Load
 package apiconvert
 
 import (
@@ -14,7 +14,7 @@ import (
 	"jettison/stats"
 )
 
-// Signal is a signal's state.
+// Signal converts the state of a signal.
 func Signal(s *eviction.SignalState) api.SignalState {
 	o := s.Observed
 	out := api.SignalState{
@@ -28,21 +28,21 @@ func Signal(s *eviction.SignalState) api.SignalState {
 	return out
 }
 
-// mostNamed bounds the pods of one ranking, and of one reason that protects.
-const mostNamed = 100
+// maxNamed bounds the pods of one ranking, and of one reason for protection.
+const maxNamed = 100
 
-// Outlook is whom a threshold would have evicted. name says how pods are called.
+// Outlook converts the outlook of a threshold: the pods that it would evict. name formats a pod.
 func Outlook(t *eviction.Outlook, name func(stats.PodReference) string) api.ThresholdOutlook {
 	out := api.ThresholdOutlook{
 		Signal: t.Threshold.Signal, Threshold: t.Threshold.Text(), Limit: t.Limit, Met: t.Met,
 		Withheld: t.Withheld,
 		Ranking:  []api.RankedPod{}, Protected: []api.ProtectedPods{},
-		More: max(0, len(t.Ranking)-mostNamed),
+		More: max(0, len(t.Ranking)-maxNamed),
 	}
 	if observed := t.Observed; observed.OK {
 		out.Observed = &observed.Value
 	}
-	for i := range t.Ranking[:min(len(t.Ranking), mostNamed)] {
+	for i := range t.Ranking[:min(len(t.Ranking), maxNamed)] {
 		out.Ranking = append(out.Ranking, ranked(&t.Ranking[i], name))
 	}
 	by := map[string][]string{}
@@ -52,7 +52,7 @@ func Outlook(t *eviction.Outlook, name func(stats.PodReference) string) api.Thre
 	}
 	for why, pods := range by {
 		slices.Sort(pods)
-		named := pods[:min(len(pods), mostNamed)]
+		named := pods[:min(len(pods), maxNamed)]
 		out.Protected = append(out.Protected, api.ProtectedPods{Reason: why, Pods: named,
 			More: len(pods) - len(named)})
 	}

@@ -5,7 +5,7 @@ import (
 	"jettison/stats"
 )
 
-// Load is what a node does and has.
+// Load converts the load and capacity of a node.
 func Load(n *stats.NodeStats) *api.LoadState {
 	return &api.LoadState{
 		Time: n.Memory.Time, CPUs: n.CPUs,

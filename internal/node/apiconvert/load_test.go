@@ -8,7 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// What was not read is absent: it is not zero.
+// A value that was not read is absent, not 0.
 func TestLoad(t *testing.T) {
 	n := &stats.NodeStats{CPUs: 2}
 	n.Memory.Time = time.Unix(1700000000, 0).UTC()
@@ -18,6 +18,6 @@ func TestLoad(t *testing.T) {
 	want := `{"time":"2023-11-14T22:13:20Z","cpus":2,"memory":{"capacityBytes":1000,"workingSetBytes":0},"swap":{},"pods":{},` +
 		`"pressure":{"memory":{"some":{"avg10":1.5,"avg60":0,"avg300":0}}}}`
 	if err != nil || string(got) != want {
-		t.Errorf("%s, %v, want\n%s", got, err, want)
+		t.Errorf("JSON of the load = %s, error %v, want\n%s", got, err, want)
 	}
 }

@@ -1,4 +1,4 @@
-// Package bootid tells one boot of the node from another.
+// Package bootid identifies the current boot of the node, and returns the time since it.
 package bootid
 
 import (
@@ -11,12 +11,12 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// longest is more than a UUID takes.
-const longest = 64
+// maxIDSize exceeds the size of a UUID.
+const maxIDSize = 64
 
-// Uptime is how long this boot is ago, by CLOCK_BOOTTIME: nothing sets that clock, and it counts
-// what the node sleeps (time_namespaces(7) shifts it; no runtime gives pods one of their own). 0:
-// the kernel does not say.
+// Uptime returns the time since this boot, by CLOCK_BOOTTIME: no process can set that clock, and it
+// includes time in which the node was suspended. time_namespaces(7) shifts it, but no runtime gives
+// pods their own. 0: the kernel does not provide it.
 func Uptime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -25,10 +25,10 @@ func Uptime() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Read is the identity of this boot (drivers/char/random.c proc_do_uuid); proc is where /proc is
-// mounted. Empty: the kernel does not say.
+// Read returns the ID of this boot (drivers/char/random.c proc_do_uuid); proc is the mount of
+// /proc. Empty: the kernel does not provide it.
 func Read(proc string) string {
-	text, err := atomicfile.Read(filepath.Join(proc, "sys/kernel/random/boot_id"), longest, 0)
+	text, err := atomicfile.Read(filepath.Join(proc, "sys/kernel/random/boot_id"), maxIDSize, 0)
 	id := strings.TrimSpace(string(text))
 	if err != nil || strings.ContainsFunc(id, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '/'

@@ -9,11 +9,11 @@ import (
 
 func TestRead(t *testing.T) {
 	if id := Read("/proc"); len(id) != 36 {
-		t.Errorf("%q", id)
+		t.Errorf("boot ID of this machine = %q", id)
 	}
 	proc := t.TempDir()
 	if id := Read(proc); id != "" {
-		t.Errorf("%q", id)
+		t.Errorf("boot ID without /proc = %q, want none", id)
 	}
 	file := filepath.Join(proc, "sys/kernel/random/boot_id")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -24,15 +24,15 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id := Read(proc); id != want {
-			t.Errorf("%q: %q", text, id)
+			t.Errorf("boot ID of %q = %q, want %q", text, id, want)
 		}
 	}
 }
 
-// It goes on, and nothing that a process can do sets it.
+// Uptime increases.
 func TestUptime(t *testing.T) {
 	before := Uptime()
 	if after := Uptime(); before <= 0 || after < before {
-		t.Errorf("%v, then %v", before, after)
+		t.Errorf("uptime %v, then %v, want increasing values", before, after)
 	}
 }

@@ -1,6 +1,6 @@
-// Package cgroupundo writes control files of cgroups so that what was there before can be put back,
-// after a crash too: it is noted on the cgroup (an extended attribute) before anything is written.
-// A value that another process has written since stays.
+// Package cgroupundo writes control files of cgroups so that their former values can be restored,
+// even after a crash: it notes the value on the cgroup (an extended attribute) before each write. A
+// restore keeps values that another process has written since.
 package cgroupundo
 
 import (
@@ -15,61 +15,61 @@ import (
 	"jettison/cgroup"
 )
 
-// Control is one control file of one cgroup, as it is and as it was before the agent wrote to it.
+// Control is a control file of a cgroup, with its value now and before the agent wrote to it.
 type Control struct {
 	File  cgroup.LimitFile
 	group *cgroup.Group
-	// Now is what the file says. Before is what it said before the agent wrote to it: Now, unless that
-	// is the agent's own.
+	// Now is the current value. Before is the value before the agent wrote to the file; it equals Now
+	// unless the agent wrote Now.
 	Now, Before cgroup.Limit
-	// Ours: Now was written by the agent, by this process or one before it.
+	// Ours reports that the agent wrote Now, in this process or an earlier one.
 	Ours bool
-	// what Set is to keep of the note, where not all was told: what came first, first
-	told []cgroup.Limit
+	// earlier values of the note, oldest first, that Set keeps while values are unconfirmed
+	earlier []cgroup.Limit
 }
 
-// Read reads a control file and its note. The Group has to stay open as long as the Control is
-// used. os.ErrNotExist: there is no such file here.
+// Read reads a control file and its note. The Group must stay open while the Control is used. Read
+// returns os.ErrNotExist if the file does not exist.
 func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 	c = Control{group: g, File: file}
 	if c.Now, err = g.Limit(file, make([]byte, 64)); err != nil {
 		return c, err
 	}
 	c.Before = c.Now
-	text, noted, err := g.Note(name(file))
+	text, noted, err := g.Note(noteName(file))
 	if err != nil {
-		return c, fmt.Errorf("read what is noted of %s: %w: without notes nothing is written", file, err)
+		return c, fmt.Errorf("read note of %s (required before writing the file): %w", file, err)
 	}
 	if before, written, ok := parse(text); noted && ok {
 		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
-		// somebody else's
-		c.told = slices.DeleteFunc(slices.Concat(written[2:], written[:2]),
+		// all values of the note except Before, the latest two last
+		c.earlier = slices.DeleteFunc(slices.Concat(written[2:], written[:2]),
 			func(l cgroup.Limit) bool { return l == before })
 	}
 	return c, nil
 }
 
-// name is where a file's note is kept: where none can leave one who may only write to the cgroup,
-// and have a value of its own choice "put back". Package protect keeps its own as "memory.min",
-// where anybody can.
-func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + string(file) }
+// noteName returns the name of a file's note. A process that may only write to the cgroup cannot
+// set such a note to have a value of its choice "restored". Package selfprotect uses the plain name
+// "memory.min", which such a process can set.
+func noteName(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + string(file) }
 
-// Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is
-// false where it is there already. What was there is noted first: "BEFORE NOW VALUE", so that a
-// crash between the note and the write leaves what is there known for the agent's own.
+// Set writes a value; a memory value is cut to whole pages, as the kernel does. changed is false if
+// the file has the value already. Set first writes the note "BEFORE NOW VALUE", so that after a
+// crash between the note and the write the file's value is still recognized as the agent's own.
 //
-// untold: somebody who may write the file again by himself was told of an earlier value, and is not
-// known to know what is there now. What the note had when that began stays in it, for it is the
-// agent's own as well, until Told, and as far as there is room all that was written since: who does
-// not answer may have heard all the same.
-func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error) {
+// unconfirmed means that another program that may write the file, such as systemd, received an
+// earlier value and has not confirmed the current one. It may write any value that it received. So
+// the note keeps the values from before and, as far as they fit, all values written since, until
+// Told is called.
+func (c *Control) Set(value cgroup.Limit, unconfirmed bool) (changed bool, err error) {
 	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
 	}
-	if err := c.group.SetNote(name(c.File), c.note(value, untold)); err != nil {
-		return false, fmt.Errorf("note what %s was: %w: without that it is not written", c.File, err)
+	if err := c.group.SetNote(noteName(c.File), c.note(value, unconfirmed)); err != nil {
+		return false, fmt.Errorf("note value of %s (required before writing the file): %w", c.File, err)
 	}
 	if err := c.group.SetLimit(c.File, value); err != nil {
 		return false, err
@@ -78,24 +78,24 @@ func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error)
 	return true, nil
 }
 
-func (c *Control) note(value cgroup.Limit, untold bool) string {
+func (c *Control) note(value cgroup.Limit, unconfirmed bool) string {
 	text := c.Before.String() + " " + c.Now.String() + " " + value.String()
-	if !untold && c.Ours {
+	if !unconfirmed && c.Ours {
 		return text
 	}
 	has := []cgroup.Limit{c.Now, value}
-	for _, told := range c.told { // another's value he may not know either
-		if more := text + " " + told.String(); !slices.Contains(has, told) && len(more) <= mostBytes &&
-			len(has) < mostFields-1 {
-			text, has = more, append(has, told)
+	for _, limit := range c.earlier { // a value of another process may be unconfirmed too
+		if more := text + " " + limit.String(); !slices.Contains(has, limit) && len(more) <= maxBytes &&
+			len(has) < maxFields-1 {
+			text, has = more, append(has, limit)
 		}
 	}
 	return text
 }
 
-// Told notes that what is there now is known to who may write the file again by himself.
+// Told records that the other program that may write the file has confirmed the current value.
 func Told(g *cgroup.Group, file cgroup.LimitFile) error {
-	text, noted, err := g.Note(name(file))
+	text, noted, err := g.Note(noteName(file))
 	if _, written, ok := parse(text); err != nil || !noted || !ok || len(written) == 2 {
 		return err
 	}
@@ -104,13 +104,13 @@ func Told(g *cgroup.Group, file cgroup.LimitFile) error {
 		return err
 	}
 	fields := strings.Split(text, " ")[:3]
-	if c.Ours { // it may be one of those that go
+	if c.Ours { // Now may be one of the dropped values
 		fields[1], fields[2] = c.Now.String(), c.Now.String()
 	}
-	return g.SetNote(name(file), strings.Join(fields, " "))
+	return g.SetNote(noteName(file), strings.Join(fields, " "))
 }
 
-// Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12
+// Cut returns a value as the file will show it: the kernel cuts memory values to whole pages (v6.12
 // mm/page_counter.c page_counter_memparse).
 func Cut(file cgroup.LimitFile, value cgroup.Limit) cgroup.Limit {
 	if strings.HasPrefix(string(file), "memory.") {
@@ -119,10 +119,10 @@ func Cut(file cgroup.LimitFile, value cgroup.Limit) cgroup.Limit {
 	return value
 }
 
-// Find is Read of a file that something is noted of. Not noted: nothing is, also where the kernel
-// has no notes. A file that is not there is no error: what is noted of it is removed.
+// Find reads a control file that has a note. noted is false without a note, and if the kernel does
+// not support notes. For a missing file Find removes the note and returns no error.
 func Find(g *cgroup.Group, file cgroup.LimitFile) (c Control, noted bool, err error) {
-	if _, noted, err = g.Note(name(file)); errors.Is(err, unix.EOPNOTSUPP) {
+	if _, noted, err = g.Note(noteName(file)); errors.Is(err, unix.EOPNOTSUPP) {
 		return c, false, nil
 	}
 	if err != nil || !noted {
@@ -135,8 +135,8 @@ func Find(g *cgroup.Group, file cgroup.LimitFile) (c Control, noted bool, err er
 	return c, err == nil, err
 }
 
-// Restore puts back what was there before, where the agent's own value is there still. changed: a
-// value was put back. What is noted stays, for Forget: until then it can be put back once more.
+// Restore restores the former value if the file still has the agent's value. changed reports
+// whether it wrote. The note stays until Forget, so that Restore can be repeated.
 func (c *Control) Restore() (changed bool, err error) {
 	if !c.Ours || c.Now == c.Before {
 		return false, nil
@@ -148,21 +148,20 @@ func (c *Control) Restore() (changed bool, err error) {
 	return true, nil
 }
 
-// Forget removes what is noted of a file.
-func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(name(file)) }
+// Forget removes the note of a file.
+func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(noteName(file)) }
 
-// A note has so many bytes and fields at most (cgroup.Group.SetNote). Five fields fit however long
-// each is.
+// Limits of a note (cgroup.Group.SetNote). Five fields of any length fit.
 const (
-	mostBytes  = 128
-	mostFields = 16
+	maxBytes  = 128
+	maxFields = 16
 )
 
-// parse reads what Set noted, as an older or newer agent may have: what was there before, and two
-// values or more of the agent's. Nothing is taken from it that the kernel would not have said.
+// parse parses a note of this, an older or a newer agent: the former value and at least two values
+// of the agent. It accepts only values that the kernel could have reported.
 func parse(text string) (before cgroup.Limit, written []cgroup.Limit, ok bool) {
 	f := strings.Split(text, " ")
-	if len(f) < 3 || len(f) > mostFields {
+	if len(f) < 3 || len(f) > maxFields {
 		return before, nil, false
 	}
 	limits := make([]cgroup.Limit, len(f))

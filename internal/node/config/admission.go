@@ -14,23 +14,23 @@ import (
 	"jettison/admit"
 )
 
-// effects are those that a taint may have.
+// effects are the valid effects of a taint.
 var effects = []string{string(v1.TaintEffectNoSchedule), string(v1.TaintEffectPreferNoSchedule),
 	string(v1.TaintEffectNoExecute)}
 
-// parseAdmission checks what says which pods the node takes. A kubelet does not start with what is
+// parseAdmission checks the fields for admission. A kubelet does not start with values that are
 // wrong here (pkg/kubelet/apis/config/validation/validation.go, pkg/kubelet/sysctl/allowlist.go,
 // v1.36.3).
 func (c *Config) parseAdmission() (err error) {
 	if c.Sysctls, err = admit.NewSysctls(c.AllowedUnsafeSysctls); err != nil {
-		return wrong(err, "allowedUnsafeSysctls")
+		return fieldError(err, "allowedUnsafeSysctls")
 	}
 	for _, f := range []struct {
 		field, flag string
 		value       int32
 	}{{"maxPods", "--max-pods", c.MaxPods}, {"podsPerCore", "--pods-per-core", c.PodsPerCore}} {
 		if f.value < 0 {
-			return wrong(fmt.Errorf("invalid configuration: %s (%s) %v must not be a negative number",
+			return fieldError(fmt.Errorf("invalid configuration: %s (%s) %v must not be a negative number",
 				f.field, f.flag, f.value), f.field)
 		}
 	}
@@ -39,51 +39,51 @@ func (c *Config) parseAdmission() (err error) {
 	}
 	for i, t := range c.RegisterWithTaints {
 		at := []string{"registerWithTaints", strconv.Itoa(i)}
-		if err := labelled("taint", t.Key, t.Value,
+		if err := checkLabel("taint", t.Key, t.Value,
 			func(part string) []string { return append(at, part) }); err != nil {
 			return err
 		}
 		if t.Effect != "" && !slices.Contains(effects, t.Effect) {
-			return wrong(fmt.Errorf("invalid taint: %.64s=%.64s:%.64s: want an effect of %v", t.Key, t.Value,
+			return fieldError(fmt.Errorf("invalid taint: %.64s=%.64s:%.64s: want an effect of %v", t.Key, t.Value,
 				t.Effect, effects), at...)
 		}
 		if t.TimeAdded != "" {
-			return wrong(errors.New("invalid configuration: taint.TimeAdded is not nil"), at...)
+			return fieldError(errors.New("invalid configuration: taint.TimeAdded is not nil"), at...)
 		}
 	}
 	return nil
 }
 
-// parseNode checks what the node is called, and makes it what a kubelet makes of it
-// (k8s.io/component-helpers node/util GetHostname): trimmed, and in small letters.
+// parseNode checks the node's name and labels. It trims and lowercases the name, as the kubelet
+// does (k8s.io/component-helpers node/util GetHostname).
 func (c *Config) parseNode() error {
 	if given := c.HostnameOverride; given != "" {
 		if c.HostnameOverride = strings.ToLower(strings.TrimSpace(given)); c.HostnameOverride == "" {
-			return wrong(errors.New("empty hostname is invalid"), "hostnameOverride")
+			return fieldError(errors.New("empty hostname is invalid"), "hostnameOverride")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.NodeLabels)) {
 		at := func(string) []string { return []string{"nodeLabels", key} }
-		if err := labelled("label", key, c.NodeLabels[key], at); err != nil {
+		if err := checkLabel("label", key, c.NodeLabels[key], at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// labelled checks the form of a label or a taint (pkg/util/taints CheckTaintValidation,
+// checkLabel checks the form of a label or a taint (pkg/util/taints CheckTaintValidation,
 // ValidateKubeletFlags).
-func labelled(what, key, value string, at func(part string) []string) error {
+func checkLabel(what, key, value string, at func(part string) []string) error {
 	if wrongs := validation.IsQualifiedName(key); len(wrongs) > 0 {
-		return wrong(fmt.Errorf("invalid %s key: %s", what, wrongs[0]), at("key")...)
+		return fieldError(fmt.Errorf("invalid %s key: %s", what, wrongs[0]), at("key")...)
 	}
 	if wrongs := validation.IsValidLabelValue(value); len(wrongs) > 0 {
-		return wrong(fmt.Errorf("invalid %s value: %.64q: %s", what, value, wrongs[0]), at("value")...)
+		return fieldError(fmt.Errorf("invalid %s value: %.64q: %s", what, value, wrongs[0]), at("value")...)
 	}
 	return nil
 }
 
-// Taints are those of the node.
+// Taints returns the taints of the node.
 func (c *Config) Taints() (out []v1.Taint) {
 	for _, t := range c.RegisterWithTaints {
 		out = append(out, v1.Taint{Key: t.Key, Value: t.Value, Effect: v1.TaintEffect(t.Effect)})
@@ -91,8 +91,8 @@ func (c *Config) Taints() (out []v1.Taint) {
 	return out
 }
 
-// MostPods is how many pods a node with so many cores takes (pkg/kubelet/nodestatus/setters.go
-// MachineInfo).
+// MostPods returns the maximum number of pods on a node with this number of cores
+// (pkg/kubelet/nodestatus/setters.go MachineInfo).
 func (c *Config) MostPods(cores int) int64 {
 	if c.PodsPerCore > 0 {
 		return min(int64(cores)*int64(c.PodsPerCore), int64(c.MaxPods))

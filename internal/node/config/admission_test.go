@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What says which pods the node takes is refused where a kubelet refuses it, in either file, with its words and the line.
+// Invalid fields for admission are errors in both kinds of files, with the kubelet's text and the
+// line.
 func TestWhatPodsAreTaken(t *testing.T) {
 	for text, want := range map[string]string{
 		"maxPods: -1\n":                                                       "invalid configuration: maxPods (--max-pods) -1 must not be a negative number",
@@ -28,16 +29,17 @@ func TestWhatPodsAreTaken(t *testing.T) {
 			l, err := Parse([]byte(kind + text))
 			switch {
 			case want == "" && (err != nil || l.Sysctls == nil):
-				t.Errorf("%s: %v", text, err)
+				t.Errorf("%s: error %v, want none", text, err)
 			case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "3: ")):
-				t.Errorf("%s: got %v, want %q", text, err, want)
+				t.Errorf("%s: error %v, want %q", text, err, want)
 			}
 		}
 	}
 }
 
-// How many pods a node takes goes by its cores where that is fewer, as in a kubelet; a 0 that a tool writes stands for the default.
-func TestHowManyPods(t *testing.T) {
+// The maximum number of pods follows the number of cores if that is lower, as in a kubelet. A 0
+// that a tool writes selects the default.
+func TestMaxPods(t *testing.T) {
 	for text, want := range map[string]int64{
 		"": 110, "maxPods: 0\n": 110, "maxPods: 7\n": 7, "podsPerCore: 10\n": 40, "maxPods: 30\npodsPerCore: 10\n": 30,
 	} {
@@ -51,18 +53,18 @@ func TestHowManyPods(t *testing.T) {
 	}
 }
 
-// Taints are taken as the API has them.
+// Taints of the file are converted to those of the Kubernetes API.
 func TestTaints(t *testing.T) {
 	l, err := Parse([]byte(own + "registerWithTaints: [{key: a, value: b, effect: NoExecute}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Taints(); len(got) != 1 || got[0] != (v1.Taint{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute}) {
-		t.Errorf("%+v", got)
+		t.Errorf("taints = %+v, want those of the file", got)
 	}
 }
 
-// The node's labels are held to the form that an API server's have: one of another form is none that a pod can ask for.
+// The node's labels must have the form of the Kubernetes API, because no pod can select any other.
 func TestNodeLabels(t *testing.T) {
 	for text, want := range map[string]string{
 		"nodeLabels: {disk: ssd, example.com/zone: '', kubernetes.io/hostname: n1}\n": "",
@@ -71,39 +73,40 @@ func TestNodeLabels(t *testing.T) {
 		"nodeLabels: {disk: 'x y'}\n": "3: nodeLabels: disk: invalid label value: \"x y\": a valid label must be",
 	} {
 		if _, err := Parse([]byte(own + text)); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: got %v, want %q", text, err, want)
+			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
 	}
 }
 
-// The node is called as a kubelet would call it: trimmed, and in small letters. Of blanks alone it makes no name, and does not start.
+// The node's name is trimmed and lowercased, as in a kubelet. A name of spaces only is an error.
 func TestHostnameOverride(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "hostnameOverride: ''\n": "", "hostnameOverride: node-1\n": "node-1", "hostnameOverride: Node-1.Example\n": "node-1.example",
 		"hostnameOverride: ' node-1 '\n": "node-1",
 	} {
 		if l, err := Parse([]byte(own + text)); err != nil || l.HostnameOverride != want {
-			t.Errorf("%s: %+v, want %q", text, err, want)
+			t.Errorf("%s: error %v, want the name %q", text, err, want)
 		}
 	}
 	if _, err := Parse([]byte(own + "hostnameOverride: '  '\n")); err == nil || err.Error() != "3: hostnameOverride: empty hostname is invalid" {
-		t.Errorf("of blanks: %v", err)
+		t.Errorf("hostnameOverride of spaces: error %v, want one", err)
 	}
 }
 
-// Critical pods preempt in the runtime, unless a file of our own says otherwise: off is false.
-func TestPreemptionIsSwitchedOff(t *testing.T) {
+// Preemption is on unless the agent's file disables it. off is YAML for false.
+func TestPreemptionCanBeDisabled(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "preemption: on\n": true, "preemption: off\n": false, "preemption: false\n": false} {
 		if l, err := Parse([]byte(own + text)); err != nil || l.Preemption != want {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("preemption of %q: got %v, error %v", text, l, err)
 		}
 	}
 	if _, err := Parse([]byte(own + "preemption: never\n")); err == nil || !strings.HasPrefix(err.Error(), "3: ") {
-		t.Errorf("never: %v", err)
+		t.Errorf("preemption: never: error %v, want one", err)
 	}
 }
 
-// Taints of a kubelet's command line are those of the last flag, and are held to the same form as a file's.
+// The last flag for taints on a kubelet's command line is used. Its taints are checked as in a
+// file.
 func TestTaintsOfAFlag(t *testing.T) {
 	c, err := parseFlags([]string{"--register-with-taints=a:NoExecute", "--register-with-taints", "dedicated=db:NoExecute,b,x:NoSchedule-,c=:NoSchedule"}, "/")
 	if err != nil {
@@ -111,14 +114,14 @@ func TestTaintsOfAFlag(t *testing.T) {
 	}
 	var got []Taint
 	if list := valueOf(c.fields, "registerWithTaints"); list == nil || list.Decode(&got) != nil {
-		t.Fatalf("%+v: dropped", c.named)
+		t.Fatalf("no taints in the fields, used flags = %+v", c.used)
 	}
 	if want := []Taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}, {Key: "b"}, {Key: "c", Effect: "NoSchedule"}}; !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("taints = %+v, want %+v", got, want)
 	}
 	for _, odd := range []string{"a:b:c", "a=b=c:NoExecute"} {
 		if _, err := parseFlags([]string{"--register-with-taints=" + odd}, "/"); err == nil || !strings.Contains(err.Error(), "invalid taint spec: "+odd) {
-			t.Errorf("%s: %v", odd, err)
+			t.Errorf("taints %s: error %v, want one", odd, err)
 		}
 	}
 }

@@ -1,27 +1,27 @@
-// Package config loads the agent's configuration: a file of its own (kind AgentConfiguration),
-// where every unknown or wrong field is an error with its line, or a kubelet's own
-// KubeletConfiguration, which is taken as it is.
+// Package config loads the agent's configuration from a file of kind AgentConfiguration or
+// KubeletConfiguration. An unknown or wrong field of an AgentConfiguration is an error with its
+// line. A KubeletConfiguration is accepted as the kubelet accepts it.
 //
-//	fields.go    Config: the fields
-//	config.go    their defaults, what is checked when all are known
-//	load.go      Load: a file's text, with the line of each field
-//	origin.go    Settings: what holds, and where each value comes from
-//	reload.go    Reloaded: what another configuration makes of the one that holds
-//	runtime.go   the runtime's socket, and what the environment says
-//	trust.go     files that others may write to
-//	salvage.go   Salvage: what commands go by beside a file that is wrong
-//	find.go      Find: the file, or the configuration of the node's kubelet
-//	dropins.go   drop-ins of a kubelet: which, in which order, how they are merged
-//	flags.go     flags of a kubelet
-//	refused.go   what a kubelet refuses
-//	mode.go      Mode: act, or observe beside a kubelet
-//	eviction.go  Eviction, Replay: what decisions go by
-//	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
-//	deschedule.go which pods should not be there any more
-//	admission.go what pods the node takes
-//	reserved.go  what is kept back from pods, and whether that is written
-//	listen.go    what is served on the network, and to whom
-//	logs.go      when logs of containers are rotated
+//	fields.go     Config: the fields
+//	config.go     defaults, and checks of the complete configuration
+//	load.go       Load: parses a file, with the line of each field
+//	origin.go     Settings: the values in effect and their origins
+//	reload.go     Reloaded: compares a reloaded configuration with the current one
+//	runtime.go    the runtime's socket, and the environment's variables
+//	trust.go      checks that no other user can change a file
+//	salvage.go    Salvage: the configuration of commands if the file is invalid
+//	find.go       Find: the file, or the configuration of the node's kubelet
+//	dropins.go    a kubelet's drop-ins: order and merge
+//	flags.go      a kubelet's flags
+//	refused.go    values that a kubelet rejects
+//	mode.go       Mode: act, or observe on a node with a kubelet
+//	eviction.go   Eviction, Replay: the configuration of eviction decisions
+//	gcpolicy.go   Collect, GCPolicy: the configuration of garbage collection
+//	deschedule.go the configuration of descheduling
+//	admission.go  the configuration of admission
+//	reserved.go   resources reserved for the kubelet and the system
+//	listen.go     the configuration of the network listener
+//	logs.go       the configuration of log rotation
 package config
 
 import (
@@ -41,15 +41,15 @@ import (
 	"jettison/stats"
 )
 
-// DefaultPath is read when no file is named; it may be missing.
+// DefaultPath is the file that Load reads if no path is given. It may be missing.
 const DefaultPath = "/etc/jettison/config.yaml"
 
-// DefaultFile is a file of our own with every field, each with its default and what it is for.
+// DefaultFile is an AgentConfiguration with every field, its default and its description.
 //
 //go:embed default.yaml
 var DefaultFile string
 
-// Kinds of configuration files, and their apiVersions.
+// Kinds of configuration files and their apiVersions.
 const (
 	KindAgent         = "AgentConfiguration"
 	APIVersionAgent   = "jettison/v1alpha1"
@@ -57,11 +57,12 @@ const (
 	APIVersionKubelet = "kubelet.config.k8s.io/v1beta1"
 )
 
-// kindBoth is a file of our own over a kubelet's. That one is right by itself, so what is odd
-// together is a warning.
+// kindBoth is an agent's file over a kubelet's configuration. The kubelet accepts its part, so a
+// questionable combination is a warning.
 const kindBoth = "both"
 
-// Default is the configuration of an agent without a file, and what a file's absent fields are.
+// Default returns the configuration of an agent without a file. Fields that a file omits have these
+// values.
 func Default() *Config {
 	c := defaults(KindAgent)
 	if _, err := c.complete(KindAgent); err != nil {
@@ -111,18 +112,19 @@ func defaults(kind string) *Config {
 	return c
 }
 
-// wrong returns the error of a field, a path of keys: "evictionHard", "memory.available". The
+// fieldError returns the error of a field, a path of keys: "evictionHard", "memory.available". The
 // loader adds the line.
-func wrong(err error, field ...string) error {
+func fieldError(err error, field ...string) error {
 	return &strict.FieldError{Field: strings.Join(field, separator), Err: err}
 }
 
-// complete fills in what depends on other fields and checks values. What a kubelet takes and should
-// not is an error in a file of our own, and a warning in a kubelet's.
+// complete computes the fields that depend on others, and checks all values. A value that the
+// kubelet accepts but should not is an error in an AgentConfiguration and a warning in a kubelet's
+// file.
 func (c *Config) complete(kind string) (warnings []string, err error) {
 	c.mergeDefaults()
-	c.zeroIsDefault()
-	if err := c.checkPlaces(); err != nil {
+	c.defaultZeroValues()
+	if err := c.checkPaths(); err != nil {
 		return nil, err
 	}
 	if warnings, err = c.parseThresholds(kind); err != nil {
@@ -132,7 +134,7 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkWords(); err != nil {
+	if err := c.checkEnums(); err != nil {
 		return nil, err
 	}
 	if err := c.checkListen(); err != nil {
@@ -150,10 +152,10 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err := c.Descheduling.check(); err != nil {
 		return nil, err
 	}
-	return slices.Concat(warnings, logs, c.refused()), c.checkTimes()
+	return slices.Concat(warnings, logs, c.kubeletRejects()), c.checkDurations()
 }
 
-// mergeDefaults gives thresholds their defaults, all or those that a file does not name.
+// mergeDefaults sets the default thresholds: all, or those that the file does not set.
 func (c *Config) mergeDefaults() {
 	switch {
 	case c.EvictionHard == nil:
@@ -165,14 +167,14 @@ func (c *Config) mergeDefaults() {
 	}
 }
 
-// checkPlaces checks endpoints and paths.
-func (c *Config) checkPlaces() error {
+// checkPaths checks endpoints and paths.
+func (c *Config) checkPaths() error {
 	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
-		return wrong(err, "containerRuntimeEndpoint")
+		return fieldError(err, "containerRuntimeEndpoint")
 	}
 	if c.ImageServiceEndpoint != "" {
 		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
-			return wrong(err, "imageServiceEndpoint")
+			return fieldError(err, "imageServiceEndpoint")
 		}
 	}
 	for _, f := range []struct{ field, value string }{
@@ -181,22 +183,22 @@ func (c *Config) checkPlaces() error {
 		{"stateDir", c.StateDir},
 	} {
 		if f.value != "" && !filepath.IsAbs(f.value) {
-			return wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
+			return fieldError(fmt.Errorf("%q: want an absolute path", f.value), f.field)
 		}
 	}
-	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
-		err := fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or "+
-			"remove socketGroup", c.SocketGroup)
-		return wrong(err, "socketGroup")
+	if c.Socket == "" && c.SocketGroup != "" { // only an AgentConfiguration can set this
+		err := fmt.Errorf("group %.64q needs a socket: set socket to a path, or remove socketGroup",
+			c.SocketGroup)
+		return fieldError(err, "socketGroup")
 	}
 	return nil
 }
 
-// Off is what a field has whose feature is not wanted.
+// Off is the value of a field that disables its feature.
 const Off = "off"
 
-// checkWords checks fields that are one of a few words.
-func (c *Config) checkWords() error {
+// checkEnums checks fields that accept one of a few values.
+func (c *Config) checkEnums() error {
 	for _, f := range []struct {
 		field, value string
 		allowed      []string
@@ -209,14 +211,14 @@ func (c *Config) checkWords() error {
 		{"deschedule", c.Deschedule, []string{Off, DescheduleReport, DescheduleAct}},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
-			return wrong(err, f.field)
+			return fieldError(err, f.field)
 		}
 	}
 	return nil
 }
 
-// checkTimes checks durations that have no meaning below 0.
-func (c *Config) checkTimes() error {
+// checkDurations checks durations that must not be negative.
+func (c *Config) checkDurations() error {
 	for _, f := range []struct {
 		field string
 		value Duration
@@ -225,20 +227,20 @@ func (c *Config) checkTimes() error {
 		{"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge},
 	} {
 		if f.value < 0 {
-			return wrong(fmt.Errorf("%v is negative", f.value), f.field)
+			return fieldError(fmt.Errorf("%v is negative", f.value), f.field)
 		}
 	}
 	return nil
 }
 
-// allocatables are what enforceNodeAllocatable may have
+// allocatableValues are the values that enforceNodeAllocatable accepts
 // (pkg/kubelet/apis/config/validation/validation.go).
-var allocatables = []string{
+var allocatableValues = []string{
 	"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved",
 	"kube-reserved-compressible",
 }
 
-// parseThresholds makes thresholds of the maps.
+// parseThresholds sets Thresholds from the maps of the file.
 func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	settings := eviction.Settings{
 		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft,
@@ -247,22 +249,23 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 		EnforceNodeAllocatable:  c.EnforceNodeAllocatable, OwnSignals: kind != KindKubelet,
 	}
 	thresholds, doubts, errs := settings.Parse()
-	odd := func(f, format string, args ...any) {
+	addDoubt := func(f, format string, args ...any) {
 		doubts = append(doubts, &eviction.FieldError{Field: []string{f},
 			Err: fmt.Errorf(format, args...)})
 	}
 	for _, name := range c.EnforceNodeAllocatable {
-		if err := oneOf(name, allocatables); err != nil {
+		if err := oneOf(name, allocatableValues); err != nil {
 			errs = append(errs, &eviction.FieldError{Field: []string{"enforceNodeAllocatable"}, Err: err})
 		}
 	}
-	// the flag's help promises that the pod's own counts then
+	// The help of the kubelet's flag promises that a negative value selects the pod's own grace
+	// period.
 	if most := c.EvictionMaxPodGracePeriod; most < 0 {
-		odd("evictionMaxPodGracePeriod",
-			"%d is negative: evictions for soft thresholds have a grace period of 1 s then", most)
+		addDoubt("evictionMaxPodGracePeriod",
+			"%d is negative: evictions for soft thresholds use a grace period of 1 s", most)
 	}
 	if c.EvictionPressureTransitionPeriod < 0 {
-		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then",
+		addDoubt("evictionPressureTransitionPeriod", "%v is negative: conditions end without delay",
 			c.EvictionPressureTransitionPeriod)
 	}
 	if kind == KindAgent {
@@ -270,7 +273,7 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 		doubts = nil
 	}
 	if len(errs) > 0 {
-		return nil, wrong(errs[0].Err, errs[0].Field...)
+		return nil, fieldError(errs[0].Err, errs[0].Field...)
 	}
 	for _, d := range doubts {
 		warnings = append(warnings, d.Line())
@@ -279,10 +282,10 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and
-// files that tools write (kubeadm's among them) have it (k8s.io/kubernetes
+// defaultZeroValues sets fields with the zero value to their defaults, as the kubelet's loader does.
+// Files that tools such as kubeadm write contain zero values (k8s.io/kubernetes
 // pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
-func (c *Config) zeroIsDefault() {
+func (c *Config) defaultZeroValues() {
 	d := defaults(KindKubelet)
 	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod,
 		d.EvictionPressureTransitionPeriod)

@@ -18,14 +18,14 @@ const kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigu
 
 // Parse reads the text of a configuration file.
 func Parse(text []byte) (*Loaded, error) {
-	root, err := document(text)
+	root, err := parseDocument(text)
 	if err != nil {
 		return nil, err
 	}
 	return (&parts{root: root, names: []string{""}}).load()
 }
 
-// Every way to be wrong is one line that says where and what.
+// Each error is one line with its place and cause.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", `1: the file is empty: want apiVersion: jettison/v1alpha1, kind: AgentConfiguration`},
@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		{"text for a number", own + "imageGCHighThresholdPercent: many\n", `3: imageGCHighThresholdPercent: want a whole number, got "many"`},
 		{"text for a truth", own + "breaker: maybe\n", `3: breaker: want true or false, got "maybe"`},
 		{"text for a list", own + "annotationNamespaces: default\n", `3: annotationNamespaces: want a list, got "default"`},
-		{"a bare number for a duration", own + "runtimeWait: 30\n", `3: runtimeWait: want a duration as "1m30s", got "30"`},
+		{"a bare number for a duration", own + "runtimeWait: 30\n", `3: runtimeWait: want a duration such as "1m30s", got "30"`},
 		{"a negative duration", own + "runtimeWait: -1s\n", `3: runtimeWait: -1s is negative`},
 		{"not one of", own + "memoryAvailable: all\n", `3: memoryAvailable: "all": want one of [workingSet kernel lower]`},
 		{"an unknown signal", own + "evictionHard:\n  nodefs.available: 5%\n  mem.available: 1Mi\n", `5: evictionHard: mem.available: unsupported eviction signal mem.available`},
@@ -55,34 +55,34 @@ func TestErrors(t *testing.T) {
 		{"in a kubelet's file too", kubelet + "evictionHard: {memory.available: 1Mx}\n", `3: evictionHard: memory.available: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
 		{"a fraction for a whole number", own + "imageGCHighThresholdPercent: 1.5\n", `3: imageGCHighThresholdPercent: want a whole number, got "1.5"`},
 		{"a truth for text", own + "socketGroup: true\n", `3: socketGroup: want text, got "true"`},
-		{"a group without a socket", own + "socket: \"\"\nsocketGroup: ops\n", `4: socketGroup: "ops" may use a socket that there is none of: set socket to a path, or remove socketGroup`},
+		{"a group without a socket", own + "socket: \"\"\nsocketGroup: ops\n", `4: socketGroup: group "ops" needs a socket: set socket to a path, or remove socketGroup`},
 		{"an endpoint that is none", own + "\ncontainerRuntimeEndpoint: tcp://127.0.0.1:1\n", `4: containerRuntimeEndpoint: endpoint "tcp://127.0.0.1:1": want unix:///PATH/TO/SOCKET`},
 		{"a signal that a kubelet has not, in its file", kubelet + "evictionHard: {swap.available: 1Gi}\n", `3: evictionHard: swap.available: unsupported eviction signal swap.available`},
 		{"a soft threshold without grace period", own + "evictionSoft:\n  memory.available: 1Gi\n", `4: evictionSoft: memory.available: grace period must be specified for the soft eviction threshold memory.available`},
 		{"a negative grace period", own + "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: -30s}\n", `4: evictionSoftGracePeriod: memory.available: invalid eviction grace period specified: -30s, must be a positive value`},
 		{"a negative minimum reclaim", own + "evictionMinimumReclaim: {memory.available: -1Mi}\n", `3: evictionMinimumReclaim: memory.available: negative eviction minimum reclaim specified for memory.available`},
 		{"an odd threshold", own + "evictionHard: {memory.available: 100.0%}\n", `3: evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off`},
-		{"a minimum reclaim of nothing", own + "evictionMinimumReclaim: {pid.available: 1}\n", `3: evictionMinimumReclaim: pid.available: there is no eviction threshold pid.available that this minimum reclaim is for`},
-		{"a negative maximum", own + "evictionMaxPodGracePeriod: -1\n", `3: evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then`},
-		{"a negative transition period", own + "evictionPressureTransitionPeriod: -1s\n", `3: evictionPressureTransitionPeriod: -1s is negative: conditions end at once then`},
+		{"a minimum reclaim of nothing", own + "evictionMinimumReclaim: {pid.available: 1}\n", `3: evictionMinimumReclaim: pid.available: minimum reclaim for pid.available has no eviction threshold`},
+		{"a negative maximum", own + "evictionMaxPodGracePeriod: -1\n", `3: evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds use a grace period of 1 s`},
+		{"a negative transition period", own + "evictionPressureTransitionPeriod: -1s\n", `3: evictionPressureTransitionPeriod: -1s is negative: conditions end without delay`},
 		{"an allocatable that is none", own + "enforceNodeAllocatable: [pod]\n", `3: enforceNodeAllocatable: "pod": want one of [none pods system-reserved system-reserved-compressible kube-reserved kube-reserved-compressible]`},
 		{"a threshold for images above all", own + "imageGCHighThresholdPercent: 101\n", `3: imageGCHighThresholdPercent: invalid HighThresholdPercent 101, must be in range [0-100]`},
 		{"thresholds for images the wrong way round", own + "imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 80\n", `4: imageGCLowThresholdPercent: LowThresholdPercent 80 can not be higher than HighThresholdPercent 70`},
 		{"a negative age of images", own + "imageMaximumGCAge: -1s\n", `3: imageMaximumGCAge: invalid maximum image age: -1s`},
 		{"a negative age of containers", own + "containerGC: {createdMinAge: -1s}\n", `3: containerGC: invalid minimum age of created containers: -1s`},
-		{"a period that is none", own + "imageGCPeriod: 1ms\n", `3: imageGCPeriod: 1ms: want at least 1s, or 0 for never`},
+		{"a period that is none", own + "imageGCPeriod: 1ms\n", `3: imageGCPeriod: 1ms: want at least 1s, or 0 to disable the period`},
 		{"a merge key", own + "containerGC:\n  <<: {minAge: 1s}\n", `4: want a plain field name`},
 	} {
 		_, err := Parse([]byte(c.text))
 		if err == nil {
-			t.Errorf("%s: accepted", c.name)
+			t.Errorf("%s: no error, want %s", c.name, c.want)
 		} else if got := err.Error(); got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+			t.Errorf("error of %s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestAnOwnFile(t *testing.T) {
+func TestAgentFile(t *testing.T) {
 	l, err := Parse([]byte(own + `
 evictionHard:
   memory.available: 200Mi
@@ -105,24 +105,25 @@ socket: null
 		hard = append(hard, h.String())
 	}
 	if want := []string{"memory.available<200Mi", "pid.available<100", "memory.available<1Gi", "allocatableMemory.available<200Mi"}; !slices.Equal(hard, want) {
-		t.Errorf("thresholds %v, want %v: a map that is given replaces the defaults", hard, want)
+		t.Errorf("thresholds %v, want %v: a mapping of the file replaces the defaults", hard, want)
 	}
 	if l.MemoryAvailable != stats.MemoryAvailableKernel || !slices.Equal(l.AnnotationNamespaces, []string{"kube-system", "ops"}) ||
 		len(l.ProtectedNamespaces) != 0 || l.RuntimeWait != 0 || l.Gate {
-		t.Errorf("got %+v", l.Config)
+		t.Errorf("configuration of the agent's file = %+v, want the file's values", l.Config)
 	}
 	if l.ContainerGC != (ContainerGC{MaxPerPodContainer: 2, MaxContainers: -1, CreatedMinAge: Duration(10 * time.Minute)}) {
-		t.Errorf("containerGC: got %+v: fields that are absent keep their defaults", l.ContainerGC)
+		t.Errorf("containerGC = %+v, want defaults for absent fields", l.ContainerGC)
 	}
 	if l.Socket != "/run/jettison/jettison.sock" {
-		t.Errorf("socket: got %q: null is absent", l.Socket)
+		t.Errorf("socket = %q, want the default for null", l.Socket)
 	}
 	if want := []string{}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }
 
-// A kubelet's own file is taken as it is: its other fields are ignored with one line, ours are not its.
+// A kubelet's file is accepted: its unknown fields are ignored with one warning, and so are the
+// agent's own fields.
 func TestAKubeletsFile(t *testing.T) {
 	l, err := Parse([]byte(kubelet + `
 address: 0.0.0.0
@@ -136,18 +137,19 @@ breaker: true
 		t.Fatal(err)
 	}
 	if len(l.Thresholds) != 6 || l.EvictionHard["memory.available"] != "500Mi" || l.EvictionHard["nodefs.available"] != "10%" {
-		t.Errorf("merged with the defaults: got %v", l.EvictionHard)
+		t.Errorf("evictionHard = %v, want it merged with the defaults", l.EvictionHard)
 	}
 	if l.MemoryAvailable != stats.MemoryAvailableWorkingSet || l.Breaker || l.CgroupRoot != "/nodes" {
-		t.Errorf("got %+v", l.Config)
+		t.Errorf("configuration of the kubelet's file = %+v, want the kubelet's defaults and cgroupRoot /nodes", l.Config)
 	}
-	if want := []string{"ignored fields of the kubelet: address, authentication, breaker"}; !slices.Equal(l.Warnings, want) {
+	if want := []string{"ignored fields of the kubelet's file: address, authentication, breaker"}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }
 
-// As kubeadm writes it: zero values stand for the defaults. What a kubelet accepts with a word in its log is a warning.
-func TestAKubeadmFile(t *testing.T) {
+// kubeadm writes zero values, which select the defaults. A value that a kubelet accepts and logs is
+// a warning.
+func TestKubeadmFile(t *testing.T) {
 	l, err := Parse([]byte(kubelet + `
 authentication: {anonymous: {enabled: false}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
 cgroupDriver: systemd
@@ -164,18 +166,19 @@ staticPodPath: /etc/kubernetes/manifests
 		t.Fatal(err)
 	}
 	if l.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" || l.CgroupDriver != "systemd" || l.ImageMinimumGCAge != Duration(2*time.Minute) {
-		t.Errorf("got %+v", l.Config)
+		t.Errorf("configuration of kubeadm's file = %+v, want defaults for zero values", l.Config)
 	}
 	want := []string{
-		"ignored fields of the kubelet: authentication, registerWithTaints: 0: extra",
-		"line 12: staticPodPath is set a second time, first on line 11: the last one counts",
+		"ignored fields of the kubelet's file: authentication, registerWithTaints: 0: extra",
+		"line 12: staticPodPath is set a second time, first on line 11: the last value is used",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
 	}
 }
 
-// evictionHard as the kubelet's loader has it: absent and null give the defaults, an empty map gives nothing.
+// evictionHard follows the kubelet's loader: absent or null selects the defaults, an empty mapping
+// selects nothing.
 func TestDefaultThresholds(t *testing.T) {
 	for text, want := range map[string]int{own: 6, own + "evictionHard:\n": 6, own + "evictionHard: {}\n": 0, own + "evictionHard: {}\nmergeDefaultEvictionSettings: true\n": 6} {
 		l, err := Parse([]byte(text))
@@ -184,15 +187,16 @@ func TestDefaultThresholds(t *testing.T) {
 		}
 	}
 	if d := Default(); d.EvictionHard["memory.available"] != "100Mi" || d.MemoryAvailable != stats.MemoryAvailableLower || !d.Breaker {
-		t.Errorf("without a file: %+v", d)
+		t.Errorf("defaults without a file = %+v, want memory.available 100Mi, lower, breaker", d)
 	}
 	if l, err := Parse([]byte(own + "evictionPressureTransitionPeriod: 0s\n")); err != nil || l.EvictionPressureTransitionPeriod != Duration(5*time.Minute) {
-		t.Errorf("a transition period of 0 in a file is 5m: got %v, %v", l, err)
+		t.Errorf("transition period of 0 in a file = %v, %v, want 5m", l, err)
 	}
 }
 
-// All thresholds are parsed: soft ones, minimum reclaim, and the copies for the cgroup above all pods. What a kubelet takes and
-// should not is an error in our file, and a warning in its.
+// All thresholds are parsed: soft ones, minimum reclaim, and the copies for the cgroup above all
+// pods. A value that a kubelet accepts but should not is an error in the agent's file and a warning
+// in a kubelet's.
 func TestAllThresholds(t *testing.T) {
 	text := `
 evictionHard: {memory.available: 200Mi}
@@ -212,19 +216,19 @@ evictionMaxPodGracePeriod: -1
 	if want := []string{"memory.available<200Mi 0s 50Mi", "memory.available<100Mi 1m0s 50Mi", "allocatableMemory.available<200Mi 0s 50Mi"}; !slices.Equal(got, want) {
 		t.Errorf("thresholds %q, want %q", got, want)
 	}
-	soft := "evictionSoft: memory.available: the soft eviction threshold memory.available<100Mi is reached no sooner than the hard one memory.available<200Mi"
+	soft := "evictionSoft: memory.available: soft eviction threshold memory.available<100Mi is never met before the hard one memory.available<200Mi"
 	want := []string{
-		soft, "evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then",
+		soft, "evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds use a grace period of 1 s",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
 	}
 	if _, err := Parse([]byte(own + text)); err == nil || err.Error() != "5: "+soft {
-		t.Errorf("in our file: %v", err)
+		t.Errorf("agent's file: error %v, want %q", err, soft)
 	}
 	l, err = Parse([]byte(own + "enforceNodeAllocatable: [none]\nevictionHard: {swap.available: 5%, memory.pressure.full: 20%/1s}\n"))
 	if err != nil || len(l.Thresholds) != 2 || l.Thresholds[0].String() != "memory.pressure.full>20%/1s" {
-		t.Errorf("our signals: %v", err)
+		t.Errorf("the agent's own signals: error %v, thresholds %v, want two", err, l)
 	}
 }
 
@@ -238,13 +242,13 @@ func TestLoad(t *testing.T) {
 		return path
 	}
 	if l, err := Load(t.Context(), file("good.yaml", own)); err != nil || l.Path != filepath.Join(dir, "good.yaml") || l.Kind != KindAgent {
-		t.Errorf("got %+v, %v", l, err)
+		t.Errorf("load a valid file: got %+v, error %v", l, err)
 	}
 	bad := file("bad.yaml", own+"x: 1\n")
 	for path, want := range map[string]string{
 		bad: "config " + bad + `:3: unknown field "x"`,
-		filepath.Join(dir, "none.yaml"): "none.yaml: no such file or directory: name a file that is there (the two lines \"apiVersion: jettison/v1alpha1\" and \"kind: AgentConfiguration\" make one), " +
-			"or none: without --config it is " + DefaultPath + " if that is there, else the defaults hold",
+		filepath.Join(dir, "none.yaml"): "none.yaml: no such file or directory: create it (at least the two lines \"apiVersion: jettison/v1alpha1\" and \"kind: AgentConfiguration\"), " +
+			"or omit --config: then the agent reads " + DefaultPath + " if it exists, else it uses the defaults",
 		dir: "is a directory",
 		file("huge.yaml", strings.Repeat("#\n", maxSize/2+1)): "larger than",
 		file("binary.yaml", "\x00\x01\x02"):                   "not YAML",
@@ -255,7 +259,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Whatever is in a file: an error or a configuration, in time, never a panic.
+// Any file gives an error or a configuration within the time limit, never a panic.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{own, kubelet, own + "evictionHard: {memory.available: 1Gi}\n", own + "a: &a [*a]\n", own + "kubeReserved: &a {b: *a}\n", "? [a]\n: b\n", own + "registerWithTaints: [{key: a}, null]\n"} {
 		f.Add([]byte(text))
@@ -263,12 +267,12 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := Parse(text)
 		if err == nil && l.Config == nil || err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, %q", l, err)
+			t.Errorf("parse: got %v, error %q, want a configuration or an error of one line", l, err)
 		}
 	})
 }
 
-// What turns out to be wrong only once the node is known is blamed on the line that set it.
+// The error of a value that is wrong on this node only names the line that set it.
 func TestBlame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(path, []byte(own+"evictionHard:\n  memory.available: 1Gi\n  pid.available: 1Ti\n"), 0o644); err != nil {
@@ -280,9 +284,9 @@ func TestBlame(t *testing.T) {
 	}
 	wrong := &eviction.FieldError{Field: []string{"evictionHard", "pid.available"}, Err: errors.New("too much")}
 	if got, want := l.Blame(wrong).Error(), "config "+path+":5: evictionHard: pid.available: too much"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("blame in a file = %s, want %s", got, want)
 	}
 	if got, want := (&Loaded{Config: Default()}).Blame(wrong).Error(), "config: evictionHard: pid.available: too much"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("blame without a file = %s, want %s", got, want)
 	}
 }

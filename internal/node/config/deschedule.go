@@ -7,14 +7,14 @@ import (
 	"jettison/reclaim/nodedeschedule"
 )
 
-// What Deschedule may be beside off.
+// The values of Deschedule, in addition to Off.
 const (
 	DescheduleReport = "report"
 	DescheduleAct    = "act"
 )
 
-// leastDescheduling is the shortest period.
-const leastDescheduling = Duration(10 * time.Second)
+// minDeschedulePeriod is the minimum period.
+const minDeschedulePeriod = Duration(10 * time.Second)
 
 func defaultDescheduling() Descheduling {
 	return Descheduling{
@@ -24,18 +24,18 @@ func defaultDescheduling() Descheduling {
 	}
 }
 
-// check checks the parts of the field.
+// check checks the fields of the mapping.
 func (d *Descheduling) check() error {
 	const field = "descheduling"
-	if d.Period < leastDescheduling {
-		return wrong(fmt.Errorf("%v is too short: want at least %v", d.Period, leastDescheduling), field,
+	if d.Period < minDeschedulePeriod {
+		return fieldError(fmt.Errorf("%v is too short: want at least %v", d.Period, minDeschedulePeriod), field,
 			"period")
 	}
 	if d.ShedAbove < 0 || d.ShedAbove > 100 {
-		return wrong(fmt.Errorf("%d: want a percentage from 0 to 100", d.ShedAbove), field, "shedAbove")
+		return fieldError(fmt.Errorf("%d: want a percentage from 0 to 100", d.ShedAbove), field, "shedAbove")
 	}
 	if d.MaxPods < 1 {
-		return wrong(fmt.Errorf("%d: want 1 or more; deschedule: report stops none", d.MaxPods), field,
+		return fieldError(fmt.Errorf("%d: want 1 or more; to stop no pod, set deschedule: report", d.MaxPods), field,
 			"maxPods")
 	}
 	for _, f := range []struct {
@@ -49,13 +49,13 @@ func (d *Descheduling) check() error {
 			d.MaxPodsOfNamespace < 0},
 	} {
 		if f.negative {
-			return wrong(fmt.Errorf("%v is negative", f.value), field, f.part)
+			return fieldError(fmt.Errorf("%v is negative", f.value), field, f.part)
 		}
 	}
 	return nil
 }
 
-// Policy is who should go by it.
+// Policy returns the policy of the descheduling plan.
 func (d *Descheduling) Policy() nodedeschedule.Policy {
 	return nodedeschedule.Policy{
 		StaleDuplicates: d.StaleDuplicates, FailedAfter: time.Duration(d.FailedAfter),

@@ -20,45 +20,45 @@ import (
 	"jettison/stats/read"
 )
 
-// Bounds of a folder of drop-ins. A node has a handful.
+// Limits of a folder of drop-ins. A node usually has fewer than ten.
 const (
 	maxDropins     = 1000 // files and folders
-	maxDropinDepth = 8    // folders in each other
+	maxDropinDepth = 8    // nested folders
 	maxDropinBytes = 8 << 20
 )
 
-// dropinSuffix is that of the files in a kubelet's --config-dir which count.
+// dropinSuffix is the suffix of the files in a kubelet's --config-dir that the kubelet reads.
 const dropinSuffix = ".conf"
 
-// lineBits is more than the lines of a file have: the number of a line is that of its file times
-// 1<<lineBits, and its own.
+// lineBits is the number of bits for a line in its file. The line of a node is the number of its
+// file times 1<<lineBits, plus the line in that file.
 const lineBits = 24
 
-// parts are what a configuration is made of, in the order in which a kubelet takes them.
+// parts are the sources of a configuration, in the order in which a kubelet merges them.
 type parts struct {
-	root *yaml.Node // of the file; nil: there is none
-	// the file's folder, for the relative paths of a kubelet's file; empty: not known
-	dir     string
-	dropins []dropin
-	flags   *yaml.Node    // a mapping of fields that flags set; nil: there are none
-	finish  func(*Config) // before it is checked; nil: nothing
-	flagged *commandLine  // whose flags those are; nil: nobody's
-	own     *yaml.Node    // of a file of our own, over all that; nil: there is none, or root is one
-	info    os.FileInfo   // of the file; nil: it was not read by this process's own root directory
-	opened  string        // the path of that; empty: it was open
-	files   []string      // and folders that were read, as this process sees them
-	names   []string      // of files: of the file itself, of the drop-ins
+	root *yaml.Node // of the file; nil: no file
+	// the file's folder, for the relative paths of a kubelet's file; empty: unknown
+	dir        string
+	dropins    []dropin
+	flags      *yaml.Node    // a mapping of fields that flags set; nil: no flags
+	finish     func(*Config) // called before the checks; nil: no call
+	cmdline    *commandLine  // the kubelet's, with these flags; nil: no kubelet
+	own        *yaml.Node    // the agent's file over all others; nil: none, or root is the agent's file
+	info       os.FileInfo   // of the file; nil: not read below this process's root directory
+	openedPath string        // path of the file; empty: it was already open
+	files      []string      // files and folders that were read, in this process's view
+	names      []string      // of the file and the drop-ins, by file number
 }
 
-// dropin is a file that lies over another one.
+// dropin is a file that is merged over another one.
 type dropin struct {
 	name string
 	root *yaml.Node
 }
 
-// merged is the mapping that all parts come to, as a kubelet's (cmd/kubelet/app/server.go
-// NewKubeletCommand, v1.36): its file with the default thresholds, where it sets none, then each
-// drop-in as a JSON merge patch (RFC 7396), then flags, which replace.
+// merged merges all parts as the kubelet does (cmd/kubelet/app/server.go NewKubeletCommand, v1.36):
+// its file with the default thresholds if it sets none, then each drop-in as a JSON merge patch
+// (RFC 7396), then flags, which replace.
 func (p *parts) merged(kind string) *yaml.Node {
 	if kind != KindKubelet {
 		return p.root
@@ -72,63 +72,63 @@ func (p *parts) merged(kind string) *yaml.Node {
 	if len(p.dropins) > 0 {
 		defaultHard(p.root)
 		for i, d := range p.dropins {
-			number(d.root, i+1, map[*yaml.Node]bool{})
-			overlay(p.root, d.root, 0)
+			numberLines(d.root, i+1, map[*yaml.Node]bool{})
+			mergePatch(p.root, d.root, 0)
 		}
-		// from here on it has no defaults
+		// the defaults do not apply any more
 		if v := valueOf(p.root, "evictionHard"); v == nil || v.Tag == "!!null" {
-			set(p.root, "evictionHard", &yaml.Node{Kind: yaml.MappingNode, Line: 1})
+			setKey(p.root, "evictionHard", &yaml.Node{Kind: yaml.MappingNode, Line: 1})
 		}
-		unset(p.root, "mergeDefaultEvictionSettings") // it was
+		unsetKey(p.root, "mergeDefaultEvictionSettings") // the merge is done
 	}
 	if p.flags != nil {
 		for i := 0; i+1 < len(p.flags.Content); i += 2 {
-			set(p.root, p.flags.Content[i].Value, p.flags.Content[i+1])
+			setKey(p.root, p.flags.Content[i].Value, p.flags.Content[i+1])
 		}
-		if valueOf(p.flags, "evictionHard") != nil { // defaults are merged into the file's, before flags
-			unset(p.root, "mergeDefaultEvictionSettings")
+		if valueOf(p.flags, "evictionHard") != nil { // the kubelet merges defaults before flags
+			unsetKey(p.root, "mergeDefaultEvictionSettings")
 		}
 	}
 	return p.root
 }
 
-// defaultHard writes out the default thresholds of a kubelet's file (cmd/kubelet/app/server.go
-// loadConfigFile): drop-ins lie over them.
+// defaultHard adds the default thresholds to a kubelet's file, so that drop-ins are merged over
+// them (cmd/kubelet/app/server.go loadConfigFile).
 func defaultHard(root *yaml.Node) {
 	hard, merge := valueOf(root, "evictionHard"), valueOf(root, "mergeDefaultEvictionSettings")
 	if hard == nil || hard.Tag == "!!null" {
 		hard = &yaml.Node{Kind: yaml.MappingNode}
-		set(root, "evictionHard", hard)
+		setKey(root, "evictionHard", hard)
 	} else if hard.Kind != yaml.MappingNode || merge == nil || merge.Value != "true" {
 		return
 	}
 	for signal, value := range eviction.DefaultHard() {
 		if valueOf(hard, signal) == nil {
-			// without a line: nobody wrote it
-			set(hard, signal, &yaml.Node{Kind: yaml.ScalarNode, Value: value})
+			// line 0 marks a default
+			setKey(hard, signal, &yaml.Node{Kind: yaml.ScalarNode, Value: value})
 		}
 	}
 }
 
-func text(value string) *yaml.Node {
+func scalarNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value, Line: 1}
 }
 
-// number gives the nodes of a drop-in the number of its file.
-func number(n *yaml.Node, file int, seen map[*yaml.Node]bool) {
+// numberLines adds the number of its file to the lines of a drop-in's nodes.
+func numberLines(n *yaml.Node, file int, seen map[*yaml.Node]bool) {
 	if seen[n] {
 		return
 	}
 	seen[n] = true
 	n.Line += file << lineBits
 	for _, c := range n.Content {
-		number(c, file, seen)
+		numberLines(c, file, seen)
 	}
 }
 
-// overlay merges a patch into a mapping.
-func overlay(base, patch *yaml.Node, depth int) {
-	const deepest = 16 // an anchor may hold itself
+// mergePatch merges a patch into a mapping.
+func mergePatch(base, patch *yaml.Node, depth int) {
+	const deepest = 16 // an anchor may contain itself
 	for i := 0; i+1 < len(patch.Content); i += 2 {
 		key, value := patch.Content[i], patch.Content[i+1]
 		if value.Kind == yaml.AliasNode {
@@ -136,20 +136,20 @@ func overlay(base, patch *yaml.Node, depth int) {
 		}
 		switch old := valueOf(base, key.Value); {
 		case value.Tag == "!!null":
-			unset(base, key.Value)
+			unsetKey(base, key.Value)
 		case value.Kind == yaml.MappingNode && depth < deepest:
 			if old == nil || old.Kind != yaml.MappingNode {
 				old = &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
 			}
-			overlay(old, value, depth+1)
-			replace(base, key, old)
+			mergePatch(old, value, depth+1)
+			replaceKey(base, key, old)
 		default:
-			replace(base, key, value)
+			replaceKey(base, key, value)
 		}
 	}
 }
 
-// valueOf is the last value of a key; nil: it has none.
+// valueOf returns the last value of a key, or nil.
 func valueOf(mapping *yaml.Node, key string) *yaml.Node {
 	for i := len(mapping.Content) - 2; i >= 0; i -= 2 {
 		if mapping.Content[i].Value == key {
@@ -162,7 +162,7 @@ func valueOf(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-func unset(mapping *yaml.Node, key string) {
+func unsetKey(mapping *yaml.Node, key string) {
 	for i := len(mapping.Content) - 2; i >= 0; i -= 2 {
 		if mapping.Content[i].Value == key {
 			mapping.Content = slices.Delete(mapping.Content, i, i+2)
@@ -170,20 +170,20 @@ func unset(mapping *yaml.Node, key string) {
 	}
 }
 
-func set(mapping *yaml.Node, key string, value *yaml.Node) {
-	replace(mapping, &yaml.Node{Kind: yaml.ScalarNode, Value: key, Line: value.Line}, value)
+func setKey(mapping *yaml.Node, key string, value *yaml.Node) {
+	replaceKey(mapping, &yaml.Node{Kind: yaml.ScalarNode, Value: key, Line: value.Line}, value)
 }
 
-func replace(mapping, key, value *yaml.Node) {
-	unset(mapping, key.Value)
+func replaceKey(mapping, key, value *yaml.Node) {
+	unsetKey(mapping, key.Value)
 	mapping.Content = append(mapping.Content, key, value)
 }
 
-// layer is what the file of that number is.
-func (p *parts) layer(file int) Source {
+// sourceOf returns the source that a file number stands for.
+func (p *parts) sourceOf(file int) Source {
 	switch {
 	case p.own != nil && file == len(p.names)-1, p.own == nil && file == 0 &&
-		isKubelets(p.root) != nil:
+		checkKubeletKind(p.root) != nil:
 		return SourceOwn
 	case file == 0:
 		return SourceKubelet
@@ -193,21 +193,21 @@ func (p *parts) layer(file int) Source {
 	return SourceKubeletFlag
 }
 
-// trusted refuses what others may have written.
-func (p *parts) trusted() error {
+// checkTrusted rejects a file that another user may have written.
+func (p *parts) checkTrusted() error {
 	if p == nil || p.info == nil {
 		return nil
 	}
-	if err := trusted(p.names[0], p.info); err != nil || p.opened == "" || !p.info.Mode().IsRegular() {
+	if err := checkTrusted(p.names[0], p.info); err != nil || p.openedPath == "" || !p.info.Mode().IsRegular() {
 		return err
 	}
-	return trustedFolders(p.opened)
+	return checkFolders(p.openedPath)
 }
 
-// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of
-// that, a mapping as a whole, for it was written to be right by itself.
-func (p *parts) layOver(into *parser, loaded *Loaded) error {
-	number(p.own, len(p.names)-1, map[*yaml.Node]bool{})
+// applyOwn merges the agent's file over a kubelet's configuration. A field of the file replaces the
+// kubelet's, a mapping as a whole, because the file must be valid by itself.
+func (p *parts) applyOwn(into *parser, loaded *Loaded) error {
+	numberLines(p.own, len(p.names)-1, map[*yaml.Node]bool{})
 	over := &yaml.Node{Kind: yaml.MappingNode, Line: p.own.Line}
 	for i := 0; i+1 < len(p.own.Content); i += 2 {
 		key, value := p.own.Content[i], p.own.Content[i+1]
@@ -230,8 +230,8 @@ func (p *parts) layOver(into *parser, loaded *Loaded) error {
 	return into.fields(over, loaded)
 }
 
-// blame puts the file before an error that begins with the number of a line.
-func (p *parts) blame(err error) error {
+// addPlace adds the file to an error that begins with the number of a line.
+func (p *parts) addPlace(err error) error {
 	number, what, ok := strings.Cut(err.Error(), ": ")
 	line, bad := strconv.Atoi(number)
 	if !ok || bad != nil {
@@ -240,20 +240,20 @@ func (p *parts) blame(err error) error {
 	return fmt.Errorf("config %s: %s", place(p.names, line), what)
 }
 
-// place is "FILE:LINE" of a line with its file's number.
+// place returns "FILE:LINE" of a line that contains its file's number.
 func place(names []string, line int) string {
 	return fmt.Sprintf("%s:%d", names[min(line>>lineBits, len(names)-1)], line&(1<<lineBits-1))
 }
 
-// readDropins reads the drop-ins of a folder in the kubelet's order: by name, and what lies in a
-// folder there at its place.
+// readDropins reads the drop-ins of a folder in the kubelet's order: by name, with the content of a
+// subfolder in its place.
 func readDropins(host *read.HostRoot, dir string) ([]dropin, error) {
 	w := &walk{host: host}
 	err := w.folder(dir, 0)
 	return w.found, err
 }
 
-// walk is a way through a folder of drop-ins.
+// walk collects the files of a folder of drop-ins.
 type walk struct {
 	host    *read.HostRoot
 	found   []dropin
@@ -272,8 +272,8 @@ func (w *walk) folder(dir string, depth int) error {
 		return fmt.Errorf("list drop-ins: %w", err)
 	}
 	if w.entries += len(entries); w.entries > maxDropins || depth > maxDropinDepth {
-		return fmt.Errorf("%s: more than %d files, or %d folders in each other: name the folder of the kubelet's drop-ins",
-			dir, maxDropins, maxDropinDepth)
+		return fmt.Errorf("%s: more than %d files or %d nested folders: is this the folder of the "+
+			"kubelet's drop-ins?", dir, maxDropins, maxDropinDepth)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
@@ -299,11 +299,11 @@ func (w *walk) file(path string) error {
 		return err
 	}
 	if w.bytes += len(content); w.bytes > maxDropinBytes {
-		return fmt.Errorf("drop-ins of more than %d bytes", maxDropinBytes)
+		return fmt.Errorf("drop-ins exceed %d bytes in total", maxDropinBytes)
 	}
-	root, err := document(content)
+	root, err := parseDocument(content)
 	if err == nil {
-		err = isKubelets(root)
+		err = checkKubeletKind(root)
 	}
 	if err != nil {
 		return fmt.Errorf("%s:%w", path, err)
@@ -312,8 +312,8 @@ func (w *walk) file(path string) error {
 	return nil
 }
 
-// isKubelets says whether a file is a kubelet's configuration.
-func isKubelets(root *yaml.Node) error {
+// checkKubeletKind returns an error if a file is not a kubelet's configuration.
+func checkKubeletKind(root *yaml.Node) error {
 	switch kind, err := (&parser{}).kind(root); {
 	case err != nil || kind != KindKubelet:
 		line, have := root.Line, [2]string{}
@@ -340,9 +340,9 @@ func readHost(host *read.HostRoot, path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("is no regular file")}
+		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	}
-	if err := trusted(path, info); err != nil {
+	if err := checkTrusted(path, info); err != nil {
 		return nil, err
 	}
 	dir, err := host.File(filepath.Dir(path))
@@ -350,7 +350,7 @@ func readHost(host *read.HostRoot, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = dir.Close() }()
-	if err := trustedFolder(path, dir); err != nil {
+	if err := checkFolder(path, dir); err != nil {
 		return nil, err
 	}
 	content, err := atomicfile.ReadAll(f, maxSize)

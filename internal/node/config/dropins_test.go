@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// put writes files below a directory.
-func put(t *testing.T, dir string, files map[string]string) {
+// writeFiles writes files below a directory.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
@@ -25,8 +25,8 @@ func put(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// hard is evictionHard as words.
-func hard(l *Loaded) (out []string) {
+// hardThresholds returns evictionHard as "SIGNAL<VALUE".
+func hardThresholds(l *Loaded) (out []string) {
 	for signal, value := range l.EvictionHard {
 		out = append(out, signal+"<"+value)
 	}
@@ -34,7 +34,7 @@ func hard(l *Loaded) (out []string) {
 	return out
 }
 
-// Drop-ins lie over a kubelet's file in the kubelet's order, by its rules.
+// Drop-ins are merged over a kubelet's file in the kubelet's order, by its rules.
 func TestDropins(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -84,12 +84,12 @@ func TestDropins(t *testing.T) {
 		{"a relative path", "", map[string]string{"10.conf": "staticPodPath: a\n"}, `!/drop/10.conf:3: staticPodPath: "a": want an absolute path`},
 		{"a link to nowhere", "", map[string]string{"10.conf": "->"}, "!/drop/10.conf: no such file or directory"},
 		{"a folder that is called so", "", map[string]string{"10.conf/x": ""}, "memory.available"},
-		{"too many", "", manyDropins(), "!more than 1000 files"},
+		{"too many", "", tooManyDropins(), "!more than 1000 files"},
 		{"too large", "", map[string]string{"10.conf": strings.Repeat("#", maxSize)}, "!/drop/10.conf: larger than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, dir, map[string]string{"kubelet.yaml": kubelet + c.base, "drop/README": ""})
+			writeFiles(t, dir, map[string]string{"kubelet.yaml": kubelet + c.base, "drop/README": ""})
 			for name, text := range c.files {
 				if text == "->" {
 					if err := os.Symlink("/nowhere/at/all", filepath.Join(dir, "drop", name)); err != nil {
@@ -102,20 +102,20 @@ func TestDropins(t *testing.T) {
 				} else if text = bare; text == "" {
 					text = "x: 1\n"
 				}
-				put(t, dir, map[string]string{"drop/" + name: text})
+				writeFiles(t, dir, map[string]string{"drop/" + name: text})
 			}
 			l, err := Find(t.Context(), Places{Path: filepath.Join(dir, "kubelet.yaml"), Dir: filepath.Join(dir, "drop")})
 			if want, fails := strings.CutPrefix(c.want, "!"); fails {
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("%v, want %q", err, want)
+					t.Errorf("error of the drop-ins = %v, want %q", err, want)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(hard(l), " "); got != c.want && c.name != "a folder that is called so" {
-				t.Errorf("%q, want %q", got, c.want)
+			if got := strings.Join(hardThresholds(l), " "); got != c.want && c.name != "a folder that is called so" {
+				t.Errorf("merged evictionHard = %q, want %q", got, c.want)
 			}
 			for _, w := range l.Warnings {
 				if strings.Contains(w, "not acted on") || strings.Contains(w, "second time") {
@@ -126,7 +126,7 @@ func TestDropins(t *testing.T) {
 	}
 }
 
-func manyDropins() map[string]string {
+func tooManyDropins() map[string]string {
 	out := map[string]string{}
 	for i := range maxDropins {
 		out[fmt.Sprint(i)] = ""
@@ -134,24 +134,24 @@ func manyDropins() map[string]string {
 	return out
 }
 
-// Drop-ins that cannot be are refused aloud.
-func TestDropinsThatCannotBe(t *testing.T) {
+// Drop-ins need a kubelet's file and a readable folder. Both paths may be relative.
+func TestInvalidDropins(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"own.yaml": own, "kubelet.yaml": kubelet})
+	writeFiles(t, dir, map[string]string{"own.yaml": own, "kubelet.yaml": kubelet})
 	for want, p := range map[string]Places{
-		"kind AgentConfiguration has no drop-ins": {Path: filepath.Join(dir, "own.yaml"), Dir: dir},
-		"--config-dir: name the kubelet's file":   {Dir: dir},
-		"config: --config-dir: open the host's":   {Path: filepath.Join(dir, "kubelet.yaml"), Dir: filepath.Join(dir, "none")},
-		"list drop-ins: ":                         {Path: filepath.Join(dir, "kubelet.yaml"), Dir: filepath.Join(dir, "own.yaml")},
+		"kind AgentConfiguration has no drop-ins":          {Path: filepath.Join(dir, "own.yaml"), Dir: dir},
+		"--config-dir: set --config to the kubelet's file": {Dir: dir},
+		"config: --config-dir: open the host's":            {Path: filepath.Join(dir, "kubelet.yaml"), Dir: filepath.Join(dir, "none")},
+		"list drop-ins: ":                                  {Path: filepath.Join(dir, "kubelet.yaml"), Dir: filepath.Join(dir, "own.yaml")},
 	} {
 		if _, err := Find(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", p, err, want)
+			t.Errorf("find %+v: error %v, want %q", p, err, want)
 		}
 	}
 	t.Chdir(dir)
-	put(t, dir, map[string]string{"drop/1.conf": kubelet + "podLogsDir: /x\n"})
+	writeFiles(t, dir, map[string]string{"drop/1.conf": kubelet + "podLogsDir: /x\n"})
 	if l, err := Find(t.Context(), Places{Path: "kubelet.yaml", Dir: "drop"}); err != nil || l.PodLogsDir != "/x" || l.From != "kubelet.yaml, with 1 drop-ins" {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("relative paths of file and folder: got %+v, error %v, want podLogsDir /x", l, err)
 	}
 }
 
@@ -161,15 +161,15 @@ func FuzzOverlay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, base, patch string) {
 		var nodes []*yaml.Node
 		for _, s := range []string{base, patch, patch} {
-			root, err := document([]byte(kubelet + s))
+			root, err := parseDocument([]byte(kubelet + s))
 			if err != nil {
 				return
 			}
 			nodes = append(nodes, root)
 		}
 		p := &parts{root: nodes[0], dir: "/x", dropins: []dropin{{"1", nodes[1]}, {"2", nodes[2]}}, names: []string{"a", "1", "2"}}
-		if _, err := p.load(); err != nil && strings.Contains(p.blame(err).Error(), "\n") {
-			t.Errorf("%q", err)
+		if _, err := p.load(); err != nil && strings.Contains(p.addPlace(err).Error(), "\n") {
+			t.Errorf("error %q has more than one line", err)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"jettison/eviction"
 )
 
-// Eviction is what decisions on a live node go by.
+// Eviction returns the configuration of decisions on a live node.
 func (c *Config) Eviction() eviction.Config {
 	return eviction.Config{
 		Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
@@ -20,10 +20,10 @@ func (c *Config) Eviction() eviction.Config {
 	}
 }
 
-// Replay is what decisions on recorded frames go by: Eviction, but for three things. The breaker is
-// off, for frames do not tell what the kills of this configuration would have returned. No shortage
-// has to be explained: frames need not have the disk at rest. No reading is too old, for frames may
-// be minutes apart.
+// Replay returns the configuration of decisions on recorded frames. It differs from Eviction in
+// three points. The breaker is off, because frames do not contain the results of this
+// configuration's kills. No shortage has to be explained, because frames need not include the disk
+// at rest. No reading is too old, because frames may be minutes apart.
 func (c *Config) Replay() eviction.Config {
 	e := c.Eviction()
 	e.Breaker, e.Explain, e.Replay = false, false, true

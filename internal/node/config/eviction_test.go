@@ -9,8 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// What decisions go by is what the file says, and replay differs from it in two things only.
-func TestWhatDecisionsGoBy(t *testing.T) {
+// The configuration of decisions follows the file. Replay differs in three fields.
+func TestEvictionConfig(t *testing.T) {
 	l, err := Parse([]byte(own + `
 evictionHard: {memory.available: 1Gi}
 evictionMaxPodGracePeriod: 7
@@ -29,19 +29,19 @@ protectedNamespaces: [b]
 		MaxPodGracePeriodSeconds: 7, PressureTransitionPeriod: 3 * time.Minute, Breaker: true, Explain: true,
 	}
 	if got := l.Eviction(); !reflect.DeepEqual(got, want) || len(l.Thresholds) != 2 {
-		t.Errorf("live: got %+v, want %+v", got, want)
+		t.Errorf("configuration of live decisions = %+v, want %+v", got, want)
 	}
 	want.Breaker, want.Explain, want.Replay = false, false, true
 	if got := l.Replay(); !reflect.DeepEqual(got, want) {
-		t.Errorf("replay: got %+v, want %+v", got, want)
+		t.Errorf("configuration of a replay = %+v, want %+v", got, want)
 	}
 	if got := Default().Eviction(); !got.LocalStorage || len(got.Thresholds) != 6 {
-		t.Errorf("defaults: %+v", got)
+		t.Errorf("default configuration of decisions = %+v", got)
 	}
 }
 
-// What garbage collection goes by is what the file says.
-func TestWhatGarbageCollectionGoesBy(t *testing.T) {
+// The configuration of garbage collection follows the file.
+func TestCollectConfig(t *testing.T) {
 	l, err := Parse([]byte(own + `
 gc: observe
 podGoneAfter: 3s
@@ -56,6 +56,6 @@ imageMaximumGCAge: 5h
 	}
 	want := Collect{Policy: l.GCPolicy(), Mode: ModeObserve, PodGoneAfter: 3 * time.Second, RootDir: "/r", PodLogsDir: "/p", CgroupRoot: "/c"}
 	if got := l.Collect(); got != want || want.Policy.Container.MaxContainers != 4 || want.Policy.Image.MaxAge != 5*time.Hour {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("configuration of garbage collection = %+v, want %+v", got, want)
 	}
 }

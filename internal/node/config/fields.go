@@ -8,55 +8,58 @@ import (
 	"jettison/stats"
 )
 
-// Duration is a time.Duration that YAML writes as "1m30s", as the kubelet's files do.
+// Duration is a time.Duration in the YAML form of the kubelet's files, for example "1m30s".
 type Duration time.Duration
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// ContainerGC is when dead containers are removed; the kubelet takes these as flags only.
+// ContainerGC has the rules for the removal of dead containers. The kubelet has them as flags only.
 type ContainerGC struct {
-	// MinAge: a container that ended later stays.
+	// MinAge: Minimum age of a dead container, counted from its creation, before it may be removed.
 	MinAge Duration `yaml:"minAge"`
-	// MaxPerPodContainer: how many dead ones of one container of a pod stay; below 0: all.
+	// MaxPerPodContainer: Number of dead containers to keep for each container of a pod. Negative:
+	// all.
 	MaxPerPodContainer int32 `yaml:"maxPerPodContainer"`
-	// MaxContainers: how many dead ones stay in all; below 0: any number.
+	// MaxContainers: Number of dead containers to keep on the node. Negative: no limit.
 	MaxContainers int32 `yaml:"maxContainers"`
-	// CreatedMinAge: a container that was created and never started is garbage after that.
+	// CreatedMinAge: Minimum age, counted from its creation, before a container that was never
+	// started may be removed.
 	CreatedMinAge Duration `yaml:"createdMinAge"`
 }
 
-// Descheduling is which pods should not be on the node any more, though it is short of nothing.
+// Descheduling has the rules for pods that should leave the node although no resource is short.
 type Descheduling struct {
-	// Period: time between two passes: at least 10s.
+	// Period: Time between two passes. Minimum: 10s.
 	Period Duration `yaml:"period"`
-	// StaleDuplicates: of pods of one name with ready sandboxes only the newest stays.
+	// StaleDuplicates: If several pods with ready sandboxes share a namespace and name, stop all
+	// but the newest.
 	StaleDuplicates bool `yaml:"staleDuplicates"`
-	// FailedAfter: a pod goes so long after its last container has ended, if one of them ended badly
-	// and none was started again; 0: none.
+	// FailedAfter: Stop a pod this long after its last container ended, if at least one container
+	// failed and none was restarted. 0: disabled.
 	FailedAfter Duration `yaml:"failedAfter"`
-	// MaxRestarts: a pod goes whose containers were started again so often, all together; 0: none.
+	// MaxRestarts: Stop a pod when its containers were restarted this often in total. 0: disabled.
 	MaxRestarts int32 `yaml:"maxRestarts"`
-	// IgnoreContainers: names of containers whose restarts do not count, as init containers, which a
-	// runtime cannot tell from others.
+	// IgnoreContainers: Names of containers that do not count for maxRestarts, for example init
+	// containers, which the runtime does not distinguish from others.
 	IgnoreContainers []string `yaml:"ignoreContainers"`
-	// MaxAge: an older pod goes; 0: none.
+	// MaxAge: Stop pods older than this. 0: disabled.
 	MaxAge Duration `yaml:"maxAge"`
-	// ShedAbove: percent of the node's memory in use (its working set) above which pods go, BestEffort
-	// ones first, the largest first; 0: none.
+	// ShedAbove: Stop pods while the node's working set exceeds this percentage of its memory:
+	// BestEffort pods first, the largest first. 0: disabled.
 	ShedAbove int32 `yaml:"shedAbove"`
-	// MinAge: a younger pod stays.
+	// MinAge: Minimum age of a pod before it may be stopped.
 	MinAge Duration `yaml:"minAge"`
-	// ExcludeNamespaces: whose pods stay.
+	// ExcludeNamespaces: Namespaces whose pods are never stopped.
 	ExcludeNamespaces []string `yaml:"excludeNamespaces"`
-	// EvictLocalStorage: pods that keep files on the node may go, too: they have an emptyDir or a
-	// directory of the node's.
+	// EvictLocalStorage: Also stop pods that store files on the node, in an emptyDir or a hostPath
+	// volume.
 	EvictLocalStorage bool `yaml:"evictLocalStorage"`
-	// EvictUnowned: pods may go, too, of which neither an object nor their labels tell that something
-	// makes them again.
+	// EvictUnowned: Also stop pods without a known owner that recreates them, according to their
+	// objects and labels.
 	EvictUnowned bool `yaml:"evictUnowned"`
-	// MaxPods: how many go in one pass: at least 1.
+	// MaxPods: Maximum number of pods stopped in one pass. Minimum: 1.
 	MaxPods int32 `yaml:"maxPods"`
-	// MaxPodsOfNamespace: likewise, of one namespace; 0: any number.
+	// MaxPodsOfNamespace: Maximum number of pods of one namespace stopped in one pass. 0: no limit.
 	MaxPodsOfNamespace int32 `yaml:"maxPodsOfNamespace"`
 }
 
@@ -69,194 +72,208 @@ type Taint struct {
 }
 
 // Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and
-// defaults (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file
-// cannot set it (own). What the agent reads once, when it starts, is marked (start): a change takes
-// effect at the next one. The comments of fields are also the reference page and the file of
-// "config default": "make generate" writes both.
+// defaults (k8s.io/kubelet config/v1beta1). The second group, with the tag own, is jettison's: a
+// kubelet's file cannot set it. The agent reads fields with the tag start only when it starts. The
+// comments of fields are also the text of docs/reference/configuration.md and of "jettison config
+// default": "make generate" writes both.
 type Config struct {
-	// EvictionHard: signal to quantity or percentage, in the kubelet's grammar and with its error
-	// texts. A map that is given, even an empty one, replaces all defaults.
+	// EvictionHard: Hard eviction thresholds: signal to quantity or percentage, in the kubelet's
+	// grammar. If set, even to an empty mapping, it replaces all defaults.
 	EvictionHard map[string]string `yaml:"evictionHard"`
-	// EvictionSoft: thresholds that evict only when met for their grace period, in the grammar of
-	// evictionHard. A hard threshold that is met meanwhile does not wait. In a file of our own that
-	// has it and no evictionSoftGracePeriod, a kubelet's grace periods do not count.
+	// EvictionSoft: Soft eviction thresholds, in the grammar of evictionHard. The agent evicts a
+	// pod when one was met for its grace period. A hard threshold that is met meanwhile acts
+	// immediately. If an AgentConfiguration sets evictionSoft without evictionSoftGracePeriod, the
+	// kubelet's grace periods are ignored.
 	EvictionSoft map[string]string `yaml:"evictionSoft"`
-	// EvictionSoftGracePeriod: for how long a soft threshold has to be met, by signal: each signal of
-	// evictionSoft has one.
+	// EvictionSoftGracePeriod: How long each soft threshold must be met before the agent evicts a
+	// pod: signal to duration. Required for each signal of evictionSoft.
 	EvictionSoftGracePeriod map[string]string `yaml:"evictionSoftGracePeriod"`
-	// EvictionMinimumReclaim: how much beyond its threshold must be available before an eviction that
-	// was begun is over.
+	// EvictionMinimumReclaim: Amount above its threshold that must be available before evictions
+	// for a signal stop: signal to quantity or percentage.
 	EvictionMinimumReclaim map[string]string `yaml:"evictionMinimumReclaim"`
-	// EvictionPressureTransitionPeriod: how long a condition stays true after it was last observed.
+	// EvictionPressureTransitionPeriod: How long a node condition stays true after its threshold
+	// was last met. 0 selects the default.
 	EvictionPressureTransitionPeriod Duration `yaml:"evictionPressureTransitionPeriod"`
-	// EvictionMaxPodGracePeriod: seconds: a pod that a soft threshold evicts gets its own grace
-	// period, up to this. 0 ends as 1 s.
+	// EvictionMaxPodGracePeriod: Maximum grace period, in seconds, of a pod that is evicted for a
+	// soft threshold. The pod's own grace period is used if it is shorter. 0 means 1 s.
 	EvictionMaxPodGracePeriod int32 `yaml:"evictionMaxPodGracePeriod"`
-	// MergeDefaultEvictionSettings: the defaults stay for signals that evictionHard does not name.
+	// MergeDefaultEvictionSettings: Keep the default thresholds for signals that evictionHard does
+	// not set.
 	MergeDefaultEvictionSettings bool `yaml:"mergeDefaultEvictionSettings"`
-	// ImageGCHighThresholdPercent: image usage of its disk, in percent, at which images go.
+	// ImageGCHighThresholdPercent: Disk usage, in percent of the image file system, at which the
+	// agent starts to remove unused images.
 	ImageGCHighThresholdPercent int32 `yaml:"imageGCHighThresholdPercent"`
-	// ImageGCLowThresholdPercent: image usage of its disk, in percent, until which images go.
+	// ImageGCLowThresholdPercent: Disk usage, in percent of the image file system, at which the
+	// agent stops removing unused images.
 	ImageGCLowThresholdPercent int32 `yaml:"imageGCLowThresholdPercent"`
-	// ImageMinimumGCAge: unused images that are younger stay. 0 is the default.
+	// ImageMinimumGCAge: Minimum age of an unused image, counted from its first sighting, before it
+	// may be removed. 0 selects the default.
 	ImageMinimumGCAge Duration `yaml:"imageMinimumGCAge"`
-	// ImageMaximumGCAge: unused images that are older go; 0: no image goes for its age.
+	// ImageMaximumGCAge: Remove images that were unused for longer than this, regardless of disk
+	// usage. 0: disabled.
 	ImageMaximumGCAge Duration `yaml:"imageMaximumGCAge"`
-	// EnforceNodeAllocatable: with pods each hard memory.available is one for
-	// allocatableMemory.available too, which is observed where the cgroup above all pods has a limit.
-	// It also says what writeAllocatable writes as that limit: with pods what is allocatable, without
-	// it the whole capacity. The other words do nothing.
+	// EnforceNodeAllocatable: If it contains pods, each hard threshold of memory.available also
+	// applies to allocatableMemory.available, which exists if the cgroup above all pods has a
+	// limit. It also selects the limit that writeAllocatable writes: node allocatable with pods,
+	// node capacity without. The kubelet's other values are accepted and have no effect.
 	EnforceNodeAllocatable []string `yaml:"enforceNodeAllocatable"`
-	// KubeReserved: cpu, memory, ephemeral-storage and pid (a number of tasks) that are kept back from
-	// pods for the kubelet and the runtime, as quantities. More:
+	// KubeReserved: Resources reserved for the kubelet and the runtime: cpu, memory,
+	// ephemeral-storage and pid (number of tasks) to quantity. See
 	// start/configure.md#node-allocatable.
 	KubeReserved map[string]string `yaml:"kubeReserved"`
-	// SystemReserved: the same for the rest of the system.
+	// SystemReserved: Resources reserved for the rest of the system, in the form of kubeReserved.
 	SystemReserved map[string]string `yaml:"systemReserved"`
-	// MemoryThrottlingFactor: where between its request and its limit a container is throttled, with
-	// memoryQoS: above 0, at most 1.
+	// MemoryThrottlingFactor: With memoryQoS, the point between its request and its limit at which
+	// a container is throttled. Greater than 0, at most 1.
 	MemoryThrottlingFactor float64 `yaml:"memoryThrottlingFactor" start:"true"`
-	// RegisterWithTaints: taints of the node, in the API's form, else an error: without a kubelet a
-	// pod that does not tolerate a NoExecute one is refused.
+	// RegisterWithTaints: Taints of the node, in the form of the Kubernetes API. Without a kubelet,
+	// the agent rejects pods that do not tolerate a NoExecute taint.
 	RegisterWithTaints []Taint `yaml:"registerWithTaints"`
-	// AllowedUnsafeSysctls: sysctls, or patterns that end in *, that pods may set beside the safe
-	// ones.
+	// AllowedUnsafeSysctls: Unsafe sysctls that pods may set, in addition to the safe ones. A
+	// pattern may end in *.
 	AllowedUnsafeSysctls []string `yaml:"allowedUnsafeSysctls"`
-	// MaxPods: how many pods the node takes without a kubelet. 0 is the default.
+	// MaxPods: Maximum number of pods on a node without a kubelet. 0 selects the default.
 	MaxPods int32 `yaml:"maxPods"`
-	// PodsPerCore: how many pods a core the node takes without a kubelet, where that is fewer than
-	// maxPods; 0: as many as maxPods.
+	// PodsPerCore: Maximum number of pods per CPU core on a node without a kubelet, never above
+	// maxPods. 0: no limit per core.
 	PodsPerCore int32 `yaml:"podsPerCore"`
-	// LocalStorageCapacityIsolation: pods over limits of their own on local storage are evicted; the
-	// limits are known from pod objects (socket, staticPodPath).
+	// LocalStorageCapacityIsolation: Evict pods that exceed their own limits on local storage. The
+	// limits come from pod objects (socket, staticPodPath).
 	LocalStorageCapacityIsolation bool `yaml:"localStorageCapacityIsolation"`
-	// ContainerRuntimeEndpoint: the CRI socket, as unix:///PATH, unix:/PATH or /PATH. Empty: the one
-	// of the usual sockets that is there. More: start/configure.md#runtime-socket.
+	// ContainerRuntimeEndpoint: Socket of the container runtime (CRI): unix:///PATH, unix:/PATH or
+	// /PATH. Empty: the agent finds it among the usual sockets. See
+	// start/configure.md#runtime-socket.
 	ContainerRuntimeEndpoint string `yaml:"containerRuntimeEndpoint" start:"true"`
-	// ImageServiceEndpoint: the socket of the CRI image service; empty: that of
+	// ImageServiceEndpoint: Socket of the CRI image service. Empty: the value of
 	// containerRuntimeEndpoint.
 	ImageServiceEndpoint string `yaml:"imageServiceEndpoint" start:"true"`
-	// PodLogsDir: where the logs of pods lie.
+	// PodLogsDir: Directory of the pods' logs.
 	PodLogsDir string `yaml:"podLogsDir" start:"true"`
-	// StaticPodPath: a file or directory of static pod manifests: the objects of those pods; empty:
-	// none.
+	// StaticPodPath: File or directory of static pod manifests, from which the agent reads the
+	// objects of these pods. Empty: no manifests.
 	StaticPodPath string `yaml:"staticPodPath" start:"true"`
-	// CgroupRoot: the cgroup below which kubepods or kubepods.slice lies; empty: the root of the
+	// CgroupRoot: Cgroup that contains kubepods or kubepods.slice. Empty: the root of the
 	// hierarchy.
 	CgroupRoot string `yaml:"cgroupRoot" start:"true"`
-	// CgroupDriver: checked for its value; both drivers' names are recognised by their shape.
+	// CgroupDriver: cgroupfs or systemd. The agent only checks the value: it recognizes the cgroup
+	// names of both drivers.
 	CgroupDriver string `yaml:"cgroupDriver"`
-	// ContainerLogMaxSize: without a kubelet, a container's log of this size is rotated; negative:
-	// none is.
+	// ContainerLogMaxSize: Size at which a container's log is rotated on a node without a kubelet.
+	// Negative: logs are not rotated.
 	ContainerLogMaxSize string `yaml:"containerLogMaxSize" start:"true"`
-	// ContainerLogMaxFiles: how many logs of a container are kept, the current one included; at least
-	// 2.
+	// ContainerLogMaxFiles: Maximum number of log files per container, including the current one.
+	// Minimum: 2.
 	ContainerLogMaxFiles int32 `yaml:"containerLogMaxFiles" start:"true"`
 
-	// RootDir: the kubelet's root directory: its file system is nodefs, and volumes of pods lie below
-	// it. Where it does not exist, the nearest directory above it counts.
+	// RootDir: The kubelet's root directory. Its file system is nodefs, and it contains the volumes
+	// of pods. If it does not exist, its nearest existing parent directory is nodefs.
 	RootDir string `yaml:"rootDir" own:"true" start:"true"`
-	// NodeLabels: labels of the node beside those that a kubelet gives it (hostname, architecture,
-	// operating system): what a pod's node selector and affinity are asked of, without a kubelet; keys
-	// and values in the API's form, else an error.
+	// NodeLabels: Additional labels of the node; the kubelet's labels (hostname, architecture,
+	// operating system) are always present. Without a kubelet, node selectors and affinity of pods
+	// must match these labels.
 	NodeLabels map[string]string `yaml:"nodeLabels" own:"true"`
-	// HostnameOverride: the node's name, trimmed and in small letters as a kubelet makes it; blanks
-	// alone are an error. Without it that is the hostname of process 1, where the agent shares its UTS
-	// namespace, and else unknown: then neither name nor labels refuse a pod.
+	// HostnameOverride: Name of the node. Spaces around it are removed and letters are lowercased,
+	// as in the kubelet. Empty: the hostname of process 1 if the agent shares its UTS namespace,
+	// else unknown. While the name is unknown, no pod is rejected for the node's name or labels.
 	HostnameOverride string `yaml:"hostnameOverride" own:"true"`
-	// ContainerGC: which dead containers go; a kubelet takes these as flags.
+	// ContainerGC: Rules for the removal of dead containers. The kubelet has flags instead.
 	ContainerGC ContainerGC `yaml:"containerGC" own:"true"`
-	// MemoryAvailable: workingSet: the kubelet's formula, capacity - (anon + file - inactive_file),
-	// which does not see the kernel's own memory; kernel: MemAvailable and what is free on per-CPU
-	// lists; lower: the lower of both.
+	// MemoryAvailable: Formula of memory.available. workingSet: the kubelet's, capacity - (anon +
+	// file - inactive_file), which omits the kernel's own memory. kernel: MemAvailable plus free
+	// pages on per-CPU lists. lower: the lower of both.
 	MemoryAvailable stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
-	// AnnotationNamespaces: where jettison/priority, jettison/memory-request (a quantity) and
-	// jettison/never-evict: "true" count. Elsewhere they are ignored: a tenant must not make itself
-	// immune.
+	// AnnotationNamespaces: Namespaces in which the annotations jettison/priority,
+	// jettison/memory-request (a quantity) and jettison/never-evict: "true" are in effect. The
+	// agent ignores them in other namespaces, so that a tenant cannot protect its own pods.
 	AnnotationNamespaces []string `yaml:"annotationNamespaces" own:"true"`
-	// ProtectedNamespaces: pods here are no victims while their priority is unknown.
+	// ProtectedNamespaces: Namespaces with pods that are never evicted while their priority is
+	// unknown.
 	ProtectedNamespaces []string `yaml:"protectedNamespaces" own:"true"`
-	// Breaker: evictions for a threshold stop after three that did not lower the pressure, because
-	// something else grew meanwhile: something outside the pods, or a pod that may not go. The log
-	// names its cgroup. They go on once it is not met any more; one more pod goes where the first in
-	// the ranking is new, or has grown. If that was in vain the next one waits 30 s, doubled each time
-	// up to 5 min. One that was made in the place of a pod that went in vain, by its namespace and
-	// name but for what was generated of that, is not new.
+	// Breaker: Stop evictions for a threshold after three in a row that did not lower the pressure
+	// because something outside the pods, or a protected pod, grew. The log names its cgroup. The
+	// breaker closes when the threshold is no longer met. While it is open, the agent evicts one
+	// more pod if the first in the ranking is new or has grown. Each such eviction without effect
+	// is followed by a pause: 30 s, doubled each time up to 5 min. A replacement of a pod evicted
+	// without effect (same namespace and name, except for the generated suffix) is not new.
 	Breaker bool `yaml:"breaker" own:"true"`
-	// Disk: act: signals of disks and inodes evict; observe: they only set conditions, and limits on
-	// local storage are left to the kubelet. Empty: act, and observe beside a kubelet. More:
-	// start/configure.md#kubelet-detection and start/configure.md#disk-pressure.
+	// Disk: act: disk and inode signals evict pods. observe: they only set conditions, and the
+	// kubelet enforces limits on local storage. Empty: observe on a node with a kubelet, else act.
+	// See start/configure.md#kubelet-detection and start/configure.md#disk-pressure.
 	Disk Mode `yaml:"disk" own:"true"`
-	// GC: act: garbage is removed; observe: garbage collection plans and reports, and removes nothing.
-	// Empty: act, and observe beside a kubelet. More: operate/garbage-collection.md.
+	// GC: act: garbage collection removes garbage. observe: it only plans and reports. Empty:
+	// observe on a node with a kubelet, else act. See operate/garbage-collection.md.
 	GC Mode `yaml:"gc" own:"true"`
-	// ContainerGCPeriod: time between two passes for containers, sandboxes, logs, links and cgroups:
-	// at least 1s; 0: only under disk pressure.
+	// ContainerGCPeriod: Time between two passes for containers, sandboxes, logs, links and
+	// cgroups. Minimum: 1s. 0: only under disk pressure.
 	ContainerGCPeriod Duration `yaml:"containerGCPeriod" own:"true"`
-	// ImageGCPeriod: time between two passes for images: at least 1s; 0: only under disk pressure.
+	// ImageGCPeriod: Time between two passes for images. Minimum: 1s. 0: only under disk pressure.
 	ImageGCPeriod Duration `yaml:"imageGCPeriod" own:"true"`
-	// PodGoneAfter: a pod that no client or manifest names, without a ready sandbox and without a
-	// process for so long, is gone: all that it left goes.
+	// PodGoneAfter: Time after which a pod is gone, so that garbage collection removes its
+	// leftovers: it has no pod object, no manifest, no ready sandbox and no process for this long.
 	PodGoneAfter Duration `yaml:"podGoneAfter" own:"true"`
-	// Gate: an evicted pod that comes back under its UID is kept out through NRI: 10 s, doubled each
-	// time up to 5 minutes, and as long as what it was evicted for is short. Without a kubelet a pod
-	// that a kubelet would not take is refused, too. false: no pod is kept out or refused.
+	// Gate: Reject the restart of an evicted pod through NRI during its hold-off: 10 s, doubled
+	// with each eviction up to 5 minutes, and longer while the resource stays short. Without a
+	// kubelet, the gate also rejects pods that a kubelet would not admit. false: no pod is
+	// rejected.
 	Gate bool `yaml:"gate" own:"true" start:"true"`
-	// Preemption: without a kubelet, a critical pod that the runtime is refused for want of room alone
-	// has others stopped, each in its own grace period: the fewest, BestEffort ones first. The runtime
-	// is refused all the same; when it asks again the room is there, kept for 30 s. false: only root's
-	// jettison admit --preempt does so.
+	// Preemption: Without a kubelet, stop other pods when the gate rejects a critical pod only for
+	// missing resources: as few as possible, BestEffort pods first, each in its own grace period.
+	// The first start of the critical pod fails; the freed resources are reserved for its retry for
+	// 30 s. false: only root's command jettison admit --preempt stops pods.
 	Preemption bool `yaml:"preemption" own:"true" start:"true"`
-	// WriteAllocatable: without a kubelet, the cgroup above all pods is limited to what is left for
-	// pods. More: start/configure.md#node-allocatable.
+	// WriteAllocatable: Without a kubelet, limit the cgroup above all pods to node allocatable. See
+	// start/configure.md#node-allocatable.
 	WriteAllocatable bool `yaml:"writeAllocatable" own:"true" start:"true"`
-	// MemoryQoS: without a kubelet, memory that pods request is protected, and containers are
-	// throttled before they reach their limit. More: start/configure.md#memory-qos.
+	// MemoryQoS: Without a kubelet, protect the memory that pods request, and throttle containers
+	// before they reach their limit. See start/configure.md#memory-qos.
 	MemoryQoS bool `yaml:"memoryQoS" own:"true" start:"true"`
-	// RuntimeWait: how long run waits for the runtime's first answer; 0: for ever. The log says at
-	// once that it waits, and for what. Once it has answered, its loss never ends the agent.
+	// RuntimeWait: How long the agent waits for the runtime's first answer before it exits. 0:
+	// forever. After the first answer, an unreachable runtime never ends the agent.
 	RuntimeWait Duration `yaml:"runtimeWait" own:"true" start:"true"`
-	// Socket: the agent's socket; empty: none, and then neither status nor health, a DaemonSet's
-	// probe, has whom to ask. More: reference/socket.md.
+	// Socket: Path of the agent's socket. Empty: no socket; jettison status and jettison health,
+	// the DaemonSet's probe, cannot reach the agent. See reference/socket.md.
 	Socket string `yaml:"socket" own:"true" start:"true"`
-	// SocketGroup: a group, by name or number, whose members may read, put and delete pods there; with
-	// an empty socket an error.
+	// SocketGroup: Group, by name or number, with members that may read from the socket, and put
+	// and delete pod objects. An error if socket is empty.
 	SocketGroup string `yaml:"socketGroup" own:"true" start:"true"`
-	// Listen: an IP address and a port at which what can be read is served on the network; loopback as
-	// it is, any other address only with the next three.
+	// Listen: IP address and port on which the agent serves the socket's read-only endpoints on the
+	// network. Any address except loopback requires tlsCertFile, tlsPrivateKeyFile and
+	// bearerTokenFile.
 	Listen string `yaml:"listen" own:"true" start:"true"`
-	// TLSCertFile: a certificate for listen, PEM; read again when it changes.
+	// TLSCertFile: Certificate for listen, PEM. The agent reloads the file when it changes.
 	TLSCertFile string `yaml:"tlsCertFile" own:"true" start:"true"`
-	// TLSPrivateKeyFile: the key of tlsCertFile, PEM; read again when it changes.
+	// TLSPrivateKeyFile: Private key of tlsCertFile, PEM. The agent reloads the file when it
+	// changes.
 	TLSPrivateKeyFile string `yaml:"tlsPrivateKeyFile" own:"true" start:"true"`
-	// BearerTokenFile: a file with the token that clients of listen send, 16 bytes at least; read
-	// again when it changes.
+	// BearerTokenFile: File with the token that clients of listen send, at least 16 bytes. The
+	// agent reloads the file when it changes.
 	BearerTokenFile string `yaml:"bearerTokenFile" own:"true" start:"true"`
-	// Pprof: profiles of the agent are served on the socket, to root.
+	// Pprof: Serve profiles of the agent on the socket, only to root.
 	Pprof bool `yaml:"pprof" own:"true" start:"true"`
-	// Record: a file that looks, decisions and kills are recorded to; empty: none. More:
+	// Record: File to which the agent records looks, decisions and kills. Empty: no recording. See
 	// operate/read.md#replay.
 	Record string `yaml:"record" own:"true" start:"true"`
-	// StateDir: a directory for records, for what a restarted agent goes on from, and for what garbage
-	// collection remembers; empty: none is kept. More: operate/read.md#records.
+	// StateDir: Directory for eviction records, for the state that a restarted agent resumes from,
+	// and for the history of garbage collection. Empty: no state is kept. See
+	// operate/read.md#records.
 	StateDir string `yaml:"stateDir" own:"true" start:"true"`
 
-	// Pods: off: nobody but a kubelet runs the node's pods. There is no other value yet.
+	// Pods: off: only a kubelet runs pods on the node. No other value exists yet.
 	Pods string `yaml:"pods" own:"true"`
-	// Deschedule: report: the log says which pods should not be on this node any more, by
-	// descheduling; act: they are stopped, too, but beside a kubelet, which would start them again,
-	// this is report; off: nobody asks. More: operate/descheduling.md.
+	// Deschedule: off: disabled. report: the agent logs the pods that should leave the node
+	// according to descheduling. act: the agent also stops them; with a kubelet, which would
+	// restart them, it acts as report. See operate/descheduling.md.
 	Deschedule string `yaml:"deschedule" own:"true"`
-	// Descheduling: which pods should not be on this node any more.
+	// Descheduling: Rules for the pods that should leave this node.
 	Descheduling Descheduling `yaml:"descheduling" own:"true"`
 
-	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
-
-	Sysctls *admit.Sysctls `yaml:"-"` // that pods may set: the safe ones and AllowedUnsafeSysctls
-
-	// of KubeReserved and SystemReserved; what thresholds keep back depends on the node
+	// LogMaxBytes is ContainerLogMaxSize in bytes; negative: logs are not rotated.
+	LogMaxBytes int64 `yaml:"-"`
+	// Sysctls are those that pods may set: the safe ones and AllowedUnsafeSysctls.
+	Sysctls *admit.Sysctls `yaml:"-"`
+	// Reserved is KubeReserved and SystemReserved, parsed. The part that thresholds reserve depends on
+	// the node and is not included.
 	Reserved admit.Reserved `yaml:"-"`
-
-	// hard and soft ones and the copies for allocatableMemory.available
+	// Thresholds are the hard and soft ones, and the copies for allocatableMemory.available.
 	Thresholds []eviction.Threshold `yaml:"-"`
 }

@@ -17,82 +17,82 @@ import (
 	"jettison/stats/read"
 )
 
-// findLimit is for the command line and the files of a kubelet: a process may hold what is read of
-// it, and a file system hang.
+// findLimit bounds the reading of a kubelet's command line and files, which a process or a file
+// system may block.
 const findLimit = 10 * time.Second
 
-// Places say where Find looks.
+// Places are the inputs of Find.
 type Places struct {
-	Path      string // the file's; empty: DefaultPath
-	Dir       string // of drop-ins over a kubelet's file, as a kubelet's --config-dir; empty: none
+	Path      string // of the file; empty: DefaultPath
+	Dir       string // drop-ins over a kubelet's file, as its --config-dir; empty: none
 	ProcMount string // empty: /proc
-	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One
-	// that was is waited for where it is not there now, for it may be starting anew: at most
-	// kubeletWait, or Wait.
+	// StateDir contains the note that this node had a kubelet; empty: unknown. If it had one that is
+	// not running now, Find waits for it, because it may be restarting: at most Wait.
 	StateDir string
 	Wait     time.Duration // 0: kubeletWait
-	// Record is the flag that sets record; empty: it is not given.
+	// Record is the value of the flag --record; empty: not set.
 	Record string
-	// Waiting is called once before that, with what is known of the kubelet: nothing else is done
-	// meanwhile. nil: nobody is told.
+	// Waiting is called once before Find waits, with the reason; nil: no call. Find does nothing else
+	// meanwhile.
 	Waiting func(why string)
 
-	Sockets []Socket // of runtimes that nobody names; nil: the usual ones
+	Sockets []Socket // where to search for the runtime; nil: the usual ones
 }
 
-// FromDefaults is From of a configuration that nobody has written.
+// FromDefaults is Loaded.From of a configuration without a file or kubelet.
 const FromDefaults = "defaults"
 
-// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or
-// that comes up after a boot beside this program, takes some seconds. The node is not guarded
-// meanwhile. kubeletPoll is how often it is looked for.
+// kubeletWait bounds the wait for a kubelet that ran before: a restart, or a boot in parallel with
+// the agent, takes some seconds. The node is not guarded meanwhile. kubeletPoll is the pause between
+// two searches.
 const (
 	kubeletWait = 15 * time.Second
 	kubeletPoll = 500 * time.Millisecond
 )
 
-// Find loads the configuration of the agent on this node, layer by layer: the defaults, what the
-// node's kubelet goes by, a file of our own (the one that is named, or else DefaultPath), the
-// environment, flags. A kubelet's file that is named takes the place of the first three. From says
-// what was there. A kubelet whose configuration cannot be taken is a warning, and is left out.
+// Find loads the configuration of the agent on this node, in layers: the defaults, the kubelet's
+// configuration, the agent's file (Path or DefaultPath), the environment, flags. A kubelet's file
+// in Path replaces the first three. Loaded.From names the layers. If a kubelet's configuration
+// cannot be loaded, Find ignores it and adds a warning.
 func Find(ctx context.Context, o Places) (*Loaded, error) {
-	l, err := findFiles(ctx, o)
+	l, err := loadFiles(ctx, o)
 	if err == nil {
 		err = l.override(ctx, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Path == "" && !slices.Contains(l.Files, DefaultPath) { // it may come
+	if o.Path == "" && !slices.Contains(l.Files, DefaultPath) { // it may be created later
 		l.Files = append(l.Files, DefaultPath)
 	}
 	return l, nil
 }
 
-// ErrNoKubelet: the kubelet whose configuration holds is not there. It may be starting anew.
-var ErrNoKubelet = errors.New("the node's kubelet is not there: what it went by holds still")
+// ErrNoKubelet: the kubelet that provided the current configuration does not run. It may be
+// restarting.
+var ErrNoKubelet = errors.New("the node's kubelet is not running: its previous configuration stays in effect")
 
-// findFiles is what files, and a kubelet's flags, come to.
-func findFiles(ctx context.Context, o Places) (*Loaded, error) {
+// loadFiles loads the layers of files and of a kubelet's flags.
+func loadFiles(ctx context.Context, o Places) (*Loaded, error) {
 	p, err := readParts(ctx, o.Path)
 	if err == nil {
-		err = p.trusted()
+		err = p.checkTrusted()
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case o.Dir != "" && p == nil:
-		return nil, errors.New("--config-dir: name the kubelet's file, over which they lie, with --config")
+		return nil, errors.New("--config-dir: set --config to the kubelet's file that the drop-ins extend")
 	case o.Dir != "":
-		return p.over(o.Dir)
-	case p != nil && isKubelets(p.root) == nil:
-		return p.named()
+		return p.withDropins(o.Dir)
+	case p != nil && checkKubeletKind(p.root) == nil:
+		return p.loadNamed()
 	case p != nil:
-		return p.overKubelets(ctx, o)
+		return p.overKubelet(ctx, o)
 	}
-	l, err := findKubelets(ctx, o.ProcMount, nil)
+	l, err := findKubelet(ctx, o.ProcMount, nil)
 	if err == nil && l == nil {
-		l, err = awaitKubelets(ctx, o)
+		l, err = awaitKubelet(ctx, o)
 	}
 	if err == nil && l != nil {
 		return l, nil
@@ -103,19 +103,19 @@ func findFiles(ctx context.Context, o Places) (*Loaded, error) {
 	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
 	if err != nil {
 		l.Warnings = append(l.Warnings,
-			fmt.Sprintf("the defaults hold, the node's kubelet has others perhaps: %v: "+
-				"name its configuration with --config, or write %s", err, DefaultPath))
+			fmt.Sprintf("using the defaults, cannot load the configuration of the node's kubelet: %v: "+
+				"name its file with --config, or write %s", err, DefaultPath))
 	}
 	return l, nil
 }
 
-// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not
-// there; nil: none was. It is an error if it does not come.
-func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
+// awaitKubelet waits for a kubelet that ran on this node before and does not run now, and returns
+// its configuration. It returns nil if the node had no kubelet, and an error after the wait.
+func awaitKubelet(ctx context.Context, o Places) (l *Loaded, err error) {
 	if o.StateDir == "" {
 		return nil, nil
 	}
-	// What is wrong with what was kept is said where that is taken up.
+	// The agent reports errors of the note when it opens the note for itself.
 	p, _ := kubeletdetect.OpenPresence(kubeletdetect.PresenceOptions{ProcMount: o.ProcMount,
 		StateDir: o.StateDir, ReadOnly: true})
 	found, why := p.Look()
@@ -135,56 +135,56 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-over.C:
-			none := fmt.Errorf("it is not there, and did not come within %v (%s)", wait, why)
+			none := fmt.Errorf("no kubelet process within %v (%s)", wait, why)
 			return nil, cmp.Or(err, none)
 		case <-tick.C:
 		}
-		if l, err = findKubelets(ctx, o.ProcMount, nil); l != nil {
+		if l, err = findKubelet(ctx, o.ProcMount, nil); l != nil {
 			return l, err
 		}
 	}
 }
 
-// Times between two looks for a kubelet that comes later: laterFirst, and up to laterMost where
-// there is one whose configuration cannot be taken: each look may be held by the kernel.
+// Pauses between two searches for a kubelet that starts later: laterMinPause, and up to laterMaxPause
+// after failures to load its configuration, because each search may block in the kernel.
 const (
-	laterFirst = time.Minute
-	laterMost  = time.Hour
+	laterMinPause = time.Minute
+	laterMaxPause = time.Hour
 )
 
-// Later waits for a kubelet on a node where the defaults hold, and returns its configuration; nil:
-// ctx has ended before.
+// Later waits for a kubelet on a node without other configuration, and returns the kubelet's. It
+// returns nil if ctx ends first.
 func Later(ctx context.Context, procMount string) *Loaded {
-	for wait := laterFirst; ; {
+	for wait := laterMinPause; ; {
 		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
-		l, err := findKubelets(ctx, procMount, nil)
+		l, err := findKubelet(ctx, procMount, nil)
 		if l != nil && err == nil {
 			return l
 		}
-		if wait = retry.Backoff(wait, laterFirst, laterMost); err == nil {
-			wait = laterFirst
+		if wait = retry.Backoff(wait, laterMinPause, laterMaxPause); err == nil {
+			wait = laterMinPause
 		}
 	}
 }
 
-// overKubelets is a file of our own over what the node's kubelet goes by; alone where there is
-// none, or where that cannot be taken. None is waited for: the node is guarded by the file
-// meanwhile.
-func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
-	alone, err := p.named() // it has to be right by itself
+// overKubelet loads an agent's file over the configuration of the node's kubelet, or alone if
+// there is no kubelet or its configuration cannot be loaded. It does not wait for a kubelet: the
+// file guards the node meanwhile.
+func (p *parts) overKubelet(ctx context.Context, o Places) (*Loaded, error) {
+	alone, err := p.loadNamed() // it must be valid by itself
 	if err != nil {
 		return nil, err
 	}
-	l, err := findKubelets(ctx, o.ProcMount, p)
+	l, err := findKubelet(ctx, o.ProcMount, p)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
 		alone.Warnings = append(alone.Warnings, fmt.Sprintf(
-			"what %s does not set has its default, the node's kubelet has another perhaps: %v", alone.Path,
-			err))
+			"using defaults for fields that %s does not set, cannot load the configuration of the node's "+
+				"kubelet: %v", alone.Path, err))
 	case l != nil:
 		l.Path, l.From = alone.Path, alone.Path+", over "+l.From
 		return l, nil
@@ -192,19 +192,19 @@ func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
 	return alone, nil
 }
 
-// findKubelets is the configuration of the node's kubelet, with a file of our own over it (nil:
-// none); nil: there is no kubelet.
-func findKubelets(ctx context.Context, procMount string, own *parts) (*Loaded, error) {
+// findKubelet loads the configuration of the node's kubelet, under the agent's file own (nil:
+// none). It returns nil if the node has no kubelet.
+func findKubelet(ctx context.Context, procMount string, own *parts) (*Loaded, error) {
 	type answer struct {
 		l   *Loaded
 		err error
 	}
 	answers := make(chan answer, 1)
-	go func() { // left behind if the kernel holds it
+	go func() { // abandoned if it blocks in the kernel
 		k, ok, err := kubeletdetect.FindProcess(procMount)
 		var l *Loaded
 		if ok && err == nil {
-			if l, err = kubelets(k, own); err != nil {
+			if l, err = loadKubelet(k, own); err != nil {
 				err = fmt.Errorf("%s, process %d: %w", k.Name, k.PID, err)
 			}
 		}
@@ -216,21 +216,21 @@ func findKubelets(ctx context.Context, procMount string, own *parts) (*Loaded, e
 	case a := <-answers:
 		return a.l, a.err
 	case <-timer.C:
-		return nil, fmt.Errorf("its command line and files are not read within %v", findLimit)
+		return nil, fmt.Errorf("read its command line and files: timeout after %v", findLimit)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// kubelets is what a kubelet goes by: its file, drop-ins over that, flags over both. What it does
-// not have, and this program does, has this program's defaults; so have the thresholds of a kubelet
-// without a file, which has none of its own.
-func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
+// loadKubelet loads a kubelet's configuration: its file, the drop-ins, then the flags. Fields that the
+// kubelet lacks have the agent's defaults; so do the thresholds of a kubelet without a file, which
+// has none.
+func loadKubelet(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 	args := k.Args
 	if k.Name == "hyperkube" && len(args) > 0 && args[0] == "kubelet" {
 		args = args[1:]
 	} else if k.Name != "kubelet" {
-		return nil, errors.New("a kubelet inside of another program, whose configuration is not looked for")
+		return nil, errors.New("this kubelet is part of another program, so its configuration cannot be read")
 	}
 	line, err := parseFlags(args, k.Dir)
 	if err != nil {
@@ -246,10 +246,10 @@ func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 		return nil, err
 	}
 	ours := defaults(KindAgent)
-	var odd error
+	var flagErr error
 	p.finish = func(c *Config) {
 		c.MemoryAvailable, c.Breaker = ours.MemoryAvailable, ours.Breaker
-		odd = line.finish(c)
+		flagErr = line.finish(c)
 	}
 	for i, file := range p.files {
 		p.files[i] = filepath.Join(k.Root, file)
@@ -259,14 +259,14 @@ func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 	}
 	l, err := p.load()
 	if err != nil {
-		return nil, p.blame(err)
+		return nil, p.addPlace(err)
 	}
-	if odd != nil {
-		return nil, odd
+	if flagErr != nil {
+		return nil, flagErr
 	}
-	for field, flag := range line.told {
+	for field, flag := range line.otherFlagOf {
 		if o := l.origin(strings.Split(field, ": ")...); o.Source == SourceDefault {
-			l.tell(field, Origin{SourceKubeletFlag, flag})
+			l.setOrigin(field, Origin{SourceKubeletFlag, flag})
 		}
 	}
 	l.Path, l.Kubelet = p.names[0], true
@@ -274,24 +274,24 @@ func kubelets(k kubeletdetect.Process, own *parts) (*Loaded, error) {
 	return l, nil
 }
 
-// parts reads the files that a kubelet's flags name. from says which, and which flags set
-// something.
+// parts reads the files that a kubelet's flags name. from lists these files, and the flags that set
+// fields.
 func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err error) {
-	p = &parts{flags: c.fields, flagged: c, names: []string{"without a file"}}
+	p = &parts{flags: c.fields, cmdline: c, names: []string{"without a file"}}
 	if file := c.other["config"]; file != "" {
 		p.names[0], p.dir, p.files = file, filepath.Dir(file), []string{file}
 		content, err := readHost(host, file)
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.root, err = document(content); err == nil {
-			err = isKubelets(p.root)
+		if p.root, err = parseDocument(content); err == nil {
+			err = checkKubeletKind(p.root)
 		}
 		if err != nil {
-			return nil, nil, p.blame(err)
+			return nil, nil, p.addPlace(err)
 		}
 		from = append(from, file)
-	} else if p.root, err = document([]byte("apiVersion: " + APIVersionKubelet + "\nkind: " +
+	} else if p.root, err = parseDocument([]byte("apiVersion: " + APIVersionKubelet + "\nkind: " +
 		KindKubelet + "\n")); err != nil {
 		return nil, nil, err
 	}
@@ -306,16 +306,16 @@ func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err e
 		}
 	}
 	p.names = append(p.names, "flags")
-	number(c.fields, len(p.names)-1, map[*yaml.Node]bool{})
-	if from = append(from, c.named...); len(from) == 0 {
+	numberLines(c.fields, len(p.names)-1, map[*yaml.Node]bool{})
+	if from = append(from, c.used...); len(from) == 0 {
 		from = []string{"no file and no flag"}
 	}
 	return p, from, nil
 }
 
-// over loads a file with drop-ins over it.
-func (p *parts) over(dir string) (*Loaded, error) {
-	if isKubelets(p.root) != nil {
+// withDropins loads a kubelet's file with the drop-ins of dir.
+func (p *parts) withDropins(dir string) (*Loaded, error) {
+	if checkKubeletKind(p.root) != nil {
 		return nil, fmt.Errorf("--config-dir: config %s: kind %s has no drop-ins", p.names[0], KindAgent)
 	}
 	dir, err := filepath.Abs(dir)
@@ -334,5 +334,5 @@ func (p *parts) over(dir string) (*Loaded, error) {
 	for _, d := range p.dropins {
 		p.names, p.files = append(p.names, d.name), append(p.files, d.name)
 	}
-	return p.named()
+	return p.loadNamed()
 }

@@ -15,36 +15,37 @@ import (
 	"jettison/stats"
 )
 
-// nodeProc is the /proc of a node with a kubelet that has such a command line, and a root directory with such files.
+// nodeProc returns the /proc of a node with a kubelet that has this command line and these files
+// below its root directory.
 func nodeProc(t *testing.T, name string, args []string, files map[string]string) string {
 	t.Helper()
 	proc := t.TempDir()
-	put(t, proc, map[string]string{
+	writeFiles(t, proc, map[string]string{
 		"1/comm": "systemd\n", "1/cgroup": "0::/init.scope\n", "1/net/tcp": "header\n", "1/net/tcp6": "header\n",
 		"812/comm": name + "\n", "812/cgroup": "0::/system.slice/kubelet.service\n", "812/status": "Uid:\t0\t0\t0\t0\n",
 		"812/cmdline": strings.Join(append([]string{"/usr/bin/" + name}, args...), "\x00") + "\x00", "812/root/etc/hosts": "",
 	})
-	put(t, filepath.Join(proc, "812/root"), files)
+	writeFiles(t, filepath.Join(proc, "812/root"), files)
 	if err := os.Symlink("/srv", filepath.Join(proc, "812/cwd")); err != nil {
 		t.Fatal(err)
 	}
 	return proc
 }
 
-// Without a file the node's kubelet's own configuration is taken, and it is said which.
-func TestTheKubeletsOwnConfiguration(t *testing.T) {
+// Without a file, the configuration of the node's kubelet is loaded, and From names its parts.
+func TestFindKubeletConfiguration(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip("this machine has " + DefaultPath)
 	}
 	const file = "/var/lib/kubelet/config.yaml"
 	config := func(text string) map[string]string { return map[string]string{file: kubelet + text} }
-	defaultHard := strings.Join(hard(&Loaded{Config: &Config{EvictionHard: eviction.DefaultHard()}}), " ")
+	defaultHard := strings.Join(hardThresholds(&Loaded{Config: &Config{EvictionHard: eviction.DefaultHard()}}), " ")
 	for _, c := range []struct {
 		name  string
 		args  []string
 		files map[string]string
 		hard  string
-		from  string // "!": the warning with which the defaults hold
+		from  string // "!": the warning in addition to the defaults
 	}{
 		{"its file", []string{"--config=" + file, "-v=2"}, config("evictionHard: {memory.available: 300Mi}\n"), "memory.available<300Mi", file},
 		{"of two words", []string{"-v", "4", "--fail-swap-on", "--config", file}, config("evictionHard: {memory.available: 300Mi}\n"), "memory.available<300Mi", file},
@@ -74,31 +75,32 @@ func TestTheKubeletsOwnConfiguration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(hard(l), " "); got != c.hard {
-				t.Errorf("%q, want %q", got, c.hard)
+			if got := strings.Join(hardThresholds(l), " "); got != c.hard {
+				t.Errorf("evictionHard = %q, want %q", got, c.hard)
 			}
 			warned := strings.Join(l.Warnings, "\n")
 			if want, fails := strings.CutPrefix(c.from, "!"); fails {
 				if l.From != "defaults" || !strings.Contains(warned, want) || strings.Contains(warned, "\n") {
-					t.Errorf("%q, warnings %q, want %q", l.From, warned, want)
+					t.Errorf("layers %q, warnings %q, want defaults and %q", l.From, warned, want)
 				}
 			} else if !strings.HasPrefix(l.From, "the kubelet, process 812: ") || !strings.HasSuffix(l.From, c.from) || warned != "" {
-				t.Errorf("%q, warnings %q, want %q", l.From, warned, c.from)
+				t.Errorf("layers %q, warnings %q, want %q without warnings", l.From, warned, c.from)
 			}
 			if l.MemoryAvailable != stats.MemoryAvailableLower || !l.Breaker {
-				t.Errorf("memoryAvailable %v, breaker %v: want our own defaults", l.MemoryAvailable, l.Breaker)
+				t.Errorf("memoryAvailable %v, breaker %v, want the agent's defaults", l.MemoryAvailable, l.Breaker)
 			}
 		})
 	}
 }
 
-// rke2 has no kubelet inside, but starts one: that one's flags hold, although the program above it is the older process.
-func TestAKubeletBelowAProgramThatMayHaveOneInside(t *testing.T) {
+// rke2 starts a kubelet as a child process: the child's flags are used, although rke2 is the older
+// process.
+func TestKubeletAsChildOfRKE2(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip("this machine has " + DefaultPath)
 	}
 	proc := nodeProc(t, "kubelet", []string{"--eviction-hard=nodefs.available<5%"}, nil)
-	put(t, proc, map[string]string{
+	writeFiles(t, proc, map[string]string{
 		"700/comm": "rke2\n", "700/cgroup": "0::/system.slice/rke2-server.service\n", "700/status": "Uid:\t0\t0\t0\t0\n",
 		"700/cmdline": "/usr/local/bin/rke2 server\x00",
 	})
@@ -106,14 +108,14 @@ func TestAKubeletBelowAProgramThatMayHaveOneInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join(hard(l), " ")
+	got := strings.Join(hardThresholds(l), " ")
 	if got != "nodefs.available<5%" || len(l.Warnings) > 0 || !strings.HasPrefix(l.From, "the kubelet, process 812") {
-		t.Errorf("%q from %q, warnings %q", got, l.From, l.Warnings)
+		t.Errorf("evictionHard %q from %q, warnings %q, want the child's flags", got, l.From, l.Warnings)
 	}
 }
 
-// Every flag that sets something does.
-func TestFlagsOfAKubelet(t *testing.T) {
+// Every flag of kubeletFlags sets its field.
+func TestKubeletFlags(t *testing.T) {
 	proc := nodeProc(t, "kubelet", []string{
 		"--root-dir=data", "--pod-manifest-path=manifests", "--image-gc-high-threshold=90", "--image-gc-low-threshold", "70",
 		"--minimum-image-ttl-duration=3m", "--enforce-node-allocatable=none", "--local-storage-capacity-isolation=false",
@@ -136,30 +138,30 @@ func TestFlagsOfAKubelet(t *testing.T) {
 		got.EvictionSoft["memory.available"] != "1Gi" || got.EvictionSoftGracePeriod["memory.available"] != "30s" ||
 		got.EvictionMaxPodGracePeriod != 60 || got.EvictionMinimumReclaim["memory.available"] != "10Mi" ||
 		got.EvictionPressureTransitionPeriod.String() != "30s" || got.ImageServiceEndpoint != "/run/i.sock" {
-		t.Errorf("%+v", got)
+		t.Errorf("configuration of the flags = %+v", got)
 	}
 }
 
-// A file that is named, or none of a kubelet: its configuration is not looked for, or not found, and then it is said.
-func TestAnotherConfigurationThanTheKubelets(t *testing.T) {
+// If a file is named, or no kubelet's configuration can be found, the warning reports it.
+func TestNoKubeletConfiguration(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip("this machine has " + DefaultPath)
 	}
 	proc := nodeProc(t, "k3s", []string{"server"}, nil)
 	if l, err := Find(t.Context(), Places{ProcMount: proc}); err != nil || l.From != "defaults" || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "k3s, process 812") {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("node with k3s: got %+v, error %v, want the defaults and a warning", l, err)
 	}
-	put(t, proc, map[string]string{"812/status": "Uid:\t1000\t1000\t1000\t1000\n"}) // another user calls it so
+	writeFiles(t, proc, map[string]string{"812/status": "Uid:\t1000\t1000\t1000\t1000\n"}) // another user's process of this name
 	if l, err := Find(t.Context(), Places{ProcMount: proc}); err != nil || l.From != "defaults" || len(l.Warnings) != 0 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("k3s of another user: got %+v, error %v, want the defaults without a warning", l, err)
 	}
 	file := filepath.Join(proc, "own.yaml")
-	put(t, proc, map[string]string{"own.yaml": own, "812/status": "Uid:\t0\t0\t0\t0\n"})
+	writeFiles(t, proc, map[string]string{"own.yaml": own, "812/status": "Uid:\t0\t0\t0\t0\n"})
 	if l, err := Find(t.Context(), Places{Path: file, ProcMount: proc}); err != nil || l.From != file || len(l.Warnings) != 1 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("named file with k3s: got %+v, error %v, want the file and a warning", l, err)
 	}
 	if l, err := Find(t.Context(), Places{ProcMount: filepath.Join(proc, "none")}); err != nil || l.From != "defaults" || len(l.Warnings) != 1 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("unreadable /proc: got %+v, error %v, want the defaults and a warning", l, err)
 	}
 }
 
@@ -171,16 +173,17 @@ func FuzzFlags(f *testing.F) {
 		if err == nil {
 			for name, value := range c.other {
 				if strings.HasPrefix(name, "config") && value != "" && !filepath.IsAbs(value) {
-					t.Errorf("%s %q", name, value)
+					t.Errorf("flag %s has the relative path %q", name, value)
 				}
 			}
 		}
 	})
 }
 
-// A kubelet that was seen before, and is down at the moment when the agent starts, is waited for: else the defaults would hold for good. One
-// that does not come is a warning; where none was ever seen nothing is waited for.
-func TestAKubeletThatIsDownForAMoment(t *testing.T) {
+// Find waits for a kubelet that ran before and is down when the agent starts; otherwise the
+// defaults would stay in effect. A kubelet that does not start in time is a warning. A node that
+// never had a kubelet does not wait.
+func TestFindWaitsForKubelet(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip("this machine has " + DefaultPath)
 	}
@@ -206,7 +209,7 @@ func TestAKubeletThatIsDownForAMoment(t *testing.T) {
 		done := make(chan struct{})
 		if c.comes {
 			places.Wait = 10 * time.Second
-			places.Waiting = func(why string) { // at once: nothing else is said meanwhile
+			places.Waiting = func(why string) { // the kubelet returns during the wait
 				waits = append(waits, why)
 				go func() { defer close(done); _ = os.Rename(away, here) }()
 			}
@@ -215,24 +218,25 @@ func TestAKubeletThatIsDownForAMoment(t *testing.T) {
 		}
 		l, err := Find(t.Context(), places)
 		if c.seen && len(waits) == 0 {
-			t.Fatal("nobody was told that it waits")
+			t.Fatal("Waiting was not called before the wait for the kubelet")
 		}
 		<-done
 		if err != nil {
 			t.Fatal(err)
 		}
-		warned := strings.Contains(strings.Join(l.Warnings, " "), "did not come within")
-		if own := strings.Contains(strings.Join(hard(l), " "), "memory.available<300Mi"); own != c.comes || warned != (c.seen && !c.comes) {
-			t.Errorf("%+v: from %q, %v, warnings %q", c, l.From, hard(l), l.Warnings)
+		warned := strings.Contains(strings.Join(l.Warnings, " "), "no kubelet process within")
+		if own := strings.Contains(strings.Join(hardThresholds(l), " "), "memory.available<300Mi"); own != c.comes || warned != (c.seen && !c.comes) {
+			t.Errorf("find with %+v: layers %q, thresholds %v, warnings %q", c, l.From, hardThresholds(l), l.Warnings)
 		}
-		if said := len(waits) == 1 && strings.Contains(waits[0], "one was seen less than"); said != c.seen {
-			t.Errorf("%+v: said %q", c, waits)
+		if waited := len(waits) == 1 && strings.Contains(waits[0], "a kubelet was seen less than"); waited != c.seen {
+			t.Errorf("%+v: reasons of the wait = %q", c, waits)
 		}
 	}
 }
 
-// Where the defaults hold, a kubelet that comes later is told, once its configuration can be taken.
-func TestAKubeletThatComesLater(t *testing.T) {
+// With the default configuration, Later returns a kubelet that starts later, once its configuration
+// can be loaded.
+func TestLater(t *testing.T) {
 	const file = "/var/lib/kubelet/config.yaml"
 	synctest.Test(t, func(t *testing.T) {
 		proc := nodeProc(t, "kubelet", []string{"--config=" + file}, map[string]string{file: kubelet + "evictionHard: {memory.available: 1Mx}\n"})
@@ -252,11 +256,11 @@ func TestAKubeletThatComesLater(t *testing.T) {
 			defer cancel()
 			found := make(chan *Loaded, 1)
 			go func() { found <- Later(ctx, proc) }()
-			time.Sleep(10 * time.Minute) // by the clock of the test
+			time.Sleep(10 * time.Minute) // in fake time
 			if !come {
 				cancel()
 				if l := <-found; l != nil {
-					t.Errorf("nothing is there: %+v", l)
+					t.Errorf("Later without a kubelet = %+v, want nil", l)
 				}
 				continue
 			}
@@ -266,12 +270,12 @@ func TestAKubeletThatComesLater(t *testing.T) {
 				}
 				time.Sleep(2 * time.Hour)
 				if last := i == len(steps)-2; len(found) > 0 != last {
-					t.Errorf("step %d: it is told: %v", i+1, len(found) > 0)
+					t.Errorf("after step %d, Later returned = %v", i+1, len(found) > 0)
 				}
 			}
-			cancel() // if it was not told
-			if l := <-found; l == nil || !slices.Contains(hard(l), "memory.available<300Mi") {
-				t.Errorf("%+v", l)
+			cancel() // ends Later if it did not return
+			if l := <-found; l == nil || !slices.Contains(hardThresholds(l), "memory.available<300Mi") {
+				t.Errorf("Later = %+v, want the kubelet's thresholds", l)
 			}
 		}
 	})

@@ -10,22 +10,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// flagKind is how a flag's value is written.
+// flagKind is the syntax of a flag's value.
 type flagKind uint8
 
 const (
 	flagText   flagKind = iota
 	flagPath            // relative to the working directory
-	flagBool            // alone it is true
+	flagBool            // without a value it is true
 	flagList            // a,b
 	flagBelow           // signal<value,signal<value
 	flagPairs           // key=value,key=value
 	flagTaints          // key=value:effect,key:effect
 )
 
-// kubeletFlags are the flags of a kubelet that set fields, and replace what files set
-// (k8s.io/kubernetes cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The others
-// are of no meaning here.
+// kubeletFlags are the kubelet's flags that set fields, and override files (k8s.io/kubernetes
+// cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The agent ignores all others.
 var kubeletFlags = map[string]struct {
 	field string
 	kind  flagKind
@@ -62,17 +61,17 @@ var kubeletFlags = map[string]struct {
 	"maximum-dead-containers-per-container": {"", flagText},
 }
 
-// commandLine is what a kubelet's flags say.
+// commandLine has the values of a kubelet's flags.
 type commandLine struct {
-	fields *yaml.Node        // a mapping
-	other  map[string]string // flags that set no field of its file, by name: the last value
-	named  []string          // flags that set fields, each once
-	flagOf map[string]string // the flag that has set a field of its file, by field
-	told   map[string]string // the one that has set another field
+	fields      *yaml.Node        // a mapping
+	other       map[string]string // last values of flags that set no field of the kubelet's file, by flag
+	used        []string          // flags that set fields, each once
+	flagOf      map[string]string // flag by the field of the kubelet's file that it sets
+	otherFlagOf map[string]string // flag by the other field that it sets
 }
 
-// parseFlags reads a kubelet's command line as it does: "--name=value" or "--name value", "_" for
-// "-". dir is its working directory.
+// parseFlags parses a kubelet's command line as the kubelet does: "--name=value" or "--name value",
+// with "_" accepted for "-". dir is the kubelet's working directory.
 func parseFlags(args []string, dir string) (commandLine, error) {
 	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{},
 		flagOf: map[string]string{}}
@@ -87,7 +86,7 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 		name = strings.ReplaceAll(name, "_", "-")
 		f, known := kubeletFlags[name]
 		takes := len(args) > 0 && !strings.HasPrefix(args[0], "-") || known && len(args) > 0
-		// a value of its own: what is no flag is one's value
+		// The next argument is the value, unless it is a flag.
 		if strings.HasPrefix(arg, "-") && !has && f.kind != flagBool && takes {
 			value, args = args[0], args[1:]
 		}
@@ -105,7 +104,7 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 			continue
 		}
 		if valueOf(c.fields, f.field) == nil {
-			c.named = append(c.named, "--"+name)
+			c.used = append(c.used, "--"+name)
 		}
 		c.flagOf[f.field] = "--" + name
 		if err := c.set(f.field, f.kind, value); err != nil {
@@ -115,30 +114,30 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 	return c, nil
 }
 
-// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base
-// cli/flag); taints are those of the last one.
+// set sets a field. Repeated flags add to maps and lists (k8s.io/component-base cli/flag); taints
+// are replaced by the last flag.
 func (c *commandLine) set(field string, kind flagKind, value string) error {
 	switch kind {
 	case flagList:
 		list := valueOf(c.fields, field)
 		if list == nil {
 			list = &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
-			set(c.fields, field, list)
+			setKey(c.fields, field, list)
 		}
 		for part := range strings.SplitSeq(value, ",") {
 			if part != "" {
-				list.Content = append(list.Content, quoted(part))
+				list.Content = append(list.Content, stringNode(part))
 			}
 		}
 	case flagTaints:
 		list, err := taintsOf(value)
-		set(c.fields, field, list)
+		setKey(c.fields, field, list)
 		return err
 	case flagBelow, flagPairs:
 		pairs := valueOf(c.fields, field)
 		if pairs == nil {
 			pairs = &yaml.Node{Kind: yaml.MappingNode, Line: 1}
-			set(c.fields, field, pairs)
+			setKey(c.fields, field, pairs)
 		}
 		by := map[flagKind]string{flagBelow: "<", flagPairs: "="}[kind]
 		for part := range strings.SplitSeq(value, ",") {
@@ -147,18 +146,18 @@ func (c *commandLine) set(field string, kind flagKind, value string) error {
 			}
 			key, v, ok := strings.Cut(part, by)
 			if !ok {
-				return fmt.Errorf("want KEY%sVALUE, and commas between", by)
+				return fmt.Errorf("want KEY%sVALUE, separated by commas", by)
 			}
-			set(pairs, strings.TrimSpace(key), quoted(strings.TrimSpace(v)))
+			setKey(pairs, strings.TrimSpace(key), stringNode(strings.TrimSpace(v)))
 		}
 	default:
-		set(c.fields, field, text(value)) // a number or a truth if it looks like one
+		setKey(c.fields, field, scalarNode(value)) // YAML resolves numbers and booleans
 	}
 	return nil
 }
 
-// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with
-// that of a file's. One that ends in - is to be taken away, which means nothing here.
+// taintsOf parses the taints of a flag (pkg/util/taints ParseTaints). Their form is checked later,
+// as in a file. A taint that ends in - is to be removed, which has no effect here.
 func taintsOf(value string) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
 	for part := range strings.SplitSeq(value, ",") {
@@ -171,30 +170,30 @@ func taintsOf(value string) (*yaml.Node, error) {
 			return list, fmt.Errorf("invalid taint spec: %.200s", part)
 		}
 		taint := &yaml.Node{Kind: yaml.MappingNode, Line: 1}
-		set(taint, "key", quoted(key))
-		set(taint, "value", quoted(v))
-		set(taint, "effect", quoted(effect))
+		setKey(taint, "key", stringNode(key))
+		setKey(taint, "value", stringNode(v))
+		setKey(taint, "effect", stringNode(effect))
 		list.Content = append(list.Content, taint)
 	}
 	return list, nil
 }
 
-func quoted(value string) *yaml.Node {
+func stringNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: 1}
 }
 
-// finish sets what flags alone say, and notes which have.
+// finish sets the fields that only flags can set, and notes these flags.
 func (c *commandLine) finish(into *Config) error {
-	c.told = map[string]string{}
+	c.otherFlagOf = map[string]string{}
 	if dir := c.other["root-dir"]; dir != "" {
-		into.RootDir, c.told["rootDir"] = dir, "--root-dir"
+		into.RootDir, c.otherFlagOf["rootDir"] = dir, "--root-dir"
 	}
 	if age, ok := c.other["minimum-container-ttl-duration"]; ok {
 		d, err := time.ParseDuration(age)
 		if err != nil {
 			return fmt.Errorf("--minimum-container-ttl-duration: %w", err)
 		}
-		into.ContainerGC.MinAge, c.told["containerGC: minAge"] = Duration(d),
+		into.ContainerGC.MinAge, c.otherFlagOf["containerGC: minAge"] = Duration(d),
 			"--minimum-container-ttl-duration"
 	}
 	for _, f := range []struct {
@@ -210,7 +209,7 @@ func (c *commandLine) finish(into *Config) error {
 			if err != nil {
 				return fmt.Errorf("--%s: %w", f.name, err)
 			}
-			*f.field, c.told["containerGC: "+f.key] = int32(n), "--"+f.name
+			*f.field, c.otherFlagOf["containerGC: "+f.key] = int32(n), "--"+f.name
 		}
 	}
 	return nil

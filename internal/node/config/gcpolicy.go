@@ -7,7 +7,7 @@ import (
 	"jettison/reclaim"
 )
 
-// GCPolicy is when what garbage is removed.
+// GCPolicy returns the rules of garbage collection.
 func (c *Config) GCPolicy() reclaim.Policy {
 	return reclaim.Policy{
 		Container: reclaim.ContainerPolicy{
@@ -25,12 +25,11 @@ func (c *Config) GCPolicy() reclaim.Policy {
 	}
 }
 
-// Collect is what of a configuration garbage collection on a live node goes by.
+// Collect is the part of a configuration that garbage collection on a live node uses.
 type Collect struct {
 	Policy reclaim.Policy
 	Mode   Mode // of gc
-	// PodGoneAfter is for how long a pod that no client and no manifest names has nothing alive before
-	// it is gone.
+	// PodGoneAfter is the time that a pod without object and manifest must have no process before it is gone.
 	PodGoneAfter time.Duration
 
 	RootDir    string // the kubelet's
@@ -38,7 +37,7 @@ type Collect struct {
 	CgroupRoot string
 }
 
-// Collect is what garbage collection goes by.
+// Collect returns the configuration of garbage collection on a live node.
 func (c *Config) Collect() Collect {
 	return Collect{
 		Policy: c.GCPolicy(), Mode: c.GC, PodGoneAfter: time.Duration(c.PodGoneAfter),
@@ -46,12 +45,11 @@ func (c *Config) Collect() Collect {
 	}
 }
 
-// checkGC checks what garbage collection goes by. A kubelet does not start with such a policy
-// either.
+// checkGC checks the rules of garbage collection. A kubelet does not start with such rules either.
 func (c *Config) checkGC() error {
 	p := c.GCPolicy()
 	if err := p.Container.Validate(); err != nil {
-		return wrong(err, "containerGC")
+		return fieldError(err, "containerGC")
 	}
 	if err := p.Image.Validate(); err != nil {
 		field := "imageGCHighThresholdPercent"
@@ -63,14 +61,14 @@ func (c *Config) checkGC() error {
 		case high >= 0 && high <= 100:
 			field = "imageGCLowThresholdPercent"
 		}
-		return wrong(err, field)
+		return fieldError(err, field)
 	}
 	for _, f := range []struct {
 		field string
 		value Duration
 	}{{"containerGCPeriod", c.ContainerGCPeriod}, {"imageGCPeriod", c.ImageGCPeriod}} {
 		if f.value != 0 && time.Duration(f.value) < time.Second {
-			return wrong(fmt.Errorf("%v: want at least 1s, or 0 for never", f.value), f.field)
+			return fieldError(fmt.Errorf("%v: want at least 1s, or 0 to disable the period", f.value), f.field)
 		}
 	}
 	return nil

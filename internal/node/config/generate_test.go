@@ -18,7 +18,7 @@ import (
 	"jettison/eviction"
 )
 
-// generate has what is made of the comments of fields written anew ("make generate").
+// generate writes the files generated from the comments of fields ("make generate").
 var generate = flag.Bool("generate", false, "write docs/reference/configuration.md and default.yaml")
 
 const (
@@ -26,10 +26,10 @@ const (
 	defaultPath   = "default.yaml"
 )
 
-// fieldDoc is a field, or a part of one, with what its comment says.
+// fieldDoc is a field, or a part of one, with its comment.
 type fieldDoc struct {
 	path  []string // of keys
-	kind  string   // what is written as its value
+	kind  string   // type of its value
 	text  string   // of the comment, without the field's name
 	start bool     // a change takes effect at the next start
 	own   bool     // a kubelet's file cannot set it
@@ -37,7 +37,8 @@ type fieldDoc struct {
 	under []fieldDoc
 }
 
-// comments are those of the fields of all structs of a file, by struct and field, each on one line.
+// comments returns the comments of the fields of all structs of fields.go, by struct and field,
+// each on one line.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := goparser.ParseFile(token.NewFileSet(), "fields.go", nil, goparser.ParseComments)
@@ -61,7 +62,7 @@ func comments(t *testing.T) map[string]string {
 	return out
 }
 
-// kinds are what people call a field's type.
+// kinds are the names of field types in the documentation.
 var kinds = map[reflect.Type]string{
 	reflect.TypeFor[map[string]string](): "mapping", reflect.TypeFor[Duration](): "duration", reflect.TypeFor[bool](): "true or false",
 	reflect.TypeFor[int32](): "whole number", reflect.TypeFor[float64](): "number", reflect.TypeFor[[]string](): "list of texts",
@@ -71,11 +72,11 @@ var kinds = map[reflect.Type]string{
 
 func fieldDocs(t *testing.T) (out []fieldDoc) {
 	t.Helper()
-	told := comments(t)
+	texts := comments(t)
 	describe := func(of reflect.Value, i int, path ...string) fieldDoc {
 		f := of.Type().Field(i)
 		d := fieldDoc{path: append(path, f.Tag.Get("yaml")), kind: kinds[f.Type], own: f.Tag.Get("own") != "", value: of.Field(i),
-			text: told[of.Type().Name()+"."+f.Name], start: f.Tag.Get("start") != ""}
+			text: texts[of.Type().Name()+"."+f.Name], start: f.Tag.Get("start") != ""}
 		if d.kind == "" {
 			d.kind = "text"
 		}
@@ -100,7 +101,7 @@ func fieldDocs(t *testing.T) (out []fieldDoc) {
 	return out
 }
 
-// valueText is a default as a file has it.
+// valueText returns a default in the form of a file.
 func valueText(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case Duration:
@@ -126,14 +127,14 @@ func valueText(v reflect.Value) string {
 	return v.String()
 }
 
-// foundByItself is the field whose default is not a value.
+// foundByItself is the field with a default that the agent finds on the node.
 const foundByItself = "containerRuntimeEndpoint"
 
-// yamlOf is default.yaml.
+// yamlOf returns default.yaml.
 func yamlOf(docs []fieldDoc) string {
 	var b strings.Builder
-	b.WriteString("# Every field of jettison's configuration, with its default. Keep what you change: what is not set here is the kubelet's, where the\n" +
-		"# node has one, and else the default. docs/start/configure.md and docs/reference/configuration.md say more.\n" +
+	b.WriteString("# Every field of jettison's configuration, with its default. Keep only the fields that you change: a field that this file does not set\n" +
+		"# has the kubelet's value if the node has a kubelet, else the default. See docs/start/configure.md and docs/reference/configuration.md.\n" +
 		"apiVersion: " + APIVersionAgent + "\nkind: " + KindAgent + "\n")
 	signals := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"}
 	for _, d := range docs {
@@ -159,10 +160,10 @@ func yamlOf(docs []fieldDoc) string {
 	return b.String()
 }
 
-// more is a pointer to another page.
+// more matches a link to another page.
 var more = regexp.MustCompile(`(use|start|operate|reference)/([\w-]+\.md)((?:#[\w-]+)?)`)
 
-// wrapped is what a field is for, as a comment of YAML.
+// wrapped returns a field's description as a YAML comment.
 func wrapped(d fieldDoc, indent string) string {
 	text := more.ReplaceAllString(d.text, "docs/$1/$2$3")
 	if d.start {
@@ -178,13 +179,14 @@ func wrapped(d fieldDoc, indent string) string {
 	return out + line + "\n"
 }
 
-// pageOf is docs/reference/configuration.md.
+// pageOf returns docs/reference/configuration.md.
 func pageOf(docs []fieldDoc) string {
 	var b strings.Builder
-	b.WriteString("# Configuration: every field\n\n<!-- Made of the comments in internal/node/config/fields.go by \"make generate\". -->\n\n" +
-		"[configure.md](../start/configure.md) tells how to use it. `jettison config default` prints all of this as a file, and\n" +
-		"`jettison config print` what holds on a node, and where each value comes from.\n\n" +
-		"*at once*: a changed file takes effect while the agent runs; *next start*: when it starts again, and a warning says so until then.\n\n")
+	b.WriteString("# Configuration: every field\n\n<!-- Generated from the comments in internal/node/config/fields.go by \"make generate\". -->\n\n" +
+		"Reference for operators. [configure.md](../start/configure.md) describes the common tasks. `jettison config default` prints all\n" +
+		"fields as a file. `jettison config print` prints the values in effect on a node, with their origins.\n\n" +
+		"The column *change* shows when a changed value takes effect: *on reload*, while the agent runs; *next start*, after a restart.\n" +
+		"The agent logs a warning until the restart.\n\n")
 	kubelets := reflect.ValueOf(defaults(KindKubelet)).Elem()
 	section := func(title string, own bool) {
 		b.WriteString("## " + title + "\n\n| field | type | default | change | meaning |\n|---|---|---|---|---|\n")
@@ -197,9 +199,9 @@ func pageOf(docs []fieldDoc) string {
 			}
 		}
 	}
-	section("Fields that a kubelet's file has, too", false)
+	section("Fields shared with the kubelet", false)
 	b.WriteString("\n")
-	section("Fields of this project's own", true)
+	section("Fields of jettison only", true)
 	return b.String()
 }
 
@@ -228,7 +230,7 @@ func rowOf(d fieldDoc, kubelets reflect.Value) string {
 			}
 		}
 	}
-	change := "at once"
+	change := "on reload"
 	if d.start {
 		change = "next start"
 	}
@@ -243,7 +245,7 @@ func rowOf(d fieldDoc, kubelets reflect.Value) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", strings.Join(d.path, ".`<br>`"), d.kind, byDefault, change, text)
 }
 
-// The page and the file are as the comments say now.
+// The page and the file match the comments of fields.
 func TestWhatIsGeneratedIsFresh(t *testing.T) {
 	docs := fieldDocs(t)
 	for path, want := range map[string]string{referencePath: pageOf(docs), defaultPath: yamlOf(docs)} {
@@ -258,8 +260,8 @@ func TestWhatIsGeneratedIsFresh(t *testing.T) {
 	}
 }
 
-// The complete file is taken, and comes to the defaults.
-func TestTheDefaultFileIsTheDefaults(t *testing.T) {
+// The complete default file is valid and equals the defaults.
+func TestDefaultFile(t *testing.T) {
 	l, err := Parse([]byte(DefaultFile))
 	if err != nil {
 		t.Fatal(err)
@@ -269,18 +271,18 @@ func TestTheDefaultFileIsTheDefaults(t *testing.T) {
 	}
 	same := func(a, b eviction.Threshold) bool { return reflect.DeepEqual(a, b) }
 	if !cmp.Equal(Default().Thresholds, l.Thresholds, cmp.Comparer(same)) || len(l.Warnings) > 0 {
-		t.Errorf("%v, want %v; %q", l.Thresholds, Default().Thresholds, l.Warnings)
+		t.Errorf("thresholds of the default file = %v, want %v; warnings %q", l.Thresholds, Default().Thresholds, l.Warnings)
 	}
 	for i := range reflect.TypeFor[Config]().NumField() {
 		name := reflect.TypeFor[Config]().Field(i).Tag.Get("yaml")
 		if name != "-" && !regexp.MustCompile(`(?m)^`+name+`:`).MatchString(DefaultFile) {
-			t.Errorf("the file has no %s", name)
+			t.Errorf("default.yaml has no field %s", name)
 		}
 	}
 }
 
-// Every pointer of a comment to another page leads somewhere.
-func TestCommentsPointToWhatIsThere(t *testing.T) {
+// Every link of a comment to another page has a target.
+func TestLinksOfComments(t *testing.T) {
 	for _, d := range fieldDocs(t) {
 		for _, m := range more.FindAllStringSubmatch(d.text, -1) {
 			text, err := os.ReadFile("../../../docs/" + m[1] + "/" + m[2])
@@ -295,7 +297,7 @@ func TestCommentsPointToWhatIsThere(t *testing.T) {
 				found = found || strings.HasPrefix(line, "#") && anchor == m[3]
 			}
 			if !found {
-				t.Errorf("%s: docs/%s/%s has no %s", d.path[0], m[1], m[2], m[3])
+				t.Errorf("comment of %s: docs/%s/%s has no anchor %s", d.path[0], m[1], m[2], m[3])
 			}
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Loopback is served as it is; any other address needs a certificate and a token.
-func TestWhereOthersAreServed(t *testing.T) {
+// A loopback address needs nothing else. Any other address needs a certificate and a token.
+func TestListen(t *testing.T) {
 	const tls = "\ntlsCertFile: /c\ntlsPrivateKeyFile: /k\n"
 	for text, says := range map[string]string{
 		"listen: 127.0.0.1:9100":                           "",
@@ -14,10 +14,10 @@ func TestWhereOthersAreServed(t *testing.T) {
 		"listen: 127.0.0.1:9100\nbearerTokenFile: /t":      "",
 		"listen: 127.8.8.8:9100" + tls:                     "",
 		"listen: 10.0.0.1:9100\nbearerTokenFile: /t" + tls: "",
-		"listen: 10.0.0.1:9100":                            "not loopback",
-		"listen: 10.0.0.1:9100" + tls:                      "not loopback",
-		"listen: 0.0.0.0:9100\nbearerTokenFile: /t":        "not loopback",
-		"listen: '[::]:9100'":                              "not loopback",
+		"listen: 10.0.0.1:9100":                            "reachable from the network",
+		"listen: 10.0.0.1:9100" + tls:                      "reachable from the network",
+		"listen: 0.0.0.0:9100\nbearerTokenFile: /t":        "reachable from the network",
+		"listen: '[::]:9100'":                              "reachable from the network",
 		"listen: '[::ffff:127.0.0.1]:9100'":                "",
 		"listen: ':9100'":                                  "want an IP address",
 		"listen: localhost:9100":                           "want an IP address",
@@ -31,7 +31,7 @@ func TestWhereOthersAreServed(t *testing.T) {
 	} {
 		_, err := Parse([]byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n" + text + "\n"))
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", text, err, says)
+			t.Errorf("%q: error %v, want %q", text, err, says)
 		}
 	}
 }

@@ -20,44 +20,44 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxSize of a configuration file. A kubelet's has a few KiB.
+// maxSize bounds a configuration file, in bytes. A kubelet's has a few KiB.
 const maxSize = 1 << 20
 
-// pipeLimit is how long a configuration that comes through a pipe may take, as one that a shell has
-// another program write.
+// pipeLimit bounds the reading of a configuration from a pipe, for example of a shell's process
+// substitution.
 const pipeLimit = 30 * time.Second
 
-var errPipe = fmt.Errorf("it is a pipe that nobody wrote and closed within %v: name a file",
+var errPipe = fmt.Errorf("pipe not written and closed within %v: name a file",
 	pipeLimit)
 
-// Loaded is a configuration with where it came from and what a person should know about it.
+// Loaded is a configuration with its origins and warnings.
 type Loaded struct {
 	*Config
 	Path     string   // empty: no file, the defaults
-	From     string   // where all of it came from, for people: the file, drop-ins, the kubelet
+	From     string   // the layers, for people: the file, drop-ins, the kubelet
 	Kind     string   // KindAgent or KindKubelet
 	Warnings []string // one line each
 
-	// Kubelet: what the node's kubelet goes by is part of it, as it was found.
+	// Kubelet reports that the configuration of the node's kubelet is one of the layers.
 	Kubelet bool
-	// EndpointFrom says why containerRuntimeEndpoint is what it is, for people; empty where nobody has
-	// looked for the runtime.
+	// EndpointFrom is the reason for the value of containerRuntimeEndpoint, for people; empty before
+	// the search for the runtime.
 	EndpointFrom string
-	// Files and folders that it was read from, as this process sees them.
+	// Files are the files and folders that were read, in this process's view.
 	Files []string
 
-	lines *parser           // knows where fields are; nil without a file
-	told  map[string]Origin // of fields that no file sets
-	unset bool              // containerRuntimeEndpoint is set to nothing
-	usual []Socket          // where a runtime is looked for that nobody names
+	lines           *parser           // has the lines of fields; nil without a file
+	origins         map[string]Origin // of fields that are not set in a file
+	endpointCleared bool              // a file sets containerRuntimeEndpoint to an empty value
+	sockets         []Socket          // where to search for the runtime if no layer names it
 }
 
-// AwaitsKubelet: it would have been made of what a kubelet goes by, had one been there whose
-// configuration can be taken.
+// AwaitsKubelet reports that a kubelet's configuration would be a layer if there were one that can
+// be loaded.
 func (l *Loaded) AwaitsKubelet() bool { return l.Kind == KindAgent && !l.Kubelet }
 
-// Blame says where the file sets a field that turned out to be wrong only later: the file, the
-// line, the field, what is wrong. Without a file it names the field alone.
+// Blame returns the error of a field that proved wrong after loading: file, line, field and cause.
+// Without a file it names the field only.
 func (l *Loaded) Blame(e *eviction.FieldError) error {
 	if l.lines == nil {
 		return fmt.Errorf("config: %s", e.Line())
@@ -65,9 +65,9 @@ func (l *Loaded) Blame(e *eviction.FieldError) error {
 	return fmt.Errorf("config %s: %s", place(l.lines.names, l.lines.line(e.Field)), e.Line())
 }
 
-// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing,
-// returns the defaults. It waits for a pipe's writer, until ctx ends or for 30 s. Errors are one
-// line: the file, the line, the field, what is wrong.
+// Load reads the file at path. With an empty path it reads DefaultPath and, if that is missing,
+// returns the defaults. It waits for a pipe's writer until ctx ends or for 30 s. An error is one
+// line: file, line, field, cause.
 func Load(ctx context.Context, path string) (*Loaded, error) {
 	p, err := readParts(ctx, path)
 	if p == nil && err == nil {
@@ -76,11 +76,11 @@ func Load(ctx context.Context, path string) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.named()
+	return p.loadNamed()
 }
 
-// Check reads the file at path as the agent's own configuration, and nothing else of the node; "-"
-// is standard input.
+// Check reads the file at path as the agent's file, and nothing else of the node; "-" is standard
+// input.
 func Check(ctx context.Context, path string, stdin *os.File) (*Loaded, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
 	defer cancel()
@@ -92,15 +92,16 @@ func Check(ctx context.Context, path string, stdin *os.File) (*Loaded, error) {
 		p, err = readParts(ctx, path)
 	}
 	if err == nil {
-		err = p.trusted()
+		err = p.checkTrusted()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p.named()
+	return p.loadNamed()
 }
 
-// readParts reads the file at path, or DefaultPath; nil: there is none, and none is named.
+// readParts reads the file at path, or DefaultPath if path is empty. It returns nil if DefaultPath
+// is missing.
 func readParts(ctx context.Context, path string) (*parts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
 	defer cancel()
@@ -113,10 +114,9 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 		return nil, nil
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("config: %w: name a file that is there (the two lines \"apiVersion: "+
-			"%s\" and \"kind: %s\" make one), "+
-			"or none: without --config it is %s if that is there, else the defaults hold", err,
-			APIVersionAgent, KindAgent, DefaultPath)
+		return nil, fmt.Errorf("config: %w: create it (at least the two lines \"apiVersion: %s\" and "+
+			"\"kind: %s\"), or omit --config: then the agent reads %s if it exists, else it uses the "+
+			"defaults", err, APIVersionAgent, KindAgent, DefaultPath)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -124,7 +124,7 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 	defer func() { _ = f.Close() }()
 	p, err := partsOf(f, path)
 	if err == nil {
-		p.opened = path
+		p.openedPath = path
 	}
 	return p, err
 }
@@ -140,24 +140,24 @@ func partsOf(f *atomicfile.Stream, path string) (*parts, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file",
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: is this the configuration file?",
 			path, maxSize)
 	}
 	p := &parts{names: []string{path}, info: info}
 	if full, err := filepath.Abs(path); err == nil {
 		p.dir, p.files = filepath.Dir(full), []string{full}
 	}
-	if p.root, err = document(text); err != nil {
-		return nil, p.blame(err)
+	if p.root, err = parseDocument(text); err != nil {
+		return nil, p.addPlace(err)
 	}
 	return p, nil
 }
 
-// named is load for parts that come from a file, whose path is in errors.
-func (p *parts) named() (*Loaded, error) {
+// loadNamed loads parts that were read from a file. Errors name the file.
+func (p *parts) loadNamed() (*Loaded, error) {
 	l, err := p.load()
 	if err != nil {
-		return nil, p.blame(err)
+		return nil, p.addPlace(err)
 	}
 	l.Path, l.From = p.names[0], p.names[0]
 	if len(p.dropins) > 0 {
@@ -166,16 +166,16 @@ func (p *parts) named() (*Loaded, error) {
 	return l, nil
 }
 
-// lineError is "LINE: what".
+// lineError returns the error "LINE: CAUSE".
 func lineError(line int, format string, args ...any) error {
 	return fmt.Errorf("%d: "+format, append([]any{max(line, 1)}, args...)...)
 }
 
-// load makes a configuration of its parts.
+// load merges the parts, decodes the fields and checks them.
 func (s *parts) load() (*Loaded, error) {
-	p := &parser{lines: strict.Lines{}, names: s.names, layer: s.layer}
-	if s.flagged != nil {
-		p.flags = s.flagged.flagOf
+	p := &parser{lines: strict.Lines{}, names: s.names, sourceOf: s.sourceOf}
+	if s.cmdline != nil {
+		p.flags = s.cmdline.flagOf
 	}
 	kind, err := p.kind(s.root)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *parts) load() (*Loaded, error) {
 	p.lenient = kind == KindKubelet
 	loaded := &Loaded{Config: defaults(kind), Kind: kind, lines: p}
 	if err := p.fields(s.merged(kind), loaded); err != nil {
-		return nil, located(err)
+		return nil, formatFieldError(err)
 	}
 	if s.finish != nil {
 		s.finish(loaded.Config)
@@ -192,29 +192,29 @@ func (s *parts) load() (*Loaded, error) {
 	loaded.Files = s.files
 	if s.own != nil {
 		kind = kindBoth
-		if err := s.layOver(p, loaded); err != nil {
-			return nil, located(err)
+		if err := s.applyOwn(p, loaded); err != nil {
+			return nil, formatFieldError(err)
 		}
 	}
-	loaded.unset = loaded.ContainerRuntimeEndpoint == ""
+	loaded.endpointCleared = loaded.ContainerRuntimeEndpoint == ""
 	doubts, err := loaded.complete(kind)
 	if err != nil {
 		var f *strict.FieldError
 		if errors.As(err, &f) {
 			f.Line = p.line(strings.Split(f.Field, separator))
 		}
-		return nil, located(err)
+		return nil, formatFieldError(err)
 	}
 	if len(p.ignored) > 0 {
-		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+
+		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet's file: "+
 			strings.Join(p.ignored, ", "))
 	}
-	loaded.Warnings = append(append(loaded.Warnings, p.odd...), doubts...)
+	loaded.Warnings = append(append(loaded.Warnings, p.warnings...), doubts...)
 	return loaded, nil
 }
 
-// located puts the error of a field, which has a line, into this package's form.
-func located(err error) error {
+// formatFieldError formats the error of a field, which has a line, for this package.
+func formatFieldError(err error) error {
 	var f *strict.FieldError
 	if !errors.As(err, &f) {
 		return err
@@ -225,18 +225,18 @@ func located(err error) error {
 	return lineError(f.Line, "%s: %w", f.Field, f.Err)
 }
 
-// document finds the one mapping that a file holds.
-func document(text []byte) (*yaml.Node, error) {
+// parseDocument returns the one mapping of a file.
+func parseDocument(text []byte) (*yaml.Node, error) {
 	file := strict.Document{APIVersion: APIVersionAgent, Kind: KindAgent}
 	root, err := file.Root(text)
 	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
 		return nil, syntaxError(syntax.Err)
 	}
-	return root, located(err)
+	return root, formatFieldError(err)
 }
 
-// syntaxError puts yaml's "yaml: line 3: what" into this package's form.
+// syntaxError converts "yaml: line 3: CAUSE" to this package's form.
 func syntaxError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -254,23 +254,23 @@ func syntaxError(err error) error {
 	return lineError(1, "not YAML: %s", text)
 }
 
-// separator stands between the keys of a field's path.
+// separator separates the keys of a field's path.
 const separator = ": "
 
 type parser struct {
-	lines   strict.Lines // by paths of keys joined by the separator
-	names   []string     // of the files that lines are of
-	layer   func(file int) Source
-	flags   map[string]string // of a kubelet, by the field that they set
-	lenient bool              // a kubelet's file: what a kubelet accepts is a warning
-	ignored []string          // fields that this program does not know, in a kubelet's file
-	odd     []string          // what a kubelet accepts and should not
+	lines    strict.Lines // by paths of keys joined by the separator
+	names    []string     // of files, by the number in a line
+	sourceOf func(file int) Source
+	flags    map[string]string // of a kubelet, by field
+	lenient  bool              // a kubelet's file: accept what a kubelet accepts, with a warning
+	ignored  []string          // fields of a kubelet's file that the agent lacks
+	warnings []string          // warnings about values that a kubelet accepts and should not
 }
 
-// line is that of the longest part of a path that the file has.
+// line returns the line of the longest prefix of path that the file has.
 func (p *parser) line(path []string) int { return p.lines.Nearest(path, separator) }
 
-// kind finds apiVersion and kind, which say how to read everything else.
+// kind returns the kind of a file, from its apiVersion and kind.
 func (p *parser) kind(root *yaml.Node) (string, error) {
 	var apiVersion, kind string
 	line := root.Line
@@ -291,12 +291,12 @@ func (p *parser) kind(root *yaml.Node) (string, error) {
 		apiVersion, kind, APIVersionAgent, KindAgent, APIVersionKubelet, KindKubelet)
 }
 
-// fields decodes the root mapping, key by key, into the Config.
+// fields decodes the root mapping into the Config, key by key.
 func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	target := reflect.ValueOf(loaded.Config).Elem()
 	known := knownFields(target.Type(), loaded.Kind == KindKubelet)
-	d := &strict.Decoder{Lines: p.lines, PlainKeys: true, Describe: describe, Special: special,
-		Twice: p.twice, PassOver: p.passOver}
+	d := &strict.Decoder{Lines: p.lines, PlainKeys: true, Describe: describe, Special: decodeDuration,
+		Twice: p.duplicate, PassOver: p.ignoreUnknown}
 	return d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if key.Value == "apiVersion" || key.Value == "kind" {
 			return nil
@@ -305,8 +305,8 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	})
 }
 
-// knownFields are the yaml names of a struct's fields. A kubelet's file cannot set what the kubelet
-// does not have.
+// knownFields returns the fields of a struct by YAML name. A kubelet's file cannot set fields that
+// the kubelet lacks.
 func knownFields(t reflect.Type, kubelet bool) map[string]int {
 	known := strict.Index(t)
 	maps.DeleteFunc(known, func(_ string, i int) bool {
@@ -316,40 +316,40 @@ func knownFields(t reflect.Type, kubelet bool) map[string]int {
 	return known
 }
 
-// twice refuses a key that comes again, except in a kubelet's file.
-func (p *parser) twice(field string, line, before int) error {
+// duplicate rejects a duplicate key. In a kubelet's file it is a warning.
+func (p *parser) duplicate(field string, line, before int) error {
 	if !p.lenient {
 		return strict.SetTwice(field, line, before)
 	}
-	p.odd = append(p.odd, fmt.Sprintf(
-		"line %d: %s is set a second time, first on line %d: the last one counts",
+	p.warnings = append(p.warnings, fmt.Sprintf(
+		"line %d: %s is set a second time, first on line %d: the last value is used",
 		line&(1<<lineBits-1), field, before&(1<<lineBits-1)))
 	return nil
 }
 
-// passOver notes an unknown field of a kubelet's file.
-func (p *parser) passOver(path []string) bool {
+// ignoreUnknown accepts and notes an unknown field of a kubelet's file.
+func (p *parser) ignoreUnknown(path []string) bool {
 	if p.lenient {
 		p.ignored = append(p.ignored, strings.Join(path, separator))
 	}
 	return p.lenient
 }
 
-// special decodes durations as the kubelet's files write them.
-func special(n *yaml.Node, into reflect.Value) (want string, fits bool) {
+// decodeDuration decodes durations in the form of the kubelet's files.
+func decodeDuration(n *yaml.Node, into reflect.Value) (want string, fits bool) {
 	v, ok := into.Addr().Interface().(*Duration)
 	if !ok {
 		return "", false
 	}
 	d, err := time.ParseDuration(n.Value)
 	if err != nil || n.Kind != yaml.ScalarNode {
-		return `a duration as "1m30s"`, false
+		return `a duration such as "1m30s"`, false
 	}
 	*v = Duration(d)
 	return "", true
 }
 
-// describe returns what a value is called in an error.
+// describe returns the name of a value's type, or the value, for an error.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

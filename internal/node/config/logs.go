@@ -9,25 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxSizeExponent bounds what resource.ParseQuantity is given: it computes with as many digits as
-// an exponent asks for.
+// maxSizeExponent bounds the exponent given to resource.ParseQuantity, which computes with as many
+// digits as the exponent demands.
 const maxSizeExponent = 18
 
-// parseLogs checks when logs of containers are rotated, with the kubelet's words
+// parseLogs checks the fields of log rotation, with the kubelet's texts
 // (pkg/kubelet/logs/container_log_manager.go, pkg/kubelet/apis/config/validation/validation.go).
 func (c *Config) parseLogs(kind string) (warnings []string, err error) {
 	if c.LogMaxBytes, err = parseLogSize(c.ContainerLogMaxSize); err != nil {
-		return nil, wrong(fmt.Errorf("failed to parse container log max size %.40q: %w",
+		return nil, fieldError(fmt.Errorf("failed to parse container log max size %.40q: %w",
 			c.ContainerLogMaxSize, err), "containerLogMaxSize")
 	}
 	if c.ContainerLogMaxFiles <= 1 {
-		return nil, wrong(errors.New(
+		return nil, fieldError(errors.New(
 			"invalid configuration: containerLogMaxFiles must be greater than 1"), "containerLogMaxFiles")
 	}
 	if c.LogMaxBytes == 0 {
-		const odd = "0 rotates every log each time: a negative size rotates none"
+		const odd = "0 rotates every log in each pass: use a negative size to disable rotation"
 		if kind == KindAgent {
-			return nil, wrong(errors.New(odd), "containerLogMaxSize")
+			return nil, fieldError(errors.New(odd), "containerLogMaxSize")
 		}
 		warnings = append(warnings, "containerLogMaxSize: "+odd)
 	}
@@ -46,7 +46,7 @@ func parseLogSize(text string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// boundedQuantity is resource.ParseQuantity for text that may ask it for any number of digits.
+// boundedQuantity is resource.ParseQuantity with a limit on the number of digits.
 func boundedQuantity(text string) (q resource.Quantity, err error) {
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])

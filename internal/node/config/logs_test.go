@@ -29,17 +29,17 @@ func TestLogs(t *testing.T) {
 			l, err := Parse([]byte(kind + c.text))
 			switch {
 			case err != nil && err.Error() != c.err:
-				t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.err)
+				t.Errorf("error of %q:\n got %v\nwant %s", c.text, err, c.err)
 			case err == nil && (c.err != "" || l.LogMaxBytes != c.bytes || l.ContainerLogMaxFiles != c.files):
-				t.Errorf("%q: %d bytes, %d files", c.text, l.LogMaxBytes, l.ContainerLogMaxFiles)
+				t.Errorf("rotation of %q = %d bytes, %d files", c.text, l.LogMaxBytes, l.ContainerLogMaxFiles)
 			}
 		}
 	}
 	const zero = "containerLogMaxSize: 0\n"
-	if _, err := Parse([]byte(own + zero)); err == nil || err.Error() != "3: containerLogMaxSize: 0 rotates every log each time: a negative size rotates none" {
-		t.Errorf("%v", err)
+	if _, err := Parse([]byte(own + zero)); err == nil || err.Error() != "3: containerLogMaxSize: 0 rotates every log in each pass: use a negative size to disable rotation" {
+		t.Errorf("containerLogMaxSize 0 in the agent's file: error %v, want one", err)
 	}
-	if l, err := Parse([]byte(kubelet + zero)); err != nil || !slices.Contains(l.Warnings, "containerLogMaxSize: 0 rotates every log each time: a negative size rotates none") {
-		t.Errorf("%+v, %v", l, err)
+	if l, err := Parse([]byte(kubelet + zero)); err != nil || !slices.Contains(l.Warnings, "containerLogMaxSize: 0 rotates every log in each pass: use a negative size to disable rotation") {
+		t.Errorf("containerLogMaxSize 0 in a kubelet's file: got %+v, error %v, want a warning", l, err)
 	}
 }

@@ -1,22 +1,22 @@
 package config
 
-// Mode is whether something is done or only observed that a kubelet on the node may do as well.
+// Mode selects whether the agent does work that a kubelet on the node may do as well.
 type Mode string
 
 // The modes.
 const (
-	ModeUnset   Mode = ""        // as ModeAct, but beside a kubelet as ModeObserve
-	ModeAct     Mode = "act"     // whatever else runs on the node
-	ModeObserve Mode = "observe" // never
+	ModeUnset   Mode = ""        // ModeObserve on a node with a kubelet, else ModeAct
+	ModeAct     Mode = "act"     // act, also on a node with a kubelet
+	ModeObserve Mode = "observe" // only observe
 )
 
-// modes are what a file may set.
+// modes are the values that a file may set.
 var modes = []string{string(ModeAct), string(ModeObserve), string(ModeUnset)}
 
-// Acts tells that something is done, with or without a kubelet on the node.
+// Acts reports whether the agent does the work, on a node with or without a kubelet.
 func (m Mode) Acts(kubelet bool) bool { return m == ModeAct || m == ModeUnset && !kubelet }
 
-// Resolve is ModeAct or ModeObserve: what the mode comes to, with or without a kubelet on the node.
+// Resolve returns ModeAct or ModeObserve, for a node with or without a kubelet.
 func (m Mode) Resolve(kubelet bool) Mode {
 	if m.Acts(kubelet) {
 		return ModeAct

@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// Beside a kubelet the default is to observe, without one to act. What a file says counts anywhere.
+// The default is to observe with a kubelet and to act without. A value in the file is always used.
 func TestModes(t *testing.T) {
 	for _, c := range []struct {
 		mode            Mode
@@ -14,15 +14,15 @@ func TestModes(t *testing.T) {
 		{ModeObserve, false, false, [2]Mode{ModeObserve, ModeObserve}},
 	} {
 		if without, beside := c.mode.Acts(false), c.mode.Acts(true); without != c.without || beside != c.beside {
-			t.Errorf("%q acts: %v without a kubelet, %v beside one", c.mode, without, beside)
+			t.Errorf("mode %q acts = %v without a kubelet, %v with one", c.mode, without, beside)
 		}
 		if got := [2]Mode{c.mode.Resolve(false), c.mode.Resolve(true)}; got != c.resolved {
-			t.Errorf("%q comes to %q", c.mode, got)
+			t.Errorf("mode %q resolves to %q with a kubelet", c.mode, got)
 		}
 	}
 	for text, want := range map[string]Mode{"": ModeUnset, "disk: act\n": ModeAct, "disk: observe\n": ModeObserve, "disk: \"\"\n": ModeUnset, "disk: null\n": ModeUnset} {
 		if l, err := Parse([]byte(own + text)); err != nil || l.Disk != want {
-			t.Errorf("%q: %v, %v", text, l, err)
+			t.Errorf("load mode %q: got %v, error %v", text, l, err)
 		}
 	}
 	if _, err := Parse([]byte(own + "gc: maybe\n")); err == nil || err.Error() != `3: gc: "maybe": want one of [act observe]` {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Source is a layer of a configuration. What a later one says counts.
+// Source is a layer of a configuration. Later layers override earlier ones.
 type Source string
 
-// The layers, in their order. SourceFound takes the place of the default.
+// The layers, in order. SourceFound replaces the default.
 const (
 	SourceDefault     Source = "default"
 	SourceFound       Source = "found" // the runtime's socket
@@ -22,13 +22,13 @@ const (
 	SourceFlag        Source = "flag"
 )
 
-// Origin is where a value comes from.
+// Origin is the source of a value.
 type Origin struct {
 	Source Source `json:"source"`
 	Where  string `json:"where,omitempty"` // FILE:LINE, a flag, a variable; empty for a default
 }
 
-// String is for people: "default", "/etc/jettison/config.yaml:4 (ownFile)".
+// String returns the origin for people: "default", "/etc/jettison/config.yaml:4 (ownFile)".
 func (o Origin) String() string {
 	if o.Where == "" {
 		return string(o.Source)
@@ -36,18 +36,18 @@ func (o Origin) String() string {
 	return o.Where + " (" + string(o.Source) + ")"
 }
 
-// Setting is a value that holds, and where it comes from. A mapping has one for each of its keys,
-// or one for itself where it has none.
+// Setting is a value in effect and its origin. A mapping has one Setting for each of its keys, or
+// one for itself if it is empty.
 type Setting struct {
 	Field []string // path of keys: "evictionHard", "memory.available"
 	Value any      // string, bool, int32, float64, a list of strings, of taints, or an empty mapping
 	Origin
 }
 
-// Name is the path of a setting as errors have it: "evictionHard: memory.available".
+// Name returns the path of a setting as in errors: "evictionHard: memory.available".
 func (s *Setting) Name() string { return strings.Join(s.Field, ": ") }
 
-// Settings are all values that hold, in the order of the fields.
+// Settings returns all values in effect, in the order of the fields.
 func (l *Loaded) Settings() (out []Setting) {
 	config := reflect.ValueOf(l.Config).Elem()
 	for i := range config.NumField() {
@@ -66,10 +66,10 @@ func (l *Loaded) Settings() (out []Setting) {
 		case ContainerGC, Descheduling:
 			of := config.Field(i)
 			for j := range of.NumField() {
-				out = append(out, l.setting(plain(of.Field(j)), name, of.Type().Field(j).Tag.Get("yaml")))
+				out = append(out, l.setting(plainValue(of.Field(j)), name, of.Type().Field(j).Tag.Get("yaml")))
 			}
 		default:
-			out = append(out, l.setting(plain(config.Field(i)), name))
+			out = append(out, l.setting(plainValue(config.Field(i)), name))
 		}
 	}
 	return out
@@ -79,8 +79,8 @@ func (l *Loaded) setting(value any, field ...string) Setting {
 	return Setting{Field: field, Value: value, Origin: l.origin(field...)}
 }
 
-// plain is a value as YAML and JSON have it.
-func plain(v reflect.Value) any {
+// plainValue returns a value in the form of YAML and JSON.
+func plainValue(v reflect.Value) any {
 	switch {
 	case v.Type() == reflect.TypeFor[Duration]():
 		return Duration(v.Int()).String()
@@ -92,17 +92,17 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// origin is where a field's value comes from, or a key of it. The keys of a mapping are from
-// different places where drop-ins were merged.
+// origin returns the origin of a field's value, or of one of its keys. The keys of a mapping have
+// different origins after a merge of drop-ins.
 func (l *Loaded) origin(field ...string) Origin {
-	if o, told := l.told[strings.Join(field, ": ")]; told {
+	if o, told := l.origins[strings.Join(field, ": ")]; told {
 		return o
 	}
 	if l.lines == nil {
 		return Origin{Source: SourceDefault}
 	}
 	line, set := l.lines.lines[strings.Join(field, ": ")]
-	// those may have keys that nobody has set
+	// these mappings may have default keys
 	byKey := field[0] == "evictionHard" || field[0] == "containerGC" || field[0] == "descheduling"
 	if !set && len(field) > 1 && !byKey {
 		line, set = l.lines.lines[field[0]]
@@ -110,7 +110,7 @@ func (l *Loaded) origin(field ...string) Origin {
 	if !set || line == 0 {
 		return Origin{Source: SourceDefault}
 	}
-	switch source := l.lines.layer(line >> lineBits); source {
+	switch source := l.lines.sourceOf(line >> lineBits); source {
 	case SourceKubeletFlag:
 		return Origin{source, l.lines.flags[field[0]]}
 	default:
@@ -118,8 +118,8 @@ func (l *Loaded) origin(field ...string) Origin {
 	}
 }
 
-// SetByOwn reports whether a file of our own says what a field is. It is strict: what does not fit
-// there is for its owner to mend.
+// SetByOwn reports whether the agent's own file sets a field. An invalid value there is an error,
+// because its owner can correct it.
 func (l *Loaded) SetByOwn(field ...string) bool {
 	for ; len(field) > 0; field = field[:len(field)-1] {
 		if o := l.origin(field...); o.Source != SourceDefault {
@@ -129,10 +129,10 @@ func (l *Loaded) SetByOwn(field ...string) bool {
 	return false
 }
 
-// tell says where a field comes from that no file sets.
-func (l *Loaded) tell(field string, o Origin) {
-	if l.told == nil {
-		l.told = map[string]Origin{}
+// setOrigin sets the origin of a field that no file sets.
+func (l *Loaded) setOrigin(field string, o Origin) {
+	if l.origins == nil {
+		l.origins = map[string]Origin{}
 	}
-	l.told[field] = o
+	l.origins[field] = o
 }

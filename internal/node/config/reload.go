@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Change is what another configuration makes of the one that holds.
+// Change is the result of a reload.
 type Change struct {
-	Loaded    *Loaded  // what holds then: the new one, but for fields that are read at the start
-	Now       []string // fields that change at once
-	NextStart []string // fields that are another at the next start, by what was read now
-	Warnings  []string // that the one before did not have
+	Loaded    *Loaded  // the new configuration, with the old values of start fields
+	Now       []string // fields that change immediately
+	NextStart []string // fields that change at the next start
+	Warnings  []string // new ones
 }
 
-// Reloaded is what becomes of the configuration that holds, where the files say next now. l has its
-// fields of the start still, as each Loaded that comes of this has.
+// Reloaded compares the configuration in effect, l, with next, read from the files now. The result
+// keeps the start fields of l.
 func (l *Loaded) Reloaded(next *Loaded) Change {
 	config, loaded := *next.Config, *next
 	loaded.Config = &config
@@ -24,15 +24,15 @@ func (l *Loaded) Reloaded(next *Loaded) Change {
 	for i := range has.NumField() {
 		f := has.Type().Field(i)
 		name := f.Tag.Get("yaml")
-		if name == "-" || alike(had.Field(i), has.Field(i)) {
+		if name == "-" || sameValue(had.Field(i), has.Field(i)) {
 			continue
 		}
 		if f.Tag.Get("start") == "" {
 			c.Now = append(c.Now, name)
 			continue
 		}
-		// Which of several sockets answers at the moment is no change of a file.
-		if name != endpointField || !l.foundRuntime() || !next.foundRuntime() {
+		// The socket that answers now may differ without a change of a file.
+		if name != endpointField || !l.endpointUnset() || !next.endpointUnset() {
 			c.NextStart = append(c.NextStart, name)
 		}
 		has.Field(i).Set(had.Field(i))
@@ -46,15 +46,15 @@ func (l *Loaded) Reloaded(next *Loaded) Change {
 	return c
 }
 
-// foundRuntime: nobody says which runtime it is.
-func (l *Loaded) foundRuntime() bool {
+// endpointUnset reports that no layer names the runtime's socket.
+func (l *Loaded) endpointUnset() bool {
 	o := l.origin(endpointField)
-	return o.Source == SourceFound || o.Source == SourceDefault || l.unset
+	return o.Source == SourceFound || o.Source == SourceDefault || l.endpointCleared
 }
 
-// alike reports whether two fields mean the same. A mapping or a list without anything is one that
-// is not there.
-func alike(x, y reflect.Value) bool {
+// sameValue reports whether two fields have the same meaning. An empty mapping or list equals an absent
+// one.
+func sameValue(x, y reflect.Value) bool {
 	switch x.Kind() {
 	case reflect.Map, reflect.Slice:
 		if x.Len() == 0 && y.Len() == 0 {
@@ -64,16 +64,15 @@ func alike(x, y reflect.Value) bool {
 	return reflect.DeepEqual(x.Interface(), y.Interface())
 }
 
-// LessThan says why another reading of the configuration is not what the files say but what can be
-// read of them just now: a file that is gone, or a kubelet that is not there, is no policy. nil: it
-// is whole.
+// LessThan returns why next must not replace l: a file or a kubelet is missing at the moment, which
+// is no change of policy. It returns nil if next is complete.
 func (l *Loaded) LessThan(next *Loaded) error {
 	switch {
-	case l.own() != "" && next.own() == "":
-		return fmt.Errorf("config %s is not there any more: what it said holds until the next start",
-			l.own())
+	case l.ownPath() != "" && next.ownPath() == "":
+		return fmt.Errorf("config %s is missing: its previous content stays in effect until the next start",
+			l.ownPath())
 	case l.Kubelet && !next.Kubelet && len(next.Warnings) > 0:
-		return fmt.Errorf("what the node's kubelet went by holds still: %s",
+		return fmt.Errorf("the previous configuration of the node's kubelet stays in effect: %s",
 			next.Warnings[len(next.Warnings)-1])
 	case l.Kubelet && !next.Kubelet:
 		return ErrNoKubelet
@@ -81,8 +80,8 @@ func (l *Loaded) LessThan(next *Loaded) error {
 	return nil
 }
 
-// own is the file that is not the kubelet's as it was found; empty: there is none.
-func (l *Loaded) own() string {
+// ownPath returns the path of the file that is not the kubelet's; empty: none.
+func (l *Loaded) ownPath() string {
 	if l.Kubelet && l.Kind == KindKubelet {
 		return ""
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What another file says holds at once, but for what is read at the start: that stays, and is named, until the file says again what holds.
+// A reload applies changes immediately, except for start fields: these keep their values and are
+// listed until the file has the old values again.
 func TestReloaded(t *testing.T) {
 	parse := func(text string) *Loaded {
 		t.Helper()
@@ -28,20 +29,20 @@ func TestReloaded(t *testing.T) {
 	} {
 		change := running.Reloaded(parse(c.text))
 		if got := strings.Join(change.Now, " ") + "; " + strings.Join(change.NextStart, " "); got != c.now+"; "+c.later {
-			t.Errorf("%q: %q, want %q; %q", c.text, got, c.now, c.later)
+			t.Errorf("reload of %q: changes %q, want %q now and %q at the next start", c.text, got, c.now, c.later)
 		}
 		running = change.Loaded
 		if running.Socket != "/a" || !running.Gate || running.LogMaxBytes != 10<<20 || running.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" {
-			t.Errorf("%q: what was read at the start is another now: %+v", c.text, running.Config)
+			t.Errorf("reload of %q changed start fields: %+v", c.text, running.Config)
 		}
 	}
-	if got := hard(running); len(got) != 1 || got[0] != "memory.available<200Mi" || running.Breaker {
-		t.Errorf("%v, breaker %v", got, running.Breaker)
+	if got := hardThresholds(running); len(got) != 1 || got[0] != "memory.available<200Mi" || running.Breaker {
+		t.Errorf("thresholds after the reloads = %v, breaker %v", got, running.Breaker)
 	}
 }
 
-// Each field is read at the start, or else changes at once: what a field of the start alone is for is on no list here.
-func TestEveryFieldIsOfOneKind(t *testing.T) {
+// Each field is either a start field or changes immediately; the list below has the latter.
+func TestStartFields(t *testing.T) {
 	start := map[string]bool{}
 	for i := range reflect.TypeFor[Config]().NumField() {
 		f := reflect.TypeFor[Config]().Field(i)
@@ -53,37 +54,38 @@ func TestEveryFieldIsOfOneKind(t *testing.T) {
 		"listen podLogsDir pprof preemption record rootDir runtimeWait socket socketGroup stateDir staticPodPath tlsCertFile tlsPrivateKeyFile writeAllocatable"
 	for name := range strings.FieldsSeq(want) {
 		if !start[name] {
-			t.Errorf("%s changes at once, and nobody takes it", name)
+			t.Errorf("field %s changes immediately, but no reader applies the change", name)
 		}
 		delete(start, name)
 	}
 	if len(start) > 0 {
-		t.Errorf("read at the start, and changeable: %v", start)
+		t.Errorf("start fields that also change immediately: %v", start)
 	}
 }
 
-// A file that is gone, and a kubelet that is not there or whose configuration cannot be taken, are no policy.
-func TestWhatIsLessThanBefore(t *testing.T) {
+// A missing file, and a kubelet that does not run or has an unreadable configuration, do not
+// replace the current configuration.
+func TestLessThan(t *testing.T) {
 	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "")
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"own.yaml": own})
+	writeFiles(t, dir, map[string]string{"own.yaml": own})
 	file := filepath.Join(dir, "own.yaml")
-	with := found(t, Places{Path: file, ProcMount: kubeletsNode(t)})
+	with := findOrFail(t, Places{Path: file, ProcMount: kubeletsNode(t)})
 	for name, c := range map[string]struct {
 		next *Loaded
 		want string
 	}{
 		"the same":                     {with, ""},
-		"no kubelet":                   {found(t, Places{Path: file, ProcMount: nodeProc(t, "bash", nil, nil)}), ErrNoKubelet.Error()},
-		"a kubelet that is not wanted": {found(t, Places{Path: file, ProcMount: nodeProc(t, "kubelet", []string{"--config=/none"}, nil)}), "what the node's kubelet went by holds still: what " + file},
-		"no file":                      {&Loaded{Config: Default(), Kind: KindAgent, Kubelet: true}, "config " + file + " is not there any more"},
+		"no kubelet":                   {findOrFail(t, Places{Path: file, ProcMount: nodeProc(t, "bash", nil, nil)}), ErrNoKubelet.Error()},
+		"a kubelet that is not wanted": {findOrFail(t, Places{Path: file, ProcMount: nodeProc(t, "kubelet", []string{"--config=/none"}, nil)}), "the previous configuration of the node's kubelet stays in effect: using defaults for fields that " + file},
+		"no file":                      {&Loaded{Config: Default(), Kind: KindAgent, Kubelet: true}, "config " + file + " is missing"},
 	} {
 		err := with.LessThan(c.next)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: LessThan = %v, want %q", name, err, c.want)
 		}
 		if errors.Is(err, ErrNoKubelet) != (name == "no kubelet") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: LessThan = %v, want nil", name, err)
 		}
 	}
 }

@@ -10,38 +10,38 @@ import (
 	"jettison/admit"
 )
 
-// enforcePods is the word of enforceNodeAllocatable that has the cgroup of all pods limited to less
-// than the node's capacity.
+// enforcePods is the value of enforceNodeAllocatable that limits the cgroup above all pods to node
+// allocatable.
 const enforcePods = "pods"
 
-// EnforcesPods reports whether the cgroup of all pods is to have what is allocatable; else it has
-// the whole capacity, as with a kubelet (pkg/kubelet/cm/node_container_manager_linux.go
-// enforceNodeAllocatableCgroups, v1.36.3).
+// EnforcesPods reports whether the limit of the cgroup above all pods is node allocatable.
+// Otherwise it is the node's capacity, as with a kubelet
+// (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
 func (c *Config) EnforcesPods() bool {
 	return slices.Contains(c.EnforceNodeAllocatable, enforcePods)
 }
 
-// parseReserved reads what is kept back from pods, and the factor of memory.high. A kubelet does
-// not start with what is wrong here.
+// parseReserved parses the reservations and the factor of memory.high. A kubelet does not start
+// with values that are wrong here.
 func (c *Config) parseReserved() (err error) {
-	if c.Reserved.Kube, err = resources("kubeReserved", c.KubeReserved); err != nil {
+	if c.Reserved.Kube, err = parseResources("kubeReserved", c.KubeReserved); err != nil {
 		return err
 	}
-	if c.Reserved.System, err = resources("systemReserved", c.SystemReserved); err != nil {
+	if c.Reserved.System, err = parseResources("systemReserved", c.SystemReserved); err != nil {
 		return err
 	}
-	// pkg/kubelet/apis/config/validation/validation.go; nor is it NaN
+	// pkg/kubelet/apis/config/validation/validation.go; the negation also rejects NaN
 	if f := c.MemoryThrottlingFactor; !(f > 0 && f <= 1) {
 		err := fmt.Errorf("invalid configuration: memoryThrottlingFactor %v must be greater than 0 and "+
 			"less than or equal to 1.0", f)
-		return wrong(err, "memoryThrottlingFactor")
+		return fieldError(err, "memoryThrottlingFactor")
 	}
 	return nil
 }
 
-// resources reads a reservation with the kubelet's grammar and words (cmd/kubelet/app/server.go
+// parseResources parses a reservation with the kubelet's grammar and texts (cmd/kubelet/app/server.go
 // parseResourceList, v1.36.3).
-func resources(field string, texts map[string]string) (v1.ResourceList, error) {
+func parseResources(field string, texts map[string]string) (v1.ResourceList, error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
@@ -51,15 +51,15 @@ func resources(field string, texts map[string]string) (v1.ResourceList, error) {
 		case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, admit.ResourcePIDs:
 		default:
 			err := fmt.Errorf("cannot reserve %q resource: want cpu, memory, ephemeral-storage or pid", name)
-			return nil, wrong(err, field, name)
+			return nil, fieldError(err, field, name)
 		}
 		q, err := boundedQuantity(texts[name])
 		if err != nil {
-			return nil, wrong(fmt.Errorf("failed to parse quantity %.40q for %q resource: %w", texts[name],
+			return nil, fieldError(fmt.Errorf("failed to parse quantity %.40q for %q resource: %w", texts[name],
 				name, err), field, name)
 		}
 		if q.Sign() < 0 {
-			return nil, wrong(fmt.Errorf("resource quantity for %q cannot be negative: %.40s", name,
+			return nil, fieldError(fmt.Errorf("resource quantity for %q cannot be negative: %.40s", name,
 				texts[name]), field, name)
 		}
 		out[v1.ResourceName(name)] = q

@@ -6,7 +6,8 @@ import (
 	"jettison/admit"
 )
 
-// Reservations are read with the kubelet's grammar; what a kubelet does not start with is an error in both kinds of files.
+// Reservations have the kubelet's grammar. A value with which a kubelet does not start is an error
+// in both kinds of files.
 func TestReserved(t *testing.T) {
 	for _, c := range []struct {
 		text         string
@@ -39,46 +40,48 @@ func TestReserved(t *testing.T) {
 			l, err := Parse([]byte(kind + c.text))
 			if err != nil || c.err != "" {
 				if err == nil || err.Error() != c.err {
-					t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.err)
+					t.Errorf("error of %q:\n got %v\nwant %s", c.text, err, c.err)
 				}
 				continue
 			}
 			kube, system := l.Reserved.Kube.Memory(), l.Reserved.System.Memory()
 			if kube.String() != c.kube || system.String() != c.system || l.MemoryThrottlingFactor != c.factor {
-				t.Errorf("%q: %v, %v, %v", c.text, kube, system, l.MemoryThrottlingFactor)
+				t.Errorf("reservations of %q = kube %v, system %v, factor %v", c.text, kube, system, l.MemoryThrottlingFactor)
 			}
 		}
 	}
 	c, err := parseFlags([]string{"--kube-reserved=cpu=100m,memory=1Gi", "--system_reserved", "memory=500Mi"}, "/")
 	kube, system := valueOf(c.fields, "kubeReserved"), valueOf(c.fields, "systemReserved")
 	if err != nil || kube == nil || system == nil || valueOf(kube, "memory").Value != "1Gi" || valueOf(system, "memory").Value != "500Mi" {
-		t.Errorf("a kubelet's flags: %v, %v, %v", kube, system, err)
+		t.Errorf("reservations of a kubelet's flags = kube %v, system %v, error %v", kube, system, err)
 	}
 	l, err := Parse([]byte(own + "kubeReserved: {pid: 100}\n"))
 	if pid := l.Reserved.Kube[admit.ResourcePIDs]; err != nil || pid.Value() != 100 {
-		t.Errorf("%v, %v", pid, err)
+		t.Errorf("reservation of pid = %v, error %v", pid, err)
 	}
 }
 
-// An upgrade must not begin to limit, nor can a kubelet's file say that something is to be written.
-func TestNothingIsWrittenUnlessAFileOfOurOwnSaysSo(t *testing.T) {
+// Limits are written only if the agent's file enables them: an upgrade must not start to write, and
+// a kubelet's file cannot enable it.
+func TestLimitsNeedAgentFile(t *testing.T) {
 	const both = "writeAllocatable: true\nmemoryQoS: true\n"
 	for text, want := range map[string]bool{own: false, kubelet: false, own + both: true, kubelet + both: false} {
 		l, err := Parse([]byte(text))
 		if err != nil || l.WriteAllocatable != want || l.MemoryQoS != want {
-			t.Errorf("%q: %v, %v, %v", text, l.WriteAllocatable, l.MemoryQoS, err)
+			t.Errorf("%q: writeAllocatable %v, memoryQoS %v, error %v, want false", text, l.WriteAllocatable, l.MemoryQoS, err)
 		}
 	}
 }
 
-// The cgroup of all pods has what is allocatable where pods are enforced, as by default, else the whole capacity.
+// The cgroup above all pods is limited to node allocatable if pods are enforced, as by default,
+// else to the whole capacity.
 func TestEnforcesPods(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, "enforceNodeAllocatable: [pods, system-reserved]\n": true, "enforceNodeAllocatable: []\n": false,
 		"enforceNodeAllocatable: [none]\n": false,
 	} {
 		if l, err := Parse([]byte(own + text)); err != nil || l.EnforcesPods() != want {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("EnforcesPods of %q is wrong, error %v", text, err)
 		}
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"jettison/cri"
 )
 
-// Variables of the environment that crictl has, too.
+// Environment variables, shared with crictl.
 const (
 	envRuntime = "CONTAINER_RUNTIME_ENDPOINT"
 	envImages  = "IMAGE_SERVICE_ENDPOINT"
 )
 
-// Socket is where a runtime usually listens.
+// Socket is a usual socket of a container runtime.
 type Socket struct{ Runtime, Path string }
 
 func (s *Socket) endpoint() string { return "unix://" + s.Path }
 
-// usualSockets are in the order of crictl (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go
-// defaultRuntimeEndpoints). After them comes that of k3s, for which crictl has to be told.
+// usualSockets are in crictl's order (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go
+// defaultRuntimeEndpoints), followed by that of k3s, which crictl does not try.
 var usualSockets = []Socket{
 	{"containerd", "/run/containerd/containerd.sock"},
 	{"CRI-O", "/run/crio/crio.sock"},
@@ -32,11 +32,10 @@ var usualSockets = []Socket{
 	{"k3s", "/run/k3s/containerd/containerd.sock"},
 }
 
-// dialLimit is for one connection to a socket of this machine.
+// dialLimit bounds one connection to a local socket.
 const dialLimit = time.Second
 
-// override takes what the environment and flags say over what files do, and finds the runtime where
-// nobody says which.
+// override applies the environment and flags, and finds the runtime's socket if no layer names it.
 func (l *Loaded) override(ctx context.Context, o Places) error {
 	for _, v := range []struct {
 		name, field string
@@ -51,64 +50,64 @@ func (l *Loaded) override(ctx context.Context, o Places) error {
 			return fmt.Errorf("config: environment variable %s: %w", v.name, err)
 		}
 		*v.into = value
-		l.unset = l.unset && v.field != endpointField
-		l.tell(v.field, Origin{SourceEnvironment, v.name})
+		l.endpointCleared = l.endpointCleared && v.field != endpointField
+		l.setOrigin(v.field, Origin{SourceEnvironment, v.name})
 	}
 	if o.Record != "" {
 		l.Record = o.Record
-		l.tell("record", Origin{SourceFlag, "--record"})
+		l.setOrigin("record", Origin{SourceFlag, "--record"})
 	}
 	sockets := o.Sockets
 	if sockets == nil {
 		sockets = usualSockets
 	}
-	l.usual = sockets
+	l.sockets = sockets
 	l.findRuntime(ctx)
 	return nil
 }
 
 const endpointField = "containerRuntimeEndpoint"
 
-// findRuntime says where the runtime's socket comes from. Where no file and nobody else names it,
-// it is the first of the usual ones that takes connections, else the first that is there, else the
-// default. A kubelet that names none has the default.
+// findRuntime sets the runtime's socket if no layer names it: the first of the usual ones that
+// accepts connections, else the first that exists, else the default. A kubelet that names none uses
+// its default.
 func (l *Loaded) findRuntime(ctx context.Context) {
 	switch {
-	case !l.foundRuntime():
+	case !l.endpointUnset():
 		l.EndpointFrom = l.origin(endpointField).String()
 		return
 	case l.Kubelet || l.Kind == KindKubelet:
 		l.EndpointFrom = "the kubelet's default"
 		return
 	}
-	switch there, open := look(ctx, l.usual); {
+	switch there, open := probeSockets(ctx, l.sockets); {
 	case len(open) > 0:
-		l.take(open, "takes connections")
+		l.selectSocket(open, "accepts connections")
 	case len(there) > 0:
-		l.take(there, "is there, and takes no connection")
+		l.selectSocket(there, "exists, but accepts no connections")
 	default:
-		l.EndpointFrom = "the default: none of the usual sockets is there (" + paths(l.usual) + ")"
+		l.EndpointFrom = "the default: none of the usual sockets exists (" + paths(l.sockets) + ")"
 	}
 }
 
-// FindRuntimeAgain looks once more for the runtime where nobody says which it is and it has not
-// answered yet: one that is installed, or begins, after this program may be another than was waited
-// for. It reports whether that is so. A socket that takes connections is not left for another one.
+// FindRuntimeAgain searches again for the runtime's socket if no layer names it and no runtime has
+// answered yet, because a runtime that starts later may use another socket. It reports whether the
+// socket changed. A socket that accepts connections is kept.
 func (l *Loaded) FindRuntimeAgain(ctx context.Context) bool {
-	if !l.foundRuntime() || l.Kubelet || l.Kind == KindKubelet {
+	if !l.endpointUnset() || l.Kubelet || l.Kind == KindKubelet {
 		return false
 	}
-	_, open := look(ctx, l.usual)
+	_, open := probeSockets(ctx, l.sockets)
 	if len(open) == 0 || slices.ContainsFunc(open,
 		func(s Socket) bool { return s.endpoint() == l.ContainerRuntimeEndpoint }) {
 		return false
 	}
-	l.take(open, "takes connections now")
+	l.selectSocket(open, "accepts connections now")
 	return true
 }
 
-// look says which sockets are there, and which of them take connections.
-func look(ctx context.Context, usual []Socket) (there, open []Socket) {
+// probeSockets returns the sockets that exist, and those that accept connections.
+func probeSockets(ctx context.Context, usual []Socket) (there, open []Socket) {
 	for _, s := range usual {
 		if info, err := os.Stat(s.Path); err != nil || info.Mode()&os.ModeSocket == 0 {
 			continue
@@ -122,16 +121,16 @@ func look(ctx context.Context, usual []Socket) (there, open []Socket) {
 	return there, open
 }
 
-// take takes the first of some sockets.
-func (l *Loaded) take(of []Socket, why string) {
+// selectSocket selects the first of some sockets.
+func (l *Loaded) selectSocket(of []Socket, why string) {
 	l.ContainerRuntimeEndpoint, l.EndpointFrom = of[0].endpoint(),
-		"found: of the usual sockets that of "+of[0].Runtime+" "+why
+		"found: the usual socket of "+of[0].Runtime+" "+why
 	if rest := of[1:]; len(rest) > 0 {
 		l.EndpointFrom += fmt.Sprintf(
-			"; so does that of %s, which crictl would take later, too: name it (%s) to have it",
+			"; so does that of %s, which is later in crictl's order: set %[2]s to use it",
 			names(rest), endpointField)
 	}
-	l.tell(endpointField, Origin{SourceFound, of[0].Path})
+	l.setOrigin(endpointField, Origin{SourceFound, of[0].Path})
 }
 
 func paths(all []Socket) string {

@@ -10,14 +10,13 @@ import (
 	"jettison/cri"
 )
 
-// Salvage is for commands that must work beside a file which cannot be taken: the defaults, with
-// the places (socket, stateDir, cgroupRoot, and the runtime's sockets) that the file at path
-// (empty: DefaultPath) names, as far as it can be read at all. ok is false where there is no file:
-// of a pipe nothing is left.
+// Salvage loads a configuration for commands that must work although the file is invalid: the
+// defaults, with the fields socket, stateDir, cgroupRoot and the runtime's sockets of the file at
+// path (empty: DefaultPath), as far as they can be read. ok is false if no regular file exists: a
+// pipe cannot be read again.
 func Salvage(ctx context.Context, path string) (l *Loaded, ok bool) {
 	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
-	// What the environment has wrong is left as it is, and the usual sockets of runtimes are not
-	// looked for then.
+	// An invalid environment variable is ignored, and then the usual sockets are not searched.
 	defer func() { _ = l.override(ctx, Places{}) }()
 	if path == "" {
 		path = DefaultPath
@@ -46,7 +45,7 @@ func Salvage(ctx context.Context, path string) (l *Loaded, ok bool) {
 		v := valueOf(p.root, f.field)
 		if v != nil && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" && f.fits(v.Value) {
 			*f.into = v.Value
-			l.tell(f.field, Origin{SourceOwn, path})
+			l.setOrigin(f.field, Origin{SourceOwn, path})
 		}
 	}
 	return l, true

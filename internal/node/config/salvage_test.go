@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Where things are is taken of a file that is wrong, as far as that is right.
+// Salvage reads the valid paths of an invalid file.
 func TestSalvage(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, map[string]string{
+	writeFiles(t, dir, map[string]string{
 		"field": own + "evictionHrad: {}\nsocket: /s/a.sock\nstateDir: /s/state\ncgroupRoot: /x\ncontainerRuntimeEndpoint: unix:///s/r.sock\n",
 		"place": own + "socket: s.sock\nstateDir: [1]\ncontainerRuntimeEndpoint: http://far\n",
 		"none":  "socket: {\n",
@@ -22,14 +22,14 @@ func TestSalvage(t *testing.T) {
 		if want[3] == "" { // of the usual ones, if this machine has any
 			want[3] = l.ContainerRuntimeEndpoint
 			if l.EndpointFrom == "" || want[3] == "http://far" {
-				t.Errorf("%s: the runtime's socket is %q, from %q", name, want[3], l.EndpointFrom)
+				t.Errorf("%s: the runtime's socket is %q, from %q, want the file's", name, want[3], l.EndpointFrom)
 			}
 		}
 		if got := [4]string{l.Socket, l.StateDir, l.CgroupRoot, l.ContainerRuntimeEndpoint}; !ok || got != want {
-			t.Errorf("%s: %q, %v, want %q", name, got, ok, want)
+			t.Errorf("%s: salvaged %q, ok %v, want %q", name, got, ok, want)
 		}
 	}
 	if _, ok := Salvage(t.Context(), filepath.Join(dir, "nowhere")); ok {
-		t.Error("there is something of a file that is not there")
+		t.Error("a missing file was salvaged: ok is true")
 	}
 }

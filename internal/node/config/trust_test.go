@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who may put another file in the place of the configuration decides what is killed, as who may write to it does. A sticky folder is no such
-// place, but for links of others; nor is the folder of a ConfigMap, which is mounted so that nobody writes there.
-func TestAFolderThatOthersMayWriteTo(t *testing.T) {
+// A folder in which others can replace the file makes it untrusted, like write access to the file.
+// A folder with the sticky bit is safe except for links of other users. The folder of a ConfigMap
+// is safe because its mount is read-only.
+func TestWritableFolderIsRejected(t *testing.T) {
 	const uid, gid = 1234, 4321
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give files away")
@@ -33,7 +34,7 @@ func TestAFolderThatOthersMayWriteTo(t *testing.T) {
 	for name, c := range map[string]struct {
 		change map[string]func(string) error
 		path   string
-		want   string // in the error; empty: there is none
+		want   string // part of the error; empty: no error
 	}{
 		"plain":                          {nil, "d/c.yaml", ""},
 		"the file is a group's":          {map[string]func(string) error{"d/c.yaml": both(chown(0, gid), chmod(0o664))}, "d/c.yaml", "chmod g-w "},
@@ -54,7 +55,7 @@ func TestAFolderThatOthersMayWriteTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, dir, map[string]string{"d/c.yaml": own, "link/x": ""})
+			writeFiles(t, dir, map[string]string{"d/c.yaml": own, "link/x": ""})
 			for link, to := range map[string]string{"link/c.yaml": "../d/c.yaml", "link/folder": "../d"} {
 				if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 					t.Fatal(err)
@@ -67,16 +68,17 @@ func TestAFolderThatOthersMayWriteTo(t *testing.T) {
 			}
 			_, err := Check(t.Context(), filepath.Join(dir, c.path), os.Stdin)
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
+				t.Errorf("error of an untrusted folder = %v, want %q", err, c.want)
 			}
 		})
 	}
 }
 
-// A kubelet makes the folder of a ConfigMap everybody's, links the file into one that it swaps, and mounts it read-only.
-func TestAConfigMap(t *testing.T) {
+// The kubelet gives every user write access to the folder of a ConfigMap, links the file into a
+// folder that it swaps, and mounts it read-only.
+func TestConfigMapFolder(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, map[string]string{"..2026/config.yaml": own})
+	writeFiles(t, dir, map[string]string{"..2026/config.yaml": own})
 	for link, to := range map[string]string{"..data": "..2026", "config.yaml": "..data/config.yaml"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
@@ -87,7 +89,7 @@ func TestAConfigMap(t *testing.T) {
 	}
 	path := filepath.Join(dir, "config.yaml")
 	if _, err := Check(t.Context(), path, os.Stdin); err == nil {
-		t.Error("whoever may write to the folder may link another file there")
+		t.Error("no error for a writable folder, in which others can create links")
 	}
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("this process cannot mount:", err)
@@ -101,8 +103,8 @@ func TestAConfigMap(t *testing.T) {
 	}
 }
 
-// What a kubelet reads is refused as well where others may put another file there.
-func TestAKubeletsFolderThatOthersMayWriteTo(t *testing.T) {
+// A kubelet's file is rejected too if others can replace it.
+func TestWritableKubeletFolderIsRejected(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip("this machine has " + DefaultPath)
 	}
@@ -110,7 +112,7 @@ func TestAKubeletsFolderThatOthersMayWriteTo(t *testing.T) {
 	if err := os.Chmod(filepath.Join(proc, "812/root/k"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if l := found(t, Places{ProcMount: proc}); l.From != FromDefaults || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "chmod o-w /k") {
-		t.Errorf("%+v", l)
+	if l := findOrFail(t, Places{ProcMount: proc}); l.From != FromDefaults || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "chmod o-w /k") {
+		t.Errorf("kubelet's file in a writable folder: got %+v, want the defaults and a warning", l)
 	}
 }

@@ -6,47 +6,46 @@ import (
 	"jettison/stats"
 )
 
-// Agent is what a Summary cannot hold. All of it is optional; absent is unknown. Bytes but where a
-// name says otherwise.
+// Agent has the data that a Summary cannot hold. All fields are optional; absent is unknown. Values
+// are bytes unless the name says otherwise.
 type Agent struct {
-	// Recorded: jettison run wrote the frame, and what is absent was not known. Else what a kubelet
-	// makes of the rest is made of it.
+	// Recorded: jettison run wrote the frame, and absent values were unknown. Otherwise they are
+	// computed from the rest as a kubelet does.
 	Recorded          bool    `json:"recorded,omitzero"`
 	MemAvailableBytes *uint64 `json:"memAvailableBytes,omitzero"` // the kernel's own estimate
-	PerCPUFreeBytes   *uint64 `json:"perCPUFreeBytes,omitzero"`   // free memory that it does not count
-	// MemTotalBytes is the capacity in a recorded frame, and where the Summary does not give
-	// availableBytes and workingSetBytes.
+	PerCPUFreeBytes   *uint64 `json:"perCPUFreeBytes,omitzero"`   // free memory that the estimate omits
+	// MemTotalBytes is the capacity in a recorded frame, or if the Summary lacks availableBytes and
+	// workingSetBytes.
 	MemTotalBytes *uint64 `json:"memTotalBytes,omitzero"`
 	// AllocatableLimitBytes is memory.max of the cgroup above all pods.
 	AllocatableLimitBytes *uint64 `json:"allocatableLimitBytes,omitzero"`
-	// AllocatableUnlimited: it says max.
+	// AllocatableUnlimited: the memory.max is max.
 	AllocatableUnlimited bool      `json:"allocatableUnlimited,omitzero"`
 	Swap                 *Swap     `json:"swap,omitzero"`
 	Pressure             *Pressure `json:"pressure,omitzero"`
-	// LayoutUnknown: the agent did not know the layout of the file systems in this look.
+	// LayoutUnknown: the layout of the file systems was unknown in this look.
 	LayoutUnknown bool `json:"layoutUnknown,omitzero"`
-	// MemoryOnly: nothing was measured of pods but memory and tasks, and nothing else asked for a
+	// MemoryOnly: only memory and tasks of pods were measured, and only they could require a
 	// victim.
 	MemoryOnly bool `json:"memoryOnly,omitzero"`
-	// ObserveDisks: a kubelet took care of the disks, whose signals only set conditions, unless the
-	// configuration has disk: act.
+	// ObserveDisks: a kubelet handled the disks, so that disk signals only set conditions, unless
+	// the configuration has disk: act.
 	ObserveDisks bool `json:"observeDisks,omitzero"`
-	// SourceErrors are sources that failed, by the names in blinds, with why: what they are the source
-	// of is absent.
+	// SourceErrors are the errors of failed sources, by the names in clearers. Their data is absent.
 	SourceErrors map[string]string `json:"sourceErrors,omitzero"`
-	// Sources is what the agent's sources said, in their own names; it only informs.
+	// Sources are the errors of the agent's sources by their own names, for information only.
 	Sources map[string]string `json:"sources,omitzero"`
 	// Pods by UID.
 	Pods map[string]*AgentPod `json:"pods,omitzero"`
 }
 
-// Swap of the node, which counts instead of the Summary's.
+// Swap is the node's swap. It replaces the Summary's.
 type Swap struct {
 	TotalBytes *uint64 `json:"totalBytes,omitzero"`
 	FreeBytes  *uint64 `json:"freeBytes,omitzero"`
 }
 
-// Pressure is the share of time stalled over windows that the agent watched itself.
+// Pressure has the shares of stalled time in windows that the agent measured itself.
 type Pressure struct {
 	Time   time.Time `json:"time,omitzero"`
 	CPU    *Stalls   `json:"cpu,omitzero"`
@@ -54,7 +53,7 @@ type Pressure struct {
 	IO     *Stalls   `json:"io,omitzero"`
 }
 
-// Stalls of one resource.
+// Stalls are the shares of one resource.
 type Stalls struct {
 	Some *Shares `json:"some,omitzero"`
 	Full *Shares `json:"full,omitzero"`
@@ -66,53 +65,55 @@ type Shares struct {
 	Over10s *float64 `json:"over10s,omitzero"`
 }
 
-// AgentPod is what a Summary cannot hold of one pod.
+// AgentPod has the data of a pod that a Summary cannot hold.
 type AgentPod struct {
 	Threads    *uint64 `json:"threads,omitzero"`
-	Processes  *uint64 `json:"processes,omitzero"` // the sandbox's own included
+	Processes  *uint64 `json:"processes,omitzero"` // including the sandbox's
 	AnonBytes  *uint64 `json:"anonBytes,omitzero"`
 	ShmemBytes *uint64 `json:"shmemBytes,omitzero"`
 	SwapBytes  *uint64 `json:"swapBytes,omitzero"`
-	// KernelBytes is what the kernel keeps for its processes and cannot take back.
+	// KernelBytes is kernel memory of the pod that cannot be reclaimed.
 	KernelBytes *uint64 `json:"kernelBytes,omitzero"`
-	// RefaultBytes is what was reclaimed of it and read in again, since its cgroup was made.
+	// RefaultBytes is the memory that was reclaimed and read in again, since the cgroup was
+	// created.
 	RefaultBytes *uint64 `json:"refaultBytes,omitzero"`
 	// Events are memory.events of the pod and all below it, EventsLocal memory.events.local, of the
 	// pod's own limit.
 	Events      *Events    `json:"events,omitzero"`
 	EventsLocal *Events    `json:"eventsLocal,omitzero"`
 	PSITotals   *PSITotals `json:"psiTotals,omitzero"`
-	// ReleasedBytes is what killing every process of the pod returns.
+	// ReleasedBytes is the memory that a kill of every process of the pod frees.
 	ReleasedBytes *Range `json:"releasedBytes,omitzero"`
-	// Announced false: the runtime has not told of the pod.
+	// Announced is false if the runtime has not reported the pod yet.
 	Announced *bool `json:"announced,omitzero"`
 	Populated *bool `json:"populated,omitzero"` // it has a live process
 	Self      bool  `json:"self,omitzero"`      // the agent runs in it
-	// StatusRefused: the runtime's status of it was larger than the agent takes.
+	// StatusRefused: the runtime's status of the pod exceeded the agent's limit.
 	StatusRefused bool           `json:"statusRefused,omitzero"`
 	NodeCritical  bool           `json:"nodeCritical,omitzero"`
 	QOSClass      stats.QOSClass `json:"qosClass,omitzero"`
-	// Annotations that the runtime told: kubernetes.io/config.* and jettison/*.
+	// Annotations reported by the runtime: kubernetes.io/config.* and jettison/*.
 	Annotations      map[string]string `json:"annotations,omitzero"`
 	MemoryRequest    *Range            `json:"memoryRequest,omitzero"`
 	CPURequestMillis *Range            `json:"cpuRequestMillis,omitzero"`
-	Cgroup           string            `json:"cgroup,omitzero"` // path; it only informs
+	Cgroup           string            `json:"cgroup,omitzero"` // path, for information only
 	IO               *IO               `json:"io,omitzero"`
-	// used since the cgroup was made
+	// used since the cgroup was created
 	CPUNanoseconds *uint64 `json:"cpuNanoseconds,omitzero"`
-	// all of the pod's, of dead containers too
+	// all of the pod, including those of dead containers
 	Logs *Usage `json:"logs,omitzero"`
-	// Files is what the kubelet keeps for it that its containers write to, ExitedLayers the writable
-	// layers of those that have exited.
+	// Files are the kubelet's files that the pod's containers write to. ExitedLayers are the
+	// writable layers of exited containers.
 	Files        *Usage `json:"files,omitzero"`
 	ExitedLayers *Usage `json:"exitedLayers,omitzero"`
-	// Unnamed is what its processes keep of files without a name.
+	// Unnamed are deleted files that the pod's processes keep open.
 	Unnamed *Unnamed `json:"unnamed,omitzero"`
-	// MemoryVolumes are the names of its volumes that are tmpfs.
+	// MemoryVolumes are the names of the pod's tmpfs volumes.
 	MemoryVolumes []string `json:"memoryVolumes,omitzero"`
 }
 
-// Unnamed is what lies on the file system of each signal; those that are one have the same.
+// Unnamed has the usage by the file system of a signal. Signals of one file system have equal
+// values.
 type Unnamed struct {
 	NodeFs      *Usage `json:"nodefs,omitzero"`
 	ImageFs     *Usage `json:"imagefs,omitzero"`
@@ -129,30 +130,30 @@ type Events struct {
 	OOMGroupKill uint64 `json:"oom_group_kill,omitzero"`
 }
 
-// PSITotals of a pod: nanoseconds stalled since its cgroup was made.
+// PSITotals are the nanoseconds that a pod stalled since its cgroup was created.
 type PSITotals struct {
 	CPU    *Totals `json:"cpu,omitzero"`
 	Memory *Totals `json:"memory,omitzero"`
 	IO     *Totals `json:"io,omitzero"`
 }
 
-// Totals of one resource, nanoseconds.
+// Totals are the values of one resource, in nanoseconds.
 type Totals struct {
 	Some uint64 `json:"some"`
 	Full uint64 `json:"full"`
 }
 
-// IO counters of a pod since its cgroup was made.
+// IO has the I/O counters of a pod since its cgroup was created.
 type IO struct {
 	ReadBytes  uint64 `json:"readBytes"`
 	WriteBytes uint64 `json:"writeBytes"`
 }
 
-// Usage of a file system.
+// Usage is the usage of a file system.
 type Usage struct {
 	UsedBytes  uint64 `json:"usedBytes"`
 	InodesUsed uint64 `json:"inodesUsed"`
 }
 
-// Range is a figure between two bounds; in JSON {"min": 1, "max": 2}, or a number that is both.
+// Range is a number between two bounds; in JSON {"min": 1, "max": 2}, or a number that is both.
 type Range struct{ Min, Max uint64 }

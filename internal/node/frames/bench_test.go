@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkReplay is the whole way of a frame of 110 pods with two containers each: read, decide, write. The figures of ten frames
-// come again and again, calm in one half; in the other memory is short in every frame, so that a pod is evicted.
+// BenchmarkReplay reads, decides and writes a frame of 110 pods with two containers each. The
+// values of ten frames repeat: in one half nothing is short; in the other memory is short in every
+// frame, so that a pod is evicted.
 func BenchmarkReplay(b *testing.B) {
 	for _, name := range []string{"calm", "short", "packed"} {
 		short := name == "short"
@@ -55,7 +56,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// packed is text with each line compressed on its own.
+// packed returns text with each line compressed separately.
 func packed(b *testing.B, text []byte) *bytes.Buffer {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -70,7 +71,7 @@ func packed(b *testing.B, text []byte) *bytes.Buffer {
 	return &out
 }
 
-// BenchmarkRecord is what a frame costs the recorder's goroutine, and how large it is.
+// BenchmarkRecord measures the time of the recorder's goroutine per frame, and the size of a frame.
 func BenchmarkRecord(b *testing.B) {
 	r, err := NewRecorder(b.TempDir()+"/frames", func(Notice) {})
 	if err != nil {

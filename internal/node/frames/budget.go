@@ -2,8 +2,8 @@ package frames
 
 import "time"
 
-// budget bounds what is written in a minute. Extra frames may take half of it, so that the regular
-// ones always have room.
+// budget limits the bytes written per minute. Extra frames may use half of it, so that regular ones
+// always fit.
 type budget struct {
 	perMinute int64
 	sent      []sent // within the last minute, oldest first
@@ -19,7 +19,8 @@ func (b *budget) allows(now time.Time, size int64, extra bool) bool {
 	keep := b.sent[:0]
 	used := size
 	for _, s := range b.sent {
-		// a clock that was set back must not hold anything up
+		// entries in the future are dropped, so that a clock that was set back does not block
+		// recording
 		if age := now.Sub(s.at); age < time.Minute && age >= 0 {
 			keep, used = append(keep, s), used+s.size
 		}

@@ -12,12 +12,12 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// check refuses figures that cannot be true, and names that are none.
+// check rejects implausible numbers and unknown names of sources.
 func (a *Agent) check() (field, what string) {
 	if a == nil {
 		return "", ""
 	}
-	c := &figures{}
+	c := &firstFault{}
 	c.number("memAvailableBytes", a.MemAvailableBytes)
 	c.number("perCPUFreeBytes", a.PerCPUFreeBytes)
 	c.number("memTotalBytes", a.MemTotalBytes)
@@ -32,37 +32,37 @@ func (a *Agent) check() (field, what string) {
 		c.stalls("pressure.io", p.IO)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.SourceErrors)) {
-		if blinding(name) == nil {
+		if clearerOf(name) == nil {
 			field := "sourceErrors." + strict.Field(jsontext.Pointer("").AppendToken(name))
-			c.fail(field, "unknown source"+nearest.Question(name, maps.Keys(blinds)))
+			c.fail(field, "unknown source"+nearest.Question(name, maps.Keys(clearers)))
 		}
 	}
 	for uid, p := range a.Pods {
-		if p != nil && p.wrong() { // most often nothing is, and no name has to be made
+		if p != nil && p.isImplausible() { // rare: the field's name is computed only for errors
 			p.check(c, "pods."+strict.Field(jsontext.Pointer("").AppendToken(uid)))
 		}
 	}
 	return c.field, c.what
 }
 
-// figures keeps the first one that cannot be true; among pods, whose order is none, that of the
+// firstFault keeps the first implausible number; among pods, which are unordered, the one with the
 // first name.
-type figures struct{ field, what string }
+type firstFault struct{ field, what string }
 
-func (c *figures) fail(field, what string) {
+func (c *firstFault) fail(field, what string) {
 	if c.what == "" || field < c.field && strings.HasPrefix(field, "pods.") &&
 		strings.HasPrefix(c.field, "pods.") {
 		c.field, c.what = field, what
 	}
 }
 
-func (c *figures) number(field string, v *uint64) {
-	if v != nil && *v > most {
-		c.fail(field, fmt.Sprintf("%d is more than any node has", *v))
+func (c *firstFault) number(field string, v *uint64) {
+	if v != nil && *v > maxPlausible {
+		c.fail(field, fmt.Sprintf("%d is implausibly large", *v))
 	}
 }
 
-func (c *figures) stalls(field string, s *Stalls) {
+func (c *firstFault) stalls(field string, s *Stalls) {
 	if s == nil {
 		return
 	}
@@ -74,20 +74,20 @@ func (c *figures) stalls(field string, s *Stalls) {
 			if v != nil && !(*v >= 0 && *v <= 1) {
 				name := fmt.Sprintf("%s.%s.%s", field, []string{"some", "full"}[i],
 					[]string{"over1s", "over10s"}[j])
-				c.fail(name, fmt.Sprintf("%v is no share: want 0 to 1", *v))
+				c.fail(name, fmt.Sprintf("%v is not a share: want 0 to 1", *v))
 			}
 		}
 	}
 }
 
-// wrong reports whether any figure of the pod cannot be true.
-func (p *AgentPod) wrong() bool {
-	c := figures{}
+// isImplausible reports whether a number of the pod is implausible.
+func (p *AgentPod) isImplausible() bool {
+	c := firstFault{}
 	p.check(&c, "")
 	return c.what != ""
 }
 
-func (p *AgentPod) check(c *figures, in string) {
+func (p *AgentPod) check(c *firstFault, in string) {
 	c.number(in+".threads", p.Threads)
 	c.number(in+".processes", p.Processes)
 	c.number(in+".anonBytes", p.AnonBytes)
@@ -111,8 +111,8 @@ func (p *AgentPod) check(c *figures, in string) {
 	}
 	if t := p.PSITotals; t != nil {
 		for i, v := range []*Totals{t.CPU, t.Memory, t.IO} {
-			if v != nil && max(v.Some, v.Full) > most {
-				c.fail(in+".psiTotals."+[]string{"cpu", "memory", "io"}[i], "more than any node has")
+			if v != nil && max(v.Some, v.Full) > maxPlausible {
+				c.fail(in+".psiTotals."+[]string{"cpu", "memory", "io"}[i], "implausibly large")
 			}
 		}
 	}

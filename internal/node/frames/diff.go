@@ -14,11 +14,11 @@ type Difference struct {
 	Time   string   `json:"time"`
 	Line   int      `json:"line"`   // of the frame
 	Field  string   `json:"field"`  // conditions, reclaimed, evictions (UIDs), ranking (its first UID)
-	Config []string `json:"config"` // what the first policy decides
-	Diff   []string `json:"diff"`   // what the other one does
+	Config []string `json:"config"` // decision of the first policy
+	Diff   []string `json:"diff"`   // decision of the other policy
 }
 
-// differences between what two policies decide on one frame.
+// differences returns the differences of two policies' decisions on one frame.
 func differences(line int, a, b *Output) (out []Difference) {
 	victims := func(o *Output) []string {
 		uids := make([]string, 0, len(o.Evictions))
@@ -44,9 +44,8 @@ func differences(line int, a, b *Output) (out []Difference) {
 	return out
 }
 
-// Compare plays all frames by two policies and writes where they decide differently, a line of JSON
-// for each field. It returns how many frames there were, and how many of them were decided
-// differently.
+// Compare plays all frames with two policies and writes their differences, a line of JSON for each
+// field. It returns the number of frames, and of frames with differences.
 func Compare(ctx context.Context, c, other *config.Config, r *Reader, w io.Writer) (all,
 	different int, err error) {
 	defer r.Close()

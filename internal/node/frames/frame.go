@@ -13,24 +13,24 @@ import (
 	"jettison/stats"
 )
 
-// Look is what the agent saw and did, as FromLook takes it. All but the objects may be changed once
-// FromLook has returned.
+// Look is the input of FromLook: the data and the actions of one look. Everything except the
+// objects may be modified after FromLook returned.
 type Look struct {
 	Time    time.Time
 	Summary *stats.Summary // nil: every source failed
-	// Pods are all objects that are known, which are not changed any more; nil: none. A Recorder
-	// writes them when they are others than those it wrote last: the same pointer is the same object.
+	// Pods are all known objects, which must not be modified any more; nil: none. A Recorder writes
+	// them if they differ from those that it wrote last: objects are compared by pointer.
 	Pods []*v1.Pod
-	// KillErrors of pods that did not die, by UID.
+	// KillErrors has the reasons why pods did not die, by UID.
 	KillErrors map[string]string
-	// MemoryOnly and ObserveDisks are as eviction.Input had them.
+	// MemoryOnly and ObserveDisks are the values of the eviction.Input.
 	MemoryOnly, ObserveDisks bool
 	// Node is the node's name.
 	Node string
 }
 
-// FromLook makes a frame of a look. It keeps nothing of it but the objects, so that a Recorder may
-// write it at leisure. Played again by the same policy, it is decided as the look was.
+// FromLook makes a frame of a look. It keeps references to the objects only, so a Recorder may
+// write the frame later. A replay with the same policy makes the same decisions.
 func FromLook(l Look) *Frame {
 	f := &Frame{at: l.Time, Time: l.Time.UTC().Format(time.RFC3339Nano),
 		KillErrors: maps.Clone(l.KillErrors), objects: l.Pods}
@@ -40,7 +40,7 @@ func FromLook(l Look) *Frame {
 	if l.Summary != nil {
 		s := summaryv1.From(l.Summary, l.Node)
 		f.Summary, f.Agent = &s, agentOf(l.Summary)
-		doubtThreads(l.Summary, &s, f.Agent)
+		dropThreads(l.Summary, &s, f.Agent)
 		if layout := l.Summary.Node.Layout; layout.OK {
 			f.Layout = new(Layout(layout.V))
 		}
@@ -58,7 +58,7 @@ func pointer[T any](v stats.Opt[T]) *T {
 	return &v.V
 }
 
-// agentOf is what a Summary of the API cannot hold of one of ours.
+// agentOf returns the data of a Summary that the API's Summary cannot hold.
 func agentOf(s *stats.Summary) *Agent {
 	n := &s.Node
 	a := &Agent{
@@ -77,7 +77,7 @@ func agentOf(s *stats.Summary) *Agent {
 		IO: stallsOf(&of.IO)}); p != (Pressure{}) {
 		a.Pressure = &p
 	}
-	a.doubt(n)
+	a.markImplausible(n)
 	for _, source := range s.Sources {
 		if source.Err == nil {
 			continue
@@ -93,12 +93,12 @@ func agentOf(s *stats.Summary) *Agent {
 	return a
 }
 
-// doubt names what the decision core does not observe because of a number that cannot be true,
-// which no frame may hold: one of the node's memory blinds both of its signals (eviction/signal.go
-// observe).
-func (a *Agent) doubt(n *stats.NodeStats) {
-	const why = "a number that cannot be true"
-	broken := func(v stats.Opt[uint64]) bool { return v.OK && v.V > most }
+// markImplausible marks the sources that the decision core ignores because of an implausible number, which a
+// frame must not contain. One in the node's memory invalidates both of its signals
+// (eviction/signal.go observe).
+func (a *Agent) markImplausible(n *stats.NodeStats) {
+	const why = "implausible number"
+	broken := func(v stats.Opt[uint64]) bool { return v.OK && v.V > maxPlausible }
 	m := &n.Memory
 	memory := broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) ||
 		broken(m.PerCPUFreeBytes)
@@ -115,18 +115,18 @@ func (a *Agent) doubt(n *stats.NodeStats) {
 	}
 }
 
-// doubtThreads: of a pod whose threads or processes cannot be true the decision core does not look
-// at its containers' processes.
-func doubtThreads(from *stats.Summary, s *v1alpha1.Summary, a *Agent) {
+// dropThreads removes the process counts of pods with an implausible number of threads or
+// processes, which the decision core ignores.
+func dropThreads(from *stats.Summary, s *v1alpha1.Summary, a *Agent) {
 	for i := range from.Pods {
 		t, p := from.Pods[i].Threads, from.Pods[i].Processes
-		if t.OK && t.V > most || p.OK && p.V > most {
+		if t.OK && t.V > maxPlausible || p.OK && p.V > maxPlausible {
 			s.Pods[i].ProcessStats, a.Pods[from.Pods[i].PodRef.UID].Processes = nil, nil
 		}
 	}
 }
 
-// stallsOf are the shares and, where the windows were not watched, nothing.
+// stallsOf returns the shares; nil if the windows were not watched.
 func stallsOf(p *stats.Pressure) *Stalls {
 	of := func(s *stats.StallShare) *Shares {
 		if !s.Over1s.OK && !s.Over10s.OK {

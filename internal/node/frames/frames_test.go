@@ -23,7 +23,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
 
 func some(v uint64) stats.Opt[uint64] { return stats.Some(v) }
 
-// node110 is a full look at a node with so many pods of two containers each.
+// node110 returns a full look at a node with pods of two containers each.
 func node110(at time.Time, pods int) *stats.Summary {
 	s := &stats.Summary{Time: at}
 	fs := stats.Some(stats.FsStats{Time: at, AvailableBytes: some(90 << 30), CapacityBytes: some(100 << 30), UsedBytes: some(10 << 30), InodesFree: some(9e6), Inodes: some(1e7), InodesUsed: some(1e6)})
@@ -60,7 +60,7 @@ func node110(at time.Time, pods int) *stats.Summary {
 	return s
 }
 
-// objects110 are the objects of those pods.
+// objects110 returns the objects of those pods.
 func objects110(s *stats.Summary) (out []*v1.Pod) {
 	request := v1.ResourceList{v1.ResourceMemory: resource.MustParse("100Mi"), v1.ResourceEphemeralStorage: resource.MustParse("1Gi")}
 	for i := range s.Pods {
@@ -75,7 +75,7 @@ func objects110(s *stats.Summary) (out []*v1.Pod) {
 	return out
 }
 
-// line is a frame as a recorder writes it, not compressed.
+// line returns a frame in the form of a recorder, uncompressed.
 func line(t testing.TB, f *Frame) []byte {
 	t.Helper()
 	(&Recorder{}).prepare(f, true)
@@ -104,7 +104,7 @@ func read(t testing.TB, text []byte) []*Frame {
 			return out
 		}
 		if err != nil {
-			t.Fatalf("%v: %.2000s", err, text)
+			t.Fatalf("read the written frame: error %v: %.2000s", err, text)
 		}
 		out = append(out, f)
 	}
@@ -133,7 +133,7 @@ func written(t testing.TB, o *Output) string {
 	return string(b)
 }
 
-// reclaimed is a frame in which something was seen after a reclaim; nil: nothing was.
+// reclaimed returns a frame with a Summary after a reclaim; nil: none.
 func reclaimed(f *Frame, after *stats.Summary) *Frame {
 	if after != nil {
 		of := FromLook(Look{Summary: after, Node: "node"})
@@ -142,7 +142,7 @@ func reclaimed(f *Frame, after *stats.Summary) *Frame {
 	return f
 }
 
-// liveOutput is what a policy decides on a live look, without any frame in between.
+// liveOutput returns the decisions of a policy on a live look, without a frame in between.
 func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
 	p.objects.pods = map[string]*eviction.Pod{}
 	for _, o := range l.Pods {
@@ -151,9 +151,9 @@ func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
 	return p.decide(f, l.Summary, after)
 }
 
-// In a frame that the agent has recorded there are no pods but those that were seen; in one that was written by hand a pod that only its
-// object tells of is one, as with a kubelet.
-func TestWhoseWordAFrameIs(t *testing.T) {
+// A recorded frame has only the pods that were observed. In a handwritten frame a pod with an
+// object only counts too, as with a kubelet.
+func TestPodsWithObjectOnly(t *testing.T) {
 	s := node110(time.Unix(1e9, 0), 1)
 	s.Node.Memory.KernelAvailableBytes = some(1)
 	ghost := objects110(s)[0].DeepCopy()
@@ -164,7 +164,7 @@ func TestWhoseWordAFrameIs(t *testing.T) {
 		f.Agent.Recorded = recorded
 		o := NewPlayer(policy(t, "evictionHard: {memory.available: 100Mi}")).Play(f)
 		if len(o.ThresholdsMet) != 1 || (len(o.Evictions) == 0) != recorded {
-			t.Errorf("recorded %v: %s", recorded, written(t, o))
+			t.Errorf("with recorded %v, output = %s", recorded, written(t, o))
 		}
 	}
 }

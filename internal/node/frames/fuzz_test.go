@@ -12,7 +12,8 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// Whatever a file holds: frames or a fault with its line, never a panic; and no victim where nothing was observed.
+// Any file gives frames or an error with its line, never a panic, and no victim without
+// observations.
 func FuzzReplay(f *testing.F) {
 	c := policy(f, everything+"lower\n")
 	s := node110(epoch, 1)
@@ -39,12 +40,12 @@ func FuzzReplay(f *testing.F) {
 				t.Fatal(err)
 			}
 			if frame.Summary == nil && len(o.Evictions)+len(o.ThresholdsMet) > 0 {
-				t.Fatalf("nothing was observed, and it decides %+v", o)
+				t.Fatalf("without any observation, the output is %+v", o)
 			}
 		}
 		var fault *strict.FieldError
 		if err != io.EOF && (!errors.As(err, &fault) || fault.Line < 1 || strings.Contains(err.Error(), "\n")) {
-			t.Fatalf("an error without a line, or of more than one: %v", err)
+			t.Fatalf("error without a line, or of several lines: %v", err)
 		}
 	})
 }

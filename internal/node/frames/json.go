@@ -14,22 +14,22 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// The JSON of frames. The library (encoding/json/v2 before it is the default) reads twice as fast
-// as encoding/json, refuses keys that come twice, knows where it is in a line when something is
-// wrong, and leaves the pods' time stamps whole: the API's own writing of them cuts to the second,
-// and two looks within one would count as the same.
+// JSON options of frames. The library (encoding/json/v2 before it is the default) reads twice as
+// fast as encoding/json, rejects duplicate keys, reports the position of an error, and keeps the
+// pods' time stamps complete: the API's encoding truncates to seconds, and two looks within one
+// second would be equal.
 var (
 	reading = json.JoinOptions(json.RejectUnknownMembers(true),
 		json.WithUnmarshalers(json.JoinUnmarshalers(
 			json.UnmarshalFromFunc(readTime),
 			json.UnmarshalFromFunc(podjson.ReadQuantity),
 		)))
-	// Names of a tenant's, of volumes say, may be no text: what is not is replaced.
+	// Names given by tenants, for example of volumes, may be invalid UTF-8, which is replaced.
 	writing = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 		json.WithMarshalers(json.MarshalToFunc(writeTime)))
 )
 
-// readTime takes a time of the API; null is none.
+// readTime reads a time of the API; null is the zero time.
 func readTime(d *jsontext.Decoder, out *metav1.Time) error {
 	text, err := readText(d, "a time")
 	if err != nil || text == "" {
@@ -48,7 +48,7 @@ func writeTime(e *jsontext.Encoder, t metav1.Time) error {
 	return e.WriteToken(jsontext.String(t.UTC().Format(time.RFC3339Nano)))
 }
 
-// readText reads a string; null is the empty one.
+// readText reads a string; null is the empty string.
 func readText(d *jsontext.Decoder, want string) (string, error) {
 	t, err := d.ReadToken()
 	switch {
@@ -66,7 +66,7 @@ func readText(d *jsontext.Decoder, want string) (string, error) {
 	return text, nil
 }
 
-// UnmarshalJSONFrom takes an object with both bounds, or a number.
+// UnmarshalJSONFrom reads an object with both bounds, or a number.
 func (r *Range) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '0' {
 		var v uint64
@@ -90,7 +90,7 @@ func (r *Range) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// MarshalJSONTo writes what UnmarshalJSONFrom takes.
+// MarshalJSONTo writes the form that UnmarshalJSONFrom reads.
 func (r *Range) MarshalJSONTo(e *jsontext.Encoder) error {
 	if r.Min == r.Max {
 		return e.WriteToken(jsontext.Uint(r.Min))
@@ -101,5 +101,5 @@ func (r *Range) MarshalJSONTo(e *jsontext.Encoder) error {
 	}{r.Min, r.Max})
 }
 
-// most is the greatest figure that can be true.
-const most = math.MaxInt64
+// maxPlausible is the largest plausible number.
+const maxPlausible = math.MaxInt64

@@ -9,18 +9,19 @@ import (
 	"jettison/eviction"
 )
 
-// Output is what is decided on one frame. Its lists are never null.
+// Output has the decisions on one frame. Its lists are never null.
 type Output struct {
-	Time          string     `json:"time"`       // the frame's, as it was written
+	Time          string     `json:"time"`       // of the frame, in its original form
 	Conditions    []string   `json:"conditions"` // of the node, before any reclaim, sorted
 	ThresholdsMet []Met      `json:"thresholdsMet"`
 	Reclaimed     []string   `json:"reclaimed"` // in the order run
 	Evictions     []Eviction `json:"evictions"`
-	Ranking       []string   `json:"ranking"` // UIDs, where a pod is evicted for a threshold
+	Ranking       []string   `json:"ranking"` // UIDs, if a pod is evicted for a threshold
 	Admit         []Admitted `json:"admit"`
 }
 
-// Met is a threshold that is met, before any reclaim and whatever its grace period, as in messages.
+// Met is a threshold that is met, before any reclaim and regardless of its grace period, as in
+// messages.
 type Met struct {
 	Signal    string `json:"signal"`
 	Observed  string `json:"observed"`
@@ -28,7 +29,7 @@ type Met struct {
 	Since     string `json:"since"` // RFC 3339 in UTC
 }
 
-// Eviction of one pod.
+// Eviction is the eviction of one pod.
 type Eviction struct {
 	UID                string `json:"uid"`
 	Namespace          string `json:"namespace"`
@@ -39,7 +40,7 @@ type Eviction struct {
 	Message            string `json:"message"`
 }
 
-// Admitted is the answer for one pod that asked to be taken.
+// Admitted is the decision on one pod of Frame.Admit.
 type Admitted struct {
 	UID     string `json:"uid"`
 	Admit   bool   `json:"admit"`
@@ -69,7 +70,7 @@ func newOutput(f *Frame, d *eviction.Decision) *Output {
 	return o
 }
 
-// add takes the evictions of a step, or of its second half.
+// add appends the evictions of a step, or of its second half.
 func (o *Output) add(d *eviction.Decision) {
 	for i := range d.Evictions {
 		e := &d.Evictions[i]
@@ -86,7 +87,7 @@ func (o *Output) add(d *eviction.Decision) {
 	}
 }
 
-// admit answers for the pods that ask to be taken, by the frame's conditions.
+// admit decides on the pods of Frame.Admit, by the frame's conditions.
 func (o *Output) admit(pods []v1.Pod) {
 	for i := range pods {
 		r := admit.UnderPressure(o.Conditions, &pods[i])

@@ -8,24 +8,24 @@ import (
 	"jettison/stats"
 )
 
-// plausible removes from a frame that was made of a live look what a Reader would refuse: a broken
-// counter must not make the whole recording unreadable. The decision core takes such figures for
-// absent, too.
-func plausible(v reflect.Value) {
+// removeImplausible removes values from a live frame that a Reader would reject, so that a broken counter
+// does not make the whole recording unreadable. The decision core also treats such values as
+// absent.
+func removeImplausible(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			return
 		}
-		if cannotBe(v.Elem()) {
+		if implausible(v.Elem()) {
 			v.SetZero()
 			return
 		}
-		plausible(v.Elem())
+		removeImplausible(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Field(i); f.CanSet() {
-				plausible(f)
+				removeImplausible(f)
 			}
 		}
 		switch s := v.Addr().Interface().(type) {
@@ -37,44 +37,44 @@ func plausible(v reflect.Value) {
 	case reflect.Slice:
 		if k := v.Type().Elem().Kind(); k == reflect.Struct || k == reflect.Pointer {
 			for i := range v.Len() {
-				plausible(v.Index(i))
+				removeImplausible(v.Index(i))
 			}
 		}
 	case reflect.Map:
-		if v.Type().Elem().Kind() == reflect.Pointer { // what is pointed to can be changed
+		if v.Type().Elem().Kind() == reflect.Pointer { // only pointed-to values can be modified
 			for i := v.MapRange(); i.Next(); {
-				plausible(i.Value().Elem())
+				removeImplausible(i.Value().Elem())
 			}
 		}
 	}
 }
 
-// dropSum removes what is left where, with what is used, it is more than there can be.
+// dropSum removes *left if the sum of left and used is implausible.
 func dropSum(left **uint64, used *uint64) {
-	if *left != nil && used != nil && stats.SaturatingAdd(**left, *used) > most {
+	if *left != nil && used != nil && stats.SaturatingAdd(**left, *used) > maxPlausible {
 		*left = nil
 	}
 }
 
-// cannotBe reports whether what a pointer points to cannot be true: a number, or a struct of
-// numbers one of which cannot.
-func cannotBe(v reflect.Value) bool {
+// implausible reports whether a pointer's target is implausible: a number, or a struct with such a
+// number.
+func implausible(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Uint64:
-		return v.Uint() > most
+		return v.Uint() > maxPlausible
 	case reflect.Int64:
 		return v.Int() < 0
-	case reflect.Float64: // of a share
+	case reflect.Float64: // a share
 		return !(v.Float() >= 0 && v.Float() <= 1)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			switch f := v.Field(i); f.Kind() {
 			case reflect.Uint64:
-				if f.Uint() > most {
+				if f.Uint() > maxPlausible {
 					return true
 				}
-			case reflect.Struct: // of pressure
-				if f.NumField() == 4 && f.Field(1).Kind() == reflect.Float64 && isNoPressure(f) {
+			case reflect.Struct: // pressure
+				if f.NumField() == 4 && f.Field(1).Kind() == reflect.Float64 && implausiblePressure(f) {
 					return true
 				}
 			}
@@ -83,12 +83,13 @@ func cannotBe(v reflect.Value) bool {
 	return false
 }
 
-// isNoPressure: a total that cannot be, or an average that is no percentage (v1alpha1.PSIData).
-func isNoPressure(v reflect.Value) bool {
+// implausiblePressure reports an implausible total, or an average that is no percentage
+// (v1alpha1.PSIData).
+func implausiblePressure(v reflect.Value) bool {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
 		case reflect.Uint64:
-			if f.Uint() > most {
+			if f.Uint() > maxPlausible {
 				return true
 			}
 		case reflect.Float64:

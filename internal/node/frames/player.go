@@ -14,18 +14,18 @@ import (
 	"jettison/stats"
 )
 
-// Player is one policy that decides on frames, one after another. Nothing is carried out: a kill
-// that the frame does not call failed is complete before the next frame.
+// Player decides on frames with one policy, one after another. It carries nothing out: a kill that
+// the frame does not report as failed is complete before the next frame.
 type Player struct {
 	manager *eviction.Manager
 	objects objects
 	layout  stats.Layout
 	disk    config.Mode
-	failed  []*eviction.Life // of the frame before, whose victims did not die
+	failed  []*eviction.Life // evictions of the previous frame with a victim that did not die
 }
 
-// NewPlayer makes a player of a configuration. The breaker and the reclaim of memory are off, and
-// no reading is too old.
+// NewPlayer creates a player for a configuration. The breaker and proactive reclaim are off, and no
+// reading is too old.
 func NewPlayer(c *config.Config) *Player {
 	return &Player{disk: c.Disk, manager: eviction.NewManager(c.Replay())}
 }
@@ -51,18 +51,18 @@ func (p *Player) Play(f *Frame) *Output {
 	return p.decide(f, summary, after)
 }
 
-// decide is one step, and its second half where something was reclaimed; after is nil where that
-// freed nothing.
+// decide makes one step, and its second half after a reclaim. after is nil if the reclaim freed
+// nothing.
 func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods, Foreign: true}
-	// the agent that recorded the frame did not act on disks: a kubelet was there, or its
-	// configuration said so
+	// the recording agent did not act on disks, because of a kubelet or its configuration
 	observed := false
 	if a := f.Agent; a != nil {
 		in.MemoryOnly, in.Foreign, observed = a.MemoryOnly, !a.Recorded, a.ObserveDisks
 	}
 	in.ObserveDisks = !p.disk.Acts(observed)
-	// From this frame on, so that they are ranked last here however long it was until it.
+	// The failure is reported with this frame, so that the pods are ranked last here, however much
+	// time has passed.
 	for _, l := range p.failed {
 		p.manager.Refused(now, l)
 	}
@@ -83,7 +83,7 @@ func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 	return out
 }
 
-// carryOut tells the manager what became of its evictions.
+// carryOut reports the results of evictions to the manager.
 func (p *Player) carryOut(now time.Time, f *Frame, decisions ...*eviction.Decision) {
 	for _, d := range decisions {
 		for _, e := range d.Evictions {
@@ -98,7 +98,7 @@ func (p *Player) carryOut(now time.Time, f *Frame, decisions ...*eviction.Decisi
 	}
 }
 
-// Run plays all frames and writes what is decided on each as a line of JSON, at once.
+// Run plays all frames and writes the decisions on each as a line of JSON, without delay.
 func Run(ctx context.Context, c *config.Config, r *Reader, w io.Writer) error {
 	defer r.Close()
 	p, out := NewPlayer(c), bufio.NewWriter(w)
@@ -126,7 +126,7 @@ func writeLine(w *bufio.Writer, v any) error {
 		err = w.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("writing the output: %w", err)
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }

@@ -21,47 +21,47 @@ import (
 	"jettison/internal/node/summaryv1"
 )
 
-// MaxLine is the longest frame that is read, in bytes. One of 110 pods has some 400 KB.
+// MaxLine is the maximum size of a frame, in bytes. A frame of 110 pods has about 400 KB.
 const MaxLine = 64 << 20
 
-// How much of a file is read at once, so that several frames can be decoded at a time, and how many
-// are.
+// Buffer sizes, large enough to decode several frames in parallel, and the maximum number of
+// decoders.
 const (
 	packedBuffer = 256 << 10
 	plainBuffer  = 2 << 20
 	maxDecoders  = 4
 )
 
-// Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it
-// does not know or cannot be true is a *strict.FieldError. Lines that have come already are decoded
-// side by side, but it never waits for another one before it gives what it has.
+// Reader reads frames, one JSON object per line, and skips empty lines. It is strict: an unknown
+// field or an implausible value is a *strict.FieldError. It decodes available lines in parallel,
+// but never waits for a further line before it returns a frame.
 type Reader struct {
 	name  string // in errors
 	src   *bufio.Reader
 	max   int // longest line
-	line  int // of the last that was read
-	given int // of the last frame that was given
+	line  int // last line that was read
+	given int // line of the last returned frame
 	last  time.Time
-	err   error // once there is one it stays
+	err   error // sticky
 
-	ahead []*decoding // in the order of their lines
-	spare []*decoding // whose buffers are used again
-	atEnd bool        // nothing more is to be read
-	most  int         // how many may be decoded at a time
+	ahead []*decoding // in line order
+	spare []*decoding // for reuse of their buffers
+	atEnd bool        // no further line will be read
+	most  int         // maximum number of parallel decoders
 }
 
-// decoding is a line on its way to a frame. All but done belongs to its goroutine until done has
-// been received from.
+// decoding is a line that is decoded to a frame. Except for done, it belongs to its goroutine until
+// done was received.
 type decoding struct {
 	text  []byte
 	line  int
-	cut   bool   // it is the last one and has no end
+	cut   bool   // the last line, without a newline
 	frame *Frame // nil: the line is empty, or err is set
 	err   error
 	done  chan struct{} // one slot
 }
 
-// NewReader reads from a file, compressed with gzip or not. The name is the file's, for errors.
+// NewReader reads from a file, plain or compressed with gzip. name is the file's name for errors.
 func NewReader(r io.Reader, name string) (*Reader, error) {
 	out := &Reader{name: name, max: MaxLine, most: min(runtime.GOMAXPROCS(0), maxDecoders)}
 	packed := bufio.NewReaderSize(r, packedBuffer)
@@ -71,32 +71,32 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	}
 	unpacked, err := gzip.NewReader(packed)
 	if err != nil {
-		err = fmt.Errorf("it begins as a compressed file and is none: %v", err)
+		err = fmt.Errorf("invalid gzip file: %v", err)
 		return nil, &strict.FieldError{File: name, Line: 1, Err: err}
 	}
 	unpacked.Multistream(false)
-	out.src = bufio.NewReaderSize(&eager{unpacked: unpacked, packed: packed}, plainBuffer)
+	out.src = bufio.NewReaderSize(&frameReader{unpacked: unpacked, packed: packed}, plainBuffer)
 	return out, nil
 }
 
-// eager unpacks as much as asked for while there is something to unpack: gzip.Reader gives a few KB
-// at a time. Behind the end of a packed frame that waits for the next one before it gives what it
-// has, so each is read on its own here.
-type eager struct {
+// frameReader fills the caller's buffer while compressed data is buffered, because gzip.Reader returns a
+// few KB at a time. At the end of a compressed frame gzip.Reader waits for the next one before it
+// returns data, so frameReader reads each frame separately.
+type frameReader struct {
 	unpacked *gzip.Reader
 	packed   *bufio.Reader
-	ended    bool // the packed frame is read, another one may follow
+	ended    bool // the compressed frame was read; another one may follow
 }
 
-// packedEnd is more than what comes after a packed frame's data: the end of its last block,
-// checksum and size.
+// packedEnd exceeds the bytes after a compressed frame's data: the end of its last block, checksum
+// and size.
 const packedEnd = 64
 
-func (e *eager) Read(b []byte) (n int, err error) {
+func (e *frameReader) Read(b []byte) (n int, err error) {
 	for n < len(b) && (n == 0 || e.packed.Buffered() > packedEnd) {
 		if e.ended {
 			if err := e.unpacked.Reset(e.packed); err != nil {
-				return n, err // io.EOF: there is no more
+				return n, err // io.EOF: end of the file
 			}
 			e.unpacked.Multistream(false)
 			e.ended = false
@@ -110,13 +110,13 @@ func (e *eager) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Line is that of the last frame, from 1.
+// Line returns the line of the last frame, from 1.
 func (r *Reader) Line() int { return r.given }
 
-// Next reads a frame. io.EOF: there is no more. After any error there is none.
+// Next reads a frame. It returns io.EOF at the end. Errors are sticky.
 func (r *Reader) Next() (*Frame, error) {
 	for r.err == nil {
-		for !r.atEnd && len(r.ahead) < r.most && (len(r.ahead) == 0 || r.lineHasCome()) {
+		for !r.atEnd && len(r.ahead) < r.most && (len(r.ahead) == 0 || r.lineIsBuffered()) {
 			r.begin()
 		}
 		d := r.ahead[0]
@@ -127,7 +127,7 @@ func (r *Reader) Next() (*Frame, error) {
 		d.text, d.frame = d.text[:0], nil
 		r.spare = append(r.spare, d)
 		if r.err == nil && frame != nil && frame.at.Before(r.last) {
-			what := fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", frame.Time,
+			what := fmt.Sprintf("%s is before the previous frame, %s: time goes backwards", frame.Time,
 				r.last.Format(time.RFC3339Nano))
 			r.err = r.fault(d.line, "time", what)
 		}
@@ -140,7 +140,7 @@ func (r *Reader) Next() (*Frame, error) {
 	return nil, r.err
 }
 
-// Close waits for what is being decoded. What is read from stays open.
+// Close waits for the decoders. It does not close the underlying file.
 func (r *Reader) Close() {
 	for _, d := range r.ahead {
 		<-d.done
@@ -151,13 +151,13 @@ func (r *Reader) Close() {
 	}
 }
 
-// lineHasCome reports whether a whole line can be read without waiting for it.
-func (r *Reader) lineHasCome() bool {
+// lineIsBuffered reports whether a complete line is buffered.
+func (r *Reader) lineIsBuffered() bool {
 	there, _ := r.src.Peek(r.src.Buffered())
 	return bytes.IndexByte(there, '\n') >= 0
 }
 
-// begin reads a line and has it decoded.
+// begin reads a line and starts its decoder.
 func (r *Reader) begin() {
 	d := &decoding{done: make(chan struct{}, 1)}
 	if n := len(r.spare); n > 0 {
@@ -177,7 +177,8 @@ func (r *Reader) begin() {
 	}()
 }
 
-// decode makes a frame of a line; nil: it is empty. It reads only what never changes of the Reader.
+// decode returns the frame of a line; nil: the line is empty. It reads only immutable fields of the
+// Reader.
 func (r *Reader) decode(d *decoding) (*Frame, error) {
 	if len(bytes.TrimSpace(d.text)) == 0 {
 		return nil, nil
@@ -197,13 +198,13 @@ func (r *Reader) fault(line int, field, what string) error {
 	return &strict.FieldError{File: r.name, Line: line, Field: field, Err: errors.New(what)}
 }
 
-// readLine reads one line into d.text. cut: it is the last one and has no end.
+// readLine reads one line into d.text. cut: the last line, without a newline.
 func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 	for {
 		part, err := r.src.ReadSlice('\n')
 		if len(d.text)+len(part) > r.max {
 			return false, r.fault(d.line, "",
-				fmt.Sprintf("longer than %d bytes: want one frame a line, as run --record writes them", r.max))
+				fmt.Sprintf("longer than %d bytes: want one frame per line, as run --record writes them", r.max))
 		}
 		d.text = append(d.text, part...)
 		switch {
@@ -215,17 +216,17 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 		case err == io.EOF:
 			return true, nil
 		case errors.Is(err, io.ErrUnexpectedEOF) && len(d.text) == 0:
-			return false, r.fault(d.line, "", "the compressed file was cut off here, after whole frames")
+			return false, r.fault(d.line, "", "the compressed file is truncated here, after complete frames")
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return false, r.fault(d.line, "",
-				"the compressed file ends in the middle of this frame: it was cut off")
+				"the compressed file is truncated in this frame")
 		default:
-			return false, r.fault(d.line, "", fmt.Sprintf("cannot read on: %v", err))
+			return false, r.fault(d.line, "", fmt.Sprintf("read failed: %v", err))
 		}
 	}
 }
 
-// check refuses what is JSON and cannot be a frame. It returns the field and what is wrong with it.
+// check rejects JSON that is not a valid frame. It returns the field and the reason.
 func check(f *Frame, text []byte) (field, what string) {
 	at, err := strict.RequireTime(f.Time)
 	if err != nil {
@@ -233,7 +234,7 @@ func check(f *Frame, text []byte) (field, what string) {
 	}
 	f.at = at
 	if f.Summary == nil && !hasKey(text, "summary") {
-		return "summary", "missing: null says that every source failed"
+		return "summary", "missing: want null if every source failed"
 	}
 	for _, s := range []struct {
 		name    string
@@ -264,7 +265,7 @@ func check(f *Frame, text []byte) (field, what string) {
 	return "", ""
 }
 
-// hasKey reports whether an object that was read already has a key.
+// hasKey reports whether the JSON object in text has a key.
 func hasKey(text []byte, key string) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if _, err := d.ReadToken(); err != nil {
@@ -293,7 +294,7 @@ func checkPods(pods []v1.Pod) (field, what string) {
 			return field, "missing"
 		}
 		if before, twice := seen[uid]; twice {
-			return field, fmt.Sprintf("%.64q is there a second time, first in pods[%d]", uid, before)
+			return field, fmt.Sprintf("%.64q is not unique, first in pods[%d]", uid, before)
 		}
 		seen[uid] = i
 	}

@@ -18,8 +18,9 @@ func frameAt(i int) string {
 	return fmt.Sprintf("{\"time\":%q,\"summary\":null}\n", epoch.Add(time.Duration(i)*time.Second).Format(time.RFC3339Nano))
 }
 
-// A frame is given as soon as its line is there, from a pipe that goes on too, compressed or not.
-func TestReaderDoesNotWaitForMore(t *testing.T) {
+// A frame is returned as soon as its line is complete, also from a pipe that stays open, compressed
+// or not.
+func TestReaderReturnsCompleteLines(t *testing.T) {
 	for _, packed := range []bool{false, true} {
 		pipe, w := io.Pipe()
 		next := make(chan *Frame)
@@ -33,7 +34,7 @@ func TestReaderDoesNotWaitForMore(t *testing.T) {
 				}
 			}
 			if err != io.EOF {
-				t.Error(err)
+				t.Errorf("write the frame to the pipe: %v", err)
 			}
 		}()
 		for i := range 3 {
@@ -49,7 +50,7 @@ func TestReaderDoesNotWaitForMore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if f := <-next; !f.At().Equal(epoch.Add(time.Duration(i) * time.Second)) {
-				t.Errorf("frame %d is of %v", i, f.At())
+				t.Errorf("time of frame %d = %v, want its own", i, f.At())
 			}
 		}
 		_ = w.Close()
@@ -57,8 +58,9 @@ func TestReaderDoesNotWaitForMore(t *testing.T) {
 	}
 }
 
-// Frames come in their order, empty lines between them or not, until the first that is wrong; then no more.
-func TestReaderKeepsTheOrder(t *testing.T) {
+// Frames are returned in order, with or without empty lines between them, until the first error;
+// none after it.
+func TestReaderOrder(t *testing.T) {
 	var text strings.Builder
 	for i := range 500 {
 		text.WriteString(frameAt(i))
@@ -74,7 +76,7 @@ func TestReaderKeepsTheOrder(t *testing.T) {
 	for i := range 500 {
 		f, err := r.Next()
 		if err != nil || !f.At().Equal(epoch.Add(time.Duration(i)*time.Second)) {
-			t.Fatal(i, f, err)
+			t.Fatalf("frames before the error: %d %v %v", i, f, err)
 		}
 	}
 	var fault *strict.FieldError
@@ -85,24 +87,24 @@ func TestReaderKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A line that does not end is not read for ever; a last line without an end is a frame like others.
+// A line without an end is read up to the limit. A last line without a newline is a normal frame.
 func TestReaderBounds(t *testing.T) {
 	r, _ := NewReader(io.MultiReader(strings.NewReader(frameAt(0)), endless{}), "endless")
 	r.max = 1 << 20
 	if _, err := r.Next(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Next(); err == nil || err.Error() != "endless: line 2: longer than 1048576 bytes: want one frame a line, as run --record writes them" {
-		t.Error(err)
+	if _, err := r.Next(); err == nil || err.Error() != "endless: line 2: longer than 1048576 bytes: want one frame per line, as run --record writes them" {
+		t.Errorf("line above the limit: error %v, want one with its line", err)
 	}
 	r, _ = NewReader(strings.NewReader(strings.TrimSpace(frameAt(0))), "frames")
 	if _, err := r.Next(); err != nil {
-		t.Error(err)
+		t.Errorf("last line without a newline: error %v", err)
 	}
 	r, _ = NewReader(strings.NewReader(frameAt(0)+frameAt(1)), "frames")
 	r.Close()
 	if _, err := r.Next(); !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
+		t.Errorf("end after the last line: error %v, want io.EOF", err)
 	}
 }
 

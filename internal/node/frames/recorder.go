@@ -19,61 +19,61 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// bounds are how much is recorded.
+// bounds limit the recording.
 type bounds struct {
-	// fileBytes and fileAge are when a new file is begun; files is how many there are at most, the one
-	// that is written to included.
+	// A new file starts after fileBytes or fileAge. files is the maximum number of files, including
+	// the current one.
 	fileBytes int64
 	fileAge   time.Duration
 	files     int
-	// perMinute, in bytes of compressed frames, is never exceeded; frames of events may take half of
-	// it.
+	// perMinute is the maximum number of bytes of compressed frames. Frames of events may use half
+	// of it.
 	perMinute int64
 	queue     int // frames that wait to be written
 }
 
-// usual are the bounds. A frame of 110 pods with 2 containers each takes some 25 KB: 4 files last a
-// day or two.
-var usual = bounds{fileBytes: 16 << 20, fileAge: 6 * time.Hour, files: 4, perMinute: 2_000_000,
+// defaultBounds are the default bounds. A frame of 110 pods with 2 containers each has about 25 KB: 4 files
+// last a day or two.
+var defaultBounds = bounds{fileBytes: 16 << 20, fileAge: 6 * time.Hour, files: 4, perMinute: 2_000_000,
 	queue: 8}
 
-// Notice is what a recorder has to say.
+// Notice is a report of a recorder.
 type Notice struct {
-	// Err is why frames are lost from now on: ErrBehind, ErrBudget, or what the file system said; nil:
-	// they are written again.
+	// Err is the reason for lost frames from now on: ErrBehind, ErrBudget, or an error of the file
+	// system; nil: frames are written again.
 	Err error
-	// Lost is how many were until now.
+	// Lost is the number of lost frames until now.
 	Lost int
 }
 
-// Why frames are lost that could have been written.
+// Reasons for lost frames other than errors of the file system.
 var (
-	ErrBehind = errors.New("record: the disk does not keep up")
-	ErrBudget = errors.New("record: more frames than the budget of a minute has room for")
+	ErrBehind = errors.New("record: the disk is too slow")
+	ErrBudget = errors.New("record: the frames exceed the budget per minute")
 )
 
-// Recorder writes frames to a file, each compressed on its own and whole in the file before the
-// next one: a process that dies loses at most those that wait. It never blocks its caller.
+// Recorder writes frames to a file. Each is compressed separately and complete in the file before
+// the next one, so a process that dies loses only queued frames. Recorder never blocks its caller.
 type Recorder struct {
 	path   string
 	report func(Notice)
 	queue  chan queued
 	done   chan struct{}
 
-	mu      sync.Mutex
-	closed  bool
-	behind  int           // frames lost since the queue is full
-	dropped atomic.Uint64 // frames lost since the start
+	mu             sync.Mutex
+	closed         bool
+	droppedByQueue int           // frames lost while the queue is full
+	dropped        atomic.Uint64 // frames lost since the start
 
-	// Of the goroutine.
-	segment segment
-	budget  budget
-	gzip    *gzip.Writer
-	buf     bytes.Buffer
-	objects []*v1.Pod // written last to this file; nil: none were
-	size    int64     // of the last frame
-	failed  trouble
-	over    trouble
+	// The fields below belong to the goroutine.
+	segment    segment
+	budget     budget
+	gzip       *gzip.Writer
+	buf        bytes.Buffer
+	objects    []*v1.Pod // last written to this file; nil: none
+	size       int64     // of the last frame
+	failed     lossSeries
+	overBudget lossSeries
 }
 
 type queued struct {
@@ -81,24 +81,24 @@ type queued struct {
 	extra bool
 }
 
-// trouble is a row of frames that were lost for one cause.
-type trouble struct {
+// lossSeries is a series of frames lost for one reason.
+type lossSeries struct {
 	text  string
 	lost  int
 	since time.Time
 }
 
-// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet:
-// what is wrong with the file is reported, and tried again with each frame. report is called when
-// frames begin to be lost and when they are written again, from Record and from the recorder's own
+// NewRecorder starts a recorder to a file; older files are FILE.1 and so on. It opens nothing yet:
+// errors of the file are reported, and opening is retried with each frame. report is called when
+// frames start to be lost and when they are written again, from Record and from the recorder's
 // goroutine. It must not block.
 func NewRecorder(path string, report func(Notice)) (*Recorder, error) {
-	return boundedRecorder(path, usual, report)
+	return boundedRecorder(path, defaultBounds, report)
 }
 
 func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, error) {
 	if base := filepath.Base(path); path == "" || base == "." || base == "/" {
-		return nil, fmt.Errorf("record: %q is no file", path)
+		return nil, fmt.Errorf("record: %q is not a file name", path)
 	}
 	r := &Recorder{
 		path: path, report: report, queue: make(chan queued, b.queue), done: make(chan struct{}),
@@ -113,9 +113,9 @@ func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, err
 	return r, nil
 }
 
-// Record has a frame written that FromLook made; the recorder owns it from now on. An extra one, of
-// an event between the regular looks, is dropped where the budget has no room for it. Where too
-// many wait, the frame is dropped. It never blocks. After Close it does nothing.
+// Record queues a frame made by FromLook, and takes ownership of it. An extra frame, of an event
+// between regular looks, is dropped if it exceeds the budget. If the queue is full, the frame is
+// dropped. Record never blocks, and does nothing after Close.
 func (r *Recorder) Record(f *Frame, extra bool) {
 	r.mu.Lock()
 	lost := 0
@@ -123,9 +123,9 @@ func (r *Recorder) Record(f *Frame, extra bool) {
 		select {
 		case r.queue <- queued{f, extra}:
 		default:
-			r.behind++
+			r.droppedByQueue++
 			r.dropped.Add(1)
-			lost = r.behind
+			lost = r.droppedByQueue
 		}
 	}
 	r.mu.Unlock()
@@ -134,8 +134,8 @@ func (r *Recorder) Record(f *Frame, extra bool) {
 	}
 }
 
-// Close writes what waits and closes the file. A disk that hangs is waited for so long at most;
-// then the goroutine that hangs on it is left behind, and that is the error.
+// Close writes the queued frames and closes the file. If the disk hangs longer than atMost, it
+// returns an error and abandons the goroutine.
 func (r *Recorder) Close(atMost time.Duration) error {
 	r.mu.Lock()
 	if !r.closed {
@@ -144,7 +144,7 @@ func (r *Recorder) Close(atMost time.Duration) error {
 	}
 	r.mu.Unlock()
 	if !retry.Await(r.done, atMost) {
-		return fmt.Errorf("record: %s did not take the last frames within %v", r.path, atMost)
+		return fmt.Errorf("record: last frames not written to %s within %v", r.path, atMost)
 	}
 	return nil
 }
@@ -154,8 +154,8 @@ func (r *Recorder) run() {
 	defer r.segment.close()
 	for q := range r.queue {
 		r.mu.Lock()
-		lost := r.behind
-		r.behind = 0
+		lost := r.droppedByQueue
+		r.droppedByQueue = 0
 		r.mu.Unlock()
 		if lost > 0 {
 			r.report(Notice{Lost: lost})
@@ -164,53 +164,54 @@ func (r *Recorder) run() {
 	}
 }
 
-// take writes one frame, or says why not.
+// take writes one frame, or reports the reason for its loss.
 func (r *Recorder) take(q queued) {
 	at := q.frame.At()
-	// Most frames are like the one before: an extra one that has no room is not even encoded.
+	// The size of the last frame is an estimate: an extra frame that exceeds the budget is not even
+	// encoded.
 	if q.extra && !r.budget.allows(at, r.size, true) {
-		r.lose(&r.over, at, ErrBudget)
+		r.drop(&r.overBudget, at, ErrBudget)
 		return
 	}
-	fresh := r.segment.fresh(at, r.size)
+	fresh := r.segment.needsNewFile(at, r.size)
 	if err := r.encode(q.frame, fresh); err != nil {
-		r.lose(&r.failed, at, err)
+		r.drop(&r.failed, at, err)
 		return
 	}
-	if !fresh && r.segment.fresh(at, int64(r.buf.Len())) { // it is larger than the last one was
+	if !fresh && r.segment.needsNewFile(at, int64(r.buf.Len())) { // larger than the last frame
 		fresh = true
 		if err := r.encode(q.frame, true); err != nil {
-			r.lose(&r.failed, at, err)
+			r.drop(&r.failed, at, err)
 			return
 		}
 	}
 	r.size = int64(r.buf.Len())
 	if !r.budget.allows(at, r.size, q.extra) {
-		r.lose(&r.over, at, ErrBudget)
+		r.drop(&r.overBudget, at, ErrBudget)
 		return
 	}
 	if fresh {
 		if err := r.segment.begin(); err != nil {
-			r.lose(&r.failed, at, err)
+			r.drop(&r.failed, at, err)
 			return
 		}
 	}
 	if err := r.segment.write(r.buf.Bytes(), at); err != nil {
 		r.objects = nil
-		r.lose(&r.failed, at, err)
+		r.drop(&r.failed, at, err)
 		return
 	}
 	r.objects = q.frame.objects
 	r.budget.spend(at, r.size)
-	r.found(&r.failed)
-	// not each time that one more has room
-	if at.Sub(r.over.since) >= time.Minute || at.Before(r.over.since) {
-		r.found(&r.over)
+	r.resume(&r.failed)
+	// at most once a minute
+	if at.Sub(r.overBudget.since) >= time.Minute || at.Before(r.overBudget.since) {
+		r.resume(&r.overBudget)
 	}
 }
 
-// lose counts a frame and reports the first of a row.
-func (r *Recorder) lose(t *trouble, at time.Time, err error) {
+// drop counts a lost frame and reports the first of a series.
+func (r *Recorder) drop(t *lossSeries, at time.Time, err error) {
 	r.dropped.Add(1)
 	if t.lost++; t.lost == 1 {
 		t.since = at
@@ -221,16 +222,16 @@ func (r *Recorder) lose(t *trouble, at time.Time, err error) {
 	}
 }
 
-// found ends a row.
-func (r *Recorder) found(t *trouble) {
+// resume ends a series.
+func (r *Recorder) resume(t *lossSeries) {
 	if t.lost > 0 {
 		r.report(Notice{Lost: t.lost})
-		*t = trouble{}
+		*t = lossSeries{}
 	}
 }
 
-// prepare completes a frame: objects are in it where the file does not have them yet, and what no
-// Reader would take is not.
+// prepare completes a frame: it adds objects that the file lacks, and removes values that a Reader
+// would reject.
 func (r *Recorder) prepare(f *Frame, fresh bool) {
 	f.Pods = nil
 	if f.objects != nil && (fresh || r.objects == nil || !slices.Equal(r.objects, f.objects)) {
@@ -240,11 +241,11 @@ func (r *Recorder) prepare(f *Frame, fresh bool) {
 		}
 	}
 	for _, v := range []any{f.Summary, f.AfterReclaim, f.Agent, f.AgentAfterReclaim} {
-		plausible(reflect.ValueOf(v).Elem())
+		removeImplausible(reflect.ValueOf(v).Elem())
 	}
 }
 
-// marshal writes a frame as a line.
+// marshal writes a frame as one line.
 func marshal(w io.Writer, f *Frame) error {
 	err := json.MarshalWrite(w, f, writing)
 	if err == nil {
@@ -253,7 +254,7 @@ func marshal(w io.Writer, f *Frame) error {
 	return err
 }
 
-// encode makes a compressed line of a frame.
+// encode writes the compressed line of a frame to buf.
 func (r *Recorder) encode(f *Frame, fresh bool) error {
 	r.prepare(f, fresh)
 	r.buf.Reset()
@@ -263,7 +264,7 @@ func (r *Recorder) encode(f *Frame, fresh bool) error {
 		err = r.gzip.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("record: encoding the frame of %s: %w", f.Time, err)
+		return fmt.Errorf("record: encode the frame of %s: %w", f.Time, err)
 	}
 	return nil
 }

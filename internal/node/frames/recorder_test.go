@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// notices collects what a recorder says.
+// notices collects the notices of a recorder.
 type notices struct {
 	mu  sync.Mutex
 	all []Notice
@@ -33,10 +33,10 @@ func (n *notices) add(what Notice) {
 	n.all = append(n.all, what)
 }
 
-// recorder is one with room for all frames of a test and bounds that change.
+// recorder returns a Recorder with a queue for all frames of a test, and adjustable bounds.
 func recorder(t *testing.T, path string, change func(*bounds)) (*Recorder, *notices) {
 	t.Helper()
-	said, b := &notices{}, usual
+	said, b := &notices{}, defaultBounds
 	b.queue = 1000
 	if change != nil {
 		change(&b)
@@ -55,7 +55,7 @@ func closed(t *testing.T, r *Recorder) {
 	}
 }
 
-// small is a look at a node with one pod.
+// small returns a look at a node with one pod.
 func small(at time.Time, objects ...*v1.Pod) Look {
 	s := node110(at, 1)
 	return Look{Time: at, Summary: s, Pods: objects}
@@ -70,7 +70,7 @@ func readFile(t *testing.T, path string) []*Frame {
 	return read(t, b)
 }
 
-// Objects are written when they are others, and at the beginning of each file; a file that was there is moved on.
+// Objects are written if they changed, and at the start of each file. An existing file is rotated.
 func TestRecorderFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "frames.gz")
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
@@ -88,7 +88,7 @@ func TestRecorderFiles(t *testing.T) {
 	closed(t, r)
 	r.Record(FromLook(small(epoch)), false) // after Close: nothing
 	if len(said.all) > 0 {
-		t.Errorf("it says %+v", said.all)
+		t.Errorf("notices of the recorder = %+v, want none", said.all)
 	}
 	var with []string
 	for _, name := range []string{path + ".1", path} {
@@ -99,17 +99,17 @@ func TestRecorderFiles(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(with) != "[.1:0:2 .1:3:1 :0:1]" {
-		t.Errorf("objects are in %v", with)
+		t.Errorf("times of frames with objects = %v", with)
 	}
 	if b, _ := os.ReadFile(path + ".2"); string(b) != "before" {
-		t.Errorf("what was there became %q", b)
+		t.Errorf("content of the previous file = %q", b)
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
+		t.Errorf("mode of the file = %v, want 0600", info.Mode())
 	}
 }
 
-// Files never grow beyond their size, and there are never more than said.
+// Files never exceed their maximum size and number.
 func TestRecorderSize(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "frames.gz")
@@ -120,26 +120,27 @@ func TestRecorderSize(t *testing.T) {
 	closed(t, r)
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
-		t.Fatal(entries, err)
+		t.Fatalf("files of the recorder = %v, error %v", entries, err)
 	}
 	last := time.Time{}
 	for _, name := range []string{path + ".2", path + ".1", path} {
 		if info, _ := os.Stat(name); info.Size() > 4000 {
-			t.Errorf("%s has %d bytes", name, info.Size())
+			t.Errorf("size of %s = %d bytes, want at most the limit", name, info.Size())
 		}
 		for _, f := range readFile(t, name) {
 			if !f.At().After(last) {
-				t.Errorf("%s: %v comes after %v", name, f.At(), last)
+				t.Errorf("time in %s = %v after %v, want increasing times", name, f.At(), last)
 			}
 			last = f.At()
 		}
 	}
 	if !last.Equal(epoch.Add(590 * time.Second)) {
-		t.Errorf("the last frame is of %v", last)
+		t.Errorf("time of the last frame = %v", last)
 	}
 }
 
-// Extra frames take at most half of a minute's budget, all together never more than it; what is dropped is counted.
+// Extra frames use at most half of a minute's budget, and all frames never more than the budget.
+// Dropped frames are counted.
 func TestRecorderBudget(t *testing.T) {
 	const perMinute = 40_000
 	path := filepath.Join(t.TempDir(), "frames.gz")
@@ -159,7 +160,7 @@ func TestRecorderBudget(t *testing.T) {
 	info, _ := os.Stat(path)
 	each := info.Size() / int64(len(frames))
 	if total := info.Size(); total > 2*perMinute+each || total < perMinute/2 {
-		t.Errorf("%d bytes in two minutes", total)
+		t.Errorf("bytes in two minutes = %d, want at most the budget", total)
 	}
 	seconds := map[int64]bool{}
 	for _, f := range frames {
@@ -168,14 +169,14 @@ func TestRecorderBudget(t *testing.T) {
 		}
 	}
 	if len(seconds) != regular {
-		t.Errorf("%d of %d regular frames are there", len(seconds), regular)
+		t.Errorf("regular frames recorded = %d of %d", len(seconds), regular)
 	}
 	if len(said.all) == 0 || !errors.Is(said.all[0].Err, ErrBudget) || len(said.all) > 6 {
-		t.Errorf("it says %+v", said.all)
+		t.Errorf("notices of the recorder = %+v", said.all)
 	}
 }
 
-// A file that cannot be written is said once, and written to as soon as it can be.
+// A file that cannot be written is reported once, and written as soon as possible.
 func TestRecorderErrors(t *testing.T) {
 	dir := t.TempDir()
 	for name, make := range map[string]func(path string) (undo func()){
@@ -208,18 +209,18 @@ func TestRecorderErrors(t *testing.T) {
 			r.take(queued{FromLook(small(epoch.Add(time.Minute))), false})
 			r.segment.close()
 			if len(said.all) != 2 || said.all[0].Err == nil || said.all[1] != (Notice{Lost: 3}) {
-				t.Errorf("it says %+v", said.all)
+				t.Errorf("notices of the recorder = %+v", said.all)
 			}
 			if frames := readFile(t, path); len(frames) != 1 || frames[0].Pods == nil {
-				t.Errorf("%d frames", len(frames))
+				t.Errorf("number of recorded frames = %d", len(frames))
 			}
 		})
 	}
 }
 
-// A file that is moved or removed by others is begun anew; so is one that cannot be written any more, and one before a clock that is
-// set back.
-func TestRecorderBeginsAnew(t *testing.T) {
+// A file that others move or remove is replaced by a new one; so is a file that cannot be written
+// any more, or that is newer than a clock that was set back.
+func TestRecorderStartsNewFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "frames.gz")
 	r, _ := recorder(t, path, func(b *bounds) { b.files = 9 })
 	closed(t, r)
@@ -231,7 +232,7 @@ func TestRecorderBeginsAnew(t *testing.T) {
 	}
 	take()
 	if frames := readFile(t, path); len(frames) != 1 || frames[0].Pods == nil {
-		t.Error("the file that was removed is still written to")
+		t.Error("the recorder still writes to the removed file")
 	}
 	_ = r.segment.file.Close()
 	readOnly, err := os.Open(path) // as if the disk had become so
@@ -242,20 +243,20 @@ func TestRecorderBeginsAnew(t *testing.T) {
 	take() // lost
 	take()
 	if frames := readFile(t, path); len(frames) != 1 || !frames[0].At().Equal(at) || len(readFile(t, path+".1")) != 1 {
-		t.Error("the file that cannot be written is still written to")
+		t.Error("the recorder still writes to the unwritable file")
 	}
 	at = at.Add(-time.Hour)
 	take()
 	if frames := readFile(t, path); len(frames) != 1 || len(readFile(t, path+".1")) != 1 {
-		t.Error("time goes backwards in a file")
+		t.Error("times decrease within one file")
 	}
 	r.segment.close()
 }
 
-// A disk that hangs blocks no caller: frames are dropped and counted, and Close gives up.
+// A disk that hangs blocks no caller: frames are dropped and counted, and Close times out.
 func TestRecorderNeverBlocks(t *testing.T) {
 	hang, hangs, said := make(chan struct{}), make(chan struct{}, 1), make(chan Notice, 10)
-	few := usual
+	few := defaultBounds
 	few.queue = 2
 	r, err := boundedRecorder(filepath.Join(t.TempDir(), "no", "frames.gz"), few, func(n Notice) {
 		if errors.Is(n.Err, ErrBehind) || n.Err == nil {
@@ -274,20 +275,21 @@ func TestRecorderNeverBlocks(t *testing.T) {
 		r.Record(FromLook(small(epoch.Add(time.Duration(i)*time.Second))), false)
 	}
 	if n := <-said; !errors.Is(n.Err, ErrBehind) || n.Lost != 1 {
-		t.Errorf("it says %+v", n)
+		t.Errorf("first notice of the recorder = %+v", n)
 	}
 	if err := r.Close(time.Millisecond); err == nil {
-		t.Error("Close waited for a disk that hangs")
+		t.Error("Close waited for the disk that hangs")
 	}
 	close(hang)
 	closed(t, r)
 	if n := <-said; n != (Notice{Lost: 8}) {
-		t.Errorf("it says %+v", n)
+		t.Errorf("last notice of the recorder = %+v", n)
 	}
 }
 
-// A process that dies in the middle of a frame leaves whole ones before it; the reader says where the file was cut off.
-func TestCutOff(t *testing.T) {
+// A process that dies within a frame leaves the frames before it intact. The reader reports the
+// position of the truncation.
+func TestTruncatedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "frames.gz")
 	r, _ := recorder(t, path, nil)
 	for i := range 3 {
@@ -314,15 +316,15 @@ func TestCutOff(t *testing.T) {
 		if n == 2 && err == io.EOF { // between two frames
 			continue
 		}
-		if n < 1 || !errors.As(err, &fault) || fault.Line != n+1 || !strings.Contains(fault.Err.Error(), "cut off") {
-			t.Fatalf("cut at %d of %d: %d frames, then %v", cut, len(whole), n, err)
+		if n < 1 || !errors.As(err, &fault) || fault.Line != n+1 || !strings.Contains(fault.Err.Error(), "truncated") {
+			t.Fatalf("file truncated at %d of %d: %d frames, then error %v", cut, len(whole), n, err)
 		}
 	}
 }
 
-// Two minutes of a node with 110 pods of two containers, with as many events as can be: the budget of 2 MB a minute holds, and the
-// regular frames alone take a tenth of it.
-func TestRecorderHoldsItsBudgetWith110Pods(t *testing.T) {
+// Two minutes of a node with 110 pods of two containers and the maximum number of events stay
+// within the budget of 2 MB per minute, and the regular frames use a tenth of it.
+func TestRecorderBudgetWith110Pods(t *testing.T) {
 	r, _ := recorder(t, filepath.Join(t.TempDir(), "frames.gz"), nil)
 	closed(t, r)
 	objects := objects110(node110(epoch, 110))
@@ -339,12 +341,12 @@ func TestRecorderHoldsItsBudgetWith110Pods(t *testing.T) {
 	}
 	r.segment.close()
 	if minute > 2_000_000 || regular > 300_000 {
-		t.Errorf("%d bytes in a minute, %d of them regular frames", minute, regular)
+		t.Errorf("bytes per minute = %d, regular frames %d, want at most the budget", minute, regular)
 	}
-	t.Logf("%d bytes in a minute, %d of them regular frames", minute, regular)
+	t.Logf("bytes per minute = %d, regular frames %d", minute, regular)
 }
 
-// What decides is in a frame, and a pod's secrets are not.
+// A frame contains all data for decisions, but no secrets of pods.
 func TestStrippedObjects(t *testing.T) {
 	s := node110(epoch, 1)
 	objects := objects110(s)
@@ -352,15 +354,15 @@ func TestStrippedObjects(t *testing.T) {
 	text := string(line(t, FromLook(Look{Time: epoch, Summary: s, Pods: objects})))
 	for _, want := range []string{"kubernetes.io/config.source", "jettison/priority", `"memory":"100Mi"`} {
 		if strings.Count(text, want) != 1 {
-			t.Errorf("%s is not in %s", want, text)
+			t.Errorf("frame does not contain %s: %s", want, text)
 		}
 	}
 	if strings.Contains(text, "secret") || strings.Contains(text, "PASSWORD") {
-		t.Errorf("there is too much in %s", text)
+		t.Errorf("frame contains more than the decisions need: %s", text)
 	}
 }
 
-// A frame holds nothing of the look it was made of, which the next one overwrites.
+// A frame keeps no reference to its look, which the next look overwrites.
 func TestAFrameIsACopy(t *testing.T) {
 	s := node110(epoch, 2)
 	s.Pods[0].Annotations = map[string]string{"jettison/priority": "5"}
@@ -371,6 +373,6 @@ func TestAFrameIsACopy(t *testing.T) {
 	*s = *node110(epoch.Add(time.Hour), 2)
 	l.KillErrors["a"] = "c"
 	if after := line(t, f); !bytes.Equal(before, after) {
-		t.Errorf("%s became %s", before, after)
+		t.Errorf("frame changed with its look: before %s, after %s", before, after)
 	}
 }

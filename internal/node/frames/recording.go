@@ -9,28 +9,31 @@ import (
 	"jettison/eviction"
 )
 
-// Recording is what a loop records its looks with. A nil one records nothing. It is for one
-// goroutine.
+// Recording records the looks of a loop. A nil Recording records nothing. It is for one goroutine.
 type Recording struct {
 	recorder  *Recorder
 	node      string            // the node's name
-	last      time.Time         // the last frame's
-	notKilled map[string]string // why pods did not die since then, by UID
-	met       []string          // thresholds that were met when it was last asked
+	last      time.Time         // of the last frame
+	notKilled map[string]string // reasons why pods did not die since then, by UID
+	met       []string          // thresholds that were met in the last call of NewlyMet
 }
 
-// StartRecording begins to record to a file. Without a path nothing is recorded. Frames that are
-// lost are logged. Close it.
+// StartRecording starts to record to a file, and logs lost frames. Without a path it returns nil.
+// The caller must call Close.
 func StartRecording(path string, log *slog.Logger) (*Recording, error) {
 	if path == "" {
 		return nil, nil
 	}
 	recorder, err := NewRecorder(path, func(n Notice) {
 		if n.Err != nil {
-			log.Warn("frames are lost", "error", n.Err)
+			//log: Frames of the recording (record, --record) are dropped from now on, for the reason in error:
+			//  the disk is too slow, the budget per minute is used up, or writing failed.
+			//do: Correct the cause, for example a full disk. Without the recording, replays lack these looks.
+			log.Warn("frames dropped", "error", n.Err)
 			return
 		}
-		log.Info("frames are written again", "lost", n.Lost)
+		//log: Frames are recorded again; lost is the number of dropped frames.
+		log.Info("recording resumed", "lost", n.Lost)
 	})
 	if err != nil {
 		return nil, err
@@ -43,13 +46,13 @@ func StartRecording(path string, log *slog.Logger) (*Recording, error) {
 // On reports whether frames are recorded.
 func (r *Recording) On() bool { return r != nil }
 
-// Record has a look recorded, with the node's name and the pods that did not die since the last
-// frame. extra: it was not a regular look.
+// Record records a look, with the node's name and the pods that did not die since the last frame.
+// extra: not a regular look.
 func (r *Recording) Record(l Look, extra bool) {
 	if r == nil {
 		return
 	}
-	// A look may be later than what led to it, but the frames of a file are in order.
+	// Times in a file must not decrease, but the time of a look may be before the last frame's.
 	if l.Time.Before(r.last) {
 		l.Time = r.last
 	}
@@ -59,15 +62,15 @@ func (r *Recording) Record(l Look, extra bool) {
 	clear(r.notKilled)
 }
 
-// NotKilled has the next frame say that a pod did not die.
+// NotKilled adds a pod that did not die, with the reason, to the next frame.
 func (r *Recording) NotKilled(uid, why string) {
 	if r != nil {
 		r.notKilled[uid] = why
 	}
 }
 
-// NewlyMet reports whether a threshold is met that was not when it was last asked: that moment is
-// worth a frame, whatever follows from it. Without a recording none is.
+// NewlyMet reports whether a threshold is met that was not met in the last call: this moment is
+// recorded even if nothing follows from it. It returns false for a nil Recording.
 func (r *Recording) NewlyMet(met []eviction.Met) (newly bool) {
 	if r == nil {
 		return false
@@ -82,7 +85,7 @@ func (r *Recording) NewlyMet(met []eviction.Met) (newly bool) {
 	return newly
 }
 
-// Dropped is how many frames were lost since the start. It is for any goroutine.
+// Dropped returns the number of frames lost since the start. It is safe for concurrent use.
 func (r *Recording) Dropped() uint64 {
 	if r == nil {
 		return 0
@@ -90,7 +93,7 @@ func (r *Recording) Dropped() uint64 {
 	return r.recorder.dropped.Load()
 }
 
-// Close writes what waits and closes the file, as Recorder.Close does.
+// Close writes the queued frames and closes the file, as Recorder.Close does.
 func (r *Recording) Close(atMost time.Duration) error {
 	if r == nil {
 		return nil

@@ -23,10 +23,10 @@ type draw struct{ *rapid.T }
 
 func (d draw) yes(name string) bool { return rapid.Bool().Draw(d.T, name) }
 
-// often is true four times in five.
+// often returns true four times in five.
 func (d draw) often(name string) bool { return rapid.IntRange(0, 4).Draw(d.T, name) > 0 }
 
-// figure draws a number, sometimes absent, and rarely one that cannot be true.
+// figure draws a number, sometimes absent, and rarely an implausible one.
 func (d draw) figure(name string, most uint64) stats.Opt[uint64] {
 	if rapid.IntRange(0, 40).Draw(d.T, name+" broken") == 0 {
 		return stats.Some(rapid.SampledFrom([]uint64{math.MaxUint64, 1 << 63, math.MaxInt64}).Draw(d.T, name))
@@ -43,7 +43,7 @@ func (d draw) known(v stats.Opt[uint64]) stats.Opt[uint64] {
 
 func (d draw) n(name string, most uint64) stats.Opt[uint64] { return d.known(d.figure(name, most)) }
 
-// at draws a time of a reading: now, or as long ago as to be no news, with parts of a second.
+// at draws the time of a reading: now, or old enough to be stale, with parts of a second.
 func (d draw) at(name string, now time.Time) time.Time {
 	return now.Add(-rapid.SampledFrom([]time.Duration{0, 0, 0, time.Millisecond, 900 * time.Millisecond, 20 * time.Second}).Draw(d.T, name))
 }
@@ -227,9 +227,9 @@ memoryAvailable: `
 
 var impossible = regexp.MustCompile(`Pod \S+ was using 9223372036854775807,[^.]*\. `)
 
-// What was recorded of a look is decided as the look was: whatever was known, or not, or broken; over many looks, with kills that
-// failed, and objects that came and went.
-func TestReplayDecidesAsTheLiveLook(t *testing.T) {
+// The replay of a recorded look makes the decisions of the live look, with any known, unknown or
+// broken data; over many looks, with failed kills and changing objects.
+func TestReplayMatchesLiveLook(t *testing.T) {
 	policies := map[string]string{}
 	for _, by := range []string{"workingSet", "kernel", "lower"} {
 		policies[by] = everything + by + "\n"
@@ -268,23 +268,23 @@ func TestReplayDecidesAsTheLiveLook(t *testing.T) {
 			// A message names even a figure that cannot be true, which no frame can hold.
 			got, want = impossible.ReplaceAllString(got, ""), impossible.ReplaceAllString(want, "")
 			if got != want {
-				rt.Fatalf("look %d\nlive   %s\nreplay %s\nframe  %s", i, want, got, text)
+				rt.Fatalf("replay of look %d decided differently\nlive   %s\nreplay %s\nframe  %s", i, want, got, text)
 			}
 		}
 	})
 }
 
-// What is left of an object is all that is taken of it.
-func TestStrippedObjectsDecideTheSame(t *testing.T) {
+// A stripped object leads to the same decisions as the whole one.
+func TestStrippedObjectsInDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := draw{t}.object(0)
 		stripped := strip(p)
 		if was, is := eviction.NewPod(p), eviction.NewPod(&stripped); !reflect.DeepEqual(was, is) {
-			t.Fatalf("%+v became %+v", was, is)
+			t.Fatalf("stripped object ranks differently: %+v became %+v", was, is)
 		}
 		for _, conditions := range [][]string{nil, {"MemoryPressure"}, {"DiskPressure"}} {
 			if was, is := admit.UnderPressure(conditions, p), admit.UnderPressure(conditions, &stripped); was != is {
-				t.Fatalf("under %v %+v became %+v", conditions, was, is)
+				t.Fatalf("admission under %v differs: %+v became %+v", conditions, was, is)
 			}
 		}
 	})

@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is the file that is written to, and those before it: FILE, FILE.1, FILE.2 and so on, the
-// last the oldest.
+// segment is the current file and the previous ones: FILE, FILE.1, FILE.2 and so on, with the
+// oldest last.
 type segment struct {
 	path  string
-	files int   // at most, with FILE
-	most  int64 // bytes in one
+	files int   // maximum number, including FILE
+	most  int64 // maximum bytes per file
 	age   time.Duration
 
-	file  *os.File // nil: none is open
-	size  int64    // of whole frames in it
+	file  *os.File // nil: not open
+	size  int64    // of the complete frames in it
 	began time.Time
 	last  time.Time
 }
 
-// fresh reports whether a frame of this size and time begins a new file: none is open, or it has
-// been moved or removed; it would become too large or old; or time has gone backwards, which no
-// file may do.
-func (s *segment) fresh(at time.Time, size int64) bool {
+// needsNewFile reports whether a frame of this size and time starts a new file: none is open; the file was
+// moved or removed; it would become too large or too old; or time went backwards, which is invalid
+// within a file.
+func (s *segment) needsNewFile(at time.Time, size int64) bool {
 	if s.file == nil || s.size > 0 && (s.size+size > s.most || at.Sub(s.began) >= s.age ||
 		at.Before(s.last)) {
 		return true
@@ -36,7 +36,7 @@ func (s *segment) fresh(at time.Time, size int64) bool {
 	return err1 != nil || err2 != nil || !os.SameFile(there, own)
 }
 
-// begin opens a new file. What lies there is moved on, never written to.
+// begin opens a new file. An existing file is rotated, never appended to.
 func (s *segment) begin() error {
 	s.close()
 	switch there, err := os.Lstat(s.path); {
@@ -44,7 +44,7 @@ func (s *segment) begin() error {
 	case err != nil:
 		return fmt.Errorf("record: %w", err)
 	case !there.Mode().IsRegular():
-		return fmt.Errorf("record: %s is there and is no regular file", s.path)
+		return fmt.Errorf("record: %s exists and is not a regular file", s.path)
 	case there.Size() == 0:
 		if err := os.Remove(s.path); err != nil {
 			return fmt.Errorf("record: %w", err)
@@ -82,7 +82,7 @@ func (s *segment) rotate() error {
 	return nil
 }
 
-// write appends whole frames. Where it fails, half a frame must not stay before the next one.
+// write appends complete frames. After an error it removes a partial frame.
 func (s *segment) write(b []byte, at time.Time) error {
 	if _, err := s.file.Write(b); err != nil {
 		if s.file.Truncate(s.size) != nil {

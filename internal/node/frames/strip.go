@@ -7,8 +7,8 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// strip is what decisions are made by in a pod's object, and nothing else: no environment, no
-// commands, no labels. It shares quantities and lists with the object.
+// strip returns the part of a pod object that decisions use: no environment, no commands, no
+// labels. The result shares quantities and lists with the object.
 func strip(p *v1.Pod) v1.Pod {
 	out := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
@@ -46,7 +46,7 @@ func stripContainer(c *v1.Container) v1.Container {
 	return v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 }
 
-// stripVolume says what sort of volume it is.
+// stripVolume returns the name and type of a volume.
 func stripVolume(v *v1.Volume) v1.Volume {
 	out := v1.Volume{Name: v.Name}
 	switch {

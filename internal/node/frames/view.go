@@ -13,10 +13,10 @@ import (
 	"jettison/stats"
 )
 
-// objects are the pods' objects that are known, by UID.
+// objects are the known pod objects, by UID.
 type objects struct {
 	pods map[string]*eviction.Pod
-	// inMemory says of each pod's volumes whether they take memory, not disk.
+	// inMemory reports whether a volume uses memory instead of disk, by UID and volume name
 	inMemory map[string]map[string]bool
 }
 
@@ -26,7 +26,7 @@ func newObjects(pods []v1.Pod) objects {
 	for i := range pods {
 		p := &pods[i]
 		uid := string(p.UID)
-		// a frame is root's word; what clients may not say was not recorded
+		// a frame has root's authority; data that clients may not provide was not recorded
 		o.pods[uid] = eviction.NewManifestPod(p)
 		o.inMemory[uid] = make(map[string]bool, len(p.Spec.Volumes))
 		for j := range p.Spec.Volumes {
@@ -38,9 +38,9 @@ func newObjects(pods []v1.Pod) objects {
 	return o
 }
 
-// blinding is what a failed source leaves absent, by its name in blinds, by a signal that it is the
-// source of, or by the API's name of it; nil: no such source.
-func blinding(name string) func(*stats.Summary) {
+// clearerOf returns the function that clears the data of a failed source. The name is a key of
+// clearers, a signal of the source, or the API's name of it; nil: unknown source.
+func clearerOf(name string) func(*stats.Summary) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	switch name {
 	case "pid", "rlimit":
@@ -50,11 +50,11 @@ func blinding(name string) func(*stats.Summary) {
 	case "cri":
 		name = "runtime"
 	}
-	return blinds[name]
+	return clearers[name]
 }
 
-// blinds are the names of sourceErrors and what they are the source of.
-var blinds = map[string]func(*stats.Summary){
+// clearers are the functions that clear a source's data, by the names of sourceErrors.
+var clearers = map[string]func(*stats.Summary){
 	"memory":      func(s *stats.Summary) { s.Node.Memory = stats.NodeMemoryStats{} },
 	"allocatable": func(s *stats.Summary) { s.Node.Allocatable = stats.AllocatableMemoryStats{} },
 	"swap":        func(s *stats.Summary) { s.Node.Swap = stats.NodeSwapStats{} },
@@ -63,13 +63,13 @@ var blinds = map[string]func(*stats.Summary){
 	"nodefs":      func(s *stats.Summary) { s.Node.Fs = stats.Opt[stats.FsStats]{} },
 	"imagefs":     func(s *stats.Summary) { s.Node.ImageFs = stats.Opt[stats.FsStats]{} },
 	"containerfs": func(s *stats.Summary) { s.Node.ContainerFs = stats.Opt[stats.FsStats]{} },
-	// The runtime says where images and writable layers lie.
+	// the runtime reports the file systems of images and writable layers
 	"runtime": func(s *stats.Summary) {
 		s.Node.ImageFs, s.Node.ContainerFs = stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}
 	},
-	// The figures of all pods: their cgroups could not be listed.
+	// the data of all pods: their cgroups could not be listed
 	"pods": func(s *stats.Summary) { s.Pods = nil },
-	// What pods take of the disks.
+	// the disk usage of pods
 	"storage": func(s *stats.Summary) {
 		for i := range s.Pods {
 			s.Pods[i].EphemeralStorage = stats.PodStorageStats{}
@@ -81,7 +81,7 @@ var blinds = map[string]func(*stats.Summary){
 	},
 }
 
-// view is a Summary as the decision core sees it, with what the agent (nil: none) knew beside it. A
+// view converts a frame to the decision core's Summary, with the data of the agent (nil: none). A
 // nil Summary: nothing was observed.
 func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects,
 	layout stats.Layout) *stats.Summary {
@@ -106,10 +106,10 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects,
 	}
 	a.addTo(&out.Node)
 	for name := range a.SourceErrors {
-		blinding(name)(&out)
+		clearerOf(name)(&out)
 	}
-	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration
-	// has.
+	// Without the kernel's estimate, availableBytes is memory.available for every value of
+	// memoryAvailable.
 	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK &&
 		m.WorkingSetBytes.OK {
 		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Value)
@@ -117,8 +117,8 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects,
 	return &out
 }
 
-// place finds out which volumes of a pod take memory, not disk: by its object, where there is one
-// (inMemory is not nil); else one of another size than the node's file system is not on it.
+// place marks the volumes of a pod that use memory instead of disk: by its object if there is one
+// (inMemory is not nil), else by a size that differs from the node's file system.
 func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats,
 	inMemory map[string]bool) {
 	volumes := p.EphemeralStorage.Volumes
@@ -137,10 +137,10 @@ func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats,
 	}
 }
 
-// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of its
-// containers (pkg/kubelet/stats). What it takes of the disk in all is not made up: the kubelet
-// takes 0 where the Summary does not say (pkg/kubelet/eviction/eviction_manager.go
-// podEphemeralStorageLimitEviction), and what is not known exceeds no limit.
+// fromParts computes figures that a Summary omits, as the kubelet does: a pod's memory is the sum
+// of its containers (pkg/kubelet/stats). The total disk usage is not computed: the kubelet uses 0
+// if the Summary omits it (pkg/kubelet/eviction/eviction_manager.go
+// podEphemeralStorageLimitEviction), and an unknown value exceeds no limit.
 func fromParts(p *stats.PodStats) {
 	if p.Memory.WorkingSetBytes.OK || len(p.Containers) == 0 {
 		return
@@ -162,14 +162,14 @@ func opt[T any](p *T) stats.Opt[T] {
 	return stats.Some(*p)
 }
 
-// fill puts what is given over what was there.
+// fill overwrites into with p, unless p is nil.
 func fill[T any](into *stats.Opt[T], p *T) {
 	if p != nil {
 		*into = stats.Some(*p)
 	}
 }
 
-// addTo adds what the agent knew of the node.
+// addTo adds the agent's data about the node.
 func (a *Agent) addTo(n *stats.NodeStats) {
 	n.Memory.KernelAvailableBytes, n.Memory.PerCPUFreeBytes = opt(a.MemAvailableBytes),
 		opt(a.PerCPUFreeBytes)
@@ -207,7 +207,7 @@ func (s *Stalls) addTo(p *stats.Pressure, at time.Time) {
 	}
 }
 
-// addTo adds what the agent knew of a pod.
+// addTo adds the agent's data about a pod.
 func (e *AgentPod) addTo(p *stats.PodStats) {
 	fill(&p.Threads, e.Threads)
 	fill(&p.Processes, e.Processes)
@@ -216,7 +216,7 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	fill(&p.Memory.SwapBytes, e.SwapBytes)
 	fill(&p.Memory.RefaultBytes, e.RefaultBytes)
 	fill(&p.Memory.KernelBytes, e.KernelBytes)
-	if e.EventsLocal != nil { // what the pod's own limit did counts among all that happened below it
+	if e.EventsLocal != nil { // events of the pod's own limit are included in those of the hierarchy
 		local := stats.Some(stats.MemoryEvents(*e.EventsLocal))
 		p.LocalEvents, p.Events = local, local
 	}
@@ -228,8 +228,8 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 		t.Memory.addTo(&p.MemoryPressure)
 		t.IO.addTo(&p.IOPressure)
 	}
-	p.Memory.FreedBytes, p.MemoryRequest, p.CPURequestMillis = e.ReleasedBytes.known(),
-		e.MemoryRequest.known(), e.CPURequestMillis.known()
+	p.Memory.FreedBytes, p.MemoryRequest, p.CPURequestMillis = e.ReleasedBytes.opt(),
+		e.MemoryRequest.opt(), e.CPURequestMillis.opt()
 	if e.Announced != nil {
 		p.Announced = *e.Announced
 	}
@@ -247,10 +247,10 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 			v.Memory = true
 		}
 	}
-	p.EphemeralStorage.Files, p.EphemeralStorage.ExitedLayers = e.Files.known(), e.ExitedLayers.known()
+	p.EphemeralStorage.Files, p.EphemeralStorage.ExitedLayers = e.Files.opt(), e.ExitedLayers.opt()
 	if u := e.Unnamed; u != nil {
-		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.known(), Image: u.ImageFs.known(),
-			Container: u.ContainerFs.known()}
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.opt(), Image: u.ImageFs.opt(),
+			Container: u.ContainerFs.opt()}
 	}
 	if e.Logs != nil {
 		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: e.Logs.UsedBytes,
@@ -258,21 +258,21 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	}
 }
 
-func (u *Usage) known() stats.Opt[stats.FsUsage] {
+func (u *Usage) opt() stats.Opt[stats.FsUsage] {
 	if u == nil {
 		return stats.Opt[stats.FsUsage]{}
 	}
 	return stats.Some(stats.FsUsage{UsedBytes: u.UsedBytes, InodesUsed: u.InodesUsed})
 }
 
-func (r *Range) known() stats.Opt[stats.Range] {
+func (r *Range) opt() stats.Opt[stats.Range] {
 	if r == nil {
 		return stats.Opt[stats.Range]{}
 	}
 	return stats.Some(stats.Range(*r))
 }
 
-// addTo adds totals to pressure that the Summary does not have.
+// addTo sets pressure that the Summary lacks to the totals.
 func (t *Totals) addTo(p *stats.Opt[stats.PSIStats]) {
 	if t != nil && !p.OK {
 		some, full := stats.PSIData{Total: time.Duration(t.Some)},

@@ -8,10 +8,9 @@ import (
 	"jettison/reclaim"
 )
 
-// Lists of a moment ago have all of the pods whose turn is next, and are made anew for those that come later: each sandbox goes for which
-// there is a newer one.
+// Lists contain all pods of the next steps, and are read again for later ones: each sandbox with a newer one is removed.
 func TestWhatIsListedIsOfThePodsWhoseTurnIsNext(t *testing.T) {
-	n, pods, known := newNode(t), 2*aheadMost+20, Known{Pods: map[string]reclaim.Phase{}, Synced: true}
+	n, pods, known := newNode(t), 2*maxScope+20, Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	for i := range pods {
 		uid := fmt.Sprintf("pod-%04d", i)
 		known.Pods[uid] = reclaim.Active
@@ -23,8 +22,8 @@ func TestWhatIsListedIsOfThePodsWhoseTurnIsNext(t *testing.T) {
 	if got := r.Count(Removed); got != pods || len(n.r.Sandboxes) != pods {
 		t.Errorf("%d sandboxes went and %d stay, want %d: %v", got, len(n.r.Sandboxes), pods, r.Done[pods-1].Why)
 	}
-	if lists := n.r.Calls("ListPodSandbox"); lists != 4 { // for the plan, and for each of its parts
-		t.Errorf("%d lists", lists)
+	if lists := n.r.Calls("ListPodSandbox"); lists != 4 { // one for the plan, and one for each of its parts
+		t.Errorf("lists of sandboxes = %d, want 4", lists)
 	}
 	if got := len(n.listed); got != 2*pods {
 		t.Errorf("%d sandboxes are remembered, want %d", got, 2*pods)

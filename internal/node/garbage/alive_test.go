@@ -10,8 +10,8 @@ import (
 	"jettison/reclaim"
 )
 
-// The log of a pod that lives does not go with a dead container of another pod that has the same path: a client may give a pod another UID
-// at each update. One whose path has its pod's UID in it goes, and no other pod's container is asked for that.
+// A dead container's log that a live pod with another UID uses too stays: a client may give a pod another UID at each update. A log with its
+// pod's UID in the path is removed, without a query of other pods' containers.
 func TestALogThatAnotherPodHas(t *testing.T) {
 	for path, stays := range map[string]bool{"/log/pods/app/main/0.log": true, "/log/pods/default_a_" + uidA + "/main/0.log": false} {
 		for _, state := range []runtimev1.ContainerState{running, created, unknown, exited} {
@@ -44,7 +44,7 @@ func TestAnImageThatIsPulledAgain(t *testing.T) {
 		n.pass(Images, reclaim.DiskPressure)
 		first := n.removed()
 		if !slices.Contains(first, "image sha256:2") {
-			t.Fatalf("removed %v", first)
+			t.Fatalf("first removals = %v, want image sha256:2 among them", first)
 		}
 		if restart {
 			n.open(nil)
@@ -63,7 +63,7 @@ func TestAnImageThatIsPulledAgain(t *testing.T) {
 	}
 }
 
-// An evicted pod that is back, before the agent's list says so: what the init container of its new sandbox has left stays, also where it comes
+// An evicted pod is restarted before the agent's list shows it: leftovers of the init container of its new sandbox stay, also if they appear
 // after the look.
 func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	comes := func(n *node) {
@@ -72,7 +72,7 @@ func TestAnEvictedPodIsBackWithAnInitContainer(t *testing.T) {
 	}
 	for _, late := range []bool{false, true} {
 		n := newNode(t)
-		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Had: map[string][]string{uidA: {"s-old"}}, Synced: true})
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, EvictedSandboxes: map[string][]string{uidA: {"s-old"}}, Synced: true})
 		n.sandbox("s-old", uidA, false, time.Hour)
 		n.container("old", "s-old", uidA, exited, time.Hour, "")
 		if !late {

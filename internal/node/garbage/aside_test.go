@@ -12,8 +12,8 @@ import (
 	"jettison/reclaim"
 )
 
-// Volumes that an eviction has put aside and not removed go with the next pass, whatever the pod is by now; what it has else stays. Beside a
-// kubelet, too: it would not know them, and they are no garbage of its.
+// The next pass removes volumes that an eviction moved aside and did not remove, regardless of the pod's state, and nothing else of the pod.
+// It does so on a node with a kubelet too: the kubelet does not know these volumes.
 func TestVolumesThatWerePutAside(t *testing.T) {
 	for _, kubelet := range []bool{true, false} {
 		for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
@@ -25,28 +25,28 @@ func TestVolumesThatWerePutAside(t *testing.T) {
 			n.file("/kubelet/pods/" + uidA + "/volumes/kubernetes.io~empty-dir/cache/its")
 			n.sandbox("s", uidB, true, time.Hour)
 			if kubelet {
-				n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
+				n.o.Mode, n.findKubelet = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
 			}
 			n.container("c", "s", uidB, exited, time.Hour, "") // garbage, which is the kubelet's
 			n.container("new", "s", uidB, exited, time.Minute, "")
 			if r := n.Plan(t.Context(), Containers, trigger); len(r.Done) > 0 || !exists(aside) {
-				t.Errorf("planned: %+v", r.Done)
+				t.Errorf("steps done by Plan = %+v, want none", r.Done)
 			}
 			r := n.pass(Containers, trigger)
 			if exists(aside) || !exists(kept) || (len(n.removed()) == 0) != kubelet || (r.Observed != "") != kubelet {
 				t.Errorf("kubelet %v, %v: what was put aside is there: %v; removed %v, %v, %+v", kubelet, trigger, exists(aside), n.removed(), r.Problems(), r.Done)
 			}
 			if d := outcome(t, r, uidB); d.Outcome != Removed || d.Freed.V < 5000 {
-				t.Errorf("%+v", d)
+				t.Errorf("outcome of the volumes = %+v, want removed with at least 5000 bytes", d)
 			}
 			if r := n.pass(Containers, trigger); len(r.Done) > 0 {
-				t.Errorf("once more: %+v", r.Done)
+				t.Errorf("steps of the second pass = %+v, want none", r.Done)
 			}
 		}
 	}
 }
 
-// A kubelet comes in the middle of a pass: what was put aside goes all the same, and only that.
+// A kubelet starts in the middle of a pass: only the volumes that were moved aside are still removed.
 func TestAKubeletComesBeforeVolumesGo(t *testing.T) {
 	n := newNode(t)
 	aside := n.file("/kubelet/pods/" + uidB + "/volumes/.jettison-removes/cache/big")
@@ -55,7 +55,7 @@ func TestAKubeletComesBeforeVolumesGo(t *testing.T) {
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	n.container("new", "s", uidA, exited, time.Minute, "")
 	looks := 0
-	n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { looks++; return looks > 1, "a kubelet" }
+	n.o.Mode, n.findKubelet = config.ModeUnset, func() (bool, string) { looks++; return looks > 1, "a kubelet" }
 	r := n.pass(Containers, reclaim.Periodic)
 	if exists(aside) || !exists(note) || len(n.removed()) > 0 || looks < 2 {
 		t.Errorf("put aside: %v, note: %v, removed %v, %d looks: %+v", exists(aside), exists(note), n.removed(), looks, r.Done)
@@ -80,7 +80,7 @@ func TestWhatIsAsideAndStuckIsTriedAgain(t *testing.T) {
 	defer func() { _ = flags(0) }()
 	for _, want := range []Outcome{Failed, Skipped} {
 		if d := outcome(t, n.pass(Containers, reclaim.Periodic), uidB); d.Outcome != want || !exists(big) {
-			t.Errorf("%+v, want %v", d, want)
+			t.Errorf("outcome of immutable volumes = %+v, want %v and the file kept", d, want)
 		}
 	}
 	if err := flags(0); err != nil {
@@ -88,7 +88,7 @@ func TestWhatIsAsideAndStuckIsTriedAgain(t *testing.T) {
 	}
 	n.sleep(backoffFirst)
 	if d := outcome(t, n.pass(Containers, reclaim.Periodic), uidB); d.Outcome != Removed || exists(big) {
-		t.Errorf("%+v; it is there: %v", d, exists(big))
+		t.Errorf("outcome of the volumes = %+v, file exists %v, want removed", d, exists(big))
 	}
 }
 
@@ -124,12 +124,12 @@ func TestNotesOfAnInterruptedRemoval(t *testing.T) {
 	}
 }
 
-// Where a ready sandbox may be told by no list, the pod may be there.
+// If a ready sandbox may be missing in the lists, the pod may exist.
 func TestNotesOfAPodThatIsNotTold(t *testing.T) {
 	n, _ := untoldReady(t)
 	pod := "/kubelet/pods/" + uidB
 	aside, note := n.file(pod+"/volumes/.jettison-removes/cache/big"), n.file(pod+"/containers/main/0123abcd")
 	if r := n.pass(Containers, reclaim.Periodic); exists(aside) || !exists(note) {
-		t.Errorf("put aside: %v, note: %v; %+v", exists(aside), exists(note), r.Done)
+		t.Errorf("volume exists %v, note exists %v, steps %+v, want only the note kept", exists(aside), exists(note), r.Done)
 	}
 }

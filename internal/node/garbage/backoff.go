@@ -10,15 +10,15 @@ import (
 	"jettison/reclaim"
 )
 
-// Times between two tries of a removal that failed. Under disk pressure none waits longer than the
-// first, but one that was not answered in time: that costs as long as a hundred others take.
+// Backoff between two attempts of a failed removal. Under disk pressure the backoff is backoffFirst
+// at most, except after a timeout, which costs as much time as a hundred other removals.
 const (
 	backoffFirst = time.Minute
-	backoffMost  = time.Hour
-	backoffSize  = 1024 // removals that are remembered
+	backoffMax   = time.Hour
+	backoffSize  = 1024 // bound of remembered removals
 )
 
-// backoff remembers removals that failed.
+// backoff remembers failed removals.
 type backoff map[key]failure
 
 type key struct {
@@ -27,20 +27,20 @@ type key struct {
 }
 
 type failure struct {
-	last  time.Time
-	wait  time.Duration
-	times int
-	late  bool // it was not answered in time
-	text  string
+	last     time.Time
+	wait     time.Duration
+	times    int
+	timedOut bool // the call was not answered in time
+	message  string
 }
 
 func keyOf(s *reclaim.Step) key { return key{s.Action, s.ID} }
 
-// failed notes a failure. The one that is the oldest is forgotten for it where there are too many.
+// failed records a failure. If there are too many it drops the oldest one.
 func (b *backoff) failed(now time.Time, k key, err error) {
 	f := (*b)[k]
-	f.wait = retry.Backoff(f.wait, backoffFirst, backoffMost)
-	f.last, f.times, f.text, f.late = now, f.times+1, err.Error(),
+	f.wait = retry.Backoff(f.wait, backoffFirst, backoffMax)
+	f.last, f.times, f.message, f.timedOut = now, f.times+1, err.Error(),
 		errors.Is(err, context.DeadlineExceeded)
 	if *b == nil {
 		*b = backoff{}
@@ -57,30 +57,30 @@ func (b *backoff) failed(now time.Time, k key, err error) {
 	(*b)[k] = f
 }
 
-// until is when a removal may be tried again; ok: now. A time after now is from a clock that was
-// set back.
+// until returns the time of the next attempt of a removal and its last failure, and true if it may
+// be tried now. A failure dated after now is ignored: the clock was set back.
 func (b backoff) until(now time.Time, k key, pressure bool) (at time.Time, f failure, ok bool) {
 	f, known := b[k]
 	if !known || f.last.After(now) {
 		return at, f, true
 	}
 	wait := f.wait
-	if pressure && !f.late {
+	if pressure && !f.timedOut {
 		wait = min(wait, backoffFirst)
 	}
 	at = f.last.Add(wait)
 	return at, f, !now.Before(at)
 }
 
-// ordered are steps with those last that were not answered in time before: what comes after them
-// would wait for them, or not come to its turn at all.
+// ordered sorts the steps that timed out before to the end, so that they do not delay the others.
+// It sorts in place and returns the steps.
 func (b backoff) ordered(steps []reclaim.Step) []reclaim.Step {
 	if len(b) == 0 {
 		return steps
 	}
 	slices.SortStableFunc(steps, func(x, y reclaim.Step) int {
-		switch late := b[keyOf(&x)].late; {
-		case late == b[keyOf(&y)].late:
+		switch late := b[keyOf(&x)].timedOut; {
+		case late == b[keyOf(&y)].timedOut:
 			return 0
 		case late:
 			return 1

@@ -13,7 +13,7 @@ import (
 	"jettison/reclaim"
 )
 
-// The cgroup of a pod that is gone goes once it is empty. While a process lives in it the pod is not gone, whatever the runtime says.
+// The empty cgroup of a pod that is gone is removed. While a process lives in it the pod is not gone, regardless of the runtime's answers.
 func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	const root = "jettison-garbage-test"
 	mount, dir := "", ""
@@ -66,7 +66,7 @@ func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	r := n.pass(Containers, reclaim.Periodic)
 	n.want(r)
 	if len(r.Done) != 1 || r.Done[0].Outcome != Removed || r.Done[0].PodUID != uidA || exists(filepath.Join(dir, "pod"+uidA)) || !exists(filepath.Join(dir, "other")) {
-		t.Errorf("%+v", r.Done)
+		t.Errorf("steps = %+v, want only the empty cgroup of pod A removed", r.Done)
 	}
 	end()
 	n.pass(Containers, reclaim.Periodic)
@@ -74,6 +74,6 @@ func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	r = n.pass(Containers, reclaim.Periodic)
 	n.want(r, "sandbox s-b")
 	if outcome(t, r, root+"/kubepods/besteffort/pod"+uidB).Outcome != Removed || exists(filepath.Join(dir, "pod"+uidB)) {
-		t.Errorf("%+v", r.Done)
+		t.Errorf("steps = %+v, want the cgroup of pod B removed", r.Done)
 	}
 }

@@ -36,8 +36,8 @@ func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 	}
 }
 
-// Containers that ended before the clock was set back are of the future. They go as soon as they are known for their least age, not when the
-// clock has come so far again; by a pass by hand, which knows none before, at once.
+// Containers that ended before the clock was set back are dated in the future. They are removed after their minimum age from their first
+// sighting; a single pass, without earlier sightings, removes them immediately.
 func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		n := newNode(t)
@@ -53,7 +53,7 @@ func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
 	}
 }
 
-// By hand one that may be about to start stays, however far of the future: nothing says for how long it has been there.
+// A single pass keeps a container that may be about to start and is dated in the future: its age is unknown.
 func TestByHandOneOfTheFutureMayBeAboutToStart(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Once = true })
@@ -75,8 +75,8 @@ func TestTheClockComesSoFarAgain(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c")
 }
 
-// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these are
-// of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
+// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these
+// are of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
 func TestTheLastAttemptStays(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	steps := []time.Duration{0, 5 * time.Hour, -5 * time.Hour, 3 * year, -3 * year}
@@ -123,7 +123,7 @@ func attemptsBeyond(t *testing.T, how, first string, between, after time.Duratio
 	return got
 }
 
-// A client that counts its attempts anew in each sandbox loses the dead containers of the one before, not those that have just ended.
+// A client that restarts its count of attempts in each sandbox loses the dead containers of the sandbox before, not the latest ones.
 func TestAttemptsThatBeginAnew(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
@@ -162,8 +162,8 @@ func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 	}
 }
 
-// Whatever the clock is set to while a sandbox has no container yet, images wait for that until it has been known for a minute, be it that the
-// plan has seen it, or that it was made since.
+// Whatever the clock is set to while a sandbox has no container, image removals wait until the sandbox is known for a minute, from the plan or
+// from a later list.
 func TestTheClockIsSetWhileASandboxIsYoung(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as it was": time.Second, "set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
 		for _, meanwhile := range []bool{false, true} {
@@ -203,7 +203,7 @@ func TestByHandASandboxIsNoOlderThanTheBoot(t *testing.T) {
 			return m
 		}
 		if r := n.pass(Images, reclaim.Periodic); outcome(t, r, "sha256:1").Outcome != Skipped || len(n.removed()) != 2 {
-			t.Errorf("%s: removed %v: %+v", name, n.removed(), r.Done)
+			t.Errorf("%s: removed %v, steps %+v, want two objects and image 1 skipped", name, n.removed(), r.Done)
 		}
 	}
 }

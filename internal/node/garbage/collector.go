@@ -1,29 +1,30 @@
-// Package garbage is the garbage collector of a node: it looks, has reclaim plan, and carries the
-// plan out through the runtime and the file system, one step at a time. Each step is checked again
-// right before it is done; what does not work is tried again later, and holds up nothing else.
+// Package garbage is the garbage collector of a node. A pass reads the node, has package reclaim
+// plan, and carries out the plan through the runtime and the file system, one step at a time. Each
+// step is checked again right before it runs. A failed step is retried later and delays no other.
 //
-//	collector.go Collector: options, what is remembered
-//	look.go      what is seen, for reclaim
-//	date.go      since when it is there, whatever the wall clock was set to
-//	imagesof.go  images that sandboxes and image volumes use, which the runtime tells one by one
-//	place.go     what is seen on file systems: logs, links, cgroups, sizes
-//	pass.go      Pass, Relieve: look, plan, carry out
-//	relief.go    what of a plan helps against a disk that is short, in which order
-//	removal.go   removing containers, sandboxes, logs, links, cgroups
-//	image.go     removing images, measured
-//	result.go    what a pass has done
-//	hold.go      evictions go first
-//	backoff.go   what did not work, and when it is tried again
-//	quiet.go     pods in which nothing is alive, and since when
-//	state.go     what outlives a restart
-//	schedule.go  when the next pass is due
-//	runner.go    Runner: passes in a goroutine, periodic or asked for
-//	named.go     Named: what is known of pods by name, for that goroutine
-//	part.go      Part: a loop's share, which asks, logs and lets evictions go first
+//	collector.go Collector: options and state
+//	look.go      reads containers, sandboxes and images for reclaim
+//	date.go      creation times, corrected for changes of the wall clock
+//	imagesof.go  images used by sandboxes and image volumes, queried one by one
+//	place.go     reads file systems: logs, links, cgroups, sizes
+//	pass.go      Pass: read, plan, carry out
+//	relief.go    Relieve: the steps that help a disk that is short, fastest first
+//	removal.go   removes containers, sandboxes, logs, links, cgroups
+//	image.go     removes images
+//	result.go    Result: the outcome of a pass
+//	hold.go      Hold: evictions go before garbage collection
+//	backoff.go   backoff of failed steps
+//	quiet.go     pods without anything alive, and since when
+//	state.go     state files that survive a restart
+//	schedule.go  Schedule: the time of the next pass
+//	runner.go    Runner: periodic and requested passes in a goroutine
+//	named.go     Named: the pod objects, for the Runner's goroutine
+//	part.go      Part: the loop's side, which requests passes, logs, and holds them for evictions
 //
-// Passes are made in their rhythm, and at once when a disk is short: eviction wishes for what can
-// be reclaimed before a pod is evicted, and decides again by a look after the pass. Beside a
-// kubelet passes plan only. A runtime that stops answering in a pass is held against no container.
+// Passes run periodically, and immediately when a disk is short: package eviction asks for garbage
+// to be reclaimed before it evicts a pod, and decides again with a look after the pass. On a node
+// with a kubelet passes only plan. If the runtime stops answering in a pass, no container gets a
+// backoff for it.
 package garbage
 
 import (
@@ -55,7 +56,7 @@ const (
 	Everything = Containers | Images
 )
 
-// String is "containers", "images" or both.
+// String returns "containers", "images" or "containers and images".
 func (w What) String() string {
 	switch w {
 	case Containers:
@@ -68,25 +69,26 @@ func (w What) String() string {
 	return "nothing"
 }
 
-// Known is what is known of pods by name: from clients and manifests.
+// Known contains the pods named by clients and manifests.
 type Known struct {
 	Pods map[string]reclaim.Phase // by UID
-	// Synced: all of them have been heard, so that no client and no manifest names a pod that is not
-	// among them. While it is false no pod is gone.
+	// Synced reports that Pods is complete: every client and manifest was read. While it is false no
+	// pod counts as gone.
 	Synced bool
-	// Had are the sandboxes, by ID, that pods had when this agent evicted them, where they are known.
-	// One with another that is ready is back, whatever Pods says still.
-	Had map[string][]string
+	// EvictedSandboxes are the IDs of the sandboxes that a pod had when this agent evicted it, by pod
+	// UID, where known. A pod with another ready sandbox was restarted, regardless of Pods.
+	EvictedSandboxes map[string][]string
 }
 
-// renewed are the pods that were evicted and have another sandbox by now, which is ready. One that
-// is the same may be: without a kubelet nobody stops that of a pod that has ended.
-func (k *Known) renewed(l *reclaim.Look) map[string]bool {
+// restarted returns the evicted pods that have another ready sandbox. The former sandbox may be
+// ready too: without a kubelet no program stops the sandbox of a pod that has ended.
+func (k *Known) restarted(l *reclaim.Look) map[string]bool {
 	out := map[string]bool{}
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
-		if had := k.Had[s.PodUID]; len(had) > 0 && !s.NotReady && k.Pods[s.PodUID] == reclaim.Evicted &&
-			!slices.Contains(had, s.ID) {
+		former := k.EvictedSandboxes[s.PodUID]
+		if len(former) > 0 && !s.NotReady && k.Pods[s.PodUID] == reclaim.Evicted &&
+			!slices.Contains(former, s.ID) {
 			out[s.PodUID] = true
 		}
 	}
@@ -95,95 +97,96 @@ func (k *Known) renewed(l *reclaim.Look) map[string]bool {
 
 // Options of a Collector.
 type Options struct {
-	config.Collect // what the configuration says
+	config.Collect // the configuration
 	Runtime        *cri.Client
-	// Known is asked before each plan and again before each step that is taken because a pod is gone.
-	// nil: no pod is named, and that is all there is to know.
+	// Known returns the named pods. It is called before each plan, and again before each step that
+	// depends on a pod being gone. nil: no pod is named, and the list is complete.
 	Known func() Known
-	// Kubelet looks for a kubelet now: whether the node's garbage is its, and why. Passes call it.
-	// nil: by what runs now alone.
+	// Kubelet searches for a kubelet. It reports whether the kubelet collects the node's garbage, and
+	// why. Passes call it. nil: search the running processes only.
 	Kubelet   func() (found bool, why string)
 	ProcMount string // for mounts, and for the search for a kubelet; empty: /proc
 
-	Host *read.HostRoot // nil: neither logs nor the sizes of file systems are seen
+	Host *read.HostRoot // nil: do not read logs and sizes of file systems
 
-	CgroupMount string // empty: cgroups are not seen
+	CgroupMount string // empty: do not read cgroups
 
-	StateDir string // for what outlives a restart; empty: nothing does
-	// Started is when the agent started, from which on it would have seen images used. Zero: no image
-	// goes for its age.
+	StateDir string // directory of the state files; empty: keep no state
+	// Started is the start time of the agent: it sees the use of images from then on. Zero: no image
+	// is removed because of its age.
 	Started time.Time
-	// Once: there will be no later pass, as none is by hand. None is put off then, neither for a slow
-	// runtime nor for young sandboxes.
+	// Once declares that no later pass follows, as with the command. Then nothing is postponed,
+	// neither for a slow runtime nor for young sandboxes.
 	Once bool
 }
 
-// linksDir is where kubelets put symbolic links to containers' logs
+// linksDir is the directory with a kubelet's symbolic links to container logs
 // (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 const linksDir = "/var/log/containers"
 
-// Collector collects garbage on one node. Pass, Plan, Relieve and Close are for one goroutine at a
-// time; Hold and Release for any.
+// Collector collects garbage on one node. One goroutine at a time may call Pass, Plan, Relieve and
+// Close; any goroutine may call Hold and Release.
 type Collector struct {
 	barrier
-	o       Options
-	now     func() time.Time
-	uptime  func() time.Duration // CLOCK_BOOTTIME
-	beside  func() (bool, string)
-	statfs  func(path string) (filesystem, error)
-	wait    time.Duration // under disk pressure, for a sandbox to get its container
-	slow    time.Duration // a list that takes longer: the runtime is slow
-	limit   time.Duration // of a call that changes something; 0: what cri.Client has
-	fs      *cgroup.FS
-	remover *podfiles.Remover
-	store   *store
+	o           Options
+	now         func() time.Time
+	uptime      func() time.Duration // CLOCK_BOOTTIME
+	findKubelet func() (bool, string)
+	statfs      func(path string) (filesystem, error)
+	wait        time.Duration // under disk pressure, for a sandbox to get its container
+	slow        time.Duration // a runtime that needs longer for a list is slow
+	limit       time.Duration // timeout of a call that changes something; 0: the default of cri.Client
+	fs          *cgroup.FS
+	remover     *podfiles.Remover
+	store       *store
 
 	records reclaim.Records
 	quiet   quiet
 	backoff backoff
-	mounts  map[string][]string // images that containers have as volumes, by container ID
-	// containers that may run and did not tell theirs, by ID, and sandboxes that did not tell their
-	// containers
-	silent map[string]silent
-	logs   map[string]string // where containers log to, by ID; empty: nowhere
-	pauses map[string]string // the image of a sandbox, by sandbox ID
-	// listed are the IDs of the sandboxes that last were: one that nothing names any more is asked for
-	// by it.
-	listed []string
-	had    int      // containers that were listed with them
-	pause  []string // images for sandboxes by the runtime's configuration
-	paces  paces
-	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has
+	mounts  map[string][]string // images that containers use as volumes, by container ID
+	// containers that may run and whose volumes are unknown, and sandboxes with unlisted containers,
+	// by ID
+	unanswered   map[string]unanswered
+	logs         map[string]string // log paths of containers, by ID; empty: no log
+	sandboxImage map[string]string // the image of a sandbox, by sandbox ID
+	// listed are the IDs of the sandboxes in the last list. The next list queries them by ID, in case
+	// nothing else names them.
+	listed         []string
+	containerCount int      // length of the last list of containers
+	configImages   []string // sandbox images of the runtime's configuration
+	paces          paces
+	// imageDir is a directory on the image file system, last reported by the runtime; empty: unknown.
+	imageDir  string
+	postponed map[What]int // passes postponed in a row for a slow runtime
+	// pulling is the time from which image removals are postponed for young sandboxes; zero: they are
 	// not.
-	imageDir string
-	putOff   map[What]int // passes in a row, because the runtime was slow
-	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
 	pulling time.Time
-	// when sandboxes were last asked for their image that did not answer in time, by ID; by uptime
+	// uptime of the last status call that timed out, by sandbox ID
 	hung map[string]time.Duration
-	// containers and sandboxes are when those were first seen whose age the runtime's word is not
-	// enough for.
+	// containers and sandboxes hold the first sightings of those whose age the runtime's timestamp
+	// does not prove.
 	containers, sandboxes sightings
-	odd                   []string // what was wrong with what was remembered; said in the next result
+	warnings              []string // problems of the state files, for the next result
 }
 
-// New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in
-// the first result. Close it.
+// New returns a Collector with the state that an earlier one left in StateDir. Problems of the
+// state files are in the first result. Call Close at the end.
 func New(o Options) (*Collector, error) {
 	if o.Runtime == nil {
-		return nil, errors.New("collect garbage: no runtime")
+		return nil, errors.New("collect garbage: no container runtime")
 	}
 	c := &Collector{
-		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
-		mounts: map[string][]string{}, silent: map[string]silent{}, logs: map[string]string{},
-		pauses: map[string]string{}, paces: defaultPaces(),
-		putOff: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
+		o: o, now: time.Now, uptime: bootid.Uptime, findKubelet: o.Kubelet,
+		wait: pullWait, slow: slowList, mounts: map[string][]string{}, logs: map[string]string{},
+		unanswered:   map[string]unanswered{},
+		sandboxImage: map[string]string{}, paces: defaultPaces(),
+		postponed: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"
 	}
-	if finder := new(kubeletdetect.Finder); c.beside == nil {
-		c.beside = func() (bool, string) { return finder.Kubelet(c.o.ProcMount) }
+	if finder := new(kubeletdetect.Finder); c.findKubelet == nil {
+		c.findKubelet = func() (bool, string) { return finder.Kubelet(c.o.ProcMount) }
 	}
 	if o.Known == nil {
 		c.o.Known = func() Known { return Known{Synced: true} }
@@ -203,12 +206,12 @@ func New(o Options) (*Collector, error) {
 	var odd []error
 	c.records, c.quiet, odd = c.store.load()
 	for _, err := range odd {
-		c.odd = append(c.odd, err.Error())
+		c.warnings = append(c.warnings, err.Error())
 	}
 	return c, nil
 }
 
-// Close gives everything back. What is remembered was written after each pass.
+// Close releases all resources. The state was written after each pass.
 func (c *Collector) Close() {
 	if c.fs != nil {
 		c.fs.Close()
@@ -216,19 +219,19 @@ func (c *Collector) Close() {
 	c.store.close()
 }
 
-// Locked reports whether another process keeps StateDir: then nothing is written there.
-func (c *Collector) Locked() bool { return c.store.foreign }
+// Locked reports whether another process has locked StateDir. Then the Collector writes nothing
+// there.
+func (c *Collector) Locked() bool { return c.store.lockedByOther }
 
-// Missing are the files of what outlives a restart that were not there: what they are for begins
-// anew.
+// Missing returns the state files that did not exist.
 func (c *Collector) Missing() []string { return c.store.missing }
 
-// Waiting is how many pods have neither a name nor anything alive, but not for PodGoneAfter yet, as
-// of the last look.
+// Waiting returns the number of pods in the last look that are neither named nor alive, but not yet
+// for PodGoneAfter, and the time when the first of them counts as gone.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 
-// PhaseOf is what a pod's object says of it, for Known. Of pods that the agent itself has evicted
-// it knows better.
+// PhaseOf returns the phase of a pod object, for Known. For a pod evicted by the agent itself,
+// the agent's own record takes precedence.
 func PhaseOf(p *v1.Pod) reclaim.Phase {
 	switch over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; {
 	// kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted

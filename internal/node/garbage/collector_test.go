@@ -34,7 +34,7 @@ func TestAPodThatIsGone(t *testing.T) {
 	n.link("/log/pods/none", "var/log/containers/mine.log")
 
 	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) != 1 || r.Done[0].Action != reclaim.RemoveLink {
-		t.Fatalf("before podGoneAfter: %+v", r.Done)
+		t.Fatalf("steps before podGoneAfter = %+v, want only a link", r.Done)
 	}
 	if pods, at := n.Waiting(); pods != 1 || !at.Equal(n.clock.Add(5*time.Minute)) {
 		t.Errorf("%d pods wait, the first until %v", pods, at)
@@ -49,10 +49,10 @@ func TestAPodThatIsGone(t *testing.T) {
 		t.Error("a foreign link is gone")
 	}
 	if d := outcome(t, r, "default_a_"+uidA); d.Outcome != Removed || d.Freed.V < 4096 {
-		t.Errorf("logs: %+v", d)
+		t.Errorf("outcome of the logs = %+v, want removed with at least 4096 bytes", d)
 	}
 	if r := n.pass(Everything, reclaim.Periodic); len(r.Plan.Steps) > 0 || len(r.Done) > 0 {
-		t.Errorf("after the pass: %+v", r.Plan.Steps)
+		t.Errorf("steps of the second pass = %+v, want none", r.Plan.Steps)
 	}
 }
 
@@ -62,23 +62,23 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 		name, id, why string
 		change        func(n *node)
 	}{
-		{"a container runs", "c-a", "it runs", func(n *node) {
+		{"a container runs", "c-a", "container is running", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: running}
 		}},
-		{"a container was created", "c-a", "it was created a moment ago", func(n *node) {
+		{"a container was created", "c-a", "container was created recently", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: n.clock.UnixNano()}
 		}},
-		{"a container was created at no known time", "c-a", "does not say when", func(n *node) {
+		{"a container was created at no known time", "c-a", "container has no creation time", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: -1}
 		}},
-		{"a sandbox is ready", "s-b", "it is ready", func(n *node) {
+		{"a sandbox is ready", "s-b", "sandbox is ready", func(n *node) {
 			n.r.SandboxStatuses["s-b"] = &runtimev1.PodSandboxStatus{Id: "s-b", State: runtimev1.PodSandboxState_SANDBOX_READY}
 		}},
-		{"its container could not be removed", "s-a", "it has 1 containers", func(n *node) { n.r.Fail["RemoveContainer"] = errors.New("no") }},
-		{"an image is pinned", "sha256:x", "it is pinned", func(n *node) {
+		{"its container could not be removed", "s-a", "sandbox has 1 containers", func(n *node) { n.r.Fail["RemoveContainer"] = errors.New("no") }},
+		{"an image is pinned", "sha256:x", "image is pinned", func(n *node) {
 			n.r.Answer["ImageStatus"] = func(m any) any { m.(*runtimev1.ImageStatusResponse).Image.Pinned = true; return m }
 		}},
-		{"an image is used", "sha256:x", "a container uses it", func(n *node) {
+		{"an image is used", "sha256:x", "image is in use by a container", func(n *node) {
 			first := true
 			n.r.Answer["ListContainers"] = func(m any) any {
 				if out := m.(*runtimev1.ListContainersResponse); !first {
@@ -88,7 +88,7 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 				return m
 			}
 		}},
-		{"an image is a volume", "sha256:x", "a container uses it", func(n *node) {
+		{"an image is a volume", "sha256:x", "image is in use by a container", func(n *node) {
 			n.r.Answer["ImageFsInfo"] = func(m any) any { // the last call of the look
 				n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "new", State: running})
 				n.r.ContainerStatuses["new"] = &runtimev1.ContainerStatus{Id: "new", State: running, Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:x:1"}}}}
@@ -105,11 +105,11 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 				return m
 			}
 		}},
-		{"the pod is named", "default_a_" + uidA, "its pod is named by now", func(n *node) { n.becomes(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true}) }},
-		{"the clients are unknown", "default_a_" + uidA, "which pods there are", func(n *node) { n.becomes(Known{}) }},
-		{"the pod is back", "default_a_" + uidA, "its pod is back", (*node).comesBack},
-		{"the pod of a container is back", "c-a", "its pod is back", (*node).comesBack},
-		{"the pod of a sandbox is back", "s-a", "its pod is back", (*node).comesBack},
+		{"the pod is named", "default_a_" + uidA, "pod is now named", func(n *node) { n.becomes(Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true}) }},
+		{"the clients are unknown", "default_a_" + uidA, "list of named pods is incomplete", func(n *node) { n.becomes(Known{}) }},
+		{"the pod is back", "default_a_" + uidA, "pod was restarted", (*node).comesBack},
+		{"the pod of a container is back", "c-a", "pod was restarted", (*node).comesBack},
+		{"the pod of a sandbox is back", "s-a", "pod was restarted", (*node).comesBack},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
@@ -129,7 +129,7 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 			}
 			for _, what := range n.removed() {
 				if strings.HasSuffix(what, " "+c.id) {
-					t.Errorf("removed %s", what)
+					t.Errorf("removed %s although it changed after the plan", what)
 				}
 			}
 			if strings.HasPrefix(c.id, "default") && !exists(logs) {
@@ -166,13 +166,13 @@ func TestALogThatAnotherContainerHas(t *testing.T) {
 			}
 			n.want(n.pass(Containers, reclaim.Periodic), "container c0")
 			if exists(log) != c.stays {
-				t.Errorf("the log stays: %v", !c.stays)
+				t.Errorf("log exists = %v, want %v", !c.stays, c.stays)
 			}
 		})
 	}
 }
 
-// A container that runs and does not tell its log keeps those of its pod, but no container, and is asked once in a pass.
+// A running container that does not report its log path protects the logs of its pod, but no container, and is queried once per pass.
 func TestAContainerThatDoesNotTellItsLog(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
@@ -215,7 +215,7 @@ func TestAPodThatIsBackWithoutALabel(t *testing.T) {
 	}
 	r := n.pass(Containers, reclaim.Periodic)
 	if d := outcome(t, r, "default_a_"+uidA); d.Outcome != Skipped || !exists(log) {
-		t.Errorf("%+v", d)
+		t.Errorf("outcome of the logs = %+v, want skipped and the log kept", d)
 	}
 }
 
@@ -263,10 +263,10 @@ func TestAnUnknownContainerIsStoppedFirst(t *testing.T) {
 			c.change(n.r)
 			r := n.pass(Containers, reclaim.Periodic)
 			if d := outcome(t, r, "c"); d.Outcome != c.want || n.r.Calls("StopContainer") != 1 {
-				t.Errorf("%v, %v", d.Outcome, d.Err)
+				t.Errorf("outcome = %v, %v, want %v after one StopContainer", d.Outcome, d.Err, c.want)
 			}
 			if slices.Contains(n.removed(), "container c") != (c.want == Removed) {
-				t.Errorf("removed %v", n.removed())
+				t.Errorf("removed %v, want the container only for outcome %v", n.removed(), Removed)
 			}
 		})
 	}
@@ -310,12 +310,12 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 	}
 	r := n.pass(Containers, reclaim.Periodic)
 	if d := outcome(t, r, "s-a"); d.Outcome != Failed || !errors.Is(d.Err, context.DeadlineExceeded) {
-		t.Fatalf("%v, %v", d.Outcome, d.Err)
+		t.Fatalf("outcome = %v, %v, want failed by a timeout", d.Outcome, d.Err)
 	}
 	n.want(r, "sandbox s-b")
 	// It is tried again after a minute, and not before.
 	if d := outcome(t, n.pass(Containers, reclaim.Periodic), "s-a"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
-		t.Errorf("%v, %s", d.Outcome, d.Why)
+		t.Errorf("outcome = %v, %s, want skipped by the backoff", d.Outcome, d.Why)
 	}
 	n.sleep(backoffFirst)
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s-b", "sandbox s-a")
@@ -333,8 +333,8 @@ func TestCallsThatAreNotAnswered(t *testing.T) {
 	}
 	n.limit, n.r.Hang["RemoveContainer"] = 20*time.Millisecond, true
 	r := n.pass(Containers, reclaim.Periodic)
-	if r.Err == nil || r.Count(Failed) != lateMost || r.Count(Skipped) != 2 || len(n.backoff) != lateMost {
-		t.Errorf("%v, %+v", r.Err, r.Done)
+	if r.Err == nil || r.Count(Failed) != maxTimeouts || r.Count(Skipped) != 2 || len(n.backoff) != maxTimeouts {
+		t.Errorf("error %v, steps %+v, want %d timeouts and the rest skipped", r.Err, r.Done, maxTimeouts)
 	}
 	n.r.Change(func() { clear(n.r.Hang) })
 	n.limit = 0
@@ -357,7 +357,7 @@ func TestTheRuntimeIsLostInTheMiddle(t *testing.T) {
 	}
 	r := n.pass(Containers, reclaim.Periodic)
 	if !errors.Is(r.Err, errLost) || r.Count(Removed) != 2 || r.Count(Failed) != 1 || r.Count(Skipped) != 1 || len(n.backoff) > 0 {
-		t.Errorf("%v: %+v", r.Err, r.Done)
+		t.Errorf("error %v, steps %+v, want errLost after two removals and no backoff", r.Err, r.Done)
 	}
 	n.r.Change(func() { clear(n.r.Fail); clear(n.r.Answer) })
 	n.want(n.pass(Containers, reclaim.Periodic), "container c0", "container c1", "container c2", "container c3")
@@ -368,7 +368,7 @@ func TestTheRuntimeDoesNotAnswerAtAll(t *testing.T) {
 	n.r.Fail["ListContainers"] = errors.New("no")
 	r := n.pass(Everything, reclaim.Periodic)
 	if r.Err == nil || len(r.Done) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result without an answer = %+v, want an error and no steps", r)
 	}
 	n.r.Change(func() { clear(n.r.Fail); n.r.Fail["ListImages"] = errors.New("no") })
 	if r := n.pass(Images, reclaim.Periodic); r.Err == nil {
@@ -384,12 +384,12 @@ func TestASlowRuntime(t *testing.T) {
 	n.now = time.Now
 	n.slow, n.r.Delay["ListContainers"] = 10*time.Millisecond, 30*time.Millisecond
 	if r := n.pass(Containers, reclaim.Periodic); r.PutOff == "" || len(r.Done) > 0 || len(r.Plan.Steps) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("result with a slow runtime = %+v, want a postponed pass with one planned step", r)
 	}
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
 }
 
-// That somebody else's list is waited for says nothing of the runtime: nothing is put off for it, and lists are not taken for fresh any longer.
+// Waiting for the list of another caller does not count as a slow runtime: it postpones no pass, and lists do not stay fresh for longer.
 func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 	const held, slow = time.Second, 400 * time.Millisecond
 	for name, look := range map[string]func(n *node){
@@ -398,14 +398,14 @@ func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 		},
 		"a step": func(n *node) {
 			x := &run{c: n.Collector, ctx: t.Context(), r: &Result{}}
-			if v, err := x.list(nil); err != nil || v.slow != "" || x.listsFor >= freshMost {
-				t.Errorf("%v: %+v, fresh for %v", err, v, x.listsFor)
+			if v, err := x.list(nil); err != nil || v.slow != "" || x.listsFor >= freshMax {
+				t.Errorf("list = %+v, %v, fresh for %v, want not slow and below %v", v, err, x.listsFor, freshMax)
 			}
 		},
 		"images": func(n *node) {
 			v := &view{look: &reclaim.Look{}}
-			if err := n.lookAtImages(t.Context(), v); err != nil || v.slow != "" {
-				t.Errorf("%v: %q", err, v.slow)
+			if err := n.readImages(t.Context(), v); err != nil || v.slow != "" {
+				t.Errorf("readImages = %v, slow %q, want not slow", err, v.slow)
 			}
 		},
 	} {
@@ -422,19 +422,19 @@ func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
 		time.AfterFunc(held, end)
 		began := time.Now()
 		if look(n); time.Since(began) < held*9/10 {
-			t.Errorf("%s did not wait", name)
+			t.Errorf("%s did not wait for the list of the other caller", name)
 		}
 	}
 }
 
-// A runtime that stays slow is left alone for a while, not for ever: each kind has a pass again and again.
+// A runtime that stays slow postpones passes for a limited time: each kind has a pass repeatedly.
 func TestARuntimeThatStaysSlow(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.slow = -1 // whatever a list takes
-	for i := range 4 * (putOffMost + 1) {
+	for i := range 4 * (maxPostponed + 1) {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
-		what, off := Containers, i%(putOffMost+1) < putOffMost
+		what, off := Containers, i%(maxPostponed+1) < maxPostponed
 		if r := n.pass(Images, reclaim.Periodic); (r.PutOff != "") != off { // they count for themselves
 			t.Errorf("images, pass %d: put off %q, want %v", i, r.PutOff, off)
 		}
@@ -442,8 +442,8 @@ func TestARuntimeThatStaysSlow(t *testing.T) {
 			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.PutOff, off, r.Count(Removed))
 		}
 	}
-	if left := n.removed(); len(left) != 4*(putOffMost+1) {
-		t.Errorf("removed %v", left)
+	if left := n.removed(); len(left) != 4*(maxPostponed+1) {
+		t.Errorf("removed %v, want %d objects", left, 4*(maxPostponed+1))
 	}
 }
 
@@ -469,7 +469,7 @@ func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
 	}
 }
 
-// A sandbox whose containers are more than an answer takes keeps nothing of others from going, and nothing of its own goes: its pod lives.
+// A sandbox with too many containers for one answer does not block the removal of others, and keeps its own leftovers: its pod is alive.
 func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	for name, state := range map[string]runtimev1.ContainerState{"dead ones": exited, "ones that run": running} {
 		n := newNode(t)
@@ -485,13 +485,13 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 		log := n.file("/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log")
 		r := n.pass(Containers, reclaim.DiskPressure)
 		n.want(r, "container c-a", "sandbox s-a")
-		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "more containers") {
-			t.Errorf("%s: said %q", name, r.Odd)
+		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "too many containers") {
+			t.Errorf("%s: problems = %q, want one about too many containers", name, r.Odd)
 		}
 	}
 }
 
-// Dead containers that no list tells go with their sandbox, once the pod is gone and as long as none in it may run.
+// Unlisted dead containers are removed with their sandbox, once the pod is gone and if none in it may run.
 func TestDeadContainersThatAreNotToldGoWithTheirSandbox(t *testing.T) {
 	for name, alive := range map[string]bool{"all are dead": false, "one is not": true} {
 		n := newNode(t)
@@ -518,16 +518,16 @@ func TestBesideAKubelet(t *testing.T) {
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	beside := true
-	n.Collector.beside = func() (bool, string) { return beside, "process 7 is a kubelet" }
+	n.Collector.findKubelet = func() (bool, string) { return beside, "process 7 is a kubelet" }
 	for mode, acts := range map[config.Mode]bool{"": false, "observe": false, "act": true} {
 		n.o.Mode = mode
-		if got := n.observes() == ""; got != acts {
-			t.Errorf("gc: %q: acts %v", mode, got)
+		if got := n.planOnlyReason() == ""; got != acts {
+			t.Errorf("gc %q: acts = %v, want %v", mode, got, acts)
 		}
 	}
 	n.o.Mode = ""
 	if r := n.pass(Everything, reclaim.Periodic); !strings.Contains(r.Observed, "process 7") || len(r.Plan.Steps) != 1 || len(r.Done) > 0 || len(n.removed()) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result with a kubelet = %+v, want a plan of one step and the reason", r)
 	}
 	beside = false // it is looked for before each pass
 	n.want(n.pass(Everything, reclaim.Periodic), "container c")
@@ -587,6 +587,6 @@ func TestAPassEndsBetweenTwoSteps(t *testing.T) {
 	}
 	r := n.Pass(ctx, Containers, reclaim.Periodic)
 	if !errors.Is(r.Err, context.Canceled) || r.Count(Removed) != 1 || len(r.Done) != 3 || len(n.backoff) > 0 {
-		t.Errorf("%v, %+v", r.Err, r.Done)
+		t.Errorf("error %v, steps %+v, want canceled after one removal and no backoff", r.Err, r.Done)
 	}
 }

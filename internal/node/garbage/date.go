@@ -9,35 +9,37 @@ import (
 	"jettison/reclaim"
 )
 
-// sighting is when something was first seen.
+// sighting is the first time at which a container or sandbox was seen.
 type sighting struct {
 	at time.Duration // uptime
-	// by the wall clock it was made later than it was seen: that was set back since
+	// its creation time was later than now when seen: the wall clock was set back
 	future bool
 }
 
-// sightings are those of containers, or of sandboxes, by ID: of what may be about to start, and of
-// what is or was of the future. For the rest the runtime's word is enough, and nothing is kept.
+// sightings are the sightings of containers, or of sandboxes, by ID. They contain those that may be
+// about to start, and those with a creation time in the future. For the others the runtime's
+// timestamp is sufficient.
 type sightings map[string]sighting
 
-// moment is now, by the clock that people set and by the one that nobody does.
+// moment is the current time on the wall clock, which can be set, and on CLOCK_BOOTTIME, which
+// cannot.
 type moment struct {
 	time   time.Time
 	uptime time.Duration
-	once   bool // there is one pass only: nothing was seen before
+	once   bool // only one pass: nothing was seen before
 }
 
 func (c *Collector) moment() moment { return moment{c.now(), c.uptime(), c.o.Once} }
 
-// see notes that something is there, and returns since when it is known to be. Where nothing was
-// seen before, that is by the wall clock, but not from before the boot.
-func (s sightings) see(m moment, before sightings, id string, told time.Time) (since time.Time,
+// see records a sighting and returns since when the object is known to exist. With a single pass,
+// which has no earlier sightings, it returns the runtime's creation time, but none before the boot.
+func (s sightings) see(m moment, before sightings, id string, created time.Time) (since time.Time,
 	future bool) {
 	one, was := before[id]
 	if !was {
 		one.at = m.uptime
 	}
-	one.future = one.future || told.After(m.time)
+	one.future = one.future || created.After(m.time)
 	s[id] = one
 	boot := m.time.Add(-m.uptime)
 	switch {
@@ -45,15 +47,15 @@ func (s sightings) see(m moment, before sightings, id string, told time.Time) (s
 		return m.time.Add(one.at - m.uptime), one.future
 	case one.future:
 		return m.time, true
-	case told.Before(boot):
+	case created.Before(boot):
 		return boot, false
 	}
-	return told, false
+	return created, false
 }
 
-// date sets right when containers and sandboxes were created, where the wall clock was set since,
-// and says since when they are known. By that clock one may be 56 years old that was created a
-// moment ago, and one that has ended long ago not be there yet.
+// date corrects the creation times of containers and sandboxes after changes of the wall clock, and
+// sets Seen. By that clock a new container may be 56 years old, and one that ended long ago may be
+// created in the future.
 func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox) {
 	m, containers, pods := c.moment(), c.containers, c.sandboxes
 	c.containers, c.sandboxes = sightings{}, sightings{}
@@ -68,7 +70,7 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 		if _, was := containers[one.ID]; was || one.State == reclaim.Created ||
 			one.CreatedAt.After(m.time) {
 			one.Seen, a.future = c.containers.see(m, containers, one.ID, one.CreatedAt)
-			// no later pass will have known it for longer
+			// no later pass follows that would have seen it for longer
 			if m.once && a.future && one.State != reclaim.Created {
 				one.Seen = m.time.Add(-min(c.o.Policy.Container.MinAge, m.uptime))
 			}
@@ -77,9 +79,9 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 		}
 		attempts[i] = a
 	}
-	// A sandbox has one attempt after the other, whatever the clock says. A client may count anew in
-	// the next one: so of the attempts in all of a pod's sandboxes the later ones tell only of what is
-	// of the future, of which nothing else is known.
+	// The attempts in one sandbox follow each other, regardless of the clock. A client may restart the
+	// count in the next sandbox. So the order of attempts across a pod's sandboxes is used only for
+	// creation times in the future, for which nothing better is known.
 	inOrder(attempts, func(a *attempt) string { return a.sandbox }, false)
 	if future {
 		inOrder(attempts, func(a *attempt) string { return a.pod }, true)
@@ -100,16 +102,16 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 	}
 }
 
-// dateReady is date for a ready sandbox that was listed since.
+// dateReady does the same as date for a ready sandbox that was listed later.
 func (c *Collector) dateReady(s *reclaim.Sandbox) {
 	s.Seen, _ = c.sandboxes.see(c.moment(), c.sandboxes, s.ID, s.CreatedAt)
 }
 
-// age is how old a container is at least that may be about to start.
-func (c *Collector) age(id string, told time.Time) time.Duration {
+// age returns the minimum age of a container that may be about to start.
+func (c *Collector) age(id string, created time.Time) time.Duration {
 	m := c.moment()
-	one := reclaim.Container{CreatedAt: told}
-	one.Seen, _ = c.containers.see(m, c.containers, id, told)
+	one := reclaim.Container{CreatedAt: created}
+	one.Seen, _ = c.containers.see(m, c.containers, id, created)
 	return one.Age(m.time)
 }
 
@@ -120,23 +122,23 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// attempt is one at a container or a sandbox.
+// attempt is one attempt of a container or a sandbox.
 type attempt struct {
 	sandbox, pod, name string
 	number             uint32
-	at                 *time.Time // when it was made; zero: not known
+	at                 *time.Time // creation time; zero: unknown
 	future             bool
 }
 
-// inOrder has no attempt be made after later ones of the same. future: only those are moved that
-// were of the future.
+// inOrder moves creation times so that no attempt is later than a higher-numbered one of the same
+// owner (of) and name. With future set it moves only creation times in the future.
 func inOrder(attempts []attempt, of func(*attempt) string, future bool) {
 	same := func(a, b *attempt) int {
 		return cmp.Or(strings.Compare(of(a), of(b)), strings.Compare(a.name, b.name))
 	}
 	slices.SortFunc(attempts,
 		func(a, b attempt) int { return cmp.Or(same(&a, &b), cmp.Compare(b.number, a.number)) })
-	// when the first of the later ones was made, and when the first of those so far; zero: not known
+	// earliest creation time of the higher-numbered attempts, and of all so far; zero: unknown
 	var later, first time.Time
 	for i := range attempts {
 		a := &attempts[i]

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// barrier is what evictions close while they are under way: no step begins then. The one call that
-// is in flight goes on. To give it up would leave the runtime with the work and the agent without
-// the answer.
+// barrier stops new steps while an eviction is in progress. A call in flight continues: canceling
+// it would leave the runtime with the work and the agent without the answer.
 type barrier struct {
 	mu    sync.Mutex
-	holds int           // mu guards it
-	open  chan struct{} // closed when holds is 0 again; nil: it is. mu guards it
+	holds int           // guarded by mu
+	open  chan struct{} // closed when holds becomes 0; nil: holds is 0; guarded by mu
 }
 
-// Hold keeps steps from beginning until Release was called as often. It never blocks.
+// Hold blocks new steps until Release is called as often. Hold itself does not block.
 func (b *barrier) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,7 +22,7 @@ func (b *barrier) Hold() {
 	}
 }
 
-// Release undoes one Hold.
+// Release ends one Hold.
 func (b *barrier) Release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +35,7 @@ func (b *barrier) Release() {
 	}
 }
 
-// wait waits until no caller holds.
+// wait blocks while there is a Hold. It returns the error of ctx.
 func (b *barrier) wait(ctx context.Context) error {
 	for {
 		b.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"jettison/reclaim"
 )
 
-// What lies in the log directory and is not exactly a pod's directory stays; what is one goes without anything outside of it.
+// Entries of the log directory that are not exactly a pod's directory stay; a pod's directory is removed without anything outside of it.
 func TestAHostileLogDirectory(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.PodGoneAfter = 0 })
@@ -30,20 +30,20 @@ func TestAHostileLogDirectory(t *testing.T) {
 	n.link("../../../etc/passwd", "log/pods/default_gone_"+uidA+"/main/1.log")
 	r := n.pass(Containers, reclaim.Periodic)
 	if r.Count(Removed) != 1 || r.Count(Failed) > 0 || exists(gone) {
-		t.Errorf("%+v", r.Done)
+		t.Errorf("steps = %+v, want one removal without failures", r.Done)
 	}
 	for _, name := range kept {
 		if !exists(filepath.Join(n.root, "log/pods", name)) {
-			t.Errorf("%q is gone", name)
+			t.Errorf("log directory entry %q was removed, want it kept", name)
 		}
 	}
 	for _, name := range []string{"default_link_" + uidA, "default_up_" + uidA} {
 		if !exists(filepath.Join(n.root, "log/pods", name)) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("log directory entry %s was removed, want it kept", name)
 		}
 	}
 	if text, err := os.ReadFile(precious); err != nil || len(text) != 5000 {
-		t.Errorf("/etc/passwd: %v", err)
+		t.Errorf("read of /etc/passwd = %v, want 5000 bytes unchanged", err)
 	}
 	if len(r.Plan.Left) != len(kept)+2 {
 		t.Errorf("%d entries are reported, want %d: %v", len(r.Plan.Left), len(kept)+2, r.Plan.Left)
@@ -75,7 +75,7 @@ func TestALogDirectoryThatBecomesALink(t *testing.T) {
 	}
 	r := n.pass(Containers, reclaim.Periodic)
 	if r.Count(Failed) != 1 || !exists(precious) || !exists(dir) {
-		t.Errorf("%+v", r.Done)
+		t.Errorf("steps = %+v, want one failure and nothing removed", r.Done)
 	}
 }
 
@@ -104,12 +104,12 @@ func TestHostileLinks(t *testing.T) {
 		}
 	}
 	if !slices.Equal(gone, []string{"2", "3"}) || r.Count(Failed) > 0 {
-		t.Errorf("%v: %+v", gone, r.Done)
+		t.Errorf("removed links = %v, steps %+v, want [2 3] without failures", gone, r.Done)
 	}
 	if entries, err := os.ReadDir(filepath.Join(n.root, "var/log/containers")); err != nil || len(entries) != 6 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("links left = %v, %v, want 6", entries, err)
 	}
 	if len(r.Plan.Left) != 2 {
-		t.Errorf("%v", r.Plan.Left)
+		t.Errorf("leftovers of unknown pods = %v, want 2", r.Plan.Left)
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"jettison/reclaim"
 )
 
-// pullPoll is how often sandboxes are looked at again for which an image may just have been pulled.
+// pullPoll is the interval between two lists while a young sandbox may still get its container.
 const pullPoll = 250 * time.Millisecond
 
-// removeImage removes an image that by what the runtime says at this moment is neither pinned nor
-// in use, and while no sandbox is about to get its container. Between that and the removal
-// something may still begin to use it: the CRI has no way to prevent that.
+// removeImage removes an image that the runtime reports as neither pinned nor in use, while no
+// sandbox is about to get its container. A container may still start to use the image before the
+// removal: the CRI cannot prevent that.
 func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	c := x.c
-	v, why, err := x.settled()
+	v, why, err := x.settledLists()
 	if err != nil {
 		return Failed, "", err
 	}
 	if why != "" {
-		x.images = why
-		return changed("%s", why)
+		x.imagesBlocked = why
+		return skip("%s", why)
 	}
 	if err := c.inUse(x.ctx, v); err != nil {
 		return Failed, "", err
@@ -38,14 +38,14 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	case err != nil:
 		return Failed, "", err
 	case now.ID != s.ID:
-		return Failed, "", fmt.Errorf("asked for image %.80q, the runtime answers with %.80q", s.ID,
+		return Failed, "", fmt.Errorf("status of image %.80q: the runtime returned image %.80q", s.ID,
 			now.ID)
 	case now.Pinned:
-		return changed("it is pinned")
+		return skip("image is pinned")
 	}
 	image := imageOf(&now)
 	if reclaim.UsedIn(v.look).Image(&image) {
-		return changed("a container uses it")
+		return skip("image is in use by a container")
 	}
 	if err := x.call(func(ctx context.Context) error {
 		return c.o.Runtime.RemoveImage(ctx, s.ID, s.RuntimeHandler)
@@ -55,10 +55,10 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why
-// images have to wait for that. Disk pressure waits for a while, in all of a pass and whichever
-// sandboxes come and go meanwhile, and then goes on without.
-func (x *run) settled() (v *view, why string, err error) {
+// settledLists returns the runtime's lists (see usedNow) once every young sandbox has a container,
+// or the reason why image removals are postponed. Under disk pressure it waits, for a limited total
+// time per pass, and then continues anyway.
+func (x *run) settledLists() (v *view, why string, err error) {
 	for {
 		if v, err = x.usedNow(); err != nil {
 			return nil, "", err
@@ -69,41 +69,41 @@ func (x *run) settled() (v *view, why string, err error) {
 			return v, "", nil
 		case x.q.trigger != reclaim.DiskPressure && x.v.look.PutOff < reclaim.PullingMost:
 			x.pulling = true
-			return nil, young + ": the image may be its", nil
+			return nil, young + " and may be about to use the image", nil
 		}
 		began := x.c.now()
 		pause := min(pullPoll, x.c.wait-x.waited)
 		if !retry.Sleep(x.ctx, pause) {
 			return nil, "", x.ctx.Err()
 		}
-		x.waited += max(x.c.now().Sub(began), pause) // a clock may be set back
+		x.waited += max(x.c.now().Sub(began), pause) // the clock may be set back
 	}
 }
 
-// pulling is the sandbox for which an image may just have been pulled; empty: there is none.
+// pulling describes a sandbox for which an image may just have been pulled; empty: no such sandbox.
 func (v *view) pulling() string {
 	if id := v.look.Pulling(v.time); id != "" {
-		return fmt.Sprintf("sandbox %.64q is young and has no container yet", id)
+		return fmt.Sprintf("sandbox %.64q is young, has no container yet", id)
 	}
-	if v.partly {
-		return "a sandbox that the runtime does not tell may be young"
+	if v.partial {
+		return "a sandbox that the runtime cannot list may be young"
 	}
 	return ""
 }
 
-// usedNow are lists from which all is seen that may use an image at this moment. Where the runtime
-// tells its containers in next to no time they are all listed anew. On a node with thousands of
-// dead ones that would take as long for each image as all of them may have: there what is ready or
-// may run is listed anew, and what has exited in sandboxes that came since, for a pod between two
-// starts needs its image; where the rest is not of a moment ago, in all that are ready. A container
-// that was made and has ended in between in one that is not ready any more is not seen then.
+// usedNow returns lists of everything that may use an image now. If the runtime lists its
+// containers quickly, all are listed again. With thousands of dead containers that would take too
+// long for each image. Then usedNow lists again only ready sandboxes and containers that may run,
+// and exited containers in new sandboxes, because a pod between two starts needs its image. If the
+// last full list is not recent, it lists exited containers in all ready sandboxes. It misses a
+// container that started and ended in between in a sandbox that is no longer ready.
 func (x *run) usedNow() (*view, error) {
 	before := x.listed
-	all, err := x.fresh(x.listsFor > freshLeast)
+	all, err := x.fresh(x.listsFor > freshMin)
 	if err != nil || x.listed != before {
 		return all, err
 	}
-	v := &view{look: &reclaim.Look{}, untold: slices.Clone(all.untold)}
+	v := &view{look: &reclaim.Look{}, unlisted: slices.Clone(all.unlisted)}
 	sandboxes, containers, err := x.c.o.Runtime.Alive(x.ctx)
 	switch {
 	case errors.Is(err, cri.ErrTooLarge):
@@ -131,11 +131,11 @@ func (x *run) usedNow() (*view, error) {
 		alive[containers[i].ID] = true
 		v.look.Containers = append(v.look.Containers, texts.container(&containers[i]))
 	}
-	recent := x.c.now().Sub(all.time).Abs() <= freshMost
+	recent := x.c.now().Sub(all.time).Abs() <= freshMax
 	for i := range sandboxes {
 		if known := had[sandboxes[i].ID]; known && recent {
 			continue
-		} else if err := x.exited(v, texts, sandboxes[i].ID, known, alive); err != nil {
+		} else if err := x.addExited(v, texts, sandboxes[i].ID, known, alive); err != nil {
 			return nil, err
 		}
 	}
@@ -148,15 +148,16 @@ func (x *run) usedNow() (*view, error) {
 	return v, nil
 }
 
-// exited adds to a view what has exited in a ready sandbox. seen are the IDs of what was added.
-// known: the sandbox is not new, and what it had before is seen anyway.
-func (x *run) exited(v *view, texts *texts, id string, known bool, seen map[string]bool) error {
+// addExited adds the exited containers of a ready sandbox to a view. seen contains the IDs that
+// were added. known means that the sandbox is not new, so its earlier containers are in the view
+// anyway.
+func (x *run) addExited(v *view, texts *texts, id string, known bool, seen map[string]bool) error {
 	own, err := x.c.o.Runtime.Containers(x.ctx, id)
 	switch {
 	case errors.Is(err, cri.ErrTooLarge) && known:
 		return nil
 	case errors.Is(err, cri.ErrTooLarge):
-		v.miss(texts.sandboxes[id], id, cri.Unknown)
+		v.addUnlisted(texts.sandboxes[id], id, cri.Unknown)
 		return nil
 	case err != nil:
 		return err

@@ -50,17 +50,17 @@ func TestTheLowMarkIsMeasured(t *testing.T) {
 			r := n.pass(Everything, reclaim.Periodic)
 			n.want(r, c.want...)
 			if short := strings.HasPrefix(r.Plan.Short, "Insufficient free disk space on the node's image filesystem (95% of 1000 B used)"); short != c.short {
-				t.Errorf("short: %q", r.Plan.Short)
+				t.Errorf("shortage of the plan = %q, want one: %v", r.Plan.Short, c.short)
 			}
 			freed := c.takes * uint64(len(c.want))
 			if r.Freed() != stats.Some(freed) || r.Predicted() != 100*uint64(len(c.want)) || r.Done[0].Freed != stats.Some(c.takes) {
-				t.Errorf("freed %+v, predicted %d, first %+v", r.Freed(), r.Predicted(), r.Done[0].Freed)
+				t.Errorf("freed %+v, predicted %d, first step freed %+v, want %d in total", r.Freed(), r.Predicted(), r.Done[0].Freed, freed)
 			}
 		})
 	}
 }
 
-// One image that cannot be removed does not keep the others, and is not tried again at once.
+// An image that cannot be removed does not block the others, and is retried after its backoff only.
 func TestAnImageThatCannotBeRemoved(t *testing.T) {
 	n := full(t)
 	n.r.Fail["RemoveImage"] = errors.New("no")
@@ -68,7 +68,7 @@ func TestAnImageThatCannotBeRemoved(t *testing.T) {
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:2", "image sha256:3")
 	n.other += 200
 	if d := outcome(t, n.pass(Images, reclaim.Periodic), "sha256:1"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
-		t.Errorf("%+v", d)
+		t.Errorf("outcome of the failed image = %+v, want skipped by the backoff", d)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestAnImageThatCannotBeRemoved(t *testing.T) {
 // and by the runtime's configuration.
 func TestImagesInUse(t *testing.T) {
 	n := full(t)
-	n.other = 999 // all have to go
+	n.other = 999 // every image must be removed
 	n.sandbox("s", uidA, true, time.Hour)
 	n.r.Info["s"] = `{"image": "sha256:2:1"}`
 	n.r.Config = `{"sandboxImage": "sha256:3:1"}`
@@ -99,8 +99,8 @@ func TestImagesInUse(t *testing.T) {
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
 }
 
-// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive is
-// listed anew before each, and what has begun to use one since the plan keeps it.
+// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive
+// is listed again before each, and a container started after the plan protects its image.
 func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 	n := newNode(t)
 	n.now, n.clock = time.Now, time.Now()
@@ -119,7 +119,7 @@ func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 		n.image(fmt.Sprint("sha256:", i), 10)
 	}
 	n.seen()
-	n.r.Answer["RemoveImage"] = func(m any) any { // the runtime is asked under its lock
+	n.r.Answer["RemoveImage"] = func(m any) any { // called with the runtime's lock held
 		if len(n.r.Removed) == 3 {
 			n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "new", PodSandboxId: "s0", State: running, ImageId: "sha256:9"})
 		}
@@ -127,10 +127,10 @@ func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
 	}
 	r := n.pass(Images, reclaim.DiskPressure)
 	if r.Count(Removed) != images-1 || outcome(t, r, "sha256:9").Outcome != Skipped {
-		t.Errorf("%d removed: %v, %+v", r.Count(Removed), r.Err, outcome(t, r, "sha256:9"))
+		t.Errorf("images removed = %d, %v, outcome of image 9 = %+v, want all others removed", r.Count(Removed), r.Err, outcome(t, r, "sha256:9"))
 	}
 	if calls := n.r.Calls("ListContainers"); calls > images*pods/2 {
-		t.Errorf("%d calls for %d images", calls, images)
+		t.Errorf("ListContainers calls = %d for %d images, want at most %d", calls, images, images*pods/2)
 	}
 }
 
@@ -158,19 +158,19 @@ func TestAContainerThatDoesNotTell(t *testing.T) {
 		r := n.pass(Images, reclaim.Periodic)
 		if state == running {
 			if r.Err == nil || len(n.removed()) > 0 {
-				t.Errorf("%v: %v, removed %v", state, r.Err, n.removed())
+				t.Errorf("%v: error %v, removed %v, want an error and no removal", state, r.Err, n.removed())
 			}
 			continue
 		}
 		n.want(r, "image sha256:2", "image sha256:3")
 		if len(r.Odd) != 1 {
-			t.Errorf("%v: %q", state, r.Odd)
+			t.Errorf("%v: problems = %q, want one", state, r.Odd)
 		}
 	}
 }
 
-// A container that never tells its volumes keeps all images for a while only, be it that its status fails, that it does not come in time, or
-// that a tenant has made it larger than is taken: else one switches the collection of images off, and pods are evicted instead.
+// A container that never reports its volumes protects all images for a limited time only, whether its status fails, times out, or was made
+// too large by a tenant. Otherwise one container could disable image collection, and pods would be evicted instead.
 func TestAContainerThatNeverTells(t *testing.T) {
 	for _, how := range []string{"fails", "hangs", "is too large", "is one of too many"} {
 		n := full(t)
@@ -188,7 +188,7 @@ func TestAContainerThatNeverTells(t *testing.T) {
 		}
 		for range 3 {
 			if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil || len(n.removed()) > 0 {
-				t.Errorf("%s: removed %v at once: %v", how, n.removed(), r.Err)
+				t.Errorf("%s: removed %v early with error %v, want an error and no removal", how, n.removed(), r.Err)
 			}
 			n.sleep(5*time.Minute - time.Second)
 		}
@@ -197,13 +197,13 @@ func TestAContainerThatNeverTells(t *testing.T) {
 		}
 		n.sleep(time.Minute)
 		r := n.pass(Images, reclaim.DiskPressure)
-		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "not told for 15m0s") }) {
-			t.Errorf("%s: removed %v, said %q", how, n.removed(), r.Odd)
+		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "unknown for 15m0s") }) {
+			t.Errorf("%s: removed %v, problems %q, want the images removed and a problem", how, n.removed(), r.Odd)
 		}
 	}
 }
 
-// A status that a tenant has made of megabytes of mounts tells its volumes all the same.
+// Volumes are read from a status that a tenant has made megabytes large with mounts.
 func TestAStatusOfManyMounts(t *testing.T) {
 	n := full(t)
 	n.container("c", "s", uidA, running, time.Hour, "sha256:1")
@@ -224,7 +224,7 @@ func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	}
 	n.container("dead", "s", uidA, exited, time.Hour, "sha256:1")
 	n.r.Fail["ContainerStatus"] = status.Error(codes.DeadlineExceeded, "no answer")
-	for i, want := range []int{lateMost, 2 * lateMost, 8, 8} {
+	for i, want := range []int{maxTimeouts, 2 * maxTimeouts, 8, 8} {
 		if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil || n.r.Calls("ContainerStatus") != want {
 			t.Errorf("round %d: %d questions so far, want %d: %v", i, n.r.Calls("ContainerStatus"), want, r.Err)
 		}
@@ -232,7 +232,7 @@ func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
 	}
 	delete(n.r.Fail, "ContainerStatus")
 	n.r.ContainerStatuses["c6"] = &runtimev1.ContainerStatus{Id: "c6", Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:2"}}}}
-	n.sleep(silentMost)
+	n.sleep(maxUnanswered)
 	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
 }
 
@@ -259,8 +259,8 @@ func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
 		n.r.Change(func() { n.r.Removed = nil })
 		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)})
 		n.want(r, "container c", "sandbox s")
-		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image goes, they cannot be seen: ") {
-			t.Errorf("%s: %v, %v, %q", name, r.Err, r.Unseen, r.Odd)
+		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image is removed, reading the images failed: ") {
+			t.Errorf("%s: error %v, images %v, problems %q, want only a problem about the images", name, r.Err, r.Unseen, r.Odd)
 		}
 		if len(n.records) != len(before) || len(before) == 0 {
 			t.Errorf("%s: %d images are remembered, of %d", name, len(n.records), len(before))
@@ -276,7 +276,7 @@ func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	began := time.Now()
 	r := n.pass(Images, reclaim.DiskPressure)
 	if took := time.Since(began); took < 50*time.Millisecond || r.Count(Removed) != 4 {
-		t.Errorf("%v, %+v", took, r.Done)
+		t.Errorf("pass took %v, steps %+v, want a wait and 4 removals", took, r.Done)
 	}
 
 	n = full(t)
@@ -291,7 +291,7 @@ func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	}
 	r = n.pass(Images, reclaim.DiskPressure)
 	if r.Count(Removed) != 3 || outcome(t, r, "sha256:3").Outcome != Skipped {
-		t.Errorf("%+v", r.Done)
+		t.Errorf("steps = %+v, want 3 removals and image 3 skipped", r.Done)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
 	n.now, n.wait = time.Now, 400*time.Millisecond
 	n.sandbox("s0", uidA, true, 0)
 	asked := 0
-	n.r.Answer["ListContainers"] = func(m any) any { // its container is there the third time, and so is the next sandbox
+	n.r.Answer["ListContainers"] = func(m any) any { // the third list shows its container, and so is
 		out := m.(*runtimev1.ListContainersResponse)
 		if asked++; asked%3 != 0 {
 			return out
@@ -312,7 +312,7 @@ func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
 	r := n.pass(Images, reclaim.DiskPressure)
 	// One look for the plan, one for each image, and one more after each of two waits.
 	if asked > 7 || r.Count(Removed) != 4 {
-		t.Errorf("%d looks, %+v", asked, r.Done)
+		t.Errorf("%d lists, steps %+v, want at most 7 lists and 4 removals", asked, r.Done)
 	}
 }
 
@@ -341,14 +341,14 @@ func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
 			asked = 0
 			r := n.pass(Images, reclaim.Periodic)
 			if early := n.clock.Sub(began) < reclaim.PullingMost; early && len(n.removed()) > 0 {
-				t.Errorf("%s: removed after %v: %+v", what, n.clock.Sub(began), r.Done)
+				t.Errorf("%s: removed after %v, want a wait: %+v", what, n.clock.Sub(began), r.Done)
 			}
 			n.sleep(5 * time.Minute)
 		}
 		if took := n.clock.Sub(began); took > reclaim.PullingMost+10*time.Minute {
-			t.Errorf("%s: nothing went for %v", what, took)
+			t.Errorf("%s: no image removed for %v, want a removal earlier", what, took)
 		}
-		n.other += 400 // full again: it is waited for anew
+		n.other += 400 // full again: another wait
 		before := len(n.removed())
 		asked = 0
 		if n.pass(Images, reclaim.Periodic); len(n.removed()) > before {

@@ -13,105 +13,107 @@ import (
 	"jettison/reclaim"
 )
 
-// silentMost is for how long a container that may run and does not tell its volumes keeps all
-// images. From then on images go as without it, as they do for young sandboxes
-// (reclaim.PullingMost): a tenant can make one that never tells, and a disk that is full stops the
-// node.
-const silentMost = reclaim.PullingMost
+// maxUnanswered bounds how long a container that may run and whose volumes are unknown blocks the
+// removal of images, as reclaim.PullingMost does for young sandboxes. A tenant can create a
+// container that never answers, and a full disk stops the node.
+const maxUnanswered = reclaim.PullingMost
 
-// silent is a container that may run and did not tell its volumes, or a sandbox that did not tell
-// its containers.
-type silent struct {
+// unanswered is a container that may run and whose volumes are unknown, or a sandbox with unlisted
+// containers.
+type unanswered struct {
 	since time.Duration // uptime
-	// uptime when the answer last did not come in time, which costs a whole deadline; 0: it did
-	late time.Duration
-	err  error
+	// uptime of the last timeout, which costs a whole deadline; 0: the last call did not time out
+	timedOutAt time.Duration
+	err        error
 }
 
-// asking is a round of questions for volumes.
-type asking struct {
+// volumeQuery is one round of status calls for the volumes of containers.
+type volumeQuery struct {
 	*Collector
-	v       *view
-	silent  map[string]silent // in this round
-	late    int               // answers that did not come in time
-	unasked int               // for that
-	keeps   error             // why no image goes: the first reason; nil: they may
+	v          *view
+	unanswered map[string]unanswered // found in this round
+	timeouts   int                   // calls that timed out
+	skipped    int                   // containers not queried because of the timeouts
+	blocked    error                 // first reason to remove no image; nil: images may be removed
 }
 
-// inUse fills in the images that are in use beyond those that containers run: their image volumes,
-// the images of sandboxes, and what the runtime's configuration called its sandbox image when it
-// was last asked. Each container and sandbox is asked once in its life: neither changes.
+// inUse sets ImagesInUse: images in use in addition to those that containers run. These are image
+// volumes, images of sandboxes, and the sandbox images of the runtime's configuration. Each
+// container and sandbox is queried once in its life, because the answer does not change.
 //
-// A container that has ended and whose status fails is left out, for nothing will run with its
-// volumes again. One that may run and does not tell is an error for silentMost: any image might be
-// its volume. (The kubelet gives up on both, weakness 17.)
+// An exited container with a failing status is left out, because its volumes will not be used
+// again. A container that may run and does not answer is an error for maxUnanswered: any image
+// might be its volume. (The kubelet gives up on both, weakness 17.)
 func (c *Collector) inUse(ctx context.Context, v *view) error {
 	volumes, err := c.volumesOf(ctx, v)
 	if err != nil {
-		return fmt.Errorf("images that containers have as volumes: %w", err)
+		return fmt.Errorf("find images used as volumes: %w", err)
 	}
-	pauses, err := c.pausesOf(ctx, v)
+	pauses, err := c.sandboxImagesOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	v.look.ImagesInUse = slices.Concat(volumes, pauses, c.pause)
+	v.look.ImagesInUse = slices.Concat(volumes, pauses, c.configImages)
 	return nil
 }
 
-// volumesOf are the images that containers have as volumes. What is told is kept, whatever others
-// do not tell.
+// volumesOf returns the images that containers use as volumes. It keeps every answer, even if other
+// containers do not answer.
 func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, err error) {
 	mounts, a := make(map[string][]string, len(c.mounts)),
-		asking{Collector: c, v: v, silent: map[string]silent{}}
-	for _, id := range v.untold {
-		a.failed(&reclaim.Container{ID: id, State: reclaim.StateAbsent}, errUntold, 0)
+		volumeQuery{Collector: c, v: v, unanswered: map[string]unanswered{}}
+	for _, id := range v.unlisted {
+		a.recordFailure(&reclaim.Container{ID: id, State: reclaim.StateAbsent}, errUnlisted, 0)
 	}
 	all := v.look.Containers
-	for _, i := range turns(len(all), func(i int) bool { return c.silent[all[i].ID].late > 0 }) {
+	hung := func(i int) bool { return c.unanswered[all[i].ID].timedOutAt > 0 }
+	for _, i := range queryOrder(len(all), hung) {
 		one := &all[i]
 		if one.State == reclaim.StateAbsent {
 			continue
 		}
-		refs, told := c.mounts[one.ID]
-		if !told {
-			if refs, told = a.volumes(ctx, one); ctx.Err() != nil {
+		refs, known := c.mounts[one.ID]
+		if !known {
+			if refs, known = a.volumes(ctx, one); ctx.Err() != nil {
 				maps.Copy(c.mounts, mounts)
-				maps.Copy(c.silent, a.silent)
+				maps.Copy(c.unanswered, a.unanswered)
 				return nil, ctx.Err()
 			}
 		}
-		if told {
+		if known {
 			mounts[one.ID] = refs
 			images = append(images, refs...)
 		}
 	}
-	if c.mounts, c.silent = mounts, a.silent; a.unasked > 0 {
-		v.doubt(fmt.Errorf("%d containers were not asked for their volumes, for %d others did not "+
-			"answer in time", a.unasked, a.late))
+	if c.mounts, c.unanswered = mounts, a.unanswered; a.skipped > 0 {
+		v.addProblem(fmt.Errorf("volumes of %d containers not queried, because %d status calls timed out",
+			a.skipped, a.timeouts))
 	}
-	return images, a.keeps
+	return images, a.blocked
 }
 
-// pausesOf are the images of sandboxes. Of one that does not tell remains what the runtime says of
-// its configuration, and what it pins.
-func (c *Collector) pausesOf(ctx context.Context, v *view) (images []string, err error) {
-	pauses, hung, now := make(map[string]string, len(c.pauses)), map[string]time.Duration{}, c.uptime()
+// sandboxImagesOf returns the images of sandboxes. For a sandbox that does not answer, the images
+// of the runtime's configuration and the pinned images still protect its image.
+func (c *Collector) sandboxImagesOf(ctx context.Context, v *view) (images []string, err error) {
+	found, hung := make(map[string]string, len(c.sandboxImage)), map[string]time.Duration{}
+	now := c.uptime()
 	all, late := v.look.Sandboxes, 0
-	for _, i := range turns(len(all), func(i int) bool { return c.hung[all[i].ID] > 0 }) {
+	for _, i := range queryOrder(len(all), func(i int) bool { return c.hung[all[i].ID] > 0 }) {
 		id := all[i].ID
-		image, told := c.pauses[id]
-		if at := c.hung[id]; !told && (late >= lateMost || at > 0 && now-at < silentMost) {
+		image, known := c.sandboxImage[id]
+		if at := c.hung[id]; !known && (late >= maxTimeouts || at > 0 && now-at < maxUnanswered) {
 			if at > 0 {
 				hung[id] = at
 			}
 			continue
 		}
-		if !told {
+		if !known {
 			if _, image, err = c.o.Runtime.SandboxStatus(ctx, id); ctx.Err() != nil {
-				maps.Copy(c.pauses, pauses)
+				maps.Copy(c.sandboxImage, found)
 				return nil, ctx.Err()
 			}
-			if errors.Is(err, context.DeadlineExceeded) { // each costs its whole deadline, at each look
+			// each timeout costs a whole deadline, in each look
+			if errors.Is(err, context.DeadlineExceeded) {
 				late++
 				hung[id] = max(now, 1)
 			}
@@ -119,18 +121,18 @@ func (c *Collector) pausesOf(ctx context.Context, v *view) (images []string, err
 				continue
 			}
 		}
-		pauses[id] = image
+		found[id] = image
 		if image != "" && !slices.Contains(images, image) {
 			images = append(images, image)
 		}
 	}
-	c.pauses, c.hung = pauses, hung
+	c.sandboxImage, c.hung = found, hung
 	return images, nil
 }
 
-// turns are the numbers up to n in the order in which they are asked, those last that hung before:
-// they would be asked again and again, and others never.
-func turns(n int, hung func(i int) bool) []int {
+// queryOrder returns the numbers below n in the order of the queries. Those that hung before come
+// last, so that the others are queried at all.
+func queryOrder(n int, hung func(i int) bool) []int {
 	out := make([]int, 0, n)
 	for _, which := range []bool{false, true} {
 		for i := range n {
@@ -143,21 +145,21 @@ func turns(n int, hung func(i int) bool) []int {
 }
 
 var (
-	errUntold  = errors.New("its containers are more than the runtime tells in one answer")
-	errUnasked = errors.New("it was not asked, for others did not answer in time")
+	errUnlisted   = errors.New("too many containers for one answer of the runtime")
+	errNotQueried = errors.New("volumes not queried, because other status calls timed out")
 )
 
-// volumes asks for the images that a container has as volumes; false: it does not tell them, or is
-// gone.
-func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string, bool) {
-	is, silent := a.Collector.silent[one.ID]
+// volumes returns the images that a container uses as volumes, or false if the runtime does not
+// report them or the container is gone.
+func (a *volumeQuery) volumes(ctx context.Context, one *reclaim.Container) ([]string, bool) {
+	is, known := a.Collector.unanswered[one.ID]
 	switch now := a.uptime(); {
-	case silent && is.late > 0 && now-is.late < silentMost:
-		a.failed(one, is.err, is.late)
+	case known && is.timedOutAt > 0 && now-is.timedOutAt < maxUnanswered:
+		a.recordFailure(one, is.err, is.timedOutAt)
 		return nil, false
-	case a.late >= lateMost: // each costs its whole deadline: the others are asked in the next round
-		if a.unasked++; one.State != reclaim.Exited {
-			a.failed(one, cmp.Or(is.err, errUnasked), is.late)
+	case a.timeouts >= maxTimeouts: // a timeout costs a whole deadline: continue in the next round
+		if a.skipped++; one.State != reclaim.Exited {
+			a.recordFailure(one, cmp.Or(is.err, errNotQueried), is.timedOutAt)
 		}
 		return nil, false
 	}
@@ -170,35 +172,35 @@ func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string,
 	}
 	late := time.Duration(0)
 	if errors.Is(err, context.DeadlineExceeded) {
-		a.late++
+		a.timeouts++
 		late = a.uptime()
 	}
-	a.failed(one, err, late)
+	a.recordFailure(one, err, late)
 	return nil, false
 }
 
-// failed notes one that did not tell. One that may run keeps all images until it has not for
-// silentMost.
-func (a *asking) failed(one *reclaim.Container, err error, late time.Duration) {
-	is, known := a.Collector.silent[one.ID]
+// recordFailure records a container with unknown volumes. One that may run blocks the removal of
+// all images for maxUnanswered.
+func (a *volumeQuery) recordFailure(one *reclaim.Container, err error, late time.Duration) {
+	is, known := a.Collector.unanswered[one.ID]
 	if !known {
 		is.since = a.uptime()
 	}
-	is.err, is.late = err, late
-	a.silent[one.ID] = is
+	is.err, is.timedOutAt = err, late
+	a.unanswered[one.ID] = is
 	switch {
 	case one.State == reclaim.Exited:
-		a.v.doubt(err) // to be asked again
-	case a.uptime()-is.since < silentMost:
-		a.keep(fmt.Errorf("%.64q: %w", one.ID, err))
+		a.v.addProblem(err) // queried again in the next round
+	case a.uptime()-is.since < maxUnanswered:
+		a.block(fmt.Errorf("%.64q: %w", one.ID, err))
 	default:
-		a.v.doubt(fmt.Errorf("images go as if %.64q had none as volumes, which it has not told for %v: "+
-			"%w", one.ID, silentMost, err))
+		a.v.addProblem(fmt.Errorf("volumes of container %.64q unknown for %v, images are removed as if "+
+			"it had none: %w", one.ID, maxUnanswered, err))
 	}
 }
 
-func (a *asking) keep(why error) {
-	if a.keeps == nil {
-		a.keeps = why
+func (a *volumeQuery) block(reason error) {
+	if a.blocked == nil {
+		a.blocked = reason
 	}
 }

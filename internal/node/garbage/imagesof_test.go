@@ -26,7 +26,7 @@ func (n *node) hanging(many int) {
 	}
 }
 
-// However many containers hang, images go once they have not told their volumes for a while, also where the turn of some has not come.
+// With any number of hanging containers, images are removed once volumes are unknown for maxUnanswered, even if some were not queried yet.
 func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	for _, many := range []int{1, 9, 12, 100} {
 		n := full(t)
@@ -34,9 +34,9 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 		for began := n.clock; len(n.removed()) == 0; n.sleep(5 * time.Minute) {
 			before, late := n.r.Calls("ContainerStatus"), n.clock.Sub(began)
 			r := n.pass(Images, reclaim.DiskPressure)
-			if early := late < silentMost; early != (len(n.removed()) == 0) || early != (r.Err != nil) {
-				t.Errorf("%d hang: after %v removed %v: %v", many, late, n.removed(), r.Err)
-			} else if asked := n.r.Calls("ContainerStatus") - before; early && asked > lateMost {
+			if early := late < maxUnanswered; early != (len(n.removed()) == 0) || early != (r.Err != nil) {
+				t.Errorf("%d hanging containers after %v: removed %v, %v, want removals only after %v", many, late, n.removed(), r.Err, maxUnanswered)
+			} else if asked := n.r.Calls("ContainerStatus") - before; early && asked > maxTimeouts {
 				t.Errorf("%d hang: %d were asked in a round", many, asked)
 			}
 			if late > time.Hour {
@@ -46,7 +46,7 @@ func TestHoweverManyContainersHangImagesGo(t *testing.T) {
 	}
 }
 
-// A container or sandbox that answers has its turn, however many hang before it: these are asked again only after all others.
+// A container or sandbox that answers is queried, regardless of the number of hanging ones: these are queried again after all others.
 func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	const hang = 20
 	n := full(t)
@@ -61,12 +61,12 @@ func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
 	}
 	n.sandbox("s", uidA, true, time.Hour)
 	n.r.Info["s"] = `{"image": "sha256:3:1"}`
-	n.other = 0                      // it is not for the images that go in the meantime
-	const rounds = hang/lateMost + 1 // and at first no sandbox is asked, for no image goes
-	for range rounds + int(silentMost/(5*time.Minute)) {
+	n.other = 0                         // it is not for the images that go in the meantime
+	const rounds = hang/maxTimeouts + 1 // the first ones query no sandbox, because no image may be removed
+	for range rounds + int(maxUnanswered/(5*time.Minute)) {
 		before := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus")
 		n.pass(Images, reclaim.Periodic)
-		if asked := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus") - before; asked > 2*lateMost+2 {
+		if asked := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus") - before; asked > 2*maxTimeouts+2 {
 			t.Errorf("%d were asked in a round", asked)
 		}
 		n.sleep(5 * time.Minute)

@@ -44,7 +44,7 @@ func TestFinishedPodsTooLargeForOneAnswer(t *testing.T) {
 	}
 }
 
-// A pass that ends after the containers leaves sandboxes without any, which nothing names: they go with the next pass all the same.
+// A pass that ends after the containers leaves empty sandboxes that nothing names: the next pass removes them.
 func TestFinishedPodsTooLargeWithoutContainers(t *testing.T) {
 	n := newNode(t)
 	evicted := map[string]reclaim.Phase{}
@@ -92,12 +92,12 @@ func untoldReady(t *testing.T) (n *node, log string) {
 func TestReadySandboxesThatAreNotTold(t *testing.T) {
 	n, log := untoldReady(t)
 	if r := n.pass(Everything, reclaim.Periodic); r.Err != nil || !slices.Equal(n.removed(), []string{"container old"}) {
-		t.Errorf("removed %v, %v", n.removed(), r.Err)
+		t.Errorf("removed %v, %v, want only container old", n.removed(), r.Err)
 	}
 	for range 5 {
 		n.sleep(n.o.PodGoneAfter)
 		if r := n.pass(Containers, reclaim.DiskPressure); len(r.Done) > 0 {
-			t.Errorf("planned: %+v", r.Done)
+			t.Errorf("steps of the second pass = %+v, want none", r.Done)
 		}
 	}
 	if !exists(log) {
@@ -146,7 +146,7 @@ func TestReadySandboxesThatAreNotToldAnyMore(t *testing.T) {
 	}
 }
 
-// heavy are pods whose running containers are more than one answer holds: each sandbox is asked.
+// heavy creates pods with more running containers than one answer holds: each sandbox is queried.
 func heavy(n *node) {
 	named := map[string]reclaim.Phase{uidB: reclaim.Active}
 	for i := range 60 {
@@ -162,7 +162,7 @@ func heavy(n *node) {
 	n.seen()
 }
 
-// starts has a pod start in a sandbox of its own, with a container in a state. The caller holds the runtime's lock.
+// starts makes a pod start in its own sandbox, with a container in a state. The caller holds the runtime's lock.
 func (n *node) starts(image string, state runtimev1.ContainerState) {
 	n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{
 		Id: "new", Metadata: &runtimev1.PodSandboxMetadata{Uid: uidB}, CreatedAt: n.clock.UnixNano(),
@@ -197,8 +197,8 @@ func TestAPodThatStartsWhileContainersAreListed(t *testing.T) {
 	}
 }
 
-// A pod that starts and crashes after all containers were listed, which took long, needs its image for its next start: in a sandbox of its
-// own, and in one that was there before.
+// A pod that starts and crashes after the long list of all containers needs its image for its next start, whether it runs in a new sandbox or
+// in an existing one.
 func TestAPodThatCrashesAfterTheList(t *testing.T) {
 	for _, sandbox := range []string{"new", "s"} {
 		n := newNode(t)
@@ -233,8 +233,8 @@ func TestAPodThatCrashesAfterTheList(t *testing.T) {
 	}
 }
 
-// What runs in a sandbox that is not ready and is more than the runtime tells counts as alive: its pod's log stays, and so does one that a
-// dead container shares with it.
+// Unlisted running containers in a sandbox that is not ready count as alive: the log of their pod stays, and so does a log that a dead
+// container shares with them.
 func TestRunningContainersThatAreNotTold(t *testing.T) {
 	for _, logPath := range []string{"/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log", "/log/pods/app/main/0.log"} {
 		n := newNode(t)
@@ -253,13 +253,13 @@ func TestRunningContainersThatAreNotTold(t *testing.T) {
 		}
 		r := n.pass(Containers, reclaim.DiskPressure)
 		if !exists(log) || !slices.Equal(n.removed(), []string{"container dead", "sandbox s"}) {
-			t.Errorf("%s is there: %v; removed %v, %v; %+v", logPath, exists(log), n.removed(), r.Problems(), r.Done)
+			t.Errorf("%s exists %v, removed %v, problems %v, steps %+v, want the log and two removals", logPath, exists(log), n.removed(), r.Problems(), r.Done)
 		}
 	}
 }
 
-// Where neither all sandboxes nor the containers that have exited are told, a pod between two starts may need any image: they stay as long as
-// those of a container that does not tell its volumes.
+// If neither all sandboxes nor the exited containers are listed, a pod between two starts may need any image: images stay as long as for a
+// container with unknown volumes.
 func TestExitedContainersThatAreNotTold(t *testing.T) {
 	n := full(t)
 	named := map[string]reclaim.Phase{uidB: reclaim.Active}
@@ -275,10 +275,10 @@ func TestExitedContainersThatAreNotTold(t *testing.T) {
 	annotated(n.r.Sandboxes[1:])
 	n.known.Store(&Known{Pods: named, Synced: true})
 	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen == nil || len(n.removed()) > 0 {
-		t.Errorf("removed %v, %v; %v", n.removed(), r.Unseen, r.Problems())
+		t.Errorf("removed %v, images %v, problems %v, want no removal", n.removed(), r.Unseen, r.Problems())
 	}
-	n.sleep(silentMost + time.Second)
+	n.sleep(maxUnanswered + time.Second)
 	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen != nil || len(n.removed()) == 0 {
-		t.Errorf("nothing ever goes: %v; %v", r.Unseen, r.Problems())
+		t.Errorf("images %v, problems %v, want removals after the limit", r.Unseen, r.Problems())
 	}
 }

@@ -12,60 +12,59 @@ import (
 	"jettison/stats"
 )
 
-// slowList is how long a list may take before the runtime counts as slow to answer: periodic passes
-// are put off then.
+// slowList is the time of a list after which the runtime counts as slow: periodic passes are then
+// postponed.
 const slowList = 2 * time.Second
 
-// view is a look, with what only its execution needs.
+// view is a look with additional data for the execution of a plan.
 type view struct {
-	look     *reclaim.Look
-	time     time.Time
-	problems []string
-	slow     string        // what the runtime was slow at; empty: nothing
-	waited   time.Duration // for lists that others asked for, before the runtime was asked for these
-	known    Known         // that Pods of look were made from
-	noImages error         // why images were not seen although they were to be
-	// sandboxes whose containers that may run are more than the runtime tells; "": those that are not
-	// told themselves
-	untold []string
-	of     map[string]bool // pods, by UID, of which what is dead is seen; nil: of all
-	// ready sandboxes without a container are more than it tells: any pod may have one
-	partly bool
+	look      *reclaim.Look
+	time      time.Time
+	problems  []string
+	slow      string        // slow answer of the runtime; empty: none
+	waited    time.Duration // time spent waiting for lists of other callers
+	known     Known         // source of look.Pods
+	imagesErr error         // why the requested images could not be read
+	// sandboxes with containers that may run and that the runtime could not list; "": of unlisted
+	// sandboxes
+	unlisted []string
+	scope    map[string]bool // UIDs of the pods with dead containers in the view; nil: all
+	// the runtime could not list all ready sandboxes without a container: any pod may have one
+	partial bool
 }
 
-// doubt notes what is wrong with a part of a look.
-func (v *view) doubt(err error) {
+// addProblem records a problem with a part of a look.
+func (v *view) addProblem(err error) {
 	if err != nil {
 		v.problems = append(v.problems, err.Error())
 	}
 }
 
-// view sees what a plan for some kinds needs. It is an error if the runtime does not tell its
-// containers and sandboxes, or its images where these alone are asked for; what else cannot be seen
-// is absent. Images that cannot be seen keep nothing else from being collected: another service may
-// have them, or a container may not tell its volumes.
+// view reads the input of a plan for some kinds. It fails if the runtime does not list its
+// containers and sandboxes, or its images if only images are requested; other missing data is left
+// out. Unreadable images do not block other garbage: another service may own them, or a container
+// may not report its volumes.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
-	v.problems = slices.Clone(c.odd)
+	v.problems = slices.Clone(c.warnings)
 	if err := c.lists(ctx, v); err != nil {
 		return nil, err
 	}
 	if len(c.logs) > 2*len(v.look.Containers) {
-		clear(c.logs) // most are of containers that are gone
+		clear(c.logs) // most containers in it are gone
 	}
-	// After the lists: a pod that is in none of them and is named from here on is not gone by what was
-	// known before.
+	// Read Known after the lists, so that a pod named later than the lists does not count as gone.
 	v.known = c.o.Known()
 	v.look.PodsSynced = v.known.Synced
-	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
+	c.readPlaces(v) // for images too: the places show which pods are alive
 	if what&Images != 0 {
-		err := c.lookAtImages(ctx, v)
+		err := c.readImages(ctx, v)
 		if err != nil && (what == Images || ctx.Err() != nil) {
 			return nil, err
 		}
 		if v.look.Records = c.records; err != nil {
-			v.noImages = fmt.Errorf("no image goes, they cannot be seen: %w", err)
-			v.doubt(v.noImages)
+			v.imagesErr = fmt.Errorf("no image is removed, reading the images failed: %w", err)
+			v.addProblem(v.imagesErr)
 			v.look.Images, v.look.ImagesInUse, v.look.ImageFs = nil, nil, stats.Opt[reclaim.ImageFsSize]{}
 		}
 	}
@@ -76,95 +75,94 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if c.o.Once {
 		v.look.PutOff = reclaim.PullingMost
 	}
-	if v.partly {
-		c.quiet = newQuiet() // it begins anew: any pod may have lived
+	if v.partial {
+		c.quiet = newQuiet() // start over: any pod may have been alive
 	} else {
 		c.quiet.update(v.time, c.uptime(), v.look)
 	}
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
-	for uid := range v.known.renewed(v.look) {
+	for uid := range v.known.restarted(v.look) {
 		v.look.Pods[uid] = reclaim.Active
 	}
-	// What clients name they have to name again after a restart, and need time for that.
-	v.doubt(c.store.savePods(c.quiet.seen, v.known.Pods))
-	c.odd = nil // it is in the result
+	// After a restart clients need time to name their pods again.
+	v.addProblem(c.store.savePods(c.quiet.seen, v.known.Pods))
+	c.warnings = nil // now part of the result
 	return v, nil
 }
 
-// lists asks the runtime for sandboxes and containers. The sandboxes come first: a container whose
-// sandbox was made in between is then one that its label tells of.
+// lists reads the sandboxes and containers from the runtime. The sandboxes come first: the pod of a
+// container with a newer sandbox is known from its label.
 func (c *Collector) lists(ctx context.Context, v *view) error {
 	began, l := c.now(), v.look
-	if v.of == nil { // what grows by and by is there twice
+	if v.scope == nil { // a growing slice would exist twice
 		l.Sandboxes, l.Containers = make([]reclaim.Sandbox, 0, len(c.listed)),
-			make([]reclaim.Container, 0, c.had)
+			make([]reclaim.Container, 0, c.containerCount)
 	}
-	asking, waited := cri.Waited(ctx)
-	left, err := c.o.Runtime.Sandboxes(asking, c.listed, func(s *cri.PodSandbox) {
-		if c.sees(v, s) {
+	listCtx, waited := cri.Waited(ctx)
+	left, err := c.o.Runtime.Sandboxes(listCtx, c.listed, func(s *cri.PodSandbox) {
+		if c.includes(v, s) {
 			l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
 		}
 	})
 	if err != nil {
 		return err
 	}
-	left.Dead = false // all containers are listed next
-	v.missSandboxes(left)
-	c.tooSlow(v, began, waited(), "its list of sandboxes")
+	left.Dead = false // the list of all containers follows
+	v.addUnlistedSandboxes(left)
+	c.checkSlow(v, began, waited(), "its list of sandboxes")
 	began = c.now()
-	asking, waited = cri.Waited(ctx)
+	listCtx, waited = cri.Waited(ctx)
 	known := make([]string, 0, len(l.Sandboxes))
 	for i := range l.Sandboxes {
 		known = append(known, l.Sandboxes[i].ID)
 	}
 	texts := newTexts(l.Sandboxes)
-	if err := c.o.Runtime.AllContainers(asking, known, cri.Told{
+	if err := c.o.Runtime.AllContainers(listCtx, known, cri.Told{
 		Again: func() { l.Containers = l.Containers[:0] },
 		Container: func(one *cri.Container) {
-			if it := texts.container(one); c.seesContainer(v, texts.sandboxes[one.SandboxID], &it) {
+			if it := texts.container(one); c.includesContainer(v, texts.sandboxes[one.SandboxID], &it) {
 				l.Containers = append(l.Containers, it)
 			}
 		},
 		Sandbox: func(s *cri.PodSandbox) {
-			if !c.sees(v, s) {
+			if !c.includes(v, s) {
 				return
 			}
 			known = append(known, s.ID)
 			came := sandboxOf(s)
 			l.Sandboxes, texts.sandboxes[s.ID] = append(l.Sandboxes, came), &came
 		},
-		Untold: func(id string, of cri.ContainerState) { v.miss(texts.sandboxes[id], id, of) },
-		Left:   v.missSandboxes,
+		Untold: func(id string, of cri.ContainerState) { v.addUnlisted(texts.sandboxes[id], id, of) },
+		Left:   v.addUnlistedSandboxes,
 	}); err != nil {
 		return err
 	}
 	c.remember(v, known)
 	c.date(l, texts.sandboxes)
-	c.tooSlow(v, began, waited(), "its list of containers")
+	c.checkSlow(v, began, waited(), "its list of containers")
 	return nil
 }
 
-// sees says whether a sandbox is of those that a view is of. When one of the future was seen is
-// remembered by seeing it each time.
-func (c *Collector) sees(v *view, s *cri.PodSandbox) bool {
+// includes reports whether a view contains a sandbox. A sandbox dated in the future is always
+// included, so that its sighting is kept.
+func (c *Collector) includes(v *view, s *cri.PodSandbox) bool {
 	_, dated := c.sandboxes[s.ID]
-	return v.of == nil || s.Ready || v.of[s.UID] || dated || s.CreatedAt.After(v.time)
+	return v.scope == nil || s.Ready || v.scope[s.UID] || dated || s.CreatedAt.After(v.time)
 }
 
-// seesContainer is likewise for a container, whose sandbox is nil where it is not seen or not
-// known.
-func (c *Collector) seesContainer(v *view, s *reclaim.Sandbox, one *reclaim.Container) bool {
+// includesContainer reports whether a view contains a container. s is its sandbox, or nil if that
+// is unknown or not in the view.
+func (c *Collector) includesContainer(v *view, s *reclaim.Sandbox, one *reclaim.Container) bool {
 	_, dated := c.containers[one.ID]
-	return v.of == nil || one.State != reclaim.Exited || v.of[one.PodUID] || s != nil &&
-		v.of[s.PodUID] || dated || one.CreatedAt.After(v.time)
+	return v.scope == nil || one.State != reclaim.Exited || v.scope[one.PodUID] || s != nil &&
+		v.scope[s.PodUID] || dated || one.CreatedAt.After(v.time)
 }
 
-// remember keeps the IDs of sandboxes that were listed: where a view is of some only, of those as
-// well.
+// remember keeps the IDs of the listed sandboxes. A view of some pods only adds to the IDs.
 func (c *Collector) remember(v *view, ids []string) {
-	if v.of == nil {
-		c.listed, c.had = ids, len(v.look.Containers)
+	if v.scope == nil {
+		c.listed, c.containerCount = ids, len(v.look.Containers)
 		return
 	}
 	came := make(map[string]bool, len(ids))
@@ -184,42 +182,42 @@ func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {
 	}
 }
 
-// missSandboxes notes sandboxes that the runtime does not tell, for all are more than an answer
-// takes. None has a container that may run. What is ready all the same counts as alive, and may be
-// about to get one. Containers that have exited in those that are not told may be of a pod between
-// two starts, which needs its image: any might be it.
-func (v *view) missSandboxes(left cri.Untold) {
-	say := func(which, so string) {
-		text := "the runtime does not tell all sandboxes that " + which +
-			", for they are too large (look for pods with large annotations): " + so
+// addUnlistedSandboxes records that the list of sandboxes was too large for one answer. The
+// unlisted ones have no container that may run. A ready one counts as alive and may be about to get
+// a container. Exited containers in unlisted sandboxes may belong to a pod between two starts,
+// which needs its image: any image may be in use.
+func (v *view) addUnlistedSandboxes(left cri.Untold) {
+	add := func(which, effect string) {
+		text := "the runtime cannot list all sandboxes that " + which +
+			", the answer is too large (look for pods with large annotations): " + effect
 		if !slices.Contains(v.problems, text) {
 			v.problems = append(v.problems, text)
 		}
 	}
 	if left.Ready {
-		v.partly = true
-		say("are ready", "no pod is gone for its silence, and images wait as for a young sandbox")
+		v.partial = true
+		add("are ready", "unnamed pods do not count as gone, and images stay as for a young sandbox")
 	}
 	if left.Over {
-		say("are not ready", "some without containers may stay")
+		add("are not ready", "some sandboxes without containers may stay")
 	}
-	if left.Dead && !slices.Contains(v.untold, "") {
-		say("have containers", "those may stay, and images with them")
-		v.untold = append(v.untold, "")
+	if left.Dead && !slices.Contains(v.unlisted, "") {
+		add("have containers", "the containers and their images may stay")
+		v.unlisted = append(v.unlisted, "")
 	}
 }
 
-// miss notes containers that the runtime does not tell, for they are more than an answer takes. Of
-// those that may run one stands in that is never touched: its pod lives, its sandbox is not empty,
-// and any image might be its.
-func (v *view) miss(s *reclaim.Sandbox, id string, of cri.ContainerState) {
+// addUnlisted records that a sandbox has too many containers in a state for one answer. For those
+// that may run it adds a placeholder that is never removed: the pod is alive, its sandbox is not
+// empty, and any image may be in use.
+func (v *view) addUnlisted(s *reclaim.Sandbox, id string, of cri.ContainerState) {
 	v.problems = append(v.problems,
-		fmt.Sprintf("sandbox %.64q has more containers that are %v than the runtime tells in one answer",
+		fmt.Sprintf("sandbox %.64q has too many containers that are %v for one answer of the runtime",
 			id, of))
-	if of == cri.Exited || slices.Contains(v.untold, id) {
+	if of == cri.Exited || slices.Contains(v.unlisted, id) {
 		return
 	}
-	v.untold = append(v.untold, id)
+	v.unlisted = append(v.unlisted, id)
 	one := reclaim.Container{SandboxID: id, State: reclaim.StateAbsent}
 	if s != nil {
 		one.PodUID = s.PodUID
@@ -227,7 +225,8 @@ func (v *view) miss(s *reclaim.Sandbox, id string, of cri.ContainerState) {
 	v.look.Containers = append(v.look.Containers, one)
 }
 
-// texts are those that many containers have: of ten thousand dead ones each is kept once.
+// texts shares equal strings between containers, so that ten thousand dead containers use less
+// memory.
 type texts struct {
 	sandboxes map[string]*reclaim.Sandbox
 	images    map[[3]string][]string
@@ -243,8 +242,8 @@ func newTexts(sandboxes []reclaim.Sandbox) *texts {
 	return t
 }
 
-// tooSlow notes that a list took long, apart from what was waited before it was asked for.
-func (c *Collector) tooSlow(v *view, began time.Time, waited time.Duration, what string) {
+// checkSlow records that a list took long, without the time spent waiting for other callers.
+func (c *Collector) checkSlow(v *view, began time.Time, waited time.Duration, what string) {
 	v.waited += waited
 	if took := max(0, c.now().Sub(began)-waited); took > c.slow && v.slow == "" {
 		v.slow = fmt.Sprintf("the runtime took %v for %s", took.Round(time.Millisecond), what)
@@ -292,21 +291,21 @@ func stateOf(s cri.ContainerState) reclaim.ContainerState {
 	return reclaim.Unknown
 }
 
-// lookAtImages asks for the images, which of them are in use where no list says so, and the size of
-// their file system.
-func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
+// readImages reads the images, those in use that no list shows, and the size of the image file
+// system.
+func (c *Collector) readImages(ctx context.Context, v *view) error {
 	began := c.now()
-	asking, waited := cri.Waited(ctx)
-	images, err := c.o.Runtime.ListImages(asking)
+	listCtx, waited := cri.Waited(ctx)
+	images, err := c.o.Runtime.ListImages(listCtx)
 	if err != nil {
 		return err
 	}
-	c.tooSlow(v, began, waited(), "its list of images")
+	c.checkSlow(v, began, waited(), "its list of images")
 	v.look.Images = make([]reclaim.Image, 0, len(images))
 	for i := range images {
 		v.look.Images = append(v.look.Images, imageOf(&images[i]))
 	}
-	if c.pause, err = c.o.Runtime.SandboxImages(ctx); err != nil {
+	if c.configImages, err = c.o.Runtime.SandboxImages(ctx); err != nil {
 		return err
 	}
 	if err := c.inUse(ctx, v); err != nil {
@@ -314,13 +313,13 @@ func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
 	}
 	info, err := c.o.Runtime.ImageFsInfo(ctx)
 	if err != nil || len(info.Images) == 0 {
-		v.doubt(err)
+		v.addProblem(err)
 		return nil
 	}
 	c.imageDir = info.Images[0].Mountpoint
 	fs, err := c.statfs(c.imageDir)
 	if err != nil {
-		v.doubt(err)
+		v.addProblem(err)
 		return nil
 	}
 	v.look.ImageFs = stats.Some(fs.ImageFsSize)

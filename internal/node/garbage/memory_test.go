@@ -31,9 +31,9 @@ const childVariable = "JETTISON_DEAD"
 // stepsVariable is how many steps it takes.
 const stepsVariable = "JETTISON_STEPS"
 
-// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md), its
-// program among them. Of the other 36 the kernel takes some for it, and under a limit that is reached by what is read from disk it kills
-// what it cannot make room for: so much more a process may have than at its start.
+// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md),
+// its program among them. Of the other 36 the kernel takes some for it, and under a limit that is reached by what is read from disk it
+// kills what it cannot make room for: so much more a process may have than at its start.
 const memoryMore = 24 << 20
 
 const dead = 10_000
@@ -71,7 +71,7 @@ func deadNode(t *testing.T, each int) *critest.Runtime {
 	return r
 }
 
-// What is there to be collected fits the memory that the agent has: its list of pods beside a look for garbage, as at the agent's start.
+// Garbage collection fits into the agent's memory: its list of pods and a look for garbage at the same time, as at the start.
 func TestDeadContainersFitTheMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
@@ -117,7 +117,7 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 	}
 }
 
-// collectAndMeasure lists and looks as the agent does, both at once, and prints what it came to.
+// collectAndMeasure lists pods and takes a look at the same time, as the agent does, and prints the memory used.
 func collectAndMeasure(t *testing.T, endpoint string) {
 	selfprotect.Self(false) // what is refused is no matter: the heap's bounds are not
 	before := memtest.Bytes(t, "RssAnon:")
@@ -145,7 +145,7 @@ func collectAndMeasure(t *testing.T, endpoint string) {
 	c, err := New(Options{
 		Collect: config.Collect{Policy: reclaim.DefaultPolicy(), Mode: config.ModeAct}, Runtime: client, StateDir: t.TempDir(),
 		Known: func() Known {
-			if int(asked.Add(1)) == steps { // the fake is slow: a few, with the lists anew, are enough
+			if int(asked.Add(1)) == steps { // the fake is slow: a few steps, with new lists, are enough
 				cancel()
 			}
 			return Known{Synced: true}
@@ -168,7 +168,7 @@ func collectAndMeasure(t *testing.T, endpoint string) {
 	}
 	planned := len(r.Plan.Steps)
 	if r = c.Pass(ctx, Everything, reclaim.DiskPressure); r.Count(Removed) == 0 {
-		t.Errorf("nothing was removed: %v", r.Err)
+		t.Errorf("no object removed, error %v, want some", r.Err)
 	}
 	<-done
 	runtime.KeepAlive(pods)

@@ -20,7 +20,7 @@ func object(uid string, phase v1.PodPhase, reason string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: v1.PodStatus{Phase: phase, Reason: reason}}
 }
 
-// What a client says of a pod's end counts, and what the agent has done itself counts more, until the pod is back.
+// The phase named by a client counts, and the agent's own eviction takes precedence until the pod is restarted.
 func TestNamedPods(t *testing.T) {
 	objects := []*v1.Pod{object(uidA, v1.PodRunning, ""), object(uidB, v1.PodFailed, "DeadlineExceeded")}
 	n := NewNamed(func() []*v1.Pod { return objects }, false)
@@ -55,8 +55,8 @@ func TestNamedPods(t *testing.T) {
 	want("once the runtime knows nothing of one", evicted)
 }
 
-// A pod that was back before its clean-up ended is back: what it writes from now on is no garbage. Its sandbox is another one than those that
-// were evicted, whatever the clock says; where these are not known, it is younger than the eviction.
+// A pod restarted before its cleanup ended counts as restarted: its new files are not garbage. Its sandbox is not among those
+// that were evicted, regardless of the clock; if these are unknown, it is younger than the eviction.
 func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 	began := time.Now()
 	pod := func(c *cri.Container, sandboxes ...cri.PodSandbox) read.Index {
@@ -88,10 +88,10 @@ func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
 		"none was known, and one is older":   {nil, pod(nil, at("t", true, -time.Second)), reclaim.Evicted},
 	} {
 		n := NewNamed(func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }, false)
-		n.onEvicted(began, uidA, c.sandboxes) // at the end of the clean-up, when all of this is there already
+		n.onEvicted(began, uidA, c.sandboxes) // at the end of the cleanup, after the restart
 		n.onPods(c.now)
 		if got := n.Known().Pods[uidA]; got != c.want {
-			t.Errorf("%s: %v, want %v", what, got, c.want)
+			t.Errorf("%s: phase = %v, want %v", what, got, c.want)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func TestManifestsAreWaitedFor(t *testing.T) {
 		t.Error("none was read yet")
 	}
 	if n.OnManifests(); !n.synced() {
-		t.Error("all were read")
+		t.Error("synced after all manifests were read = false, want true")
 	}
 	n.OnManifestDoubt()
-	if up += doubtFor; n.synced() {
+	if up += manifestErrorMax; n.synced() {
 		t.Error("a doubt is over before its hour")
 	}
 	if up++; !n.synced() { // whatever the wall clock was set to
@@ -116,8 +116,8 @@ func TestManifestsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// What a client says of a pod's end is what the collector goes by: of one that was evicted all goes, of one that has merely failed its
-// last container and its logs stay.
+// The collector uses the phase named by a client: it removes everything of an evicted pod, and keeps the last container and the logs of a
+// failed one.
 func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
 	for want, status := range map[reclaim.Phase]string{
 		reclaim.Evicted:    `{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`,
@@ -132,7 +132,7 @@ func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
 		}
 		known := NewNamed(func() []*v1.Pod { return store.Snapshot().Objects }, false).Known()
 		if got, named := known.Pods[uidA]; !named || got != want {
-			t.Errorf("%s: %v, want %v", status, got, want)
+			t.Errorf("%s: phase = %v, want %v", status, got, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// uidLabel is what a kubelet says a container's pod by.
+// uidLabel is the kubelet's label for the pod of a container.
 const uidLabel = "io.kubernetes.pod.uid"
 
 const (
@@ -28,7 +28,7 @@ const (
 	uidB = "00000000-0000-0000-0000-00000000000b"
 )
 
-// node is a node in a folder, with a fake runtime. Each image takes as much of a disk of 1000 bytes as its Size says, or as takes says.
+// node is a node in a directory, with a fake runtime. Each image uses its Size, or the bytes in takes, of a disk of 1000 bytes.
 type node struct {
 	*Collector
 	t     testing.TB
@@ -51,7 +51,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// open makes the Collector, anew if there is one.
+// open creates the Collector, and closes an earlier one.
 func (n *node) open(change func(*Options)) {
 	n.t.Helper()
 	if n.Collector != nil {
@@ -85,7 +85,7 @@ func (n *node) open(change func(*Options)) {
 	c.statfs = n.disk
 }
 
-// sleep has time go by.
+// sleep advances the clocks.
 func (n *node) sleep(d time.Duration) { n.clock, n.up = n.clock.Add(d), n.up+d }
 
 func (n *node) disk(path string) (filesystem, error) {

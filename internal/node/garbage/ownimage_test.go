@@ -24,7 +24,7 @@ func TestTheAgentsOwnImageStays(t *testing.T) {
 					n := full(t)
 					own := n.image(id, 100)
 					own.RepoTags, own.RepoDigests = []string{"localhost/jettison:dev"}, []string{"localhost/jettison@" + digest}
-					n.other = 999 // all have to go
+					n.other = 999 // every image must be removed
 					n.seen()
 					n.sandbox("agent", uidA, true, time.Hour)
 					n.container("a", "agent", uidA, state, time.Hour, ref)

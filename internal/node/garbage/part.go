@@ -14,57 +14,59 @@ import (
 	"jettison/stats/read"
 )
 
-// closeLimit is for a pass to end when the agent does.
+// closeLimit bounds the wait for a pass when the agent ends.
 const closeLimit = 2 * time.Second
 
-// PartOptions are those of NewPart. Its functions are called in the loop's goroutine.
+// PartOptions are the options of NewPart. The loop's goroutine calls the functions.
 type PartOptions struct {
 	Log     *logthrottle.Logger
 	Named   *Named
-	Mode    config.Mode // the config's gc
-	Kubelet func() bool // one is on this node
-	// Remeasure has what pods take of disks measured anew, after a pass that was to relieve one. nil:
-	// it is not measured.
+	Mode    config.Mode // setting gc of the configuration
+	Kubelet func() bool // reports whether the node has a kubelet
+	// Remeasure requests new measurements of the pods' disk usage after a pass for a disk that is
+	// short. May be nil.
 	Remeasure func()
 }
 
-// Part is a loop's share in garbage collection: passes are asked for when a disk is short, what
-// they say is logged, and evictions go first. Whether a pass is worth waiting for is decided
-// elsewhere (eviction.Manager). All of it is for the loop's goroutine. Without Start it collects
-// nothing.
+// Part is the loop's side of garbage collection. It requests passes when a disk is short, logs
+// their results, and holds them during evictions. eviction.Manager decides whether to wait for a
+// pass. Only the loop's goroutine may use a Part. Without Start it collects nothing.
 type Part struct {
 	o         PartOptions
-	collector *Collector // nil: no garbage is collected
+	collector *Collector // nil: garbage collection is disabled
 	runner    *Runner
-	ask       func([]eviction.Wish)
+	relieve   func([]eviction.Wish)
 	results   chan Result
-	ended     chan struct{} // closed when no result is taken any more
+	ended     chan struct{} // closed when results are no longer received
 	counts    *metrics.Garbage
-	holding   bool              // the collector waits for evictions
-	said      map[string]string // what was last logged of passes, by what and kind
+	holding   bool              // Hold was called on the collector
+	logged    map[string]string // last logged text of passes, by topic and kind
 }
 
-// NewPart makes a Part that collects nothing yet.
+// NewPart returns a Part that collects nothing yet.
 func NewPart(o PartOptions) *Part {
 	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}),
-		said:   map[string]string{},
+		logged: map[string]string{},
 		counts: &metrics.Garbage{Took: metrics.NewHistogramVec(metrics.Passes...)}}
 }
 
-// Start begins to collect garbage: passes that are due, and those that a disk asks for. What is
-// known of pods, and the mode, are the Part's. The returned function ends it; it is called once,
-// when no result is taken any more.
+// Start starts garbage collection: periodic passes, and those that Relieve requests. It sets Known
+// and Mode of o. Call the returned function once, after the last result was received, to stop.
 func (p *Part) Start(o Options, s Schedule) (stop func()) {
 	o.Known, o.Mode = p.o.Named.Known, p.o.Mode
 	collector, err := New(o)
 	if err != nil {
-		p.o.Log.Warn("no garbage is collected", api.EventGarbage.Attr(), "error", err)
+		//log: The garbage collector could not start. The agent removes no garbage until it is restarted;
+		//  it still evicts pods.
+		//do: Fix the cause in the key error, and restart the agent.
+		p.o.Log.Warn("garbage collection disabled", api.EventGarbage.Attr(), "error", err)
 		return func() {}
 	}
 	if missing := collector.Missing(); len(missing) > 0 {
-		p.o.Log.Info("garbage collection starts anew: nothing is remembered from before",
-			api.EventGarbage.Attr(),
-			"missing", missing)
+		//log: State files of the garbage collector do not exist, as at the first start. Ages of images
+		//  and the times since which pods have nothing alive count from now.
+		p.o.Log.Info("garbage collection state missing, starting without it",
+			api.EventGarbage.Attr(), "missing", missing)
 	}
 	results, ended := p.results, p.ended
 	runner := Start(collector, s, func(r Result) {
@@ -73,19 +75,22 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 		case <-ended:
 		}
 	})
-	p.collector, p.runner, p.ask = collector, runner, runner.Relieve
+	p.collector, p.runner, p.relieve = collector, runner, runner.Relieve
 	return func() {
 		close(p.ended)
 		if err := runner.Close(closeLimit); err != nil {
-			p.o.Log.Warn("stopping", "error", err)
-			return // it still uses the collector
+			//log: A garbage collection pass did not end within 2 s when the agent stopped, usually because
+			//  a file system hangs. The agent exits without waiting longer.
+			//do: Check the node for hanging file systems, for example network mounts.
+			p.o.Log.Warn("garbage collection did not stop in time", "error", err)
+			return // the pass still uses the collector
 		}
 		collector.Close()
 	}
 }
 
-// Reconfigure has passes go by another configuration from the next one on, at other times; 0:
-// never. One that is under way ends after the step that it is at.
+// Reconfigure sets the configuration and the periods (0: never) from the next pass on. A pass in
+// progress ends after its current step.
 func (p *Part) Reconfigure(c config.Collect, containers, images time.Duration) {
 	p.o.Mode = c.Mode
 	if p.runner != nil {
@@ -93,10 +98,10 @@ func (p *Part) Reconfigure(c config.Collect, containers, images time.Duration) {
 	}
 }
 
-// Results is where passes hand over what they have done. It is for OnResult.
+// Results returns the channel of pass results, which the loop passes to OnResult.
 func (p *Part) Results() <-chan Result { return p.results }
 
-// OnResult takes the result of a pass.
+// OnResult counts and logs the result of a pass.
 func (p *Part) OnResult(r *Result) {
 	if r.Trigger == reclaim.DiskPressure && p.o.Remeasure != nil {
 		p.o.Remeasure()
@@ -105,29 +110,36 @@ func (p *Part) OnResult(r *Result) {
 	log, fields := p.o.Log, r.Fields()
 	switch {
 	case r.Err != nil || r.Unseen != nil || r.Count(Failed) > 0:
-		fields = append(fields, "problems", shortened(r.Problems()))
+		fields = append(fields, "problems", truncated(r.Problems()))
+		//log: A garbage collection pass failed as a whole or in part. The keys error and problems contain
+		//  the causes. Failed steps are retried with backoff.
+		//do: Read the key problems. Check the container runtime if it does not answer.
 		log.Repeat("garbage: "+r.What.String(),
 			func() { log.Warn(api.MessageGarbageFails, append(fields, api.EventGarbage.Attr())...) })
 	case r.PutOff != "":
-		log.Repeat("garbage put off: "+r.PutOff,
-			func() { log.Info("garbage collection is put off", append(fields, api.EventGarbage.Attr())...) })
+		//log: The container runtime was slow to list containers or images, so the agent postponed this
+		//  periodic pass. After three postponed passes the next one runs in any case.
+		log.Repeat("garbage postponed: "+r.PutOff,
+			func() { log.Info("garbage collection postponed", append(fields, api.EventGarbage.Attr())...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:
+		//log: A garbage collection pass ended. The keys contain the numbers of removed, failed and
+		//  skipped objects, and the bytes predicted and freed.
 		log.Info("garbage collected", append(fields, api.EventGarbage.Attr())...)
 	}
-	p.news(r)
+	p.logChanges(r)
 }
 
-// Counts are what passes have done since the start. They are for any goroutine.
+// Counts returns the metrics of all passes. Any goroutine may use them.
 func (p *Part) Counts() *metrics.Garbage { return p.counts }
 
-// objects are what the steps of a plan remove, as metrics call them.
+// objects maps the steps of a plan to the metric label of the removed object.
 var objects = map[reclaim.Action]string{
 	reclaim.RemoveContainer: "container", reclaim.RemoveSandbox: "sandbox", reclaim.RemoveLogs: "logs",
 	reclaim.RemoveLink:   "link",
 	reclaim.RemoveCgroup: "cgroup", reclaim.RemoveVolumes: "volumes", reclaim.RemoveImage: "image",
 }
 
-// count counts a pass that was made.
+// count counts a pass, unless it was postponed.
 func (p *Part) count(r *Result) {
 	if r.PutOff != "" {
 		return
@@ -153,21 +165,20 @@ func (p *Part) count(r *Result) {
 	}
 }
 
-// news logs what a pass that did not fail says beside its steps, whenever that is something else
-// than after the last one of its kind: what is wrong, what stays because it is no pod's that is
-// known, and what would go where nothing may.
-func (p *Part) news(r *Result) {
+// logChanges logs findings of a successful pass when they differ from the last pass of its kind:
+// problems, garbage of unknown pods that stays, and planned steps that may not be carried out.
+func (p *Part) logChanges(r *Result) {
 	if r.Err != nil || r.PutOff != "" {
 		return
 	}
 	var problems, left []string
-	if r.Unseen == nil && r.Count(Failed) == 0 { // else they were said
-		problems = shortened(r.Problems())
+	if r.Unseen == nil && r.Count(Failed) == 0 { // otherwise OnResult has logged them
+		problems = truncated(r.Problems())
 	}
 	for _, l := range r.Plan.Left {
 		left = append(left, l.String())
 	}
-	left = shortened(left)
+	left = truncated(left)
 	observed := ""
 	if r.Observed != "" && r.Observed != DryRun && len(r.Plan.Steps) > 0 {
 		observed = r.Observed
@@ -178,32 +189,37 @@ func (p *Part) news(r *Result) {
 	}{
 		{"problems", joined(problems),
 			func() {
-				p.o.Log.Warn("garbage collection", api.EventGarbage.Attr(), "what", r.What.String(),
-					"problems", problems)
+				//log: A garbage collection pass succeeded, but found problems with the node, the policy or
+				//  its data. It is logged again when the problems change.
+				//do: Read the key problems.
+				p.o.Log.Warn("garbage collection found problems", api.EventGarbage.Attr(),
+					"what", r.What.String(), "problems", problems)
 			}},
 		{"left", joined(left), func() {
-			p.o.Log.Info(
-				"garbage collection leaves alone what belongs to no known pod", api.EventGarbage.Attr(), "left",
-				left)
+			//log: Leftovers on the node belong to no pod that the agent knows. The agent does not remove
+			//  them. The key left lists each with the reason.
+			//do: Remove them by hand if they are not needed.
+			p.o.Log.Info("leftovers of unknown pods kept", api.EventGarbage.Attr(), "left", left)
 		}},
 		{"observed", observed, func() {
-			p.o.Log.Info("garbage is not collected here",
-				append(r.Fields(), api.EventGarbage.Attr())...)
+			//log: A pass has planned removals, but may not remove garbage on this node: a kubelet collects
+			//  it, or the configuration forbids it. The key planOnly contains the reason.
+			p.o.Log.Info("garbage collection only plans", append(r.Fields(), api.EventGarbage.Attr())...)
 		}},
 	} {
 		key := line.key + " " + r.What.String()
-		switch before := p.said[key]; {
+		switch before := p.logged[key]; {
 		case line.now == before:
 		case line.now == "":
-			delete(p.said, key)
+			delete(p.logged, key)
 		default:
-			p.said[key] = line.now
+			p.logged[key] = line.now
 			line.log()
 		}
 	}
 }
 
-// joined is texts as one; empty: there are none.
+// joined returns the texts as one, or an empty string without texts.
 func joined(texts []string) string {
 	if len(texts) == 0 {
 		return ""
@@ -211,8 +227,8 @@ func joined(texts []string) string {
 	return fmt.Sprint(texts)
 }
 
-// shortened are the first of texts, and how many more there are.
-func shortened(texts []string) []string {
+// truncated returns the first 16 texts and the number of the remaining ones.
+func truncated(texts []string) []string {
 	const most = 16
 	if len(texts) <= most {
 		return texts
@@ -220,25 +236,25 @@ func shortened(texts []string) []string {
 	return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", len(texts)-most))
 }
 
-// Acts reports whether passes remove something: they were started, and neither the config nor a
-// kubelet keeps them from it.
-func (p *Part) Acts() bool { return p.ask != nil && p.o.Mode.Acts(p.o.Kubelet()) }
+// Acts reports whether passes remove garbage: Start was called, and neither the configuration nor a
+// kubelet prevents it.
+func (p *Part) Acts() bool { return p.relieve != nil && p.o.Mode.Acts(p.o.Kubelet()) }
 
-// Relieve has what is wished for collected at once, for a disk that is short. It never blocks; the
-// result comes like any other. It is for a Part that Acts.
-func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(wishes) }
+// Relieve requests an immediate pass for a disk that is short. It never blocks; the result arrives
+// on Results. Call it only if Acts returns true.
+func (p *Part) Relieve(wishes []eviction.Wish) { p.relieve(wishes) }
 
-// OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long
-// as it does not come back. began is when its eviction did, sandboxes are those that were evicted.
+// OnEvicted records that an evicted pod was cleaned up: its leftovers are garbage until it is
+// restarted. began is the start of the eviction, and sandboxes are the evicted ones.
 func (p *Part) OnEvicted(began time.Time, uid string, sandboxes []string) {
 	p.o.Named.onEvicted(began, uid, sandboxes)
 }
 
-// OnPods takes what the runtime's pods are now: an evicted one may be back.
+// OnPods checks the runtime's pods for evicted ones that were restarted.
 func (p *Part) OnPods(pods read.Index) { p.o.Named.onPods(pods) }
 
-// EvictionsFirst keeps the collector from taking a step while an eviction is under way that others
-// wait for: what it asks of the runtime would be waited for.
+// EvictionsFirst stops new steps while busy, that is, while an eviction is in progress: their calls
+// would delay those of the eviction in the runtime.
 func (p *Part) EvictionsFirst(busy bool) {
 	if p.collector == nil || busy == p.holding {
 		return

@@ -28,8 +28,8 @@ func newTestPart(change func(*PartOptions)) (*Part, *bytes.Buffer) {
 	return NewPart(o), log
 }
 
-// What a pass says beside its steps is logged when it changes: a state file that was none, a disk that images cannot make room on, what
-// is no known pod's, and what a kubelet has to collect.
+// Findings of a pass are logged when they change: an unreadable state file, a disk that image removals cannot relieve, leftovers of unknown
+// pods, and garbage that a kubelet collects.
 func TestWhatAPassSaysIsLogged(t *testing.T) {
 	p, log := newTestPart(nil)
 	step := reclaim.Step{Action: reclaim.RemoveContainer, ID: "c"}
@@ -44,13 +44,13 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(log.String(), w) {
-				t.Errorf("no %q in\n%s", w, log)
+				t.Errorf("%q missing in the log:\n%s", w, log)
 			}
 		}
 	}
 	say(Result{})
-	odd := Result{Observed: DryRun, Odd: []string{"images.json: starting anew"}}
-	say(odd, "starting anew")
+	odd := Result{Observed: DryRun, Odd: []string{"images.json: empty"}}
+	say(odd, "images.json: empty")
 	say(odd)
 	say(Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
 	say(Result{})
@@ -65,13 +65,13 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	unseen := errors.New("no image goes")
 	say(Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
 	putOff := Result{PutOff: "the runtime took 3s for its list of images"}
-	say(putOff, "is put off")
+	say(putOff, "garbage collection postponed")
 	say(putOff)
 	say(Result{Done: []Done{{Step: &step}}}, "garbage collected")
 	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
 }
 
-// What pods take of a disk is measured anew after a pass for one that is short, and after no other.
+// The pods' disk usage is measured again after a pass for a disk that is short, and after no other.
 func TestAReliefIsMeasured(t *testing.T) {
 	remeasured := 0
 	p, _ := newTestPart(func(o *PartOptions) { o.Remeasure = func() { remeasured++ } })
@@ -94,9 +94,9 @@ func TestWhereGarbageIsCollected(t *testing.T) {
 		if p.Acts() {
 			t.Errorf("%+v: it acts before it was started", c)
 		}
-		p.ask = func([]eviction.Wish) {}
+		p.relieve = func([]eviction.Wish) {}
 		if p.Acts() != c.want {
-			t.Errorf("%+v: acts %v", c, p.Acts())
+			t.Errorf("mode %+v: Acts = %v, want %v", c, p.Acts(), c.want)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestAPartLetsEvictionsGoFirst(t *testing.T) {
 	for _, busy := range []bool{true, true, false, true, false, false} {
 		p.EvictionsFirst(busy)
 		if held := p.collector.holds == 1; held != busy || p.collector.holds > 1 {
-			t.Errorf("busy %v: held %d times", busy, p.collector.holds)
+			t.Errorf("busy %v: number of holds = %d, want one while busy", busy, p.collector.holds)
 		}
 	}
 }
@@ -122,11 +122,11 @@ func TestAPartCollects(t *testing.T) {
 	p.o.Named.onEvicted(time.Now(), uidA, nil)
 	p.o.Named.objects = func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }
 	o := n.o
-	o.Known, o.Mode = func() Known { t.Error("not the Part's"); return Known{} }, config.ModeObserve
+	o.Known, o.Mode = func() Known { t.Error("Known of the options called, want the Part's"); return Known{} }, config.ModeObserve
 	n.Close() // another process's lock would keep it from writing
 	stop := p.Start(o, Schedule{})
-	if !strings.Contains(log.String(), "starts anew") {
-		t.Errorf("what is missing is not said: %q", log)
+	if !strings.Contains(log.String(), "garbage collection state missing") {
+		t.Errorf("log of Start with missing state files = %q, want a line about them", log)
 	}
 	wishes := []eviction.Wish{{What: eviction.ReclaimContainers}}
 	p.Relieve(wishes)
@@ -135,14 +135,14 @@ func TestAPartCollects(t *testing.T) {
 	n.want(r, "container c")
 	p.Relieve(wishes) // its result is taken by nothing
 	stop()
-	if strings.Contains(log.String(), "stopping") {
-		t.Errorf("it does not end: %s", log)
+	if strings.Contains(log.String(), "did not stop in time") {
+		t.Errorf("log after stop = %s, want no line about a pass that did not end", log)
 	}
 	o.Runtime = nil
 	log.Reset()
 	p, log = newTestPart(nil)
 	p.Start(o, Schedule{})()
-	if !strings.Contains(log.String(), "no garbage is collected") || p.ask != nil {
-		t.Errorf("without a runtime: %q", log)
+	if !strings.Contains(log.String(), "garbage collection disabled") || p.relieve != nil {
+		t.Errorf("log without a runtime = %q, want a line that collection is disabled", log)
 	}
 }

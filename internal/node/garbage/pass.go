@@ -14,64 +14,63 @@ import (
 )
 
 const (
-	// pullWait is how long disk pressure waits in all for sandboxes that have no container yet, whose
-	// image may just have been pulled.
+	// pullWait bounds the total wait of a pass under disk pressure for sandboxes without a container,
+	// which may use a newly pulled image.
 	pullWait = 10 * time.Second
-	// lateMost calls in a row that are not answered in time end a pass: each has its whole limit, and
-	// what they were about waits now.
-	lateMost = 3
-	// probeLimit is how long the runtime has after a step that failed to show that it is there.
+	// maxTimeouts timeouts in a row end a pass: each costs a whole deadline.
+	maxTimeouts = 3
+	// probeLimit is the timeout of the call that checks the runtime after a failed step.
 	probeLimit = 2 * time.Second
-	// freshLeast and freshMost bound how long lists are taken for those of now, where a step is no
-	// matter of milliseconds: ten times as long as they took, so that a node with thousands of
-	// containers is not listed all the time.
-	freshLeast = 100 * time.Millisecond
-	freshMost  = 2 * time.Second
-	// aheadMost steps' pods are listed at once: of all that are dead, ten thousand containers would
-	// lie there beside the plan.
-	aheadMost = 500
+	// freshMin and freshMax bound how long lists stay fresh for steps that allow it: ten times as long
+	// as the lists took, so that a node with thousands of containers is not listed all the time.
+	freshMin = 100 * time.Millisecond
+	freshMax = 2 * time.Second
+	// maxScope bounds the pods of the next steps in one list: a list of all pods could hold ten
+	// thousand dead containers in memory next to the plan.
+	maxScope = 500
 )
 
-// putOffMost passes in a row of a kind are put off because the runtime is slow; the next one is
-// made. A runtime that has more than it can tell in time has it because nothing was removed.
-const putOffMost = 3
+// maxPostponed bounds the passes of a kind postponed in a row for a slow runtime. The next pass
+// runs anyway: the runtime may be slow because garbage was not removed.
+const maxPostponed = 3
 
-// besideLeast and besideMost bound how long a pass takes it for granted that no kubelet has
-// started, right before files go: ten times as long as the look took. Before what goes through the
-// runtime alone it is besideMost.
+// kubeletFreshMin and kubeletFreshMax bound how long the result of a search for a kubelet stays
+// fresh before files are removed: ten times as long as the search took. Before removals through the
+// runtime alone the bound is kubeletFreshMax.
 const (
-	besideLeast = 100 * time.Millisecond
-	besideMost  = 2 * time.Second
+	kubeletFreshMin = 100 * time.Millisecond
+	kubeletFreshMax = 2 * time.Second
 )
 
 // errLost ends a pass.
 var errLost = errors.New("the runtime does not answer")
 
-// Pass looks, plans and carries the plan out. It comes back early if ctx ends, with what was done.
+// Pass takes a look, plans and carries out the plan. It returns early with the steps done if ctx
+// ends.
 func (c *Collector) Pass(ctx context.Context, what What, trigger reclaim.Trigger) Result {
 	return c.perform(ctx, request{what: what, trigger: trigger, act: true})
 }
 
-// Plan looks and plans, and does no more.
+// Plan takes a look and plans, without carrying out the plan.
 func (c *Collector) Plan(ctx context.Context, what What, trigger reclaim.Trigger) Result {
 	return c.perform(ctx, request{what: what, trigger: trigger})
 }
 
-// request is for one pass.
+// request describes one pass.
 type request struct {
 	what    What
 	trigger reclaim.Trigger
 	act     bool
-	wishes  []eviction.Wish // of a disk that is short; nil: none asks
-	// ended, asked between two steps: something more important waits. nil: nothing does.
-	ended func() bool
+	wishes  []eviction.Wish // for a disk that is short; nil: none
+	// mustEnd reports, between two steps, whether a more important request waits. May be nil.
+	mustEnd func() bool
 }
 
-// perform is one pass.
+// perform runs one pass.
 func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	r = Result{What: q.what, Trigger: q.trigger, Began: c.now()}
 	defer func() { r.Took = c.now().Sub(r.Began) }()
-	if r.Observed = c.observes(); !q.act {
+	if r.Observed = c.planOnlyReason(); !q.act {
 		r.Observed = DryRun
 	}
 	if r.Err = c.barrier.wait(ctx); r.Err != nil {
@@ -79,14 +78,14 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	}
 	v, err := c.view(ctx, q.what, q.trigger)
 	if err != nil {
-		r.Err = fmt.Errorf("look at what there is: %w", err)
+		r.Err = fmt.Errorf("read containers, sandboxes and images: %w", err)
 		return r
 	}
-	r.Odd, r.Unseen = v.problems, v.noImages
-	if v.noImages != nil {
-		q.what &^= Images // what is remembered of them stays as it is
+	r.Odd, r.Unseen = v.problems, v.imagesErr
+	if v.imagesErr != nil {
+		q.what &^= Images // their records stay unchanged
 	}
-	r.Plan = c.asked(v, q)
+	r.Plan = c.selectSteps(v, q)
 	if q.what&Images != 0 {
 		c.records = r.Plan.Records
 		if err := c.store.saveImages(c.records); err != nil {
@@ -97,73 +96,73 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	switch {
 	case r.Observed != "":
 		if q.act {
-			c.finish(ctx, q, v, &r)
+			c.finishEvictions(ctx, q, v, &r)
 		}
 		return r
-	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once && c.putOff[q.what] < putOffMost:
-		c.putOff[q.what]++
+	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once &&
+		c.postponed[q.what] < maxPostponed:
+		c.postponed[q.what]++
 		r.PutOff = v.slow
 		return r
 	}
-	delete(c.putOff, q.what)
-	// The steps look for themselves, at lists as long as these.
+	delete(c.postponed, q.what)
+	// The steps read their own lists, which are as long as these: free the memory.
 	v.look = &reclaim.Look{ImageFs: v.look.ImageFs, PutOff: v.look.PutOff}
-	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, mute: map[string]bool{}}
+	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, noLogPath: map[string]bool{}}
 	x.measure()
-	x.all()
+	x.runSteps()
 	x.measure()
 	if q.what&Images != 0 {
 		c.pulled(v.time, r.Plan.Pulling != "" || x.pulling)
-		if err := c.store.saveImages(c.records); err != nil { // without those that went
+		if err := c.store.saveImages(c.records); err != nil { // without the removed images
 			r.Odd = append(r.Odd, err.Error())
 		}
 	}
-	r.Odd = append(r.Odd, x.odd...)
+	r.Odd = append(r.Odd, x.warnings...)
 	return r
 }
 
-// finish brings to its end what an eviction has begun: where passes only plan, too. A kubelet does
-// not know what was put aside: it would stay for ever.
-func (c *Collector) finish(ctx context.Context, q request, v *view, r *Result) {
-	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, mute: map[string]bool{}, beside: r.Observed}
+// finishEvictions finishes removals that an eviction began, even where passes only plan. A kubelet
+// does not know the volumes moved aside, so they would stay forever.
+func (c *Collector) finishEvictions(ctx context.Context, q request, v *view, r *Result) {
+	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, noLogPath: map[string]bool{}, kubeletFound: r.Observed}
 	for i := range r.Plan.Steps {
-		if s := &r.Plan.Steps[i]; begun(s) {
-			x.one(s)
+		if s := &r.Plan.Steps[i]; finishesEviction(s) {
+			x.runStep(s)
 		}
 	}
 }
 
-// begun: a step goes on with what an eviction has begun.
-func begun(s *reclaim.Step) bool { return s.Action == reclaim.RemoveVolumes }
+// finishesEviction reports whether a step continues a removal that an eviction began.
+func finishesEviction(s *reclaim.Step) bool { return s.Action == reclaim.RemoveVolumes }
 
-// pulled notes whether images were put off for a young sandbox.
-func (c *Collector) pulled(now time.Time, putOff bool) {
+// pulled records whether image removals were postponed for a young sandbox.
+func (c *Collector) pulled(now time.Time, postponed bool) {
 	switch {
-	case !putOff:
+	case !postponed:
 		c.pulling = time.Time{}
 	case c.pulling.IsZero():
 		c.pulling = now
 	}
 }
 
-// observes says why nothing may be removed; empty: it may. A kubelet is looked for before each
-// pass.
-func (c *Collector) observes() string {
+// planOnlyReason returns why garbage may not be removed; empty: it may. It searches for a kubelet.
+func (c *Collector) planOnlyReason() string {
 	kubelet, why := false, ""
 	if c.o.Mode == config.ModeUnset {
-		kubelet, why = c.beside()
+		kubelet, why = c.findKubelet()
 	}
 	switch {
 	case c.o.Mode.Acts(kubelet):
 		return ""
 	case kubelet:
-		return "a kubelet collects the garbage of this node: " + why
+		return "a kubelet collects garbage on this node: " + why
 	}
 	return "gc: " + string(c.o.Mode)
 }
 
-// asked is what of the whole plan was asked for.
-func (c *Collector) asked(v *view, q request) reclaim.Plan {
+// selectSteps plans and selects the steps that the request is for, in the order of execution.
+func (c *Collector) selectSteps(v *view, q request) reclaim.Plan {
 	policy, defaults := c.o.Policy, reclaim.DefaultPolicy()
 	if q.what&Containers == 0 {
 		policy.Container = defaults.Container
@@ -196,39 +195,40 @@ func kindOf(a reclaim.Action) What {
 	return Containers
 }
 
-// run carries out one plan.
+// run is the execution of one plan.
 type run struct {
-	c      *Collector
-	ctx    context.Context
-	q      request
-	v      *view
-	r      *Result
-	odd    []string
-	over   string        // why no further step is taken; empty: they are
-	beside string        // why none is but those that were begun
-	images string        // why no further image is removed; empty: they are
-	late   int           // calls in a row that were not answered in time
-	waited time.Duration // in all, for sandboxes to get their containers
-	// pulling: images were put off for a young sandbox that the plan has not seen.
+	c             *Collector
+	ctx           context.Context
+	q             request
+	v             *view
+	r             *Result
+	warnings      []string
+	endReason     string        // why no further step runs; empty: steps run
+	kubeletFound  string        // why only steps that finish evictions run; empty: all run
+	imagesBlocked string        // why no further image is removed; empty: images are removed
+	timeouts      int           // timeouts in a row
+	waited        time.Duration // in total, for sandboxes to get their containers
+	// pulling means that image removals were postponed for a young sandbox that the plan has not seen.
 	pulling bool
-	at      int   // the step of the plan that is taken
-	lists   *view // as last listed
-	listed  int   // how often
-	// containers that did not tell their log: each costs a whole limit, and is asked once
-	mute map[string]bool
+	index   int   // index of the current step in the plan
+	lists   *view // last lists
+	listed  int   // number of lists
+	// containers with a failed status call for the log path: each costs a whole deadline, so only one
+	// call is made
+	noLogPath map[string]bool
 
-	listsFor time.Duration // how long they count
-	besideAt time.Time     // when a kubelet was last looked for
-	lookTook time.Duration // that did
+	listsFor         time.Duration // time for which lists stay fresh
+	kubeletCheckedAt time.Time     // time of the last search for a kubelet
+	kubeletCheckTook time.Duration // duration of that search
 }
 
-// all takes the steps in their order. What is left of the plan after one that ends it is skipped.
-func (x *run) all() {
+// runSteps runs the steps in their order. After a step that ends the run, the rest is skipped.
+func (x *run) runSteps() {
 	steps := x.r.Plan.Steps
 	x.r.Done = make([]Done, 0, len(steps))
 	for i := range steps {
-		x.at = i
-		x.one(&steps[i])
+		x.index = i
+		x.runStep(&steps[i])
 	}
 	target := x.r.Plan.Available
 	if !target.OK || !x.v.look.ImageFs.OK {
@@ -236,33 +236,35 @@ func (x *run) all() {
 	}
 	for i := range x.r.Plan.Spare { // sizes are predictions
 		if have, err := x.available(); err != nil || have >= target.V ||
-			x.stopped(&x.r.Plan.Spare[i]) != "" {
+			x.stopReason(&x.r.Plan.Spare[i]) != "" {
 			break
 		}
-		x.one(&x.r.Plan.Spare[i])
+		x.runStep(&x.r.Plan.Spare[i])
 	}
 	if have, err := x.available(); err == nil {
 		before := x.v.look.ImageFs.V
-		if x.r.Plan.Short = ""; have < target.V && x.over == "" && x.beside == "" && x.images == "" {
+		if x.r.Plan.Short = ""; have < target.V && x.endReason == "" && x.kubeletFound == "" &&
+			x.imagesBlocked == "" {
 			x.r.Plan.Short = reclaim.Insufficient(before, have-min(have, before.AvailableBytes))
 		}
 	}
 }
 
-// one takes a step, unless something speaks against it, and notes what became of it.
-func (x *run) one(s *reclaim.Step) {
+// runStep runs a step, unless there is a reason to skip it, and records the outcome.
+func (x *run) runStep(s *reclaim.Step) {
 	c, d := x.c, Done{Step: s}
-	if d.Why = x.against(s); d.Why != "" {
+	if d.Why = x.skipReason(s); d.Why != "" {
 		d.Outcome = Skipped
 		x.r.Done = append(x.r.Done, d)
 		return
 	}
 	began, before, measured := c.now(), uint64(0), false
-	if s.Action != reclaim.RemoveLogs && s.Action != reclaim.RemoveVolumes { // which tell themselves
+	// the other two report the freed bytes themselves
+	if s.Action != reclaim.RemoveLogs && s.Action != reclaim.RemoveVolumes {
 		have, err := x.available()
 		before, measured = have, err == nil
 	}
-	d.Outcome, d.Why, d.Err = x.do(s, &d)
+	d.Outcome, d.Why, d.Err = x.execute(s, &d)
 	d.Took = c.now().Sub(began)
 	if measured && d.Outcome == Removed {
 		if have, err := x.available(); err == nil {
@@ -271,93 +273,93 @@ func (x *run) one(s *reclaim.Step) {
 	}
 	switch d.Outcome {
 	case Failed:
-		x.failed(&d)
+		x.recordFailure(&d)
 	case Removed:
 		c.paces.learn(&d)
 		fallthrough
 	case WasGone:
 		delete(c.backoff, keyOf(s))
-		x.forget(s)
+		x.dropRemoved(s)
 	}
 	if !errors.Is(d.Err, context.DeadlineExceeded) {
-		x.late = 0
+		x.timeouts = 0
 	}
 	x.r.Done = append(x.r.Done, d)
 }
 
-// failed remembers a failure, unless it says nothing of the step: ctx is over, or the runtime is
-// gone.
-func (x *run) failed(d *Done) {
+// recordFailure records a failure, unless its cause is not the step: ctx ended, or the runtime does
+// not answer.
+func (x *run) recordFailure(d *Done) {
 	switch {
 	case x.ctx.Err() != nil:
 	case x.lost():
-		x.over, x.r.Err = errLost.Error(), errLost
+		x.endReason, x.r.Err = errLost.Error(), errLost
 	default:
 		x.c.backoff.failed(x.c.now(), keyOf(d.Step), d.Err)
-		if x.late++; x.late >= lateMost && errors.Is(d.Err, context.DeadlineExceeded) {
-			x.over = fmt.Sprintf("%d calls in a row were not answered in time", x.late)
-			x.r.Err = errors.New(x.over)
+		if x.timeouts++; x.timeouts >= maxTimeouts && errors.Is(d.Err, context.DeadlineExceeded) {
+			x.endReason = fmt.Sprintf("%d runtime calls in a row timed out", x.timeouts)
+			x.r.Err = errors.New(x.endReason)
 		}
 	}
 }
 
-// against says why a step is not taken; empty: nothing speaks against it. It waits while an
-// eviction is under way.
-func (x *run) against(s *reclaim.Step) string {
-	if why := x.stopped(s); why != "" {
+// skipReason returns why a step is skipped; empty: it runs. It blocks while an eviction is in
+// progress.
+func (x *run) skipReason(s *reclaim.Step) string {
+	if why := x.stopReason(s); why != "" {
 		return why
 	}
 	pressure := x.q.trigger == reclaim.DiskPressure
 	if at, f, ok := x.c.backoff.until(x.c.now(), keyOf(s), pressure); !ok {
-		return fmt.Sprintf("it failed %d times, and is tried again from %s on: %s", f.times,
-			at.UTC().Format(time.RFC3339), f.text)
+		return fmt.Sprintf("failed %d times, next attempt after %s: %s", f.times,
+			at.UTC().Format(time.RFC3339), f.message)
 	}
 	if s.Action == reclaim.RemoveImage {
-		if x.images != "" {
-			return x.images
+		if x.imagesBlocked != "" {
+			return x.imagesBlocked
 		}
 		if target := x.r.Plan.Available; s.Reason == reclaim.Space && target.OK {
 			if have, err := x.available(); err == nil && have >= target.V {
-				return "enough is free by now"
+				return "enough space is free already"
 			}
 		}
 	}
-	_ = x.c.barrier.wait(x.ctx) // its error is that of ctx
-	return x.stopped(s)
+	_ = x.c.barrier.wait(x.ctx) // stopReason reports the error of ctx
+	return x.stopReason(s)
 }
 
-// stopped says why the run is over for a step; empty: it is not.
-func (x *run) stopped(s *reclaim.Step) string {
-	if err := x.ctx.Err(); err != nil && x.over == "" {
-		x.over, x.r.Err = "the pass was ended before", err
+// stopReason returns why the run ended for a step; empty: it has not ended.
+func (x *run) stopReason(s *reclaim.Step) string {
+	if err := x.ctx.Err(); err != nil && x.endReason == "" {
+		x.endReason, x.r.Err = "pass ended early", err
 	}
-	if x.over == "" && x.q.ended != nil && x.q.ended() {
-		x.over = "the pass was ended before, for a disk that is short"
+	if x.endReason == "" && x.q.mustEnd != nil && x.q.mustEnd() {
+		x.endReason = "pass ended early for a disk that is short, or for a new configuration"
 	}
-	if x.over != "" || begun(s) {
-		return x.over
+	if x.endReason != "" || finishesEviction(s) {
+		return x.endReason
 	}
-	return x.kubelet(besideMost)
+	return x.checkKubelet(kubeletFreshMax)
 }
 
-// kubelet looks whether one has come, if the last look is older than that, and ends the run then.
-// It says why the run is over.
-func (x *run) kubelet(within time.Duration) string {
-	if now := x.c.now(); x.beside == "" && now.Sub(x.besideAt).Abs() >= within {
-		x.beside = x.c.observes()
-		x.besideAt = x.c.now()
-		x.lookTook = x.besideAt.Sub(now)
+// checkKubelet searches for a kubelet if the last search is older than within. It returns why the
+// run ended, or an empty string if no kubelet was found.
+func (x *run) checkKubelet(within time.Duration) string {
+	if now := x.c.now(); x.kubeletFound == "" && now.Sub(x.kubeletCheckedAt).Abs() >= within {
+		x.kubeletFound = x.c.planOnlyReason()
+		x.kubeletCheckedAt = x.c.now()
+		x.kubeletCheckTook = x.kubeletCheckedAt.Sub(now)
 	}
-	return x.beside
+	return x.kubeletFound
 }
 
-// filesStay says why no file may go: a kubelet has come since the step began, which may have waited
-// for the runtime.
-func (x *run) filesStay() string {
-	return x.kubelet(min(max(10*x.lookTook, besideLeast), besideMost))
+// filesBlocked returns why no file may be removed: a kubelet has started during the step, which may
+// have waited for the runtime.
+func (x *run) filesBlocked() string {
+	return x.checkKubelet(min(max(10*x.kubeletCheckTook, kubeletFreshMin), kubeletFreshMax))
 }
 
-// lost reports whether the runtime does not answer any more.
+// lost reports whether the runtime no longer answers.
 func (x *run) lost() bool {
 	ctx, cancel := context.WithTimeout(x.ctx, probeLimit)
 	defer cancel()
@@ -365,17 +367,17 @@ func (x *run) lost() bool {
 	return err != nil && x.ctx.Err() == nil
 }
 
-// available is what the image file system has left now.
+// available returns the available bytes of the image file system.
 func (x *run) available() (uint64, error) {
 	if x.c.imageDir == "" {
-		return 0, errors.New("the image file system is not known")
+		return 0, errors.New("the image file system is unknown")
 	}
 	fs, err := x.c.statfs(x.c.imageDir)
 	return fs.AvailableBytes, err
 }
 
-// measure notes what the file systems that something is removed from have, first before, then after
-// the steps.
+// measure records the available bytes of the file systems with removals: on the first call before,
+// on the second after the steps.
 func (x *run) measure() {
 	first := x.r.Filesystems == nil
 	for _, dir := range []string{x.c.imageDir, x.c.o.PodLogsDir} {
@@ -399,21 +401,21 @@ func (x *run) measure() {
 	}
 }
 
-// fresh are the runtime's lists as of now; recent: those of a moment ago will do.
+// fresh returns the runtime's current lists; recent accepts lists that are still fresh.
 func (x *run) fresh(recent bool) (*view, error) {
-	if recent && x.lists != nil && x.lists.of == nil && x.recent() {
+	if recent && x.lists != nil && x.lists.scope == nil && x.recent() {
 		return x.lists, nil
 	}
 	return x.list(nil)
 }
 
-// freshOf are those of a moment ago of what is alive, and of all that a pod has.
+// freshOf returns fresh lists of everything alive, and of all containers and sandboxes of a pod.
 func (x *run) freshOf(uid string) (*view, error) {
-	if x.lists != nil && (x.lists.of == nil || x.lists.of[uid]) && x.recent() {
+	if x.lists != nil && (x.lists.scope == nil || x.lists.scope[uid]) && x.recent() {
 		return x.lists, nil
 	}
 	of := map[string]bool{uid: true}
-	for i := x.at; i < min(x.at+aheadMost, len(x.r.Plan.Steps)); i++ {
+	for i := x.index; i < min(x.index+maxScope, len(x.r.Plan.Steps)); i++ {
 		of[x.r.Plan.Steps[i].PodUID] = true
 	}
 	return x.list(of)
@@ -421,27 +423,27 @@ func (x *run) freshOf(uid string) (*view, error) {
 
 func (x *run) recent() bool { return x.c.now().Sub(x.lists.time).Abs() < x.listsFor }
 
-// list lists anew, what is alive and what pods have that are asked for; nil: all.
+// list reads new lists of everything alive, and of everything of the given pods; nil: of all pods.
 func (x *run) list(of map[string]bool) (*view, error) {
 	now := x.c.now()
-	// before others are made: both, of ten thousand containers, are more memory than the agent has
+	// free the old lists first: two lists of ten thousand containers exceed the agent's memory
 	x.lists = nil
-	v := &view{look: &reclaim.Look{}, time: now, of: of}
+	v := &view{look: &reclaim.Look{}, time: now, scope: of}
 	if err := x.c.lists(x.ctx, v); err != nil {
 		return nil, err
 	}
-	// From its end on, and as long again as it took: else a runtime that takes longer than that is
-	// listed before each step.
+	// The lists are fresh from their end on, and at least as long as they took. Otherwise a slow
+	// runtime would be listed before each step.
 	v.time = x.c.now()
 	took := v.time.Sub(now) - v.waited
 	x.listed++
-	x.lists, x.listsFor = v, max(min(max(10*took, freshLeast), freshMost), took)
+	x.lists, x.listsFor = v, max(min(max(10*took, freshMin), freshMax), took)
 	return v, nil
 }
 
-// forget takes what is gone off the lists of a moment ago. An image that is pulled again is a new
-// one (kubelet pkg/kubelet/images/image_gc_manager.go freeImage).
-func (x *run) forget(s *reclaim.Step) {
+// dropRemoved removes the object of a step from the fresh lists. An image that is pulled again is a
+// new one (kubelet pkg/kubelet/images/image_gc_manager.go freeImage).
+func (x *run) dropRemoved(s *reclaim.Step) {
 	if s.Action == reclaim.RemoveImage {
 		delete(x.c.records, s.ID)
 	}
@@ -457,7 +459,7 @@ func (x *run) forget(s *reclaim.Step) {
 	}
 }
 
-// call bounds a call that changes something.
+// call runs a call that changes something, with the Collector's timeout.
 func (x *run) call(do func(ctx context.Context) error) error {
 	ctx := x.ctx
 	if limit := x.c.limit; limit > 0 {

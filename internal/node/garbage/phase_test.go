@@ -33,7 +33,7 @@ func TestPhaseOf(t *testing.T) {
 	} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: c.deleted}, Status: v1.PodStatus{Phase: c.phase, Reason: c.reason}}
 		if got := PhaseOf(p); got != c.want {
-			t.Errorf("%+v: %v, want %v", c, got, c.want)
+			t.Errorf("phase of %+v = %v, want %v", c, got, c.want)
 		}
 	}
 }

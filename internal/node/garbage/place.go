@@ -15,15 +15,15 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// filesystem is one by statfs(2).
+// filesystem is a file system as reported by statfs(2).
 type filesystem struct {
 	Device              uint64 // st_dev
-	reclaim.ImageFsSize        // available: what an ordinary user may still write
+	reclaim.ImageFsSize        // available: bytes that an unprivileged user may still write
 }
 
 var errNoHost = errors.New("the host's root directory is not open")
 
-// hostFs asks for the file system that a directory of the host lies on, or would.
+// hostFs returns the file system of a host directory, or of its nearest existing ancestor.
 func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 	if c.o.Host == nil {
 		return out, errNoHost
@@ -45,7 +45,7 @@ func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 			err = call()
 		}
 		if err != nil {
-			return out, fmt.Errorf("statfs the host's %s: %w", dir, err)
+			return out, fmt.Errorf("statfs %s on the host: %w", dir, err)
 		}
 	}
 	unit := uint64(fs.Frsize)
@@ -56,57 +56,57 @@ func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 	return out, nil
 }
 
-// lookAtPlaces sees what pods have left outside the runtime. What cannot be seen is not collected,
-// and noted.
-func (c *Collector) lookAtPlaces(v *view) {
+// readPlaces reads the leftovers of pods outside the runtime. Unreadable places are recorded as
+// problems and not collected.
+func (c *Collector) readPlaces(v *view) {
 	if c.o.Host != nil {
-		c.lookAtLogs(v)
-		c.lookAtLinks(v)
-		c.lookAtVolumes(v)
+		c.readLogs(v)
+		c.readLinks(v)
+		c.readVolumes(v)
 	}
 	if c.fs != nil {
-		c.lookAtCgroups(v)
+		c.readCgroups(v)
 	}
 }
 
-func (c *Collector) lookAtLogs(v *view) {
+func (c *Collector) readLogs(v *view) {
 	entries, err := podfiles.List(c.o.Host, c.o.PodLogsDir)
-	v.doubt(err)
+	v.addProblem(err)
 	for _, e := range entries {
 		if !e.Dir && reclaim.PodOfLogDir(e.Name) != "" {
 			what := fmt.Sprintf("log directory entry %.128q", e.Name)
 			v.look.Left = append(v.look.Left,
-				reclaim.Left{What: what, Why: "not a directory, though it is called as a pod's"})
+				reclaim.Left{What: what, Why: "has the name of a pod's log directory, but is not a directory"})
 			continue
 		}
 		v.look.LogDir = append(v.look.LogDir, e.Name)
 	}
 }
 
-func (c *Collector) lookAtLinks(v *view) {
+func (c *Collector) readLinks(v *view) {
 	entries, err := podfiles.List(c.o.Host, linksDir)
-	v.doubt(err)
+	v.addProblem(err)
 	for _, e := range entries {
 		if !e.Link {
 			continue
 		}
-		// A link to elsewhere has another owner, and one that is gone by now has none.
+		// A link to elsewhere has another owner, and one that no longer exists needs no removal.
 		if dangles, err := c.remover.Dangling(linksDir, e.Name); err == nil && dangles {
 			v.look.Links = append(v.look.Links, reclaim.Link{Name: e.Name})
 		}
 	}
 }
 
-// lookAtVolumes sees what evictions have put aside and not removed.
-func (c *Collector) lookAtVolumes(v *view) {
+// readVolumes reads which pods have volumes that an eviction moved aside and did not remove.
+func (c *Collector) readVolumes(v *view) {
 	uids, err := c.remover.PutAside()
-	v.doubt(err)
+	v.addProblem(err)
 	v.look.Aside = uids
 }
 
-// lookAtCgroups sees the cgroups of pods, and which of them have processes. One that cannot be read
-// counts as one that has.
-func (c *Collector) lookAtCgroups(v *view) {
+// readCgroups reads the cgroups of pods, and which of them have processes. An unreadable cgroup
+// counts as populated.
+func (c *Collector) readCgroups(v *view) {
 	names, events := make([]byte, 16<<10), make([]byte, 256)
 	for _, root := range podindex.PodRoots(c.o.CgroupRoot) {
 		err := c.fs.Children(root, names, func(name string) {
@@ -115,7 +115,7 @@ func (c *Collector) lookAtCgroups(v *view) {
 					Populated: true})
 			}
 		})
-		v.doubt(err)
+		v.addProblem(err)
 	}
 	there := v.look.Cgroups[:0]
 	for _, p := range v.look.Cgroups {

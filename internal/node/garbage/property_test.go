@@ -59,7 +59,7 @@ func TestInvariantsOfExecution(t *testing.T) {
 	n.wait = 0
 	rapid.Check(t, func(t *rapid.T) {
 		n.world(t)
-		n.backoff, n.mounts, n.pauses, n.quiet = nil, map[string][]string{}, map[string]string{}, newQuiet()
+		n.backoff, n.mounts, n.sandboxImage, n.quiet = nil, map[string][]string{}, map[string]string{}, newQuiet()
 		trigger := []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure}[rapid.IntRange(0, 1).Draw(t, "trigger")]
 		failing := rapid.SampledFrom([]string{"", "", "RemoveContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox", "RemoveImage", "ContainerStatus", "ImageStatus"}).Draw(t, "fails")
 		var protected []string
@@ -89,7 +89,7 @@ func TestInvariantsOfExecution(t *testing.T) {
 		r := n.Pass(context.Background(), Everything, trigger)
 		for _, what := range n.removed() {
 			if slices.Contains(protected, what) {
-				t.Fatalf("removed %s, of %v", what, before)
+				t.Fatalf("removed protected object %s of node %v", what, before)
 			}
 		}
 		for _, d := range r.Done {
@@ -101,7 +101,7 @@ func TestInvariantsOfExecution(t *testing.T) {
 			return
 		}
 		if r.Err != nil || r.Count(Failed) > 0 {
-			t.Fatalf("%v, %+v", r.Err, r.Done)
+			t.Fatalf("pass = %v, steps %+v, want no failures", r.Err, r.Done)
 		}
 		again := n.Pass(context.Background(), Everything, trigger)
 		for _, s := range again.Plan.Steps {

@@ -7,29 +7,29 @@ import (
 	"jettison/reclaim"
 )
 
-// quiet is since when pods have nothing alive in them. It goes on from one look to the next, and
-// over a restart, for those of which nothing new is there: a sandbox that is not ready never
-// becomes ready again, so that a pod that lived in between has another one. Of pods that a client
-// or a manifest names nothing is kept. The names do not outlive a restart, and a pod that ended
-// days ago would be gone before its client is heard again.
+// quiet tracks quiet pods, those without anything alive, and since when. A pod stays quiet from one
+// look to the next, and over a restart, unless it has a new sandbox: a sandbox that is not ready
+// never becomes ready again, so a pod that was alive in between has another one. The file omits
+// pods that a client or a manifest names. The names do not survive a restart, and a pod that ended
+// days ago would count as gone before its client names it again.
 type quiet struct {
 	since   reclaim.Quiet
-	seen    map[string]quietPod // at the last look; before the first one, as read from the file
-	waiting int                 // pods that are on their way to be gone
-	next    time.Time           // when the first of them will be
+	seen    map[string]quietPod // in the last look; before the first one, as read from the file
+	waiting int                 // quiet pods that do not count as gone yet
+	next    time.Time           // when the first of them counts as gone
 }
 
-// quietPod is one of them in the file.
+// quietPod is a quiet pod in the file.
 type quietPod struct {
-	// for people: the clock of a node without a battery goes by years when it is set
+	// for human readers: the clock of a node without a battery can jump by years
 	Since time.Time `json:"since"`
-	// SinceBoot is the same by CLOCK_BOOTTIME, which nothing sets and which counts what a node sleeps.
-	// 0: not known.
+	// SinceBoot is the same time on CLOCK_BOOTTIME, which cannot be set and includes suspend time. 0:
+	// unknown.
 	SinceBoot time.Duration `json:"sinceBootNs"`
 	Sandboxes []string      `json:"sandboxes,omitempty"` // IDs, sorted
 }
 
-// bytes is more than a pod takes in the file: names are of a runtime, and each byte of one may take
+// bytes returns an upper bound of a pod's size in the file: JSON may encode each byte of a name as
 // six.
 func (p *quietPod) bytes(uid string) int {
 	const rest = 256
@@ -42,7 +42,7 @@ func (p *quietPod) bytes(uid string) int {
 
 func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
 
-// update brings it up to date with a look. uptime is now by CLOCK_BOOTTIME.
+// update updates the quiet pods from a look. uptime is the current CLOCK_BOOTTIME.
 func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	sandboxes := map[string][]string{}
 	for i := range l.Sandboxes {
@@ -53,10 +53,10 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	for uid, p := range q.seen {
 		if slices.ContainsFunc(sandboxes[uid],
 			func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
-			continue // it lived in between, and died again
+			continue // alive in between, and dead again
 		}
-		at, looked := q.since[uid]
-		if !looked { // another process saw it
+		at, known := q.since[uid]
+		if !known { // read from the file
 			at = now.Add(min(0, p.SinceBoot-uptime))
 		}
 		since[uid] = at
@@ -73,8 +73,8 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	}
 }
 
-// keep keeps the text of before where only the reading of two clocks, one after the other, makes a
-// difference: the file is written when its text changes, and synced, at each look else.
+// keep keeps the former values if they differ only because two clocks are read one after the other.
+// Otherwise the text of the file would change, and each look would write and sync it.
 func (p *quietPod) keep(before quietPod) {
 	const same = time.Second
 	if before.SinceBoot > 0 && (p.SinceBoot-before.SinceBoot).Abs() < same {
@@ -85,7 +85,7 @@ func (p *quietPod) keep(before quietPod) {
 	}
 }
 
-// count finds the pods that will be gone, but are not yet.
+// count counts the quiet, unnamed pods that do not count as gone yet.
 func (q *quiet) count(now time.Time, named map[string]reclaim.Phase, after time.Duration) {
 	q.waiting, q.next = 0, time.Time{}
 	for uid, since := range q.since {

@@ -10,9 +10,9 @@ import (
 	"jettison/reclaim"
 )
 
-// Relieve makes a pass for what a Decision wishes for: what lies on the file systems whose signals
-// ask for it, and first what gives the most bytes in the least time. Afterwards look again, and
-// call Manager.Reclaimed.
+// Relieve runs a pass for the wishes of a Decision. It removes only garbage on the file systems of
+// the wishes' signals, and first the garbage that frees the most bytes in the least time.
+// Afterwards the caller takes a new look and calls Manager.Reclaimed.
 func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result {
 	q := request{trigger: reclaim.DiskPressure, act: true, wishes: wishes}
 	for _, w := range wishes {
@@ -26,14 +26,14 @@ func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result 
 	return c.perform(ctx, q)
 }
 
-// relieving are the steps that help, in the order in which they help the fastest.
+// relieving returns the steps that free space for the wishes, fastest first. It sorts in place.
 func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []reclaim.Step {
 	short, all := c.shortDevices(wishes)
-	on := func(dir string) bool { // or may be
+	mayHelp := func(dir string) bool { // dir is, or may be, on a short device
 		fs, err := c.statfs(dir)
 		return all || err != nil || dir == "" || slices.Contains(short, fs.Device)
 	}
-	logs, layers, volumes := on(c.o.PodLogsDir), on(c.imageDir), on(c.o.RootDir)
+	logs, layers, volumes := mayHelp(c.o.PodLogsDir), mayHelp(c.imageDir), mayHelp(c.o.RootDir)
 	steps = slices.DeleteFunc(steps, func(s reclaim.Step) bool {
 		switch s.Action {
 		case reclaim.RemoveLogs, reclaim.RemoveLink:
@@ -49,8 +49,7 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 	for g := range pace {
 		pace[g] = c.paces.of(steps, g)
 	}
-	// In its place: of ten thousand dead containers another order of the steps would be as large as
-	// they are.
+	// Sort in place: with ten thousand dead containers a copy of the steps would be large.
 	slices.SortStableFunc(steps, func(a, b reclaim.Step) int {
 		g, other := groupOf(a.Action), groupOf(b.Action)
 		if g == other && a.Action == reclaim.RemoveImage {
@@ -61,11 +60,11 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 	return steps
 }
 
-// groups of steps keep together.
+// groups is the number of groups of steps. Steps of a group stay together.
 const groups = 3
 
-// groupOf is that of an action: a container has a log, too; a sandbox goes after its containers, a
-// cgroup after its sandbox.
+// groupOf returns the group of an action. Containers with their logs, sandboxes and cgroups are one
+// group, because a sandbox is removed after its containers, and a cgroup after its sandbox.
 func groupOf(a reclaim.Action) int {
 	switch a {
 	case reclaim.RemoveLogs, reclaim.RemoveLink, reclaim.RemoveVolumes:
@@ -76,7 +75,7 @@ func groupOf(a reclaim.Action) int {
 	return 0
 }
 
-// shortDevices are the devices that wishes are for; all: one of them is not known.
+// shortDevices returns the devices of the wishes. all means that one of them is unknown.
 func (c *Collector) shortDevices(wishes []eviction.Wish) (devices []uint64, all bool) {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
@@ -97,13 +96,14 @@ func (c *Collector) shortDevices(wishes []eviction.Wish) (devices []uint64, all 
 	return devices, len(devices) == 0
 }
 
-// paces are what removals have given and taken so far, by action.
+// paces holds the measured pace of removals, by action.
 type paces map[reclaim.Action]pace
 
-// pace is what one step takes and gives: an average in which the newest tenth counts.
+// pace is the duration and the freed bytes of one step, a moving average with weight 0.1 for the
+// newest value.
 type pace struct{ seconds, bytes float64 }
 
-// defaultPaces are those of containerd on a small disk before anything was measured.
+// defaultPaces returns the paces before any measurement: those of containerd on a small disk.
 func defaultPaces() paces {
 	return paces{
 		reclaim.RemoveContainer: {0.1, 1 << 20}, reclaim.RemoveSandbox: {0.1, 16 << 10},
@@ -127,7 +127,7 @@ func (p paces) learn(d *Done) {
 	p[d.Action] = of
 }
 
-// of is how many bytes a second the steps of a group should give, all together.
+// of returns the expected bytes per second of all steps of a group together.
 func (p paces) of(steps []reclaim.Step, group int) float64 {
 	seconds, bytes := 0.0, 0.0
 	for i := range steps {

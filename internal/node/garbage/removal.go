@@ -15,11 +15,11 @@ import (
 	"jettison/stats"
 )
 
-// stopGrace is what a container has to end in whose state the runtime does not know.
+// stopGrace is the grace period of a container in unknown state.
 const stopGrace = 10 * time.Second
 
-// do takes one step, after a last look at what it is about.
-func (x *run) do(s *reclaim.Step, d *Done) (Outcome, string, error) {
+// execute runs one step. Each step checks its object again before the removal.
+func (x *run) execute(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	switch s.Action {
 	case reclaim.RemoveContainer:
 		return x.removeContainer(s)
@@ -37,22 +37,22 @@ func (x *run) do(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return x.removeImage(s)
 }
 
-// changed is the outcome of a step that may not be taken any more.
-func changed(format string, args ...any) (Outcome, string, error) {
+// skip returns the outcome of a step that must no longer run.
+func skip(format string, args ...any) (Outcome, string, error) {
 	return Skipped, fmt.Sprintf(format, args...), nil
 }
 
-// named says why a step that is taken for what its pod is may not be any more, by what clients and
-// manifests say now; empty: it may.
-func (x *run) named(s *reclaim.Step) string {
-	var as []reclaim.Phase
+// phaseConflict returns why a step that depends on the phase of its pod must not run, according to
+// the pods named now; empty: it may run.
+func (x *run) phaseConflict(s *reclaim.Step) string {
+	var allowed []reclaim.Phase
 	switch s.Reason {
 	case reclaim.PodGone:
-		as = []reclaim.Phase{reclaim.Gone, reclaim.Evicted}
+		allowed = []reclaim.Phase{reclaim.Gone, reclaim.Evicted}
 	case reclaim.PodEvicted:
-		as = []reclaim.Phase{reclaim.Evicted, reclaim.Gone}
+		allowed = []reclaim.Phase{reclaim.Evicted, reclaim.Gone}
 	case reclaim.PodTerminated:
-		as = []reclaim.Phase{reclaim.Terminated, reclaim.Evicted, reclaim.Gone}
+		allowed = []reclaim.Phase{reclaim.Terminated, reclaim.Evicted, reclaim.Gone}
 	default:
 		return ""
 	}
@@ -61,43 +61,43 @@ func (x *run) named(s *reclaim.Step) string {
 	if _, before := x.v.known.Pods[s.PodUID]; !named && !before && known.Synced {
 		return ""
 	}
-	for _, p := range as {
+	for _, p := range allowed {
 		if named && phase == p {
 			return ""
 		}
 	}
 	switch {
 	case !known.Synced:
-		return "it is not known by now which pods there are"
-	case !named: // it was, when the plan was made: the next one knows what that means
-		return "its pod is not named any more"
+		return "list of named pods is incomplete"
+	case !named: // it was named when the plan was made; the next plan decides
+		return "pod is no longer named"
 	}
-	return "its pod is named by now as one that is not gone"
+	return "pod is now named as not gone"
 }
 
-// back reports whether the pod of a step lives again that is taken because it is not named, or
-// because this agent has evicted it; what a client says is gone is gone. It may live where not all
-// that is ready is told.
-func (x *run) back(s *reclaim.Step, now *view) bool {
-	if now.partly && x.asked(s) {
+// isRestarted reports whether the pod of a step is alive again, if the step depends on the pod
+// being unnamed, or evicted by this agent. A pod that a client reports as gone is not checked. With
+// unlisted ready sandboxes the pod may be alive.
+func (x *run) isRestarted(s *reclaim.Step, now *view) bool {
+	if now.partial && x.needsRestartCheck(s) {
 		return true
 	}
 	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
-		return back(now.look, s.PodUID)
+		return isAlive(now.look, s.PodUID)
 	}
-	return s.Reason == reclaim.PodEvicted && x.v.known.renewed(now.look)[s.PodUID]
+	return s.Reason == reclaim.PodEvicted && x.v.known.restarted(now.look)[s.PodUID]
 }
 
-// asked reports whether back has to be asked.
-func (x *run) asked(s *reclaim.Step) bool {
+// needsRestartCheck reports whether isRestarted must be called for a step.
+func (x *run) needsRestartCheck(s *reclaim.Step) bool {
 	_, named := x.v.known.Pods[s.PodUID]
 	return s.Reason == reclaim.PodGone && !named || s.Reason == reclaim.PodEvicted &&
-		x.v.known.Had[s.PodUID] != nil
+		x.v.known.EvictedSandboxes[s.PodUID] != nil
 }
 
-// back reports whether something of a pod lives by the runtime's word. A container without a
-// kubelet's label is of its sandbox's pod.
-func back(l *reclaim.Look, uid string) bool {
+// isAlive reports whether the runtime lists a ready sandbox or a running container of a pod. A
+// container without the kubelet's label belongs to the pod of its sandbox.
+func isAlive(l *reclaim.Look, uid string) bool {
 	for i := range l.Sandboxes {
 		if s := &l.Sandboxes[i]; s.PodUID == uid && !s.NotReady {
 			return true
@@ -108,13 +108,13 @@ func back(l *reclaim.Look, uid string) bool {
 		c := &l.Containers[i]
 		if (c.PodUID == uid || own[c.SandboxID]) && (c.State == reclaim.Running ||
 			c.State == reclaim.StateAbsent) {
-			return true // the latter may: it is not told
+			return true // StateAbsent: an unlisted container may run
 		}
 	}
 	return false
 }
 
-// sandboxesOf are the IDs of a pod's.
+// sandboxesOf returns the IDs of a pod's sandboxes.
 func sandboxesOf(l *reclaim.Look, uid string) map[string]bool {
 	own := map[string]bool{}
 	for i := range l.Sandboxes {
@@ -136,23 +136,23 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	}
 	switch {
 	case now.State == cri.Running:
-		return changed("it runs")
+		return skip("container is running")
 	case now.State == cri.Created && now.CreatedAt.IsZero():
-		return changed("it was created, and the runtime does not say when")
+		return skip("container has no creation time")
 	case now.State == cri.Created && c.age(s.ID, now.CreatedAt) < c.o.Policy.Container.CreatedMinAge:
-		return changed("it was created a moment ago")
+		return skip("container was created recently")
 	}
-	if x.asked(s) {
+	if x.needsRestartCheck(s) {
 		v, err := x.freshOf(s.PodUID)
 		if err != nil {
 			return Failed, "", err
 		}
-		if x.back(s, v) {
-			return changed("its pod is back")
+		if x.isRestarted(s, v) {
+			return skip("pod was restarted")
 		}
 	}
-	if why := x.named(s); why != "" {
-		return changed("%s", why)
+	if why := x.phaseConflict(s); why != "" {
+		return skip("%s", why)
 	}
 	if now.State == cri.Unknown {
 		if err := x.call(func(ctx context.Context) error {
@@ -165,24 +165,24 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 			return WasGone, "", nil
 		}
 		if err == nil && now.State != cri.Exited {
-			err = fmt.Errorf("it was stopped, and the runtime calls it %v", now.State)
+			err = fmt.Errorf("the runtime reports the container %v after it was stopped", now.State)
 		}
 		if err != nil {
 			return Failed, "", err
 		}
 	}
-	if why := x.filesStay(); why != "" {
-		return changed("%s", why)
+	if why := x.filesBlocked(); why != "" {
+		return skip("%s", why)
 	}
-	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the
-	// container is gone its place is not known.
+	// Remove the log first, as a kubelet does (kuberuntime_container.go removeContainer): without the
+	// container its path is unknown.
 	var logErr error
 	if c.remover != nil && now.LogPath != "" {
 		shared, err := x.sharesLog(s, now.LogPath)
 		if err != nil {
 			return Failed, "", err
 		}
-		if !shared { // else it goes with the last of them
+		if !shared { // otherwise the last container's removal removes it
 			_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
 		}
 	}
@@ -194,10 +194,10 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", logErr
 }
 
-// sharesLog reports whether another container has the same log, or one that would be taken for what
-// this one was rotated to. A kubelet gives each attempt a log of its own. Without one all may have
-// the same, and the one that runs now writes to it: those of the pod, and where the path is not one
-// of this pod alone, by its UID, any other that has not exited.
+// sharesLog reports whether another container uses the same log file, or one with the name of a
+// rotated file of it. A kubelet gives each attempt its own log. Without a kubelet all attempts may
+// share one, and the running one writes to it. sharesLog checks the containers of the pod, and all
+// containers that have not exited if the path does not contain the pod's UID.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.freshOf(s.PodUID)
 	if err != nil {
@@ -212,10 +212,10 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 			continue
 		}
 		if o.State == reclaim.StateAbsent {
-			return true, nil // some are not told: they may
+			return true, nil // an unlisted container may use it
 		}
-		path, asked := c.logs[o.ID]
-		if !asked && !x.mute[o.ID] {
+		path, known := c.logs[o.ID]
+		if !known && !x.noLogPath[o.ID] {
 			status, err := c.o.Runtime.ContainerStatus(x.ctx, o.ID)
 			switch {
 			case errors.Is(err, cri.ErrNotFound):
@@ -223,14 +223,14 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 			case err != nil && x.ctx.Err() != nil:
 				return false, err
 			case err != nil:
-				x.mute[o.ID] = true
+				x.noLogPath[o.ID] = true
 			}
 			if path = status.LogPath; err == nil {
 				c.logs[o.ID] = path
 			}
 		}
-		if x.mute[o.ID] && o.State != reclaim.Exited {
-			return true, nil // it may
+		if x.noLogPath[o.ID] && o.State != reclaim.Exited {
+			return true, nil // it may use the log
 		}
 		if path == file || strings.HasPrefix(path, file+".") {
 			return true, nil
@@ -239,8 +239,8 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	return false, nil
 }
 
-// hasNewer reports whether the pod of a step's sandbox has a newer one, by the times of one look:
-// those of another may be by another clock.
+// hasNewer reports whether the pod of a step's sandbox has a newer one. It compares times of one
+// look only, because the clock may change between two looks.
 func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 	since := s.Since
 	for i := range l.Sandboxes {
@@ -267,19 +267,19 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 		return Failed, "", err
 	}
 	if now.Ready {
-		return changed("it is ready")
+		return skip("sandbox is ready")
 	}
-	if x.back(s, v) {
-		return changed("its pod is back")
+	if x.isRestarted(s, v) {
+		return skip("pod was restarted")
 	}
-	if why := x.named(s); why != "" {
-		return changed("%s", why)
+	if why := x.phaseConflict(s); why != "" {
+		return skip("%s", why)
 	}
 	if s.Reason == reclaim.NotNewest && !hasNewer(v.look, s) {
-		return changed("it is the newest of its pod by now")
+		return skip("sandbox is now the newest of its pod")
 	}
 	containers, err := c.o.Runtime.Containers(x.ctx, s.ID)
-	// dead ones that are not told go with it
+	// the removal of the sandbox also removes its unlisted dead containers
 	if errors.Is(err, cri.ErrTooLarge) && s.Reason != reclaim.NotNewest {
 		containers, err = c.o.Runtime.NotExited(x.ctx, s.ID)
 	}
@@ -287,10 +287,10 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 		return Failed, "", err
 	}
 	if len(containers) > 0 {
-		return changed("it has %d containers", len(containers))
+		return skip("sandbox has %d containers", len(containers))
 	}
-	if why := x.filesStay(); why != "" {
-		return changed("%s", why)
+	if why := x.filesBlocked(); why != "" {
+		return skip("%s", why)
 	}
 	if err := x.call(func(ctx context.Context) error {
 		return c.o.Runtime.StopPodSandbox(ctx, s.ID)
@@ -310,14 +310,14 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	if err != nil {
 		return Failed, "", err
 	}
-	if why := x.named(s); why != "" {
-		return changed("%s", why)
+	if why := x.phaseConflict(s); why != "" {
+		return skip("%s", why)
 	}
-	if v.partly || back(v.look, s.PodUID) {
-		return changed("its pod is back, or may be")
+	if v.partial || isAlive(v.look, s.PodUID) {
+		return skip("pod was restarted, or may have been")
 	}
-	if why := x.filesStay(); why != "" {
-		return changed("%s", why)
+	if why := x.filesBlocked(); why != "" {
+		return skip("%s", why)
 	}
 	ref := stats.PodReference{UID: s.PodUID}
 	ref.Namespace, ref.Name, _ = strings.Cut(s.Name, "/")
@@ -332,14 +332,14 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// removeVolumes removes what was put aside, whatever the pod is by now, and what else the eviction
-// did not come to, if nothing is there of the pod.
+// removeVolumes removes the volumes that an eviction moved aside, regardless of the pod's state. If
+// nothing of the pod exists, it also removes the volumes that the eviction did not move.
 func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
-	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.nothingOf(s.PodUID) })
+	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.isGone(s.PodUID) })
 	d.Freed = stats.Some(gone.Bytes)
 	switch {
-	case errors.Is(err, podfiles.ErrTaken):
-		return changed("it is being removed")
+	case errors.Is(err, podfiles.ErrInProgress):
+		return skip("another removal is in progress")
 	case err != nil:
 		return Failed, "", err
 	case gone.Entries == 0:
@@ -348,17 +348,17 @@ func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// nothingOf: there is no kubelet, the runtime has nothing of a pod, and nobody names it as one that
-// is there.
-func (x *run) nothingOf(uid string) bool {
+// isGone reports whether nothing of a pod exists: there is no kubelet, the runtime lists neither a
+// sandbox nor a container of it, and no client or manifest names it as existing.
+func (x *run) isGone(uid string) bool {
 	known := x.c.o.Known()
 	phase, named := known.Pods[uid]
 	if !known.Synced || named && phase != reclaim.Gone && phase != reclaim.Evicted ||
-		x.filesStay() != "" {
+		x.filesBlocked() != "" {
 		return false
 	}
 	v, err := x.freshOf(uid)
-	if err != nil || v.partly {
+	if err != nil || v.partial {
 		return false
 	}
 	l := v.look
@@ -374,10 +374,10 @@ func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {
 	case err != nil:
 		return Failed, "", err
 	case now.State != cri.Exited:
-		return changed("its container is %v", now.State)
+		return skip("container is %v", now.State)
 	}
-	if why := x.filesStay(); why != "" {
-		return changed("%s", why)
+	if why := x.filesBlocked(); why != "" {
+		return skip("%s", why)
 	}
 	if err := x.c.remover.Link(linksDir, s.ID); err != nil {
 		return Failed, "", err
@@ -390,17 +390,17 @@ func (x *run) removeCgroup(s *reclaim.Step) (Outcome, string, error) {
 	if err != nil {
 		return Failed, "", err
 	}
-	if why := x.named(s); why != "" {
-		return changed("%s", why)
+	if why := x.phaseConflict(s); why != "" {
+		return skip("%s", why)
 	}
 	for i := range v.look.Sandboxes {
 		if v.look.Sandboxes[i].PodUID == s.PodUID {
-			return changed("the runtime has sandbox %.64q of its pod", v.look.Sandboxes[i].ID)
+			return skip("runtime still has sandbox %.64q of the pod", v.look.Sandboxes[i].ID)
 		}
 	}
 	err = x.c.fs.RemoveEmpty(s.ID)
 	if errors.Is(err, cgroup.ErrPopulated) {
-		return changed("something lives in it")
+		return skip("cgroup has processes")
 	}
 	if err != nil {
 		return Failed, "", err

@@ -8,68 +8,68 @@ import (
 	"jettison/stats"
 )
 
-// Result is what a pass has done.
+// Result is the result of a pass.
 type Result struct {
 	What    What
 	Trigger reclaim.Trigger
 	Began   time.Time
-	Looked  time.Duration // for the look and the plan
-	Took    time.Duration // for all of it
-	// Observed says why nothing was to be removed, but for what an eviction had begun to remove;
-	// empty: it was.
+	Looked  time.Duration // duration of the look and the plan
+	Took    time.Duration // total duration
+	// Observed is the reason why the pass only planned; empty: it acted. Even then the pass finishes
+	// removals that an eviction began.
 	Observed string
-	// PutOff says why a pass was not made now although it was due; empty: it was made.
+	// PutOff is the reason why a due pass was postponed; empty: it was not.
 	PutOff string
 	Plan   reclaim.Plan
-	Done   []Done   // a step each, in the order in which they were taken
-	Odd    []string // what is wrong with the node or with what was seen of it
-	// Unseen is why images, which the pass was for as well, were not looked at; the rest was
-	// collected. It is in Odd, too.
+	Done   []Done   // steps in the order of execution
+	Odd    []string // problems of the node and of the data read from it
+	// Unseen is the reason why requested images were not read, while the rest was collected. Odd
+	// contains it too.
 	Unseen error
-	// Filesystems that things were removed from, before and after.
+	// Filesystems with removals, before and after.
 	Filesystems []Change
-	// Err ended the pass: the runtime does not answer, or ctx is over.
+	// Err ended the pass: the runtime does not answer, or ctx ended.
 	Err error
 }
 
-// DryRun is Observed of what only plans.
+// DryRun is the value of Observed for Plan.
 const DryRun = "dry run"
 
-// Done is what became of a step of the plan. There may be tens of thousands, so that none is
-// copied.
+// Done is the outcome of a step of the plan. It refers to the step, because there may be tens of
+// thousands.
 type Done struct {
 	*reclaim.Step
 	Outcome Outcome
-	Why     string            // it was skipped
-	Err     error             // it failed, or a part of it
-	Freed   stats.Opt[uint64] // bytes that are available since; absent: not measured by itself
+	Why     string            // why it was skipped
+	Err     error             // why it failed, in whole or in part
+	Freed   stats.Opt[uint64] // bytes freed by this step; absent: not measured separately
 	Took    time.Duration
 }
 
-// Outcome is one.
+// Outcome is the outcome of a step.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Removed Outcome = iota
-	WasGone         // something else has removed it
-	Skipped         // it may not be removed any more, or need not, or not yet
+	WasGone         // another program has removed the object
+	Skipped         // the object must not, need not or cannot be removed now
 	Failed
 )
 
-// String is "removed", "was gone", "skipped" or "failed".
+// String returns "removed", "was gone", "skipped" or "failed".
 func (o Outcome) String() string {
 	return [...]string{"removed", "was gone", "skipped", "failed"}[o]
 }
 
-// Change is how much was available on a file system.
+// Change is the available space of a file system before and after a pass.
 type Change struct {
 	Path          string
 	Device        uint64
 	Before, After uint64 // bytes
 }
 
-// Count is how many steps had an outcome.
+// Count returns the number of steps with an outcome.
 func (r *Result) Count(o Outcome) (n int) {
 	for i := range r.Done {
 		if r.Done[i].Outcome == o {
@@ -79,8 +79,7 @@ func (r *Result) Count(o Outcome) (n int) {
 	return n
 }
 
-// Predicted are the bytes that the steps that were carried out should have freed, as far as
-// something was said of that.
+// Predicted returns the bytes that the removals should have freed, as far as predicted.
 func (r *Result) Predicted() (sum uint64) {
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Outcome == Removed {
@@ -90,8 +89,8 @@ func (r *Result) Predicted() (sum uint64) {
 	return sum
 }
 
-// Freed are the bytes that are available since on the file systems that things were removed from.
-// Others that write there meanwhile, or remove, count too. Absent: none was measured.
+// Freed returns the growth of available bytes on the file systems with removals. It includes writes
+// and removals by other programs. Absent: no file system was measured.
 func (r *Result) Freed() (sum stats.Opt[uint64]) {
 	for _, c := range r.Filesystems {
 		sum.OK = true
@@ -102,8 +101,8 @@ func (r *Result) Freed() (sum stats.Opt[uint64]) {
 	return sum
 }
 
-// Problems are what is wrong, in one line each: with the policy, with the node, with what was seen
-// of it, and with the steps that failed.
+// Problems returns the problems, one line each: of the policy, of the node, of the data read from
+// it, and of failed steps.
 func (r *Result) Problems() []string {
 	out := append(append([]string{}, r.Odd...), r.Plan.Problems()...)
 	for i := range r.Done {
@@ -114,12 +113,12 @@ func (r *Result) Problems() []string {
 	return out
 }
 
-// Fields are the result's for a log line, as log/slog takes them.
+// Fields returns the result as attributes for log/slog.
 func (r *Result) Fields() []any {
 	fields := []any{"what", r.What.String(), "trigger", r.Trigger.String(), "planned",
 		len(r.Plan.Steps)}
 	if r.Observed != "" {
-		if fields = append(fields, "observed", r.Observed); len(r.Done) == 0 {
+		if fields = append(fields, "planOnly", r.Observed); len(r.Done) == 0 {
 			return fields
 		}
 	}
@@ -130,7 +129,7 @@ func (r *Result) Fields() []any {
 	}
 	fields = append(fields, "took", r.Took)
 	if r.PutOff != "" {
-		fields = append(fields, "putOff", r.PutOff)
+		fields = append(fields, "postponed", r.PutOff)
 	}
 	if r.Err != nil {
 		fields = append(fields, "error", r.Err)

@@ -2,7 +2,7 @@ package garbage
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,44 +12,44 @@ import (
 	"jettison/reclaim"
 )
 
-// Runner makes passes in a goroutine of its own: those that are due, and those that are asked for.
+// Runner runs passes in a goroutine: periodic ones, and those that Relieve requests.
 type Runner struct {
 	c        *Collector
 	schedule Schedule
 	report   func(Result)
 	cancel   context.CancelFunc
 	done     chan struct{}
-	asked    chan []eviction.Wish // one slot: the newest replaces one that was not taken
-	policy   chan Policy          // likewise
+	reliefs  chan []eviction.Wish // one slot: a new request replaces a pending one
+	policy   chan Policy          // one slot, as reliefs
 
-	// when a pass for containers last found that nothing may be removed; zero: it may
-	observed time.Time
+	// time of the last pass for containers that only planned; zero: the last one acted
+	planOnlySince time.Time
 
-	mu  sync.Mutex
-	end context.CancelFunc // of the periodic pass under way; nil: none is. mu guards it
+	mu         sync.Mutex
+	cancelPass context.CancelFunc // of the running periodic pass; nil: none; guarded by mu
 }
 
-// observeAgain is between two passes for containers that may only plan: what they find is for
-// people to read.
-const observeAgain = 5 * time.Minute
+// planInterval is the interval between two passes for containers that only plan: operators read
+// their results.
+const planInterval = 5 * time.Minute
 
-// endLimit is what a call of a periodic pass still has when a relief waits for the pass to end.
+// endLimit bounds the call in flight of a periodic pass once a relief waits for the pass to end.
 const endLimit = 2 * time.Second
 
-// Policy is what a Runner is told anew while it runs.
+// Policy contains the settings that Reconfigure changes.
 type Policy struct {
 	Collect            config.Collect
 	Containers, Images time.Duration // periods; 0: never
 }
 
-// Start starts a Runner, which has the Collector to itself but for Hold and Release. report gets
-// each result, in the Runner's goroutine. Close it.
+// Start starts a Runner. It owns the Collector; others may call only Hold and Release. report
+// receives each result, in the Runner's goroutine. Call Close at the end.
 func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}),
-		asked:  make(chan []eviction.Wish, 1),
-		policy: make(chan Policy, 1),
+		reliefs: make(chan []eviction.Wish, 1),
+		policy:  make(chan Policy, 1),
 	}
 	go func() {
 		defer close(r.done)
@@ -58,27 +58,26 @@ func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	return r
 }
 
-// Relieve has a pass made at once for a disk that is short. A periodic one ends after the step that
-// it is at, or in its middle if that takes long. It never blocks. A relief that was asked for and
-// not begun is replaced.
+// Relieve requests an immediate pass for a disk that is short. A periodic pass ends after its
+// current step, or after endLimit. Relieve never blocks. It replaces a pending request.
 func (r *Runner) Relieve(wishes []eviction.Wish) {
 	select {
-	case <-r.asked:
+	case <-r.reliefs:
 	default:
 	}
 	select {
-	case r.asked <- wishes:
-	default: // another caller asks at the same time
+	case r.reliefs <- wishes:
+	default: // another caller requests a pass at the same time
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil {
-		time.AfterFunc(endLimit, r.end) // harmless once the pass is over
+	if r.cancelPass != nil {
+		time.AfterFunc(endLimit, r.cancelPass) // harmless after the end of the pass
 	}
 }
 
-// Reconfigure has it go by another policy after the step that a periodic pass is at. It never
-// blocks, and is for one goroutine.
+// Reconfigure sets another policy. A periodic pass ends after its current step. Reconfigure never
+// blocks. Only one goroutine may call it.
 func (r *Runner) Reconfigure(p Policy) {
 	select {
 	case <-r.policy:
@@ -87,19 +86,20 @@ func (r *Runner) Reconfigure(p Policy) {
 	r.policy <- p
 }
 
-// Close ends the pass under way and waits for that, but not longer than limit: a file system may
-// hang.
+// Close cancels the running pass and waits for its end, but not longer than limit: a file system
+// may hang.
 func (r *Runner) Close(limit time.Duration) error {
 	r.cancel()
 	if !retry.Await(r.done, limit) {
-		return errors.New("garbage collection does not end: a file system that hangs")
+		return fmt.Errorf("stop garbage collection: pass did not end within %v, a file system may hang",
+			limit)
 	}
 	return nil
 }
 
 func (r *Runner) run(ctx context.Context) {
 	if r.schedule.Detect {
-		// what was wrong with what is remembered is in it
+		// reports problems of the state files
 		r.report(r.c.Plan(ctx, Images, reclaim.Periodic))
 	}
 	for ctx.Err() == nil {
@@ -113,8 +113,8 @@ func (r *Runner) run(ctx context.Context) {
 		select {
 		case p := <-r.policy:
 			r.adopt(p)
-		case wishes := <-r.asked:
-			r.latest()
+		case wishes := <-r.reliefs:
+			r.adoptPending()
 			r.report(r.c.Relieve(ctx, wishes))
 		case <-due:
 			r.periodic(ctx, what)
@@ -124,14 +124,14 @@ func (r *Runner) run(ctx context.Context) {
 	}
 }
 
-// adopt goes by another policy from now on.
+// adopt sets the policy for the next passes.
 func (r *Runner) adopt(p Policy) {
-	r.c.o.Collect, r.observed = p.Collect, time.Time{}
+	r.c.o.Collect, r.planOnlySince = p.Collect, time.Time{}
 	r.schedule.Containers, r.schedule.Images = p.Containers, p.Images
 }
 
-// latest adopts a policy that waits.
-func (r *Runner) latest() {
+// adoptPending adopts a pending policy.
+func (r *Runner) adoptPending() {
 	select {
 	case p := <-r.policy:
 		r.adopt(p)
@@ -139,38 +139,37 @@ func (r *Runner) latest() {
 	}
 }
 
-// periodic makes a pass that a relief may end.
+// periodic runs a pass that a relief may end.
 func (r *Runner) periodic(ctx context.Context, what What) {
-	r.latest()
-	if len(r.asked) > 0 || what == Containers && r.onlyPlanned() { // both at once: that comes first
+	r.adoptPending()
+	if len(r.reliefs) > 0 || what == Containers && r.repeatsPlan() { // a relief comes first
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
-	r.end = cancel
+	r.cancelPass = cancel
 	r.mu.Unlock()
 	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true,
-		ended: r.wanted})
+		mustEnd: r.mustEnd})
 	r.mu.Lock()
-	r.end = nil
+	r.cancelPass = nil
 	r.mu.Unlock()
 	if what == Containers {
-		if r.observed = (time.Time{}); result.Observed != "" && result.Err == nil {
-			r.observed = result.Began
+		if r.planOnlySince = (time.Time{}); result.Observed != "" && result.Err == nil {
+			r.planOnlySince = result.Began
 		}
 	}
 	r.report(result)
 }
 
-// wanted: something waits for a periodic pass to end.
-func (r *Runner) wanted() bool { return len(r.asked) > 0 || len(r.policy) > 0 }
+// mustEnd reports whether a relief or a policy waits for the end of a periodic pass.
+func (r *Runner) mustEnd() bool { return len(r.reliefs) > 0 || len(r.policy) > 0 }
 
-// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a
-// moment ago. The one that is due nearest to observeAgain after it is made: a timer is never late
-// by the same amount twice.
-func (r *Runner) onlyPlanned() bool {
-	since := r.c.now().Sub(r.observed)
-	return !r.observed.IsZero() && since >= 0 && since < observeAgain-r.schedule.Containers/2 &&
-		r.c.observes() != ""
+// repeatsPlan reports whether a pass for containers would only repeat a recent plan. The pass due
+// nearest to planInterval after the last plan runs; half a period of tolerance covers timer jitter.
+func (r *Runner) repeatsPlan() bool {
+	since := r.c.now().Sub(r.planOnlySince)
+	return !r.planOnlySince.IsZero() && since >= 0 && since < planInterval-r.schedule.Containers/2 &&
+		r.c.planOnlyReason() != ""
 }

@@ -16,7 +16,7 @@ import (
 	"jettison/stats"
 )
 
-// A relief ends the periodic pass that is under way, and comes at once.
+// A relief ends the periodic pass in progress, and runs immediately.
 func TestReliefEndsAPeriodicPass(t *testing.T) {
 	n := newNode(t)
 	n.now, n.slow = time.Now, time.Hour // the passes are to be made, however long the lists take
@@ -38,17 +38,17 @@ func TestReliefEndsAPeriodicPass(t *testing.T) {
 	close(started)
 	first, second := <-results, <-results
 	if first.Trigger != reclaim.Periodic || first.Count(Removed) != 1 || first.Count(Skipped) != 2 || first.Err != nil {
-		t.Errorf("periodic: %v, %+v", first.Err, first.Done)
+		t.Errorf("periodic pass = %v, %+v, want one removal and the rest skipped", first.Err, first.Done)
 	}
 	if second.Trigger != reclaim.DiskPressure || second.Count(Removed) != 2 {
-		t.Errorf("relief: %+v", second.Done)
+		t.Errorf("relief = %+v, want two removals", second.Done)
 	}
 	if err := runner.Close(time.Minute); err != nil {
 		t.Error(err)
 	}
 }
 
-// Another policy ends the periodic pass that is under way, after the step that it is at, and holds from the next one on.
+// A new policy ends the periodic pass in progress after its current step, and applies to the next one.
 func TestAnotherPolicyEndsAPeriodicPass(t *testing.T) {
 	n := newNode(t)
 	n.now, n.slow = time.Now, time.Hour
@@ -71,18 +71,18 @@ func TestAnotherPolicyEndsAPeriodicPass(t *testing.T) {
 	close(started)
 	first := <-results
 	if first.Count(Removed) != 1 || first.Count(Skipped) != 2 || first.Err != nil {
-		t.Errorf("periodic: %v, %+v", first.Err, first.Done)
+		t.Errorf("periodic pass = %v, %+v, want one removal and the rest skipped", first.Err, first.Done)
 	}
 	runner.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
 	if second := <-results; second.Count(Removed) != 0 || second.Observed != "gc: observe" {
-		t.Errorf("relief: %q, %+v", second.Observed, second.Done)
+		t.Errorf("relief = %q, %+v, want no removal by the new policy", second.Observed, second.Done)
 	}
 	if err := runner.Close(time.Minute); err != nil {
 		t.Error(err)
 	}
 }
 
-// What is wrong with what is remembered is said, also if the first look fails, and once.
+// Problems of the state files are reported once, even if the first look fails.
 func TestABrokenStateIsSaid(t *testing.T) {
 	n := newNode(t)
 	n.now = time.Now
@@ -91,19 +91,19 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.open(nil)
 	if missing := n.Missing(); len(missing) != 1 || missing[0] != filepath.Join(n.state, podsFile) {
-		t.Errorf("missing: %q", missing)
+		t.Errorf("missing state files = %q, want only %s", missing, podsFile)
 	}
 	n.r.Fail["ListContainers"] = errors.New("no")
 	results := make(chan Result)
 	r := Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
 	if first := <-results; first.Err == nil {
-		t.Errorf("%+v", first)
+		t.Errorf("result of the first look = %+v, want an error", first)
 	}
 	n.r.Change(func() { delete(n.r.Fail, "ListContainers") })
 	for i, want := range []bool{true, false} {
 		r.Relieve([]eviction.Wish{{What: eviction.ReclaimImages}})
-		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "starting anew") }) != want {
-			t.Errorf("result %d: %q", i, next.Odd)
+		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "(starting with empty state)") }) != want {
+			t.Errorf("result %d: problems = %q, want one about the state file: %v", i, next.Odd, want)
 		}
 	}
 	if err := r.Close(time.Minute); err != nil {
@@ -115,8 +115,8 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.open(nil)
 	r = Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
-	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "starting anew") {
-		t.Errorf("the first look: %q", first.Odd)
+	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "(starting with empty state)") {
+		t.Errorf("problems of the first look = %q, want one about the state file", first.Odd)
 	}
 	if err := r.Close(time.Minute); err != nil {
 		t.Error(err)
@@ -128,9 +128,9 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
 	why := "process 7 is a kubelet"
-	n.beside = func() (bool, string) { return why != "", why }
+	n.findKubelet = func() (bool, string) { return why != "", why }
 	passes := 0
-	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
 	for i, c := range []struct {
 		after time.Duration
 		what  What
@@ -152,9 +152,9 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
-	n.beside = func() (bool, string) { return true, "process 7 is a kubelet" }
+	n.findKubelet = func() (bool, string) { return true, "process 7 is a kubelet" }
 	passes := 0
-	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
+	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, reliefs: make(chan []eviction.Wish, 1)}
 	due := n.clock
 	for i, want := range []int{1, 1, 1, 1, 1, 2} {
 		n.clock = due.Add(time.Duration(i)*time.Minute + time.Duration(10-i)*time.Millisecond)
@@ -168,7 +168,7 @@ func TestJustClose(t *testing.T) {
 	n := newNode(t)
 	n.now = time.Now
 	for _, s := range []Schedule{{}, {Started: time.Now(), Containers: time.Hour, Images: time.Hour}} {
-		if err := Start(n.Collector, s, func(Result) { t.Error("a pass") }).Close(time.Minute); err != nil {
+		if err := Start(n.Collector, s, func(Result) { t.Error("unexpected pass before the schedule") }).Close(time.Minute); err != nil {
 			t.Error(err)
 		}
 	}
@@ -189,6 +189,6 @@ func TestCloseEndsACallThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := <-got; r.Err == nil || errors.Is(r.Err, errLost) {
-		t.Errorf("%v", r.Err)
+		t.Errorf("error of the canceled pass = %v, want the end of the context", r.Err)
 	}
 }

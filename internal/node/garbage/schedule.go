@@ -2,24 +2,24 @@ package garbage
 
 import "time"
 
-// Schedule is when passes are due: each kind in its own rhythm, counted from the start. It is pure.
+// Schedule computes when passes are due: each kind has its own period, counted from the start. It
+// has no side effects.
 type Schedule struct {
 	Started time.Time
 	// Containers and Images are the periods; 0: never.
 	Containers, Images time.Duration
-	// Jitter in [0, 1) shifts the passes of this node against those of others that started at the same
-	// time.
+	// Jitter in [0, 1) shifts the passes of this node against those of nodes started at the same time.
 	Jitter float64
-	// Detect: images have an age from the start on, as with the kubelet
-	// (pkg/kubelet/images/image_gc_manager.go Start); else a disk that is short before the first pass
-	// would find none old enough.
+	// Detect makes images age from the start on, as with the kubelet
+	// (pkg/kubelet/images/image_gc_manager.go Start). Otherwise a disk that is short before the first
+	// pass would have no image that is old enough.
 	Detect bool
 }
 
-// Next is the first pass that is due after a time, of one kind at a time. what 0: none ever is.
+// Next returns the kind and time of the first pass due after a time. what 0: no pass is ever due.
 func (s Schedule) Next(after time.Time) (what What, at time.Time) {
-	// The first pass for images comes half a period of containers after one for these, so that with
-	// periods that are multiples of one another they never meet.
+	// The first pass for images comes half a container period after one for containers, so that passes
+	// with periods that are multiples of each other never coincide.
 	shift := time.Duration(s.Jitter * float64(s.Containers))
 	if s.Containers > 0 {
 		what, at = Containers, first(s.Started.Add(shift), s.Containers, after)
@@ -34,7 +34,7 @@ func (s Schedule) Next(after time.Time) (what What, at time.Time) {
 	return what, at
 }
 
-// first is the first of from, from+period, ... after a time.
+// first returns the first of from, from+period, ... that is after a time.
 func first(from time.Time, period time.Duration, after time.Time) time.Time {
 	if from.After(after) {
 		return from

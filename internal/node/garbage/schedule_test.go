@@ -24,14 +24,14 @@ func TestSchedule(t *testing.T) {
 			switch {
 			case what == 0:
 				if s.Containers > 0 || s.Images > 0 {
-					t.Fatal("never")
+					t.Fatal("Next = never with a period set, want a pass")
 				}
 				return
 			case what == Images:
 				period = s.Images
 			}
 			if !at.After(now) || period == 0 {
-				t.Fatalf("%v at %v, after %v", what, at, now)
+				t.Fatalf("next pass = %v at %v, want one after %v with a period", what, at, now)
 			}
 			if before, ok := last[what]; ok && at.Sub(before) != period {
 				t.Fatalf("%v at %v, the one before at %v", what, at, before)
@@ -44,10 +44,10 @@ func TestSchedule(t *testing.T) {
 	})
 	what, at := Schedule{Started: start, Containers: time.Minute, Images: 5 * time.Minute, Jitter: 0.5}.Next(start)
 	if what != Containers || at != start.Add(30*time.Second) {
-		t.Errorf("%v at %v", what, at)
+		t.Errorf("next pass = %v at %v, want containers after 30s", what, at)
 	}
 	// A clock that is far beyond, as after a sleep: the next one, not all that were missed.
 	if _, at := (Schedule{Started: start, Containers: time.Minute}).Next(start.Add(1000*time.Hour + time.Second)); at != start.Add(1000*time.Hour+time.Minute) {
-		t.Errorf("at %v", at)
+		t.Errorf("next pass at %v, want the next full minute", at)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Where TestServesDeadContainers serves, if the folder is there: it lies below what the agent's pod has mounted of the node's runtime. In
-// "endpoint" stands what to dial; in "removed" how many containers were removed so far.
+// servedDir is the directory for TestServesDeadContainers, if it exists; it is below the part of the node's runtime directory that is mounted
+// in the agent's pod. File "endpoint" contains the address, and "removed" the number of containers removed so far.
 const servedDir = "/run/containerd/dead"
 
-// TestServesDeadContainers is the runtime of a node of 10,000 finished pods, each of one container. It goes on until it is told to end. e2e
-// asks what that does to the agent.
+// TestServesDeadContainers is the runtime of a node with 10,000 finished pods of one container each. It runs until it is ended. e2e tests the
+// effect on the agent.
 func TestServesDeadContainers(t *testing.T) {
 	if _, err := os.Stat(servedDir); os.Getenv("JETTISON_LIVE") == "" || err != nil {
 		t.Skip("run by e2e in its virtual machine")

@@ -21,7 +21,7 @@ import (
 	"jettison/reclaim"
 )
 
-// Files in the state directory, and their bounds. A node has a few hundred images and pods.
+// Files in the state directory, and their limits. A node has a few hundred images and pods.
 const (
 	imagesFile = "images.json"
 	podsFile   = "quiet-pods.json"
@@ -34,18 +34,18 @@ const (
 	maxID        = 512
 )
 
-// store is what outlives a restart: two files, each replaced as a whole. One process at a time
-// writes them, the one that holds the lock.
+// store keeps the state that survives a restart in two files, each replaced as a whole. Only the
+// process that holds the lock writes them.
 type store struct {
-	dir     string                       // empty: nothing is kept
-	boot    string                       // this one's ID; empty: not known
-	lock    *os.File                     // nil: not held
-	foreign bool                         // another process holds it
-	written map[string][sha256.Size]byte // of each file's text
-	missing []string                     // files that were not there when it was opened
+	dir           string                       // empty: no state is kept
+	boot          string                       // ID of this boot; empty: unknown
+	lock          *os.File                     // nil: not locked
+	lockedByOther bool                         // another process holds the lock
+	written       map[string][sha256.Size]byte // hash of each file's text
+	missing       []string                     // files that did not exist at the start
 }
 
-// imagesState is images.json.
+// imagesState is the content of images.json.
 type imagesState struct {
 	Version int                   `json:"version"`
 	Images  map[string]imageState `json:"images"` // by ID
@@ -56,35 +56,35 @@ type imageState struct {
 	LastUsed      *time.Time `json:"lastUsed,omitempty"` // absent: never
 }
 
-// podsState is quiet-pods.json.
+// podsState is the content of quiet-pods.json.
 type podsState struct {
 	Version int                 `json:"version"`
 	Boot    string              `json:"boot,omitempty"` // of the kernel, boot_id
 	Pods    map[string]quietPod `json:"pods"`           // by UID
 }
 
-// openStore opens a directory. boot is the ID of this boot; empty: not known.
+// openStore opens a directory. boot is the ID of this boot; empty: unknown.
 func openStore(dir, boot string) *store {
 	s := &store{dir: dir, boot: boot, written: map[string][sha256.Size]byte{}}
 	s.acquire()
 	return s
 }
 
-// acquire takes the lock if no other process has it. Without a directory, or where none can be
-// written, there is nothing to be locked.
+// acquire locks the directory if no other process has locked it. It does nothing without a
+// directory, or if none can be created.
 func (s *store) acquire() {
 	if s.dir == "" || s.lock != nil {
 		return
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return // to be said when something is to be written
+		return // write reports the error
 	}
 	var err error
 	if s.lock, err = atomicfile.Lock(filepath.Join(s.dir, lockFile)); s.lock == nil {
-		s.foreign = errors.Is(err, atomicfile.ErrLocked)
+		s.lockedByOther = errors.Is(err, atomicfile.ErrLocked)
 		return
 	}
-	s.foreign = false
+	s.lockedByOther = false
 	for _, name := range []string{imagesFile, podsFile} {
 		atomicfile.Clean(filepath.Join(s.dir, name))
 	}
@@ -96,7 +96,8 @@ func (s *store) close() {
 	}
 }
 
-// load reads both files. What is missing is empty; what is malformed is, too, and in the errors.
+// load reads both files. A missing file yields empty state, a malformed one empty state and an
+// error.
 func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 	records, pods = reclaim.Records{}, newQuiet()
 	for _, f := range []struct {
@@ -119,12 +120,12 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 			continue
 		}
 		if err != nil {
-			err = errors.Unwrap(err) // the path is said below
+			err = errors.Unwrap(err) // the path is added below
 		} else {
 			err = f.parse(text)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w: starting anew", path, err))
+			errs = append(errs, fmt.Errorf("read state file %s: %w (starting with empty state)", path, err))
 			continue
 		}
 		s.written[f.name] = sha256.Sum256(text)
@@ -132,7 +133,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 	return records, pods, errs
 }
 
-// parseImages reads images.json. It returns an empty map beside an error.
+// parseImages parses images.json. With an error it returns an empty map.
 func parseImages(text []byte) (reclaim.Records, error) {
 	out, state := reclaim.Records{}, imagesState{}
 	err := json.Unmarshal(text, &state)
@@ -140,7 +141,7 @@ func parseImages(text []byte) (reclaim.Records, error) {
 	case err != nil:
 		return out, err
 	case state.Version != stateVersion:
-		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+		return out, fmt.Errorf("unsupported version %d, want %d", state.Version, stateVersion)
 	case len(state.Images) > maxImages:
 		return out, fmt.Errorf("more than %d images", maxImages)
 	}
@@ -157,10 +158,10 @@ func parseImages(text []byte) (reclaim.Records, error) {
 	return out, nil
 }
 
-// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot:
-// all pods are quiet after that, and what starts them needs time for it, however long the node was
-// off. Neither is a file to be relied on that does not say of which boot it is, nor any where that
-// of now is not known: how long ago it was written nothing tells then.
+// parsePods parses quiet-pods.json. It returns an empty map with an error, and for a file of
+// another boot: after a boot all pods are quiet and need time to start, however long the node was
+// off. It also ignores a file without a boot ID, and every file if the current boot ID is unknown,
+// because the age of the file is then unknown.
 func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)
@@ -168,7 +169,7 @@ func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	case err != nil:
 		return out, err
 	case state.Version != stateVersion:
-		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+		return out, fmt.Errorf("unsupported version %d, want %d", state.Version, stateVersion)
 	case len(state.Pods) > maxQuiet:
 		return out, fmt.Errorf("more than %d pods", maxQuiet)
 	case boot == "" || state.Boot != boot:
@@ -182,8 +183,8 @@ func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	return out, nil
 }
 
-// plausible is a time in UTC, and zero, not known, for one before 1970 or of a year that JSON has
-// no text for.
+// plausible returns a time in UTC, or zero (unknown) for a time before 1970 or with a year that
+// JSON cannot represent.
 func plausible(t time.Time) time.Time {
 	if t = t.UTC(); t.Before(time.Unix(0, 0)) || t.Year() > 9999 {
 		return time.Time{}
@@ -194,12 +195,12 @@ func plausible(t time.Time) time.Time {
 // saveImages writes the images' records.
 func (s *store) saveImages(records reclaim.Records) error {
 	return s.write(imagesFile,
-		func(w io.Writer) error { return json.NewEncoder(w).Encode(imagesOf(records)) })
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(encodeImages(records)) })
 }
 
-// imagesOf is what becomes of records in the file: of too many those that were used last, which are
-// worth the most.
-func imagesOf(records reclaim.Records) *imagesState {
+// encodeImages converts records to the content of the file. If there are too many it keeps the most
+// recently used ones.
+func encodeImages(records reclaim.Records) *imagesState {
 	state := &imagesState{Version: stateVersion, Images: make(map[string]imageState,
 		min(len(records), maxImages))}
 	ids := slices.Collect(maps.Keys(records))
@@ -211,7 +212,7 @@ func imagesOf(records reclaim.Records) *imagesState {
 		ids = ids[:maxImages]
 	}
 	for _, id := range ids {
-		if len(id) > maxID { // it would not be read again
+		if len(id) > maxID { // parseImages would ignore it
 			continue
 		}
 		i := imageState{FirstDetected: records[id].FirstDetected.UTC()}
@@ -223,17 +224,17 @@ func imagesOf(records reclaim.Records) *imagesState {
 	return state
 }
 
-// savePods writes which pods are quiet since when, but for those that are named.
+// savePods writes the quiet pods except those that are named.
 func (s *store) savePods(pods map[string]quietPod, named map[string]reclaim.Phase) error {
 	if s.dir == "" {
 		return nil
 	}
-	uids := longest(pods, named)
+	uids := selectPods(pods, named)
 	return s.write(podsFile, func(w io.Writer) error { return s.encodePods(w, uids, pods) })
 }
 
-// encodePods writes a podsState one pod after the other: the text of ten thousand takes megabytes,
-// several times while it is made.
+// encodePods writes a podsState one pod after another: the text of ten thousand pods takes
+// megabytes, and json.Marshal would hold it several times.
 func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod) error {
 	boot, err := json.Marshal(s.boot)
 	if err != nil {
@@ -248,7 +249,7 @@ func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod
 			return err
 		}
 		if i > 0 {
-			_ = w.WriteByte(',') // Flush says what was wrong
+			_ = w.WriteByte(',') // Flush returns the error
 		}
 		fmt.Fprintf(w, "%s:%s", key, value)
 	}
@@ -256,9 +257,9 @@ func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod
 	return w.Flush()
 }
 
-// longest are the pods that a file has room for, sorted: of too many those that are quiet the
-// longest, which are the next to be gone.
-func longest(pods map[string]quietPod, named map[string]reclaim.Phase) []string {
+// selectPods returns the unnamed pods that fit into a file, sorted. If there are too many it keeps
+// those quiet the longest, which count as gone next.
+func selectPods(pods map[string]quietPod, named map[string]reclaim.Phase) []string {
 	bytes, uids := 0, make([]string, 0, len(pods))
 	for uid, p := range pods {
 		if _, is := named[uid]; !is {
@@ -284,14 +285,14 @@ func longest(pods map[string]quietPod, named map[string]reclaim.Phase) []string 
 	return uids
 }
 
-// write replaces a file as a whole, if it has to be another one: a reader sees the old text or the
-// new one, whatever happens meanwhile. encode writes its text, twice the same.
+// write replaces a file as a whole if its text changed: a reader sees either the old or the new
+// text. encode writes the text; it is called twice and must produce the same text.
 func (s *store) write(name string, encode func(io.Writer) error) error {
 	if s.dir == "" {
 		return nil
 	}
-	if s.acquire(); s.foreign {
-		return nil // the other process writes what it sees
+	if s.acquire(); s.lockedByOther {
+		return nil // the other process writes its own state
 	}
 	path, hash, sum := filepath.Join(s.dir, name), sha256.New(), [sha256.Size]byte{}
 	if err := encode(hash); err != nil {

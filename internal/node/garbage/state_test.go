@@ -24,13 +24,13 @@ func TestARestartRemembers(t *testing.T) {
 	n.sleep(4 * time.Minute)
 	n.open(nil)
 	if r := n.records["sha256:1"]; !r.FirstDetected.Equal(first) || !r.LastUsed.Equal(first) {
-		t.Errorf("%+v", r)
+		t.Errorf("image record = %+v, want both times %v", r, first)
 	}
 	n.sleep(time.Minute)
 	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
 }
 
-// The time that a node was off is none in which its pods could have been started.
+// Time during which the node was off does not count as quiet time of a pod.
 func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 	for _, c := range []struct {
 		then, now string
@@ -56,17 +56,18 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 		boot(c.now)
 		r := n.pass(Everything, reclaim.Periodic)
 		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Odd) > 0 {
-			t.Errorf("%+v: gone %v, %q", c, gone, r.Odd)
+			t.Errorf("%+v: removed = %v, problems %q, want removed %v without problems", c, gone, r.Odd, c.gone)
 		}
 		n.sleep(5 * time.Minute)
 		n.pass(Everything, reclaim.Periodic)
 		if len(n.removed()) != 1 {
-			t.Errorf("%+v: 5 minutes later: %v", c, n.removed())
+			t.Errorf("%+v: removed after 5 more minutes = %v, want one object", c, n.removed())
 		}
 	}
 }
 
-// Between two processes the node's clock may be set, by years where it has no battery: how long a pod is quiet goes by one that nothing sets.
+// Between two processes the node's clock may be set, by years without a clock battery. The quiet time of a pod uses CLOCK_BOOTTIME, which
+// cannot be set.
 func TestTheClockIsSetBetweenTwoProcesses(t *testing.T) {
 	for what, c := range map[string]struct {
 		set, passes time.Duration
@@ -103,7 +104,7 @@ func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n.known.Store(&Known{Synced: true})
 	n.open(nil)
 	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) > 0 {
-		t.Errorf("at once: %+v", r.Done)
+		t.Errorf("steps immediately after the restart = %+v, want none", r.Done)
 	}
 	n.sleep(5 * time.Minute)
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
@@ -121,7 +122,7 @@ func TestAPodThatLivedMeanwhile(t *testing.T) {
 	n.known.Store(&Known{Synced: true})
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s", "sandbox t") // s: its pod has a newer one
 	if pods, _ := n.Waiting(); pods != 1 {
-		t.Errorf("%d pods wait", pods)
+		t.Errorf("waiting quiet pods = %d, want 1", pods)
 	}
 }
 
@@ -146,15 +147,15 @@ func TestAStateFileThatIsNone(t *testing.T) {
 			n.open(nil)
 			n.image("sha256:1", 100)
 			r := n.pass(Images, reclaim.Periodic)
-			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "starting anew") || strings.Contains(r.Odd[0], "\n") {
-				t.Errorf("%q", r.Odd)
+			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "(starting with empty state)") || strings.Contains(r.Odd[0], "\n") {
+				t.Errorf("problems = %q, want one line with the path and the cause", r.Odd)
 			}
 			if r := n.pass(Images, reclaim.Periodic); len(r.Odd) > 0 {
-				t.Errorf("said twice: %q", r.Odd)
+				t.Errorf("problems of the second pass = %q, want none", r.Odd)
 			}
 			n.open(nil)
-			if len(n.records) != 1 || len(n.odd) > 0 {
-				t.Errorf("not rebuilt: %v, %q", n.records, n.odd)
+			if len(n.records) != 1 || len(n.warnings) > 0 {
+				t.Errorf("records = %v, problems %q, want one new record without problems", n.records, n.warnings)
 			}
 		})
 	}
@@ -170,16 +171,16 @@ func TestAStateFileThatIsALink(t *testing.T) {
 		}
 	}
 	n.open(nil)
-	if len(n.odd) != 2 {
-		t.Errorf("%q", n.odd)
+	if len(n.warnings) != 2 {
+		t.Errorf("problems of the state files = %q, want two", n.warnings)
 	}
 	n.image("sha256:1", 100)
 	n.pass(Everything, reclaim.Periodic)
 	if info, err := os.Lstat(filepath.Join(n.state, imagesFile)); err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("images.json = %v, %v, want a regular file with mode 0600", info, err)
 	}
 	if text, err := os.ReadFile(elsewhere); err != nil || len(text) != 5000 {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("target of the link = %d bytes, %v, want 5000 unchanged", len(text), err)
 	}
 }
 
@@ -206,8 +207,8 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// Of more pods than are remembered those are that were quiet the longest; none of them begins anew for the others, however long their IDs
-// are.
+// If too many pods are quiet, those quiet the longest are kept. None of them starts over because of the others, regardless of the length of
+// their IDs.
 func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 	for what, id := range map[string]string{"many": "s", "with long IDs": strings.Repeat("s", 1200)} {
 		n := newNode(t)
@@ -218,7 +219,7 @@ func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 			n.sandbox(fmt.Sprint(id, i), fmt.Sprintf("00000000-0000-0000-0000-%012d", i), false, time.Hour)
 		}
 		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); r.Err != nil || len(r.Odd) > 0 {
-			t.Errorf("%s: %v, %.300q", what, r.Err, r.Odd)
+			t.Errorf("%s: plan = %v, problems %.300q, want no errors", what, r.Err, r.Odd)
 		}
 		n.sleep(2 * time.Minute)
 		n.open(nil)
@@ -236,7 +237,7 @@ func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 // openTwice reads what another process keeps.
 func openTwice(dir string) *store { return &store{dir: dir, written: map[string][sha256.Size]byte{}} }
 
-// Where nothing can be written garbage is collected all the same.
+// Without a writable state directory garbage is still collected.
 func TestAStateDirThatCannotBe(t *testing.T) {
 	n := newNode(t)
 	file := n.file("a-file")
@@ -244,7 +245,7 @@ func TestAStateDirThatCannotBe(t *testing.T) {
 	n.image("sha256:1", 100)
 	r := n.pass(Images, reclaim.Periodic)
 	if r.Err != nil || len(r.Odd) == 0 || !strings.Contains(strings.Join(r.Odd, " "), "not a directory") {
-		t.Errorf("%v, %q", r.Err, r.Odd)
+		t.Errorf("pass = %v, problems %q, want one about the state directory", r.Err, r.Odd)
 	}
 }
 
@@ -258,16 +259,16 @@ func FuzzState(f *testing.F) {
 		if err != nil && len(records) > 0 {
 			t.Fatal("records beside an error")
 		}
-		again, err := json.Marshal(imagesOf(records))
+		again, err := json.Marshal(encodeImages(records))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if back, err := parseImages(again); err != nil || len(back) != len(records) {
-			t.Errorf("%v became %v: %v", records, back, err)
+			t.Errorf("records %v became %v, %v, want the same number", records, back, err)
 		}
 		for id, r := range records.Detect(now, []reclaim.Image{{ID: "a"}}, reclaim.Used{}) {
 			if r.FirstDetected.After(now) || r.LastUsed.After(now) {
-				t.Errorf("%s: %+v", id, r)
+				t.Errorf("record of image %s = %+v, want no times in the future", id, r)
 			}
 		}
 		pods, _ := parsePods(text, "b")

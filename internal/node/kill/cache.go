@@ -9,62 +9,63 @@ import (
 	"jettison/reclaim"
 )
 
-// Page cache outlives the pod that filled it: it is charged to the cgroup, and to those above once
-// that is gone, and what is active of it counts as used by the kubelet's formula (working set:
-// usage without inactive_file). A pod that reads a file over and over returns nothing by its death,
-// then, and the next one dies for that (kernel 6.1: all of the file is active).
+// Page cache outlives the pod that filled it. It is charged to the cgroup, and to the ancestors
+// once the cgroup is removed. Active page cache counts as used in the kubelet's formula (working
+// set: usage without inactive_file). The death of a pod that reads a file repeatedly would then
+// free nothing, and the agent would evict another pod (kernel 6.1: all of the file is active).
 const (
 	cacheLimit  = time.Second
-	cacheEnough = 1 << 20  // that may stay
-	cacheTries  = 3        // in a row of which nothing comes: it is dirty, or others use it
-	cacheShared = 16 << 20 // of shared memory that must not go to swap instead
+	cacheEnough = 1 << 20  // bytes that may stay
+	cacheTries  = 3        // attempts in a row without effect: the cache is dirty or in use
+	cacheShared = 16 << 20 // bytes of shared memory above which plain reclaim could swap it out
 )
 
-// DropCache has the kernel take the page cache of a victim that is dead, for a second at most and
-// until stop says so, and returns how many bytes that were. What other pods use of it stays as a
-// rule, for the kernel spares what was used lately. A kernel without memory.reclaim (before 5.19)
-// takes nothing; one that cannot be told to take page cache alone (6.1) nothing where much shared
-// memory is left.
+// DropCache has the kernel reclaim the page cache of a dead victim and returns the number of bytes
+// freed. It ends after a second, when ctx ends, or when stop returns true. Cache that other pods
+// use mostly stays, because the kernel spares recently used pages. Without memory.reclaim (kernels
+// before 5.19) it frees nothing. On a kernel that cannot reclaim page cache alone (6.1) it makes a
+// single attempt if much shared memory is left.
 func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64) {
 	if !v.group.known {
 		return 0
 	}
 	r, err := v.group.wait.OpenReclaim()
 	if err != nil {
-		return 0 // the kernel has none, or the group is gone
+		return 0 // no memory.reclaim, or the cgroup is gone
 	}
-	d := &dropping{group: &v.group.wait, stop: stop, asked: make(chan uint64, 1),
+	d := &cacheDrop{group: &v.group.wait, stop: stop, requests: make(chan uint64, 1),
 		answers: make(chan error, 1), plain: make(chan bool, 1)}
 	go d.write(r)
-	defer close(d.asked)
+	defer close(d.requests)
 	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
 	defer cancel()
-	took, err := d.run(ctx)
+	freed, err := d.run(ctx)
 	if errors.Is(err, cgroup.ErrVanished) {
 		err = nil
 	}
-	if took > 0 || err != nil {
-		v.steps.add(stepCache, int(took>>20), err)
+	if freed > 0 || err != nil {
+		v.steps.add(stepCache, int(freed>>20), err)
 	}
-	return took
+	return freed
 }
 
-// dropping is one DropCache. What the kernel is asked for is written by a goroutine that ends with
-// its write, whenever that is: it may wait for a disk or a file server, and nothing waits for it.
-type dropping struct {
-	group   *cgroup.Group
-	stop    func() bool
-	asked   chan uint64 // closed when nothing more is; one slot, as each of the others
-	answers chan error
-	plain   chan bool // with the first answer: the kernel takes bytes alone
-	buf     [8 << 10]byte
-	stat    cgroup.MemoryStat
+// cacheDrop is the state of one DropCache. A goroutine writes the requests to the kernel and ends
+// after its last write. The write may block on a disk or a file server, so nothing waits for that
+// goroutine.
+type cacheDrop struct {
+	group    *cgroup.Group
+	stop     func() bool
+	requests chan uint64 // bytes to reclaim; closed after the last request; one slot, as the others
+	answers  chan error
+	plain    chan bool // sent with the first answer: the kernel accepts only a byte count
+	buf      [8 << 10]byte
+	stat     cgroup.MemoryStat
 }
 
-func (d *dropping) write(r *cgroup.Reclaimer) {
+func (d *cacheDrop) write(r *cgroup.Reclaimer) {
 	defer r.Close()
 	first := true
-	for bytes := range d.asked {
+	for bytes := range d.requests {
 		err := r.Reclaim(bytes, cgroup.SwappinessFile)
 		if first {
 			d.plain <- r.Plain()
@@ -74,39 +75,39 @@ func (d *dropping) write(r *cgroup.Reclaimer) {
 	}
 }
 
-// left is how much page cache there is.
-func (d *dropping) left() (uint64, error) {
+// left returns the bytes of page cache in the cgroup.
+func (d *cacheDrop) left() (uint64, error) {
 	err := d.group.MemoryStat(d.buf[:], &d.stat)
 	return d.stat.File - min(d.stat.File, d.stat.Shmem), err
 }
 
-func (d *dropping) run(ctx context.Context) (took uint64, err error) {
-	has, err := d.left()
+func (d *cacheDrop) run(ctx context.Context) (freed uint64, err error) {
+	left, err := d.left()
 	chunk, first := uint64(reclaim.FirstMemoryChunk), true
-	for tries := 0; err == nil && has > cacheEnough && tries < cacheTries && ctx.Err() == nil &&
+	for tries := 0; err == nil && left > cacheEnough && tries < cacheTries && ctx.Err() == nil &&
 		!d.stop(); {
 		began := time.Now()
-		d.asked <- min(has, chunk)
+		d.requests <- min(left, chunk)
 		select {
 		case err = <-d.answers:
 		case <-ctx.Done():
-			return took, ctx.Err()
+			return freed, ctx.Err()
 		}
 		if chunk = reclaim.NextMemoryChunk(chunk, time.Since(began)); errors.Is(err,
 			cgroup.ErrNothingLeft) {
 			err = nil
 		}
-		before := has
+		before := left
 		if err == nil {
-			has, err = d.left()
+			left, err = d.left()
 		}
-		if tries++; has < before {
-			took, tries = took+before-has, 0
+		if tries++; left < before {
+			freed, tries = freed+before-left, 0
 		}
 		if first && <-d.plain && d.stat.Shmem > cacheShared {
-			return took, err
+			return freed, err
 		}
 		first = false
 	}
-	return took, err
+	return freed, err
 }

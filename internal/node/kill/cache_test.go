@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Where nothing comes, or nothing is there, the drop ends; what cannot be asked for is no error.
+// DropCache ends when the kernel frees nothing; a kernel without memory.reclaim is no error.
 func TestDropCacheEnds(t *testing.T) {
 	const full = "anon 1\nfile 104857600\nshmem 4096\ninactive_file 4096\n"
 	gone, cancel := context.WithCancel(t.Context())
@@ -17,10 +17,10 @@ func TestDropCacheEnds(t *testing.T) {
 		missing          bool
 		ctx              context.Context
 	}{
-		{what: "none of it comes", stat: full, want: "1048576 swappiness=0", ctx: t.Context()},
-		{what: "a little", stat: "anon 1\nfile 2097152\nshmem 4096\ninactive_file 0\n", want: "1048576 swappiness=0", ctx: t.Context()},
-		{what: "shared memory is none", stat: "anon 1\nfile 104857600\nshmem 104857600\ninactive_file 0\n", ctx: t.Context()},
-		{what: "the agent is told to stop", stat: full, ctx: gone},
+		{what: "nothing is freed", stat: full, want: "1048576 swappiness=0", ctx: t.Context()},
+		{what: "little cache", stat: "anon 1\nfile 2097152\nshmem 4096\ninactive_file 0\n", want: "1048576 swappiness=0", ctx: t.Context()},
+		{what: "shared memory only", stat: "anon 1\nfile 104857600\nshmem 104857600\ninactive_file 0\n", ctx: t.Context()},
+		{what: "context canceled", stat: full, ctx: gone},
 		{what: "an old kernel", stat: full, missing: true, ctx: t.Context()},
 		{what: "malformed", stat: "file x\n", ctx: t.Context()},
 	} {
@@ -36,18 +36,18 @@ func TestDropCacheEnds(t *testing.T) {
 		took := v.DropCache(c.ctx, func() bool { return false })
 		text, _ := os.ReadFile(f.file("pod", "memory.reclaim"))
 		if took != 0 || !strings.HasPrefix(string(text), c.want) || c.want == "" && len(text) > 0 {
-			t.Errorf("%s: took %d, asked for %q, want %q", c.what, took, text, c.want)
+			t.Errorf("%s: freed %d bytes, request %q, want 0 bytes, request %q", c.what, took, text, c.want)
 		}
 		v.Close()
 	}
 }
 
-// The kernel does not come back from a write: it waits for a disk, or a file server. Nobody waits for it.
+// DropCache returns although the write blocks in the kernel on a disk or a file server.
 func TestDropCacheWaitsForNoWrite(t *testing.T) {
 	f := newTree(t)
 	p := f.pod("pod", map[string]string{"cgroup.events": "populated 0\n", "memory.stat": "anon 1\nfile 104857600\nshmem 4096\ninactive_file 4096\n"})
-	letGo := f.full("pod", "memory.reclaim")
-	defer letGo()
+	unblock := f.full("pod", "memory.reclaim")
+	defer unblock()
 	v, err := Pin(f.fs, p)
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +58,10 @@ func TestDropCacheWaitsForNoWrite(t *testing.T) {
 	go func() { v.DropCache(ctx, func() bool { asks <- struct{}{}; return false }); close(done) }()
 	<-asks // it writes next
 	cancel()
-	within(t, "the drop ends", done)
+	within(t, "DropCache returns", done)
 }
 
-// Another eviction has begun: nothing more is asked for.
+// DropCache sends no request once stop returns true.
 func TestDropCacheStops(t *testing.T) {
 	f := newTree(t)
 	v, err := Pin(f.fs, f.pod("pod", map[string]string{
@@ -73,6 +73,6 @@ func TestDropCacheStops(t *testing.T) {
 	defer v.Close()
 	v.DropCache(t.Context(), func() bool { return true })
 	if text, err := os.ReadFile(f.file("pod", "memory.reclaim")); err != nil || len(text) > 0 {
-		t.Errorf("asked for %q, %v", text, err)
+		t.Errorf("memory.reclaim after stop = %q, %v, want empty", text, err)
 	}
 }

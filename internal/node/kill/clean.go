@@ -9,31 +9,30 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Backoff between attempts to have the runtime clean up.
+// Backoff between cleanup attempts.
 const (
 	cleanFirst = 100 * time.Millisecond
 	cleanMax   = 10 * time.Second
-	cleanSlow  = 5 * time.Minute // after which it is said once that it is slow
+	cleanSlow  = 5 * time.Minute // after this time slow is called, once
 )
 
-// Clean has the runtime stop the victim's sandboxes and comes back when it calls none of their
-// containers running. After a kill from outside a runtime may for a while answer that all is
-// stopped and still call a container running (containerd 2.4), or be down: it is asked again,
-// further and further apart, until it has done it or ctx ends. slow is called once if that takes
-// very long.
+// Clean has the runtime stop the victim's sandboxes and returns when the runtime reports none of
+// their containers running. After a kill from outside, a runtime may report success while it still
+// lists a running container (containerd 2.4), or be down. Clean retries with backoff until the
+// cleanup succeeds or ctx ends. It calls slow once, with the last error, after cleanSlow.
 //
-// Where the kernel did not kill the victim, this does: its containers are stopped without a grace
-// period, all at once, for runtimes stop those of a sandbox one after the other (containerd), or
-// gently (CRI-O).
+// If the kernel did not kill the victim, Clean does: it stops the containers in parallel without a
+// grace period, because runtimes stop the containers of a sandbox one after another (containerd) or
+// gracefully (CRI-O).
 func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
 	if !v.Killed() {
 		if v.ladder != 0 && !v.ladder.has(ByRuntime) && v.WaitEmpty(ctx, 0) != nil {
-			return fmt.Errorf("clean up after pod %s: it lives, and the runtime may not kill it (rungs: %s)",
-				v.Pod.UID, v.ladder)
+			return fmt.Errorf("clean up after pod %s: the pod is alive and the configured kill steps (%s) "+
+				"exclude the runtime", v.Pod.UID, v.ladder)
 		}
 		v.stopNow(ctx, r)
 	}
-	return again(ctx, slow, func() error {
+	return retryUntilDone(ctx, slow, func() error {
 		if err := v.cleanOnce(ctx, r); err != nil {
 			return fmt.Errorf("clean up after pod %s: %w", v.Pod.UID, err)
 		}
@@ -41,28 +40,29 @@ func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
 	})
 }
 
-// Remove has the runtime delete the victim's sandboxes with their containers and writable layers;
-// Clean has to come first. It is asked again as in Clean, since containerd refuses while it calls a
-// container running. A sandbox that cannot be deleted keeps none of the others.
+// Remove has the runtime delete the victim's sandboxes with their containers and writable layers.
+// Call Clean first. Remove retries as Clean does, because containerd refuses while it lists a
+// running container. A sandbox that cannot be deleted does not block the others.
 func (v *Victim) Remove(ctx context.Context, r Runtime) error {
-	return again(ctx, func(error) {}, func() error {
+	return retryUntilDone(ctx, func(error) {}, func() error {
 		if err := v.removeOnce(ctx, r); err != nil {
-			return fmt.Errorf("remove what pod %s left: %w", v.Pod.UID, err)
+			return fmt.Errorf("remove leftovers of pod %s: %w", v.Pod.UID, err)
 		}
 		return nil
 	})
 }
 
-// again calls do until it has no error or ctx ends, and returns its last error.
-func again(ctx context.Context, slow func(error), do func() error) error {
-	start, said := time.Now(), false
+// retryUntilDone calls do with backoff until it succeeds or ctx ends, and returns its last error.
+// After cleanSlow it calls slow, once.
+func retryUntilDone(ctx context.Context, slow func(error), do func() error) error {
+	start, reported := time.Now(), false
 	for wait := time.Duration(0); ; {
 		err := do()
 		if err == nil {
 			return nil
 		}
-		if !said && time.Since(start) > cleanSlow {
-			said = true
+		if !reported && time.Since(start) > cleanSlow {
+			reported = true
 			slow(err)
 		}
 		wait = retry.Backoff(wait, cleanFirst, cleanMax)
@@ -72,12 +72,12 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 	}
 }
 
-// stopNow has the runtime kill the containers of the victim that it knows of. What is wrong with
-// that shows in what follows.
+// stopNow has the runtime kill the containers of the victim. Errors are ignored, because the
+// cleanup that follows reports them.
 func (v *Victim) stopNow(ctx context.Context, r Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
-	_ = v.sandboxes.lookUp(ctx, r, v.Pod.UID) // the sandboxes that are known are stopped all the same
+	_ = v.sandboxes.lookUp(ctx, r, v.Pod.UID) // known sandboxes are stopped despite an error
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	n := 0
@@ -85,7 +85,7 @@ func (v *Victim) stopNow(ctx context.Context, r Runtime) {
 		containers, _ := r.ContainersOf(ctx, sandbox)
 		for _, c := range containers {
 			if n++; n > stopMax {
-				return // StopPodSandbox is for them
+				return // StopPodSandbox stops the remaining ones
 			}
 			calls.Go(func() { v.steps.call(stepContainer, r.StopContainer(ctx, c.ID, 0)) })
 		}
@@ -107,7 +107,7 @@ func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
 			return err
 		}
 		if n > 0 {
-			return fmt.Errorf("the runtime still calls %d containers of sandbox %s running", n, id)
+			return fmt.Errorf("the runtime still reports %d running containers in sandbox %s", n, id)
 		}
 	}
 	return nil

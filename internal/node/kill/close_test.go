@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who carries an eviction out may close the victim while the loop kills it: the number of a descriptor that
-// is given back too early is another pod's cgroup by then.
-func TestAKillKeepsItsDescriptors(t *testing.T) {
+// The goroutine that carries out an eviction may close the victim while the loop kills it. A descriptor closed
+// too early could then refer to the cgroup of another pod.
+func TestKillKeepsItsDescriptors(t *testing.T) {
 	f := newTree(t)
 	p := f.pod("a", nil)
-	letGo := f.full("a", "cgroup.kill")
+	unblock := f.full("a", "cgroup.kill")
 	v, err := Pin(f.fs, p)
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestAKillKeepsItsDescriptors(t *testing.T) {
 	go func() { killed <- v.Kill() }()
 	for limit := time.Now().Add(waitLimit); !v.file.busy(); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatal("nobody writes")
+			t.Fatalf("no thread writes cgroup.kill after %v", waitLimit)
 		}
 	}
 	v.Close()
@@ -29,11 +29,11 @@ func TestAKillKeepsItsDescriptors(t *testing.T) {
 	if !isOpen() {
 		t.Error("cgroup.kill is closed while it is written")
 	}
-	letGo()
+	unblock()
 	if err := <-killed; err != nil {
 		t.Error(err)
 	}
 	if isOpen() {
-		t.Error("cgroup.kill is open still")
+		t.Error("cgroup.kill is still open after Close and Kill")
 	}
 }

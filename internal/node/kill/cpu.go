@@ -12,20 +12,20 @@ import (
 // boostLimit bounds the raising of CPU limits in a pod with very many groups.
 const boostLimit = 100 * time.Millisecond
 
-// raisedCPU is what was done to the CPU limits of the victim's own cgroup. mu guards raised, below
-// and before, and one thread at a time raises or restores; group does not change.
+// raisedCPU records the changes to the CPU limits of the victim's own cgroup. mu guards raised,
+// below and before, and lets one thread at a time raise or restore; group does not change.
 type raisedCPU struct {
 	mu     sync.Mutex
 	group  *cgroup.Group // pinnedGroup.reap
 	raised bool
-	below  bool // groups below it were raised, too
+	below  bool // child cgroups were raised too
 	before cgroup.CPUSettings
 }
 
 func (c *raisedCPU) init(g *cgroup.Group) { c.group = g }
 
-// raise lifts the CPU limits of the victim's own cgroup and remembers what it had, unless the
-// victim is dead.
+// raise raises the CPU limits of the victim's own cgroup and remembers the former values, unless
+// the victim is dead.
 func (c *raisedCPU) raise(l *life, buf []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,16 +37,16 @@ func (c *raisedCPU) raise(l *life, buf []byte) error {
 	return err
 }
 
-// raisesBelow notes that groups below the victim's own are raised.
-func (c *raisedCPU) raisesBelow() {
+// noteBelow records that child cgroups are raised too.
+func (c *raisedCPU) noteBelow() {
 	c.mu.Lock()
 	c.below = true
 	c.mu.Unlock()
 }
 
-// restore puts the limits back, once. lives: the victim is given up alive, so the groups below are
-// restored, too.
-func (c *raisedCPU) restore(lives bool, steps *stepLog) {
+// restore restores the limits, once. alive means that the victim is closed alive, so child cgroups
+// are restored too.
+func (c *raisedCPU) restore(alive bool, steps *stepLog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.raised {
@@ -55,8 +55,8 @@ func (c *raisedCPU) restore(lives bool, steps *stepLog) {
 	c.raised = false
 	var buf [256]byte
 	var err error
-	if c.below && lives {
-		err = restoreAll(c.group, c.before, time.Now().Add(mendLimit), sound, buf[:])
+	if c.below && alive {
+		err = restoreAll(c.group, c.before, time.Now().Add(mendLimit), trustedNote, buf[:])
 	} else {
 		err = restoreCPU(c.group, c.before, buf[:])
 	}
@@ -65,21 +65,21 @@ func (c *raisedCPU) restore(lives bool, steps *stepLog) {
 	}
 }
 
-// lift raises cpu.max and cpu.weight in the victim's groups. What each had is noted: its own may
-// live on (a kubelet makes a new sandbox in it), and those of its containers do where the victim
-// does not die.
-func (r *reaping) lift() {
+// lift raises cpu.max and cpu.weight in the victim's cgroups and notes the former values on each.
+// The pod's own cgroup may outlive the victim (a kubelet creates a new sandbox in it), and so do
+// the cgroups of its containers if the victim does not die.
+func (r *reaper) lift() {
 	v := r.v
 	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
 	if e, err := v.group.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil &&
 		!e.Populated {
-		v.steps.add(CPU.String(), 0, nil) // dead already
+		v.steps.add(CPU.String(), 0, nil) // already dead
 		return
 	}
 	err := v.cpu.raise(&v.life, r.buf[:])
 	if err == nil {
 		r.groups++
-		v.cpu.raisesBelow()
+		v.cpu.noteBelow()
 		r.walker.Walk(&v.group.reap, r.boost)
 		err = r.err
 	}
@@ -90,9 +90,9 @@ func (r *reaping) lift() {
 	v.steps.add(CPU.String(), r.groups, err)
 }
 
-// boostGroup raises one group below the victim's own, unless the victim is dead: what is there then
-// is another.
-func (r *reaping) boostGroup(g *cgroup.Group) bool {
+// boostGroup raises the limits of one child cgroup, unless the victim is dead: cgroups that appear
+// later belong to another pod life.
+func (r *reaper) boostGroup(g *cgroup.Group) bool {
 	if r.top {
 		r.top = false
 		return true
@@ -105,7 +105,7 @@ func (r *reaping) boostGroup(g *cgroup.Group) bool {
 	switch {
 	case err == nil:
 		r.groups++
-	// the controller is off there
+	// the cpu controller is disabled there
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrVanished):
 	case r.err == nil:
 		r.err = err

@@ -2,37 +2,37 @@ package kill
 
 import "sync/atomic"
 
-// freeing is what the threads that free a victim's memory share. Every field is atomic.
+// freeing is the state shared by the threads that free a victim's memory. Every field is atomic.
 type freeing struct {
 	begun   atomic.Bool  // a thread has begun
-	next    atomic.Int64 // the next of the pinned processes
-	threads atomic.Int64 // at it
-	freed   atomic.Int64 // processes whose memory was freed
+	next    atomic.Int64 // index of the next pinned process
+	threads atomic.Int64 // working threads
+	freed   atomic.Int64 // processes with freed memory
 	err     atomic.Pointer[error]
 	done    atomic.Bool
 }
 
-// begin reports whether the calling thread is the first.
+// begin reports whether the calling thread is the first one.
 func (f *freeing) begin() (first bool) { return f.begun.CompareAndSwap(false, true) }
 
-// join counts the calling thread in, until leave.
+// join counts the calling thread as working, until leave.
 func (f *freeing) join() { f.threads.Add(1) }
 
-// leave counts the calling thread out, and reports, once only, that no thread is left.
+// leave ends the work of the calling thread. It returns true once only, for the last thread.
 func (f *freeing) leave() (last bool) {
 	return f.threads.Add(-1) == 0 && f.done.CompareAndSwap(false, true)
 }
 
-// take returns the index of the next pinned process, which is the calling thread's alone.
+// take returns the index of the next pinned process, and reserves it for the calling thread.
 func (f *freeing) take() int { return int(f.next.Add(1)) - 1 }
 
-// add counts a process whose memory was freed.
+// add counts a process with freed memory.
 func (f *freeing) add() { f.freed.Add(1) }
 
-// fail keeps the first error. It keeps a copy: the thread has another victim next.
+// fail keeps the first error. It stores a copy, because the thread reuses its variable.
 func (f *freeing) fail(err error) { f.err.CompareAndSwap(nil, &err) }
 
-// result returns how many processes were freed, and the first error.
+// result returns the number of freed processes and the first error.
 func (f *freeing) result() (freed int, err error) {
 	if e := f.err.Load(); e != nil {
 		err = *e

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why memory was not freed is part of what was done to the victim.
-func TestWhyMemoryIsNotFreedIsAStep(t *testing.T) {
+// An error of process_mrelease is recorded in the step.
+func TestMreleaseErrorIsRecorded(t *testing.T) {
 	f := newTree(t)
 	k := newKiller(t, f.fs, "cgroup.kill,mrelease")
 	absent := os.NewSyscallError("process_mrelease", unix.ENOSYS)
@@ -25,17 +25,17 @@ func TestWhyMemoryIsNotFreedIsAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := step(t, v, Mrelease.String()); !errors.Is(s.Err, unix.ENOSYS) {
-		t.Errorf("the step says %v, want %v", s.Err, absent)
+		t.Errorf("error of step %s = %v, want %v", s.Name, s.Err, absent)
 	}
 }
 
-// A thread that was done with a victim has the next one, while another is still at the first: what goes
-// wrong with the next one is no matter of the first.
-func TestWhyMemoryIsNotFreedStaysTheVictims(t *testing.T) {
+// A thread that is done with one victim takes the next, while another thread still works on the first. An
+// error with the next victim must not change the error of the first.
+func TestMreleaseErrorStaysWithItsVictim(t *testing.T) {
 	f := newTree(t)
 	k := newKiller(t, f.fs, "cgroup.kill,mrelease")
-	r := newReaping(k)
-	reap := func(name string, why error) *Victim {
+	r := newReaper(k)
+	reap := func(name string, cause error) *Victim {
 		pid, _ := sleeper(t)
 		v, err := k.Pin(f.pod(name, map[string]string{"cgroup.procs": pid}))
 		if err != nil {
@@ -44,17 +44,17 @@ func TestWhyMemoryIsNotFreedStaysTheVictims(t *testing.T) {
 		t.Cleanup(v.Close)
 		step(t, v, stepPidfds)
 		v.freeing.begin() // this thread comes second
-		v.freeing.join()  // and another one is at it still
-		k.absent.Store(&why)
+		v.freeing.join()  // and another one is still working
+		k.absent.Store(&cause)
 		r.reap(v)
 		return v
 	}
 	first := reap("first", unix.ENOSYS)
 	reap("next", unix.EPERM)
 	if !first.freeing.leave() {
-		t.Fatal("the other thread is not the last one")
+		t.Fatal("leave of the other thread = false, want true")
 	}
 	if _, err := first.freeing.result(); err != unix.ENOSYS {
-		t.Errorf("of the first victim it says %v, want %v", err, unix.ENOSYS)
+		t.Errorf("error of the first victim = %v, want %v", err, unix.ENOSYS)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"jettison/cgroup"
 )
 
-// Kill sends SIGKILL to every process of the victim: cgroup.kill, or where the kernel has none or
-// refuses, process by process. A victim that is gone already is no error. An error means that
-// something of it may live; Clean then has the runtime kill it. With a Killer its threads do it,
-// and Kill waits for no lock of the kernel: a write that takes longer than 20 ms goes on while the
-// processes are killed one by one beside it, and after as long again Kill returns. What hastens the
-// death goes on in threads of the Killer, too.
+// Kill sends SIGKILL to every process of the victim, through cgroup.kill or, where the kernel lacks
+// or refuses that, process by process. A victim that is already dead is no error. An error means
+// that a process may still live; Clean then has the runtime kill it.
+//
+// With a Killer, its threads kill and Kill does not wait for kernel locks: after 20 ms a blocked
+// write continues while the processes are killed one by one, and after another 20 ms Kill returns.
+// The steps that speed up the death also run in threads of the Killer.
 func (v *Victim) Kill() error {
 	v.replies.mu.Lock()
 	defer v.replies.mu.Unlock()
@@ -23,9 +24,10 @@ func (v *Victim) Kill() error {
 	case !v.life.retainOpen():
 		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
 	}
-	defer v.release() // Close may be called meanwhile
+	defer v.release() // Close may be called concurrently
 	if !v.ladder.has(CgroupKill | Pidfd) {
-		return fmt.Errorf("kill pod %s: only the runtime may (rungs: %s)", v.Pod.UID, v.ladder)
+		return fmt.Errorf("kill pod %s: the configured kill steps (%s) leave the kill to the runtime",
+			v.Pod.UID, v.ladder)
 	}
 	var err error
 	if v.killer != nil && v.killer.open() {
@@ -47,12 +49,12 @@ func (v *Victim) Kill() error {
 	return nil
 }
 
-// climb tries the rungs that kill, until one works, without a Killer's threads.
+// climb tries the steps that kill until one works, without the threads of a Killer.
 func (v *Victim) climb() error {
 	var refused error
 	if v.ladder.has(CgroupKill) {
 		if v.file.busy() {
-			return nil // it is being written, by a thread that outlives its Killer
+			return nil // a thread that outlives its Killer is writing it
 		}
 		var buf [256]byte
 		if refused = v.write(buf[:]); refused == nil {
@@ -62,23 +64,23 @@ func (v *Victim) climb() error {
 	if !v.ladder.has(Pidfd) {
 		return refused
 	}
-	v.progress.goSingly()
+	v.progress.setSingly()
 	if err := v.eachProcess(cgroup.NewProcKiller()); err != nil {
 		return errors.Join(refused, err)
 	}
 	return nil
 }
 
-// Killed reports whether a Kill has worked, or is under way.
+// Killed reports whether a Kill succeeded or is in progress.
 func (v *Victim) Killed() bool { return v.progress.killed.Load() }
 
-// Struck reports whether the kernel has carried a kill out: the write of cgroup.kill has returned,
-// or all processes were signalled. A kill that only waits for that ends with this process, perhaps.
+// Struck reports whether the kernel carried out a kill: the write of cgroup.kill returned, or all
+// processes were signalled. A kill that is still pending may end when the agent exits.
 func (v *Victim) Struck() bool { return v.progress.struck.Load() }
 
-// strike has the victim killed by the Killer's threads. It waits for a moment only: no error means
-// that it is killed, or that a kill is under way which the kernel holds up; what became of that one
-// is said by WaitEmpty.
+// strike has the Killer's threads kill the victim. It blocks for 2*slowKill at most. A nil error
+// means that the victim was killed, or that the kill is blocked in the kernel; WaitEmpty returns
+// the outcome of a blocked kill.
 func (v *Victim) strike() error {
 	k := v.killer
 	v.replies.drain()
@@ -91,24 +93,24 @@ func (v *Victim) strike() error {
 		}
 		if refused, slow = err, !done; slow {
 			v.steps.add(stepHeldUp, v.processes.signal(), nil)
-			v.progress.holdUp()
+			v.progress.setHeldUp()
 		}
 	}
 	if !v.ladder.has(Pidfd) {
 		return refused
 	}
-	v.progress.goSingly()
-	err, done := v.replies.await(k.errand(errand{v, killSingly}), v.replies.singled, slowKill)
-	if slow || !done || err == nil { // of two that are under way one will tell
+	v.progress.setSingly()
+	err, done := v.replies.await(k.errand(errand{v, killProcesses}), v.replies.singled, slowKill)
+	if slow || !done || err == nil { // at least one kill is in progress and records its result
 		return nil
 	}
 	return errors.Join(refused, err)
 }
 
-// write writes cgroup.kill, unless no process of the victim is left: it may have waited behind
-// others' writes while the victim died by its pidfds, and a kubelet makes a pod's next sandbox in
-// the same cgroup. Whether one is left is looked up only for a write that was held up: for one that
-// begins at once that would only take longer.
+// write writes cgroup.kill, unless no process of the victim is left. The write may have queued
+// behind others while the victim died through its pidfds, and a kubelet creates the pod's next
+// sandbox in the same cgroup. Only a write that was held up checks for remaining processes, because
+// the check would delay a write that starts immediately.
 func (v *Victim) write(buf []byte) error {
 	v.file.mu.Lock()
 	defer v.file.mu.Unlock()
@@ -116,7 +118,7 @@ func (v *Victim) write(buf []byte) error {
 		v.progress.wrote(nil)
 		return nil
 	}
-	if v.life.over() { // nobody looks whether it is empty any more
+	if v.life.over() { // closed: no caller checks whether the cgroup is empty
 		return os.ErrClosed
 	}
 	err := v.file.write()
@@ -125,22 +127,22 @@ func (v *Victim) write(buf []byte) error {
 	return err
 }
 
-// writeAgain writes it once more, unless no process is left: what comes then is not the victim.
-// What goes wrong shows in who is left.
-func (v *Victim) writeAgain(buf []byte) {
+// rewrite writes cgroup.kill once more, unless no process is left: later processes in the cgroup
+// are not the victim's. Errors are ignored, because WaitEmpty reports the remaining processes.
+func (v *Victim) rewrite(buf []byte) {
 	if !v.file.mu.TryLock() {
-		return // it is being written
+		return // another thread is writing it
 	}
 	defer v.file.mu.Unlock()
-	// the look may take long, too
+	// isEmpty may block for long, so dead is checked after it
 	if v.file.err != nil || v.life.over() || v.file.isEmpty(buf) || v.life.dead() {
 		return
 	}
 	v.steps.call(stepAgain, v.file.write())
 }
 
-// eachProcess kills process by process, unless that is being done, or no process of the victim is
-// left, as in write.
+// eachProcess kills process by process, unless another thread does so already or, as in write, no
+// process of the victim is left.
 func (v *Victim) eachProcess(by *cgroup.ProcKiller) error {
 	if !v.singles.mu.TryLock() {
 		return nil

@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == crashCommand {
-		beCrashing(os.Args[2:])
+		runCrashing(os.Args[2:])
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// pod makes a pod's cgroup, with a container's below it and a process in that, in this machine's hierarchy.
+// pod creates a pod cgroup with a container cgroup and a process in it, in this machine's hierarchy.
 func pod(t *testing.T) (*cgroup.FS, *stats.PodStats) {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -79,7 +79,7 @@ func TestThePinnedPodDies(t *testing.T) {
 	}
 	defer v.Close()
 	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("alive: got %v", err)
+		t.Fatalf("wait for a live pod: error = %v, want deadline exceeded", err)
 	}
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
@@ -88,11 +88,11 @@ func TestThePinnedPodDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := v.Kill(); err != nil {
-		t.Errorf("a second kill: %v", err)
+		t.Errorf("second kill: error = %v, want nil", err)
 	}
 }
 
-func TestPinWhatIsNotThere(t *testing.T) {
+func TestPinOfMissingPod(t *testing.T) {
 	fs, p := pod(t)
 	for name, gone := range map[string]stats.PodStats{
 		"no cgroup, no sandbox":       {PodRef: p.PodRef},
@@ -101,7 +101,7 @@ func TestPinWhatIsNotThere(t *testing.T) {
 	} {
 		if v, err := Pin(fs, &gone); err == nil {
 			v.Close()
-			t.Errorf("%s: pinned", name)
+			t.Errorf("%s: Pin succeeded, want an error", name)
 		}
 	}
 	v, err := Pin(fs, &stats.PodStats{PodRef: p.PodRef, SandboxIDs: []string{"s"}})
@@ -110,7 +110,7 @@ func TestPinWhatIsNotThere(t *testing.T) {
 	}
 	defer v.Close()
 	if v.Kill() == nil {
-		t.Error("killed without a cgroup: the runtime must do it")
+		t.Error("Kill without a cgroup = nil, want an error: only the runtime can kill the pod")
 	}
 }
 
@@ -127,7 +127,7 @@ func fake(t *testing.T) (*critest.Runtime, *cri.Client) {
 	return r, c
 }
 
-// The runtime says that all is stopped and still calls a container running: it is asked again until it does not.
+// The runtime reports success but still lists a running container: Clean retries until it does not.
 func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 	r, c := fake(t)
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}}}
@@ -137,7 +137,7 @@ func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 	for r.Calls("StopPodSandbox") < 3 {
 		select {
 		case err := <-done:
-			t.Fatalf("clean with a container running: %v", err)
+			t.Fatalf("Clean returned %v with a container running, want a retry", err)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -147,7 +147,7 @@ func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 	}
 }
 
-// A pod that was ranked before the runtime told of it: its sandboxes are looked up, and later ones are not its own.
+// Clean looks up the sandboxes of a pod ranked before the runtime reported them; later ones are not the victim's.
 func TestCleanLooksUpTheSandboxes(t *testing.T) {
 	r, c := fake(t)
 	r.Containers = nil
@@ -159,7 +159,7 @@ func TestCleanLooksUpTheSandboxes(t *testing.T) {
 	}
 	r.Change(func() {
 		if r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY || r.Sandboxes[1].State != runtimev1.PodSandboxState_SANDBOX_READY || r.Sandboxes[2].State != runtimev1.PodSandboxState_SANDBOX_READY {
-			t.Errorf("sandboxes after: %v", r.Sandboxes)
+			t.Errorf("sandboxes after Clean = %v, want only the first stopped", r.Sandboxes)
 		}
 	})
 }
@@ -171,6 +171,6 @@ func TestCleanEndsWithItsContext(t *testing.T) {
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}}}
 	v.progress.begin()
 	if err := v.Clean(ctx, c, func(error) {}); err == nil || !strings.Contains(err.Error(), "pod u") {
-		t.Errorf("got %v", err)
+		t.Errorf("error after the context ended = %v, want one naming pod u", err)
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 const (
 	maxReapers = 2               // threads that free memory
-	maxThreads = 8               // with those that are stuck, each of which another one stands in for
-	stuckAfter = time.Second     // in one step: the kernel holds the thread
-	maxDying   = 32              // victims whose memory is being freed or waits for that
-	spares     = 2               // victims that are kept ready
+	maxThreads = 8               // including stuck threads, each of which has a replacement
+	stuckAfter = time.Second     // in one step: the thread is blocked in the kernel
+	maxDying   = 32              // victims with memory being freed or queued for that
+	spares     = 2               // victims kept ready
 	closeLimit = 2 * time.Second // for threads to end: one may be in the kernel, freeing memory
-	maxWaiting = 2 * maxDying    // kills that wait for a thread
+	maxWaiting = 2 * maxDying    // kills queued for a thread
 )
 
 // Options of a Killer.
@@ -29,15 +29,15 @@ type Options struct {
 	FS     *cgroup.FS
 	Ladder Ladder // zero: All
 
-	// Held is a second handle of a pod's cgroup that is open already, and of its cgroup.kill (-1: of
-	// that there is none), so that pinning looks up no path; not ok: it has none. It is called by who
-	// calls Pin. nil: there is never one.
+	// Held duplicates an open handle of a pod's cgroup into out and returns a descriptor of its
+	// cgroup.kill (-1: none), so that Pin looks up no path. It returns false if no handle is open. Pin
+	// calls it in the caller's goroutine. May be nil.
 	Held func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 }
 
-// Killer pins victims and owns what killing them takes: threads that kill, threads that free the
-// memory of the dying, and victims with their buffers ready, so that from the choice of a victim to
-// its death nothing is allocated. Close it. Pin is called by one goroutine at a time.
+// Killer pins victims and owns the resources to kill them: threads that kill, threads that free the
+// memory of dying processes, and preallocated victims with buffers. Nothing is allocated from the
+// choice of a victim to its death. Call Close at the end. One goroutine at a time may call Pin.
 type Killer struct {
 	fs     *cgroup.FS
 	ladder Ladder
@@ -47,19 +47,19 @@ type Killer struct {
 	strikes chan strike   // for the one thread that writes cgroup.kill
 	errands chan errand   // for its helpers
 	jobs    chan *Victim  // for the reapers
-	done    chan struct{} // closed: the threads end
-	exited  chan struct{} // one for each that did
-	reapers int           // that are to work; 0: none is wanted
+	done    chan struct{} // closed to end the threads
+	exited  chan struct{} // one value for each thread that ended
+	reapers int           // desired number of working reapers; 0: none
 	refused []error
 	absent  atomic.Pointer[error] // why process_mrelease cannot work here
 
 	mu      sync.Mutex
-	closed  bool       // mu guards it
-	killers int        // mu guards it: the thread that writes cgroup.kill, and its helpers
-	pool    []*reaping // mu guards it: threads that free memory, the stuck ones too
+	closed  bool      // guarded by mu
+	killers int       // guarded by mu: the thread that writes cgroup.kill, and its helpers
+	pool    []*reaper // guarded by mu: threads that free memory, including stuck ones
 }
 
-// New starts the threads.
+// New creates a Killer and starts its threads.
 func New(o Options) *Killer {
 	if o.Ladder == 0 {
 		o.Ladder = All
@@ -69,14 +69,15 @@ func New(o Options) *Killer {
 		jobs:    make(chan *Victim, maxDying),
 		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
 		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers),
-		pool: make([]*reaping, 0, maxThreads),
+		pool: make([]*reaper, 0, maxThreads),
 	}
 	k.refill()
 	k.startKillers()
 	if !o.Ladder.has(CPU | Mrelease) {
 		return k
 	}
-	// One CPU is left to all other work, for a real-time thread that frees memory stays in the kernel.
+	// One CPU stays free for other work, because a real-time thread that frees memory stays in the
+	// kernel.
 	k.reapers = max(1, min(maxReapers, runtime.NumCPU()-1))
 	raised := make(chan []error)
 	for range k.reapers {
@@ -90,12 +91,12 @@ func New(o Options) *Killer {
 	return k
 }
 
-// Refused is what was not granted to the threads that free memory: they do it all the same, at an
-// ordinary priority.
+// Refused returns the errors of raising the threads' priority. The threads then work at normal
+// priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Close ends the threads and waits for them, 2 s at most: os.ErrDeadlineExceeded, one is still in
-// the kernel. Victims that are pinned stay usable; they free their memory themselves.
+// Close ends the threads and waits for them, 2 s at most; it returns os.ErrDeadlineExceeded if a
+// thread is still in the kernel. Pinned victims stay usable, without help from the threads.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed, threads := k.closed, k.killers+len(k.pool)
@@ -111,7 +112,7 @@ func (k *Killer) Close() error {
 		select {
 		case <-k.exited:
 		case <-limit.C:
-			return fmt.Errorf("end the threads that kill and free memory: %w", os.ErrDeadlineExceeded)
+			return fmt.Errorf("stop the threads of the kill ladder: %w", os.ErrDeadlineExceeded)
 		}
 	}
 	for {
@@ -128,8 +129,8 @@ func (k *Killer) Close() error {
 	}
 }
 
-// offer hands a victim to the threads; it never waits. The caller has retained it for them; they
-// release it.
+// offer queues a victim for the threads that free memory. It never blocks. The caller retains the
+// victim for them; the thread releases it.
 func (k *Killer) offer(v *Victim) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,16 +145,16 @@ func (k *Killer) offer(v *Victim) error {
 	}
 }
 
-var errBusy = errors.New("too many victims are dying at once")
+var errBusy = errors.New("too many victims are dying at the same time")
 
-// open reports whether its threads are there.
+// open reports whether the threads that kill are running.
 func (k *Killer) open() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.closed && k.killers > 0
 }
 
-// refill makes the victims that are kept ready, off the hot path.
+// refill preallocates victims, off the hot path.
 func (k *Killer) refill() {
 	for len(k.spares) < spares {
 		select {
@@ -164,7 +165,8 @@ func (k *Killer) refill() {
 	}
 }
 
-// Pin opens the victim's cgroup and, where that takes no time, its processes. Close the victim.
+// Pin opens the victim's cgroup and pidfds of its processes, as far as pidfdLimit allows. The
+// caller must close the victim.
 func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	var v *Victim
 	select {
@@ -177,7 +179,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 		return nil, err
 	}
 	if v.group.known && k.ladder.has(Mrelease) && k.reapers > 0 {
-		// None of that is a condition for the kill: it is not waited for longer than it may take.
+		// The kill does not depend on the pidfds: Pin waits no longer than their limit.
 		_, _ = v.replies.await(k.errand(errand{v, listProcesses}), v.replies.listed, pidfdLimit)
 	}
 	return v, nil
@@ -185,15 +187,15 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 
 // addReaper starts one more thread that frees memory. k.mu is held.
 func (k *Killer) addReaper(raised chan<- []error) {
-	r := newReaping(k)
+	r := newReaper(k)
 	k.pool = append(k.pool, r)
 	go r.run(raised)
 }
 
-// relieve has another thread stand in for each of those that free memory and are stuck, up to
-// maxThreads: a process that the kernel holds may keep who frees its memory for as long
-// (process_mrelease waits for its mmap_lock). It may start threads, so it is not for the loop.
-func (k *Killer) relieve() {
+// replaceStuck starts a replacement for each stuck thread that frees memory, up to maxThreads. A
+// process blocked in the kernel may block the thread that frees its memory for as long
+// (process_mrelease waits for its mmap_lock). It may start threads, so the loop must not call it.
+func (k *Killer) replaceStuck() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for work := k.working(); !k.closed && work < k.reapers && len(k.pool) < maxThreads; work++ {
@@ -201,7 +203,7 @@ func (k *Killer) relieve() {
 	}
 }
 
-// working is how many threads that free memory are not stuck. k.mu is held.
+// working returns the number of threads that free memory and are not stuck. k.mu is held.
 func (k *Killer) working() (n int) {
 	now := monotonic()
 	for _, r := range k.pool {
@@ -212,14 +214,14 @@ func (k *Killer) working() (n int) {
 	return n
 }
 
-// superfluous takes a thread that is not stuck any more out of the pool, if others have stood in
-// for it.
-func (k *Killer) superfluous(r *reaping) bool {
+// retire removes a thread from the pool if a replacement was started while it was stuck. It returns
+// true if the thread must end.
+func (k *Killer) retire(r *reaper) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed || k.working() <= k.reapers {
 		return false
 	}
-	k.pool = slices.DeleteFunc(k.pool, func(other *reaping) bool { return other == r })
+	k.pool = slices.DeleteFunc(k.pool, func(other *reaper) bool { return other == r })
 	return true
 }

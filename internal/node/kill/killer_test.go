@@ -32,11 +32,11 @@ func newKiller(t *testing.T, fs *cgroup.FS, rungs string) *Killer {
 	return k
 }
 
-// waitLimit is for what takes milliseconds, on a machine that is busy with other things.
+// waitLimit bounds waits for events that take milliseconds on an idle machine.
 const waitLimit = 30 * time.Second
 
-// pinPatiently pins a victim that may be killed process by process for longer than half a second: the machine may be busy.
-func pinPatiently(t *testing.T, k *Killer, p *stats.PodStats) *Victim {
+// pinWithoutLimit pins a victim and extends the limit of a kill process by process, because the machine may be busy.
+func pinWithoutLimit(t *testing.T, k *Killer, p *stats.PodStats) *Victim {
 	t.Helper()
 	v, err := k.Pin(p)
 	if err != nil {
@@ -57,7 +57,7 @@ func step(t *testing.T, v *Victim, name string) Step {
 		}
 		select {
 		case <-limit:
-			t.Fatalf("no step %q after %v: %+v", name, waitLimit, steps)
+			t.Fatalf("step %q not recorded after %v, steps = %+v", name, waitLimit, steps)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -69,22 +69,22 @@ func TestEachRungKills(t *testing.T) {
 	} {
 		t.Run(rungs, func(t *testing.T) {
 			fs, p := pod(t)
-			v := pinPatiently(t, newKiller(t, fs, rungs), p)
+			v := pinWithoutLimit(t, newKiller(t, fs, rungs), p)
 			if v.Killed() {
-				t.Error("killed before it was")
+				t.Error("Killed before Kill = true, want false")
 			}
 			if err := v.Kill(); err != nil || !v.Killed() {
-				t.Fatal(err, v.Killed())
+				t.Fatalf("Kill = %v, Killed = %v, want nil, true", err, v.Killed())
 			}
 			if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			if s := step(t, v, want); s.Err != nil || s.At <= 0 || want == "pidfd" && s.N != 1 {
-				t.Errorf("%+v", s)
+				t.Errorf("step %s = %+v, want no error, a time and N = 1", want, s)
 			}
 			if strings.Contains(rungs, "mrelease") {
 				if s := step(t, v, "mrelease"); s.Err != nil && !errors.Is(s.Err, unix.ENOSYS) {
-					t.Errorf("%+v", s)
+					t.Errorf("step mrelease = %+v, want no error or ENOSYS", s)
 				}
 			}
 			last := time.Duration(0)
@@ -98,7 +98,7 @@ func TestEachRungKills(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRuntimeMay(t *testing.T) {
+func TestOnlyRuntimeStepConfigured(t *testing.T) {
 	fs, p := pod(t)
 	v, err := newKiller(t, fs, "runtime").Pin(p)
 	if err != nil {
@@ -106,10 +106,10 @@ func TestOnlyTheRuntimeMay(t *testing.T) {
 	}
 	defer v.Close()
 	if err := v.Kill(); err == nil || v.Killed() {
-		t.Errorf("killed: %v", err)
+		t.Errorf("Kill = %v, Killed = %v, want an error and false", err, v.Killed())
 	}
 	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("alive: got %v", err)
+		t.Errorf("wait for a live victim: error = %v, want deadline exceeded", err)
 	}
 	r, c := fake(t)
 	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
@@ -120,7 +120,7 @@ func TestOnlyTheRuntimeMay(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeMayNot(t *testing.T) {
+func TestRuntimeStepNotConfigured(t *testing.T) {
 	fs, p := pod(t)
 	v, err := newKiller(t, fs, "cgroup.kill").Pin(p)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestTheRuntimeMayNot(t *testing.T) {
 	defer v.Close()
 	r, c := fake(t)
 	if err := v.Clean(t.Context(), c, func(error) {}); err == nil || r.Calls("StopPodSandbox") > 0 {
-		t.Errorf("a living victim: %v, %d calls", err, r.Calls("StopPodSandbox"))
+		t.Errorf("Clean of a live victim = %v with %d calls of StopPodSandbox, want an error and none", err, r.Calls("StopPodSandbox"))
 	}
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
@@ -146,17 +146,17 @@ func TestParseLadder(t *testing.T) {
 	} {
 		got, err := ParseLadder(text)
 		if again, _ := ParseLadder(got.String()); err != nil || got != want || again != got {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("ParseLadder(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"kill", "cgroup.kill,", ",", "cgroup.kill;cpu", "CPU"} {
 		if got, err := ParseLadder(text); err == nil || !strings.Contains(err.Error(), "cgroup.kill,pidfd,cpu,mrelease,runtime") {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("ParseLadder(%q) = %v, %v, want an error that lists the steps", text, got, err)
 		}
 	}
 }
 
-// From the choice of a victim to its death nothing is allocated, so nothing waits for memory.
+// Nothing is allocated from the choice of a victim to its death, so the kill never waits for memory.
 func TestPinAndKillDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -187,12 +187,12 @@ func TestPinAndKillDoNotAllocate(t *testing.T) {
 		v.Close()
 	}
 	if n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("allocations of Pin and Kill = %v, want 0", n)
 	}
 }
 
-// The threads end with the Killer, victims may outlive it, and no descriptor is left.
-func TestKillerGivesEverythingBack(t *testing.T) {
+// Close ends the threads, victims may outlive their Killer, and no descriptor leaks.
+func TestKillerReleasesEverything(t *testing.T) {
 	fs, p := pod(t)
 	before := descriptors(t)
 	k := New(Options{FS: fs})
@@ -225,11 +225,11 @@ func TestKillerGivesEverythingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := late.Kill(); err != nil {
-		t.Errorf("a kill after the threads ended: %v", err)
+		t.Errorf("kill after the threads ended: error = %v, want nil", err)
 	}
 	late.Close()
 	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("open descriptors after the test = %d, want %d as before", after, before)
 	}
 }
 
@@ -239,31 +239,30 @@ func TestStepsAreBounded(t *testing.T) {
 		s.call(stepStop, errBusy)
 	}
 	s.call(stepStop, nil)
-	if got := s.copied(); len(got) != 1 || got[0].N != 1001 || got[0].Err != nil {
-		t.Errorf("%+v", got)
+	if got := s.snapshot(); len(got) != 1 || got[0].N != 1001 || got[0].Err != nil {
+		t.Errorf("steps after 1001 calls = %+v, want one with N = 1001", got)
 	}
 	for range 1000 {
 		s.add(stepPin, 0, nil)
 	}
 	s.add(stepEmptied, 0, nil)
-	if got := s.copied(); len(got) != maxSteps || got[maxSteps-1].Name != stepEmptied {
-		t.Errorf("%d steps: %+v", len(got), got)
+	if got := s.snapshot(); len(got) != maxSteps || got[maxSteps-1].Name != stepEmptied {
+		t.Errorf("%d steps %+v, want %d with the latest at the end", len(got), got, maxSteps)
 	}
 }
 
-// bomb starts a process in a cgroup that starts others as fast as it can, until they are some thousands: the test may be slower than
-// it is, and the machine has other things to do.
+// bomb starts a process in a cgroup that forks others as fast as it can, up to a few thousand: a bound, in case the test is slower.
 func bomb(t *testing.T, dir string) {
 	t.Helper()
 	start(t, dir, "/bin/sh", "-c", "i=0; while [ $i -lt 1000 ]; do (sleep 600 & sleep 600) & i=$((i+1)); done; wait")
 }
 
-// Processes that fork meanwhile are all found, with the kernel's freezer and without it; the victim is thawed in the end.
-func TestPidfdsEndAForkBomb(t *testing.T) {
+// A kill through pidfds finds all processes of a fork bomb, and thaws the victim at the end.
+func TestPidfdsEndForkBomb(t *testing.T) {
 	fs, p := pod(t)
 	top := filepath.Join(fs.Mount(), p.Cgroup)
 	bomb(t, filepath.Join(top, "container"))
-	v := pinPatiently(t, newKiller(t, fs, "pidfd"), p)
+	v := pinWithoutLimit(t, newKiller(t, fs, "pidfd"), p)
 	waitProcs(t, top+"/container", 100)
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
@@ -272,15 +271,15 @@ func TestPidfdsEndAForkBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := step(t, v, "pidfd"); s.N < 100 {
-		t.Errorf("%+v", s)
+		t.Errorf("step pidfd = %+v, want N >= 100", s)
 	}
 	if b, err := os.ReadFile(filepath.Join(top, "cgroup.freeze")); err != nil || string(b) != "0\n" {
-		t.Errorf("left frozen: %q, %v", b, err)
+		t.Errorf("cgroup.freeze after the kill = %q, %v, want 0", b, err)
 	}
 }
 
-// A thread that comes when the victim is dead says so: whoever reads the steps does not wait for it in vain.
-func TestADeadVictimIsNotLifted(t *testing.T) {
+// A thread that finds the victim dead still records the step, because readers of the steps wait for it.
+func TestDeadVictimIsNotRaised(t *testing.T) {
 	fs, p := pod(t)
 	k := newKiller(t, fs, "cgroup.kill")
 	v, err := k.Pin(p)
@@ -291,31 +290,31 @@ func TestADeadVictimIsNotLifted(t *testing.T) {
 	if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	r := &reaping{k: k, v: v}
+	r := &reaper{k: k, v: v}
 	r.boost = r.boostGroup
 	r.lift()
 	if s := step(t, v, "cpu"); s.N != 0 || s.Err != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("step cpu = %+v, want N = 0 and no error", s)
 	}
 }
 
-// A child of a fork that was under way when its parent was killed is listed late. It dies, too.
-func TestWhoIsListedLateDies(t *testing.T) {
+// A child of a fork that was in flight when its parent was killed is listed late, and dies too.
+func TestLateListedProcessDies(t *testing.T) {
 	fs, p := pod(t)
-	v := pinPatiently(t, newKiller(t, fs, "pidfd"), p)
+	v := pinWithoutLimit(t, newKiller(t, fs, "pidfd"), p)
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	start(t, filepath.Join(fs.Mount(), p.Cgroup, "container"), "sleep", "600")
 	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("killed by a look: %v", err)
+		t.Errorf("wait without time = %v, want deadline exceeded and no kill", err)
 	}
 	if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
 }
 
-// waitProcs waits until a cgroup has so many processes.
+// waitProcs waits until a cgroup has at least n processes.
 func waitProcs(t *testing.T, dir string, n int) {
 	t.Helper()
 	for limit := time.After(waitLimit); ; {
@@ -328,13 +327,13 @@ func waitProcs(t *testing.T, dir string, n int) {
 		}
 		select {
 		case <-limit:
-			t.Fatalf("%d of %d processes after %v", strings.Count(string(b), "\n"), n, waitLimit)
+			t.Fatalf("%d processes in the cgroup after %v, want %d", strings.Count(string(b), "\n"), waitLimit, n)
 		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-// What was frozen by somebody else dies, and stays frozen.
+// A victim frozen by another program dies, and its cgroup stays frozen.
 func TestFrozenVictims(t *testing.T) {
 	for _, rungs := range []string{"cgroup.kill", "pidfd"} {
 		fs, p := pod(t)
@@ -342,13 +341,13 @@ func TestFrozenVictims(t *testing.T) {
 		if err := os.WriteFile(top+"/cgroup.freeze", []byte("1"), 0); err != nil {
 			t.Fatal(err)
 		}
-		v := pinPatiently(t, newKiller(t, fs, rungs), p)
+		v := pinWithoutLimit(t, newKiller(t, fs, rungs), p)
 		if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
 			t.Error(rungs, err)
 		}
 		v.Close()
 		if b, _ := os.ReadFile(top + "/cgroup.freeze"); string(b) != "1\n" {
-			t.Errorf("%s: thawed: %q", rungs, b)
+			t.Errorf("%s: cgroup.freeze after the kill = %q, want 1", rungs, b)
 		}
 	}
 }
@@ -371,7 +370,7 @@ func TestThreadedVictims(t *testing.T) {
 	if err := os.WriteFile(thread+"/cgroup.threads", []byte(strings.TrimSpace(string(procs))), 0); err != nil {
 		t.Fatal(err)
 	}
-	v := pinPatiently(t, newKiller(t, fs, ""), &stats.PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup + "/container/threads", SandboxIDs: p.SandboxIDs})
+	v := pinWithoutLimit(t, newKiller(t, fs, ""), &stats.PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup + "/container/threads", SandboxIDs: p.SandboxIDs})
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -379,15 +378,15 @@ func TestThreadedVictims(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := step(t, v, "cgroup.kill"); !errors.Is(s.Err, unix.EOPNOTSUPP) {
-		t.Errorf("%+v", s)
+		t.Errorf("step cgroup.kill = %+v, want EOPNOTSUPP", s)
 	}
 	if s := step(t, v, "pidfd"); s.Err != nil || s.N != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("step pidfd = %+v, want N = 1 and no error", s)
 	}
 }
 
-// Sweeps after whom dies slowly hold up nobody: neither the kill of the next victim, nor the threads that free memory.
-func TestSweepsHoldUpNobody(t *testing.T) {
+// Repeated rounds of a slow kill block neither the kill of the next victim nor the threads that free memory.
+func TestRepeatedKillBlocksNoOther(t *testing.T) {
 	mount := t.TempDir()
 	for _, dir := range []string{"", "pod"} {
 		for name, text := range map[string]string{"cgroup.events": "populated 1\nfrozen 0\n", "cgroup.procs": ""} {
@@ -408,7 +407,7 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(v.Close)
-	_ = v.Kill() // who lives in it is not listed
+	_ = v.Kill() // cgroup.procs lists no process
 	v.replies.mu.Lock()
 	v.singles.mu.Lock()
 	ended := make(chan error, 1)
@@ -416,11 +415,11 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 	select {
 	case err = <-ended:
 	case <-time.After(waitLimit):
-		err = errors.New("a sweep waits for a lock of the kill")
+		err = errors.New("WaitEmpty blocks on a lock of the kill")
 	}
 	v.singles.mu.Unlock()
 	v.replies.mu.Unlock()
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("WaitEmpty = %v, want deadline exceeded", err)
 	}
 }

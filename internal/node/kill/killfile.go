@@ -11,21 +11,21 @@ import (
 )
 
 // killFile is the victim's cgroup.kill, open for writing. mu guards fd and err between Pin and the
-// last release; group does not change. Only Pin calls take and open, and only the last release, or
-// a Pin that fails, calls close.
+// last release; group does not change. Only Pin calls adopt and open. Only the last release, or a
+// Pin that fails, calls close.
 type killFile struct {
 	mu    sync.Mutex
 	group *cgroup.Group // pinnedGroup.kill
-	fd    int           // -1: not open, and err says why it could not be opened
+	fd    int           // -1: not open, err holds the reason
 	err   error
 }
 
 func (f *killFile) init(g *cgroup.Group) { f.group, f.fd = g, -1 }
 
-// take starts with a descriptor that is open already; -1: none is.
-func (f *killFile) take(fd int) { f.fd, f.err = fd, nil }
+// adopt sets a descriptor that is already open; -1 means none.
+func (f *killFile) adopt(fd int) { f.fd, f.err = fd, nil }
 
-// open opens the file, unless take had it.
+// open opens the file, unless adopt set a descriptor.
 func (f *killFile) open() {
 	if f.fd < 0 {
 		f.fd, f.err = f.group.OpenKill()
@@ -39,7 +39,7 @@ func (f *killFile) close() {
 	}
 }
 
-// busy reports whether a thread writes the file now.
+// busy reports whether a thread is writing the file.
 func (f *killFile) busy() bool {
 	if !f.mu.TryLock() {
 		return true
@@ -48,10 +48,10 @@ func (f *killFile) busy() bool {
 	return false
 }
 
-// write writes the file, and opens it first if that failed before. A cgroup that has vanished is no
-// error. f.mu is held.
+// write writes the file, and first opens it if an earlier open failed. A cgroup that has vanished
+// is no error. f.mu is held.
 func (f *killFile) write() error {
-	if f.err != nil { // out of descriptors then, perhaps not now
+	if f.err != nil { // the agent may have run out of descriptors only temporarily
 		f.fd, f.err = f.group.OpenKill()
 	}
 	err := f.err
@@ -64,16 +64,16 @@ func (f *killFile) write() error {
 	return err
 }
 
-// isEmpty: no process is in the victim's cgroup now, or it is gone. f.mu is held.
+// isEmpty reports whether the victim's cgroup has no process or is gone. f.mu is held.
 func (f *killFile) isEmpty(buf []byte) bool {
 	e, err := f.group.Events(buf)
 	return errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated
 }
 
-// eachLimit bounds a kill process by process.
+// eachLimit bounds one round of a kill process by process.
 const eachLimit = 500 * time.Millisecond
 
-// singleKill kills the victim's processes one by one. mu lets one thread do it at a time; group and
+// singleKill kills the victim's processes one by one. mu admits one thread at a time; group and
 // limit do not change after Pin.
 type singleKill struct {
 	mu    sync.Mutex
@@ -83,8 +83,7 @@ type singleKill struct {
 
 func (s *singleKill) init(g *cgroup.Group) { s.group, s.limit = g, eachLimit }
 
-// kill goes through the processes once. s.mu is held.
+// kill kills the processes in one round and returns their number. s.mu is held.
 func (s *singleKill) kill(by *cgroup.ProcKiller) (n int, err error) {
-	return by.Kill(s.group,
-		s.limit)
+	return by.Kill(s.group, s.limit)
 }

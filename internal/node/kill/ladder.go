@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Ladder is a set of the ladder's rungs: ways to kill, and to have the memory back soon.
+// Ladder is a set of kill steps: ways to kill a pod and to get its memory back soon.
 type Ladder uint8
 
-// The rungs, in the order in which they are tried.
+// The kill steps, in the order in which they are tried.
 const (
 	CgroupKill Ladder = 1 << iota // one write kills every process (since v5.14)
-	Pidfd                         // process by process, where that is missing or refused
-	CPU                           // the dying get CPU time
-	Mrelease                      // threads of our own free the dead processes' memory (since v5.15)
-	ByRuntime                     // the container runtime kills what the kernel did not
+	Pidfd                         // process by process, where cgroup.kill is missing or refused
+	CPU                           // raise the CPU limits of dying processes
+	Mrelease                      // threads of the Killer free the processes' memory (since v5.15)
+	ByRuntime                     // the container runtime kills the processes that the kernel did not
 )
 
-// All is every rung.
+// All contains every kill step.
 const All = CgroupKill | Pidfd | CPU | Mrelease | ByRuntime
 
 var rungs = [...]struct {
@@ -26,8 +26,8 @@ var rungs = [...]struct {
 }{{CgroupKill, "cgroup.kill"}, {Pidfd, "pidfd"}, {CPU, "cpu"}, {Mrelease, "mrelease"},
 	{ByRuntime, "runtime"}}
 
-// ParseLadder reads rungs by name, with commas between them: "cgroup.kill,cpu,mrelease". Empty is
-// all of them.
+// ParseLadder parses names of kill steps, separated by commas: "cgroup.kill,cpu,mrelease". Empty
+// text yields All.
 func ParseLadder(text string) (Ladder, error) {
 	if strings.TrimSpace(text) == "" {
 		return All, nil
@@ -36,7 +36,7 @@ func ParseLadder(text string) (Ladder, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		rung := byName(strings.TrimSpace(name))
 		if rung == 0 {
-			return 0, fmt.Errorf("%q is no rung of the kill ladder: want some of %s",
+			return 0, fmt.Errorf("unknown step %q of the kill ladder (known: %s)",
 				strings.TrimSpace(name), All)
 		}
 		l |= rung
@@ -53,7 +53,7 @@ func byName(name string) Ladder {
 	return 0
 }
 
-// String is the rungs by name, as ParseLadder reads them.
+// String returns the names of the kill steps in the form that ParseLadder accepts.
 func (l Ladder) String() string {
 	var names []string
 	for _, r := range rungs {
@@ -64,5 +64,5 @@ func (l Ladder) String() string {
 	return strings.Join(names, ",")
 }
 
-// has reports whether any of these rungs is in the set.
+// has reports whether the set contains any of these kill steps.
 func (l Ladder) has(any Ladder) bool { return l&any != 0 }

@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// life is how far a victim is from its end, and how many still need its descriptors. Any goroutine
-// may use it: the fields are atomic, safe by themselves, or guarded by mu.
+// life tracks a victim's end and counts the users of its descriptors. Any goroutine may use it: the
+// fields are atomic, safe for concurrent use, or guarded by mu.
 type life struct {
-	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
+	alive   context.Context // canceled by end, which the first successful Kill and Close call
 	end     context.CancelFunc
 	emptied sync.Once
-	// no process was left in its cgroup: nothing there is killed or raised any more
+	// no process was left in its cgroup: nothing in it is killed or raised from then on
 	gone atomic.Bool
 
 	mu     sync.Mutex
-	closed bool // mu guards it
-	users  int  // mu guards it: how many need the descriptors, the caller and threads
+	closed bool // guarded by mu
+	users  int  // guarded by mu: users of the descriptors, the caller and threads
 }
 
 func (l *life) init() { l.alive, l.end = context.WithCancel(context.Background()) }
@@ -32,7 +32,7 @@ func (l *life) retain() {
 	l.mu.Unlock()
 }
 
-// retainOpen is retain, unless Close was called: then it reports false.
+// retainOpen is like retain, but returns false without retaining once Close was called.
 func (l *life) retainOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,17 +42,17 @@ func (l *life) retainOpen() bool {
 	return !l.closed
 }
 
-// release ends one use. It calls giveBack, with the lock held, when no user is left.
-func (l *life) release(giveBack func()) {
+// release ends one use. When no user is left it calls closeAll with the lock held.
+func (l *life) release(closeAll func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users > 0 {
 		return
 	}
-	giveBack()
+	closeAll()
 }
 
-// close notes that Close was called, and reports whether it was for the first time.
+// close records that Close was called, and reports whether this is the first call.
 func (l *life) close() (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,21 +61,21 @@ func (l *life) close() (first bool) {
 	return first
 }
 
-// empty notes that no process is left in the victim's cgroup. The first time is a step.
+// empty records that no process is left in the victim's cgroup. The first call adds a step.
 func (l *life) empty(steps *stepLog) {
 	l.emptied.Do(func() { steps.add(stepEmptied, 0, nil) })
 	l.gone.Store(true)
 }
 
-// die marks the victim as gone, and reports whether it was that before.
+// die marks the victim as dead, and reports whether it was dead before.
 func (l *life) die() (before bool) { return l.gone.Swap(true) }
 
-// dead: no process was left in the victim's cgroup at some time. What is in it now is not the
-// victim. It waits for no lock: raise holds its own while the kernel does as it likes, and the
-// thread that writes cgroup.kill asks.
+// dead reports whether the victim's cgroup was empty at some time. Processes in it now are not the
+// victim's. dead takes no lock: the thread that writes cgroup.kill calls it, while raise may hold a
+// lock during a slow kernel call.
 func (l *life) dead() bool { return l.gone.Load() }
 
-// over: it is dead or closed. What is still to be done to it then is left.
+// over reports whether the victim is dead or closed. Remaining work on it is then skipped.
 func (l *life) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

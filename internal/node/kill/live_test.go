@@ -18,11 +18,11 @@ import (
 	"jettison/stats"
 )
 
-// livePod makes a pod's cgroup with containers below it, with the cpu and memory controllers, in the guest.
+// livePod creates a pod cgroup with container cgroups and the cpu and memory controllers, in the test node.
 func livePod(t *testing.T, containers ...string) (fs *cgroup.FS, p *stats.PodStats, top string) {
 	t.Helper()
 	if os.Getenv("JETTISON_LIVE") == "" {
-		t.Skip("takes a node to try things on: make e2e RUN=LiveTests")
+		t.Skip("needs a test node: make e2e RUN=LiveTests")
 	}
 	fs, err := cgroup.Open("")
 	if err != nil {
@@ -64,7 +64,7 @@ func get(t *testing.T, file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// hog starts a process that takes memory in a cgroup.
+// hog starts a process that allocates memory in a cgroup.
 func hog(t *testing.T, dir string, size int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -76,9 +76,9 @@ func hog(t *testing.T, dir string, size int) {
 	t.Cleanup(v.end)
 }
 
-// spare gives this process as much CPU as the spinner: the victim is to be starved, not who kills it. An agent that is starved itself
-// hands the victim to its threads so late that it may be dead by then.
-func spare(t *testing.T) {
+// raiseSelf gives this process as much CPU as the spinner: the test starves the victim, not the killer. A starved agent queues the victim
+// for its threads so late that it may be dead by then.
+func raiseSelf(t *testing.T) {
 	t.Helper()
 	_, own, ok := strings.Cut(get(t, "/proc/self/cgroup"), "0::/")
 	if !ok {
@@ -91,10 +91,10 @@ func spare(t *testing.T) {
 	t.Cleanup(func() { set(t, mount+own+"/cgroup.procs", "0") })
 }
 
-// spin keeps every CPU busy beside the victim.
+// spin keeps every CPU busy while the victim runs.
 func spin(t *testing.T) {
 	t.Helper()
-	spare(t)
+	raiseSelf(t)
 	dir := "/sys/fs/cgroup/jettison-live-spin"
 	mkdir(t, dir)
 	set(t, dir+"/cpu.weight", "10000")
@@ -103,7 +103,7 @@ func spin(t *testing.T) {
 	}
 }
 
-// anon is what memory.stat says of a cgroup's anonymous memory.
+// anon returns the anonymous memory of a cgroup from memory.stat.
 func anon(t *testing.T, dir string) uint64 {
 	t.Helper()
 	for line := range strings.Lines(get(t, dir+"/memory.stat")) {
@@ -115,17 +115,17 @@ func anon(t *testing.T, dir string) uint64 {
 			return n
 		}
 	}
-	t.Fatal("no anon")
+	t.Fatalf("no anon line in %s/memory.stat", dir)
 	return 0
 }
 
-// A victim that gets no CPU time: the memory of its processes is freed by us, and it is let die.
+// A victim without CPU time: the agent frees the memory of its processes and raises its CPU limits.
 func TestLiveStarvedVictims(t *testing.T) {
 	const size = 96 << 20
 	for _, starve := range []struct{ name, file, value string }{{"weight", "cpu.weight", "1"}, {"quota", "cpu.max", "1000 100000"}} {
 		for _, rungs := range []string{"cgroup.kill", "cgroup.kill,cpu", "cgroup.kill,mrelease", "cgroup.kill,cpu,mrelease"} {
 			if starve.name == "weight" && !strings.Contains(rungs, "cpu") {
-				continue // it dies after 40 s, or never: without CPU nobody does
+				continue // without CPU it dies after 40 s, or never
 			}
 			t.Run(starve.name+"-"+rungs, func(t *testing.T) {
 				fs, p, top := livePod(t, "a", "b")
@@ -142,40 +142,40 @@ func TestLiveStarvedVictims(t *testing.T) {
 				defer v.Close()
 				before := anon(t, top)
 				if s := step(t, v, stepPin); before < 2*size || s.Err != nil {
-					t.Fatalf("anon %d, %+v", before, s)
+					t.Fatalf("anonymous memory before the kill = %d, want %d; step pin = %+v", before, 2*size, s)
 				}
 				begin := time.Now()
 				if err := v.Kill(); err != nil {
 					t.Fatal(err)
 				}
 				for anon(t, top) > before/10 && time.Since(begin) < time.Minute {
-					time.Sleep(time.Millisecond) // nothing tells when memory is back
+					time.Sleep(time.Millisecond) // no event reports that memory is free
 				}
 				back, left := time.Since(begin), anon(t, top)
 				if k.ladder.has(CPU) {
 					if s := step(t, v, "cpu"); s.Err != nil || s.N != 3 {
-						t.Errorf("%+v", s)
+						t.Errorf("step cpu = %+v, want N = 3 and no error", s)
 					}
 				}
 				if k.ladder.has(Mrelease) {
 					if s := step(t, v, "mrelease"); s.Err != nil {
-						t.Errorf("%+v", s)
+						t.Errorf("step mrelease = %+v, want no error", s)
 					}
 				}
 				if k.ladder.has(CPU|Mrelease) && left > before/10 {
 					t.Errorf("%d of %d bytes of anonymous memory are left", left, before)
 				}
 				err = v.WaitEmpty(t.Context(), time.Minute)
-				t.Logf("%s: memory back after %v, empty after %v (%v)%s", rungs, back.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond), err, told(v))
+				t.Logf("%s: memory back after %v, empty after %v (%v)%s", rungs, back.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond), err, stepTimes(v))
 				if k.ladder.has(CPU) {
 					if got := get(t, top+"/"+starve.file); err != nil || got != starve.value {
-						t.Errorf("%s was not restored: %q, %v", starve.file, got, err)
+						t.Errorf("%s after the kill = %q, %v, want %q", starve.file, got, err, starve.value)
 					}
 					if s := step(t, v, "cpu restored"); s.Err != nil {
-						t.Errorf("%+v", s)
+						t.Errorf("step cpu restored = %+v, want no error", s)
 					}
 					if got := get(t, top+"/a/"+starve.file); got != "max 100000" && got != "10000" {
-						t.Errorf("the container still has %s %s", starve.file, got)
+						t.Errorf("%s of the container = %s, want the raised value", starve.file, got)
 					}
 				}
 			})
@@ -183,8 +183,8 @@ func TestLiveStarvedVictims(t *testing.T) {
 	}
 }
 
-// told is the steps, each with its time after the first.
-func told(v *Victim) string {
+// stepTimes formats the steps, each with its time after the first.
+func stepTimes(v *Victim) string {
 	var b strings.Builder
 	steps := v.Steps()
 	for _, s := range steps {
@@ -193,7 +193,7 @@ func told(v *Victim) string {
 	return b.String()
 }
 
-// More processes than have pidfds: each is killed, each is looked for.
+// With more processes than pidfds, each process is found and killed.
 func TestLive500Processes(t *testing.T) {
 	for _, rungs := range []string{"", "pidfd,cpu,mrelease"} {
 		fs, p, top := livePod(t, "a")
@@ -211,16 +211,16 @@ func TestLive500Processes(t *testing.T) {
 			t.Error(err)
 		}
 		if s := step(t, v, "mrelease"); s.Err != nil {
-			t.Errorf("%+v", s)
+			t.Errorf("step mrelease = %+v, want no error", s)
 		}
-		t.Log(told(v))
+		t.Log(stepTimes(v))
 		v.Close()
 		tidy(top + "/a")
 		tidy(top)
 	}
 }
 
-// An idle group has no weight until it is idle no more; it is again when nobody is left.
+// An idle cgroup has no weight until cpu.idle is cleared; the restore sets cpu.idle again.
 func TestLiveIdleVictim(t *testing.T) {
 	fs, p, top := livePod(t, "a")
 	hog(t, top+"/a", 1<<20)
@@ -233,15 +233,15 @@ func TestLiveIdleVictim(t *testing.T) {
 	buf := make([]byte, 256)
 	before, err := g.CPUSettings(buf)
 	if err != nil || !before.Idle {
-		t.Fatalf("%+v, %v", before, err)
+		t.Fatalf("settings of an idle cgroup = %+v, %v, want Idle", before, err)
 	}
 	if err := g.RaiseCPU(); err != nil || get(t, top+"/cpu.weight") != "10000" {
-		t.Errorf("%v, weight %s", err, get(t, top+"/cpu.weight"))
+		t.Errorf("RaiseCPU = %v, cpu.weight %s, want 10000", err, get(t, top+"/cpu.weight"))
 	}
 	if err := g.RestoreCPU(before, buf); err != nil || get(t, top+"/cpu.idle") != "1" {
-		t.Errorf("%v, idle %s", err, get(t, top+"/cpu.idle"))
+		t.Errorf("RestoreCPU = %v, cpu.idle %s, want 1", err, get(t, top+"/cpu.idle"))
 	}
-	// What somebody else has set meanwhile stays.
+	// Values that another program has set in between stay.
 	if err := g.RaiseCPU(); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestLiveIdleVictim(t *testing.T) {
 	set(t, top+"/cpu.max", "5000 50000")
 	before.Max = cgroup.CPUMax{Quota: time.Millisecond, Period: 100 * time.Millisecond}
 	if err := g.RestoreCPU(before, buf); err != nil || get(t, top+"/cpu.weight") != "77" || get(t, top+"/cpu.max") != "5000 50000" {
-		t.Errorf("%v, %s, %s", err, get(t, top+"/cpu.weight"), get(t, top+"/cpu.max"))
+		t.Errorf("RestoreCPU = %v, cpu.weight %s, cpu.max %s, want 77 and 5000 50000", err, get(t, top+"/cpu.weight"), get(t, top+"/cpu.max"))
 	}
 }
 
@@ -260,15 +260,15 @@ func TestLiveSelfTest(t *testing.T) {
 	t.Log(time.Since(begin), r)
 	for _, rung := range r.Rungs {
 		if rung.Outcome != Works {
-			t.Errorf("%+v", rung)
+			t.Errorf("self-test of step %s = %+v, want works", rung.Rung, rung)
 		}
 	}
 	if left := leftovers(t, fs, r.Where); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("scratch cgroups after the self-test = %v, want none", left)
 	}
 }
 
-// What a pod has read over and over counts as used, and stays after its death until it is dropped.
+// Page cache that a pod has read repeatedly counts as used, and stays after its death until DropCache.
 func TestLiveDropCache(t *testing.T) {
 	fs, p, top := livePod(t, "c")
 	const size = 64 << 20
@@ -304,7 +304,7 @@ func TestLiveDropCache(t *testing.T) {
 	if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
 		t.Fatal(err)
 	}
-	tidy(filepath.Join(top, "c")) // as a runtime does at once
+	tidy(filepath.Join(top, "c")) // as a runtime does after the death
 	began := time.Now()
 	took := v.DropCache(t.Context(), func() bool { return false })
 	var left cgroup.MemoryStat
@@ -312,12 +312,12 @@ func TestLiveDropCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cache := left.File - left.Shmem; took < size/2 || cache > size/8 {
-		t.Errorf("took %d MiB in %v, %d are left", took>>20, time.Since(began), cache>>20)
+		t.Errorf("freed %d MiB in %v with %d MiB left, want most freed", took>>20, time.Since(began), cache>>20)
 	}
-	t.Logf("took %d MiB in %v", took>>20, time.Since(began))
+	t.Logf("freed %d MiB in %v", took>>20, time.Since(began))
 }
 
-// On a real hierarchy a note is left where the owner of a container's cgroup cannot leave one, and is gone once all is put back.
+// On a real hierarchy the agent stores its note where the owner of a container's cgroup cannot, and the restore removes it.
 func TestLiveForgedNotes(t *testing.T) {
 	fs, p, _ := livePod(t, "c")
 	for _, name := range []string{p.Cgroup, p.Cgroup + "/c"} {
@@ -333,17 +333,17 @@ func TestLiveForgedNotes(t *testing.T) {
 		buf := make([]byte, 256)
 		before, raised, err := raiseCPU(g, buf)
 		if got := get(t, dir+"/cpu.max"); !raised || err != nil || got != "max 100000" {
-			t.Errorf("%s: raised %v, %v: %s", name, raised, err, got)
+			t.Errorf("%s: raised %v, %v, cpu.max %s, want max 100000", name, raised, err, got)
 		}
 		if _, noted, err := g.Note(noteCPU); !noted || err != nil {
-			t.Errorf("%s: not noted: %v", name, err)
+			t.Errorf("%s: note present = %v, %v, want true", name, noted, err)
 		}
 		if err := restoreCPU(g, before, buf); err != nil {
 			t.Error(err)
 		}
 		_, noted, err := g.Note(noteCPU)
 		if got := get(t, dir+"/cpu.max"); got != "20000 100000" || noted || err != nil {
-			t.Errorf("%s: %s is left, noted %v, %v", name, got, noted, err)
+			t.Errorf("%s: cpu.max after the restore = %s, noted %v, %v, want 20000 100000 and no note", name, got, noted, err)
 		}
 		g.Close()
 	}

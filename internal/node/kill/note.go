@@ -10,22 +10,22 @@ import (
 	"jettison/cgroup"
 )
 
-// noteCPU is where the CPU limits are kept that a pod's cgroup had before they were raised: "QUOTA
-// PERIOD WEIGHT IDLE", the times in microseconds, "max" for no quota, "-" for what it does not
-// have. The order is: note, raise; restore, remove the note. So a crash leaves nothing raised that
-// is not noted, and Mend puts it back at the next start.
+// noteCPU is the note that keeps the CPU limits of a cgroup from before they were raised: "QUOTA
+// PERIOD WEIGHT IDLE", times in microseconds, "max" for no quota, "-" for a missing setting. The
+// order is: note, raise; restore, remove the note. So after a crash every raised limit is noted,
+// and Mend restores it at the next start.
 //
-// formerCPU is where agents kept it that any owner of a cgroup's directory could write to: a
-// container that survives its kill, or another one in its place, had no limit any more if it had
-// noted that there was none. So it counts only where such an agent may have crashed, or was
-// replaced in the middle of a kill: where there is no noteCPU, and nothing is limited now. It harms
-// none but who forges it: what is put back only ever takes CPU time away (cgroup.Group.RestoreCPU).
+// formerCPU is the note that older agents wrote. The owner of the cgroup's directory can write it
+// too: a container that survived its kill, or its successor, could note that it had no limit. So
+// formerCPU is used only where an older agent may have crashed or been replaced in the middle of a
+// kill: where noteCPU is missing and nothing is limited now. A forged note harms only its author,
+// because a restore only ever reduces CPU time (cgroup.Group.RestoreCPU).
 const (
 	noteCPU   = cgroup.Trusted + "cpu"
 	formerCPU = "cpu"
 )
 
-// cpuNote is what is noted of the settings.
+// cpuNote formats settings as the text of a note.
 func cpuNote(s cgroup.CPUSettings) string {
 	quota, period, weight, idle := "-", "-", "-", "0"
 	if s.HasMax {
@@ -43,8 +43,8 @@ func cpuNote(s cgroup.CPUSettings) string {
 	return strings.Join([]string{quota, period, weight, idle}, " ")
 }
 
-// parseCPUNote reads what cpuNote says. A note may be another version's, or anybody's where it was
-// kept formerly: nothing is taken from it that the kernel would not have said.
+// parseCPUNote parses the text of cpuNote. Another version or, for formerCPU, another program may
+// have written it, so only values that the kernel could have reported are accepted.
 func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
 	f := strings.Split(text, " ")
 	if len(f) != 4 || f[3] != "0" && f[3] != "1" {
@@ -68,22 +68,22 @@ func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
 	return s, s.HasMax || s.HasWeight
 }
 
-// raiseCPU notes what a pod's own cgroup has, before, and raises it. raised may come with an error:
-// not all of it was, or it is not noted.
+// raiseCPU notes the CPU limits of a cgroup and then raises them. If raised and err are both set,
+// some limits were not raised, or they could not be noted.
 func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bool, err error) {
 	if before, err = g.CPUSettings(buf); err != nil {
 		return before, false, err
 	}
 	text, _, noteErr := g.Note(noteCPU)
 	if earlier, ok := parseCPUNote(text); ok && noteErr == nil {
-		before = earlier // another attempt at the same pod has raised them already
+		before = earlier // an earlier attempt at the same pod has raised them already
 	} else if noteErr == nil {
-		before = formerly(g, before)
+		before = mergeFormer(g, before)
 		noteErr = g.SetNote(noteCPU, cpuNote(before))
 	}
-	// the dying need it now, and a crash is rare
+	// raise the limits anyway: dying processes need CPU time now, and a crash is rare
 	if noteErr != nil && !errors.Is(noteErr, cgroup.ErrVanished) {
-		noteErr = fmt.Errorf("remember the CPU limits: %w: after a crash they would stay raised", noteErr)
+		noteErr = fmt.Errorf("note CPU limits (they stay raised if the agent crashes): %w", noteErr)
 	}
 	if err = g.RaiseCPU(); err == nil {
 		err = noteErr
@@ -91,9 +91,9 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 	return before, true, err
 }
 
-// formerly is what a group had before an older agent raised it, which Mend has not come to: where
-// nothing is limited now, what that noted.
-func formerly(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
+// mergeFormer returns the settings from before an older agent raised them, in a cgroup that Mend
+// has not restored: for each setting without a limit now, the value of formerCPU.
+func mergeFormer(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
 	text, _, err := g.Note(formerCPU)
 	former, ok := parseCPUNote(text)
 	if err != nil || !ok {
@@ -108,27 +108,27 @@ func formerly(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
 	return now
 }
 
-// restoreCPU puts back what raiseCPU has raised.
+// restoreCPU restores the limits that raiseCPU raised, and removes the notes.
 func restoreCPU(g *cgroup.Group, before cgroup.CPUSettings, buf []byte) error {
 	if err := g.RestoreCPU(before, buf); err != nil {
 		return err
 	}
-	forget(g)
+	removeNotes(g)
 	return nil
 }
 
-// forget removes what is noted. Where there are no notes it fails, and then there is none.
-func forget(g *cgroup.Group) {
+// removeNotes removes both notes. Errors are ignored: without a note there is nothing to remove.
+func removeNotes(g *cgroup.Group) {
 	_ = g.RemoveNote(noteCPU)
 	_ = g.RemoveNote(formerCPU)
 }
 
-// reading is how a note is read.
-type reading func(*cgroup.Group) (text string, noted bool, err error)
+// noteReader reads the note of a cgroup.
+type noteReader func(*cgroup.Group) (text string, noted bool, err error)
 
-// sound reads what an agent has noted, and passes over what nobody vouches for and is none: a kill
-// that failed is no time to sort it out.
-func sound(g *cgroup.Group) (text string, noted bool, err error) {
+// trustedNote reads noteCPU, or else formerCPU if it is valid. It skips an invalid formerCPU, which
+// a failed kill must not handle.
+func trustedNote(g *cgroup.Group) (text string, noted bool, err error) {
 	if text, noted, err = g.Note(noteCPU); noted || err != nil {
 		return text, noted, err
 	}
@@ -137,7 +137,7 @@ func sound(g *cgroup.Group) (text string, noted bool, err error) {
 	return text, noted, err
 }
 
-// anyNote reads what an agent has noted, of whichever version.
+// anyNote reads noteCPU, or else formerCPU, valid or not.
 func anyNote(g *cgroup.Group) (text string, noted bool, err error) {
 	if text, noted, err = g.Note(noteCPU); noted {
 		return text, noted, err
@@ -149,10 +149,10 @@ func anyNote(g *cgroup.Group) (text string, noted bool, err error) {
 	return "", false, errors.Join(err, formerErr)
 }
 
-// restoreAll puts back what was raised in a pod's own cgroup and in the groups below it, as far as
-// that is noted. Its own note stays where that cannot be done, or not in time: so the next start
-// tries again.
-func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, read reading,
+// restoreAll restores the noted limits of a pod's own cgroup and of its child cgroups. If that
+// fails or does not finish by until, the note of the pod's own cgroup stays, so that the next start
+// retries.
+func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, read noteReader,
 	buf []byte) error {
 	below := restoreBelow(g, until, read, buf)
 	if below == nil {
@@ -161,7 +161,7 @@ func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, rea
 	return errors.Join(g.RestoreCPU(before, buf), below)
 }
 
-func restoreBelow(top *cgroup.Group, until time.Time, read reading, buf []byte) error {
+func restoreBelow(top *cgroup.Group, until time.Time, read noteReader, buf []byte) error {
 	var walker cgroup.Walker
 	var errs error
 	first := true
@@ -171,8 +171,7 @@ func restoreBelow(top *cgroup.Group, until time.Time, read reading, buf []byte) 
 			return true
 		}
 		if time.Now().After(until) {
-			errs = errors.Join(errs, fmt.Errorf("it takes longer than %v to look through the groups below",
-				mendLimit))
+			errs = errors.Join(errs, fmt.Errorf("restore child cgroups: not finished within %v", mendLimit))
 			return false
 		}
 		err := restoreNoted(g, read, buf)
@@ -182,32 +181,32 @@ func restoreBelow(top *cgroup.Group, until time.Time, read reading, buf []byte) 
 		return true
 	})
 	if deep && errs == nil {
-		errs = errors.New("the groups below lie too deep to look through all of them")
+		errs = errors.New("restore child cgroups: nested too deep to restore all of them")
 	}
 	return errs
 }
 
-// restoreNoted puts back what is noted of one group. Without a note nothing of it was raised.
-func restoreNoted(g *cgroup.Group, read reading, buf []byte) error {
+// restoreNoted restores the noted limits of one cgroup. Without a note nothing was raised.
+func restoreNoted(g *cgroup.Group, read noteReader, buf []byte) error {
 	text, noted, err := read(g)
 	if err != nil || !noted {
 		return err
 	}
 	before, ok := parseCPUNote(text)
 	if !ok {
-		forget(g)
-		return fmt.Errorf("note %.40q is none of the agent's", text)
+		removeNotes(g)
+		return fmt.Errorf("note %.40q was not written by an agent", text)
 	}
 	return restoreCPU(g, before, buf)
 }
 
-// mendLimit bounds Mend: the agent starts.
+// mendLimit bounds Mend, which delays the start of the agent.
 const mendLimit = time.Second
 
-// Mend puts back what an agent that crashed in the middle of a kill has left in pods' cgroups
-// (paths below the root of fs): CPU limits raised, or processes frozen. A kubelet keeps a pod's
-// cgroup for its next sandbox. To be called at the start, before anything is killed. It returns the
-// cgroups that it has mended; one that cannot be is an error, and is tried again at the next start.
+// Mend restores pod cgroups (paths below the root of fs) after a crash in the middle of a kill: it
+// resets raised CPU limits and thaws frozen processes. A kubelet keeps a pod's cgroup for its next
+// sandbox. Call it at the start, before any kill. It returns the restored cgroups. A cgroup that
+// cannot be restored is an error, and the next start retries it.
 func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	var errs []error
 	buf := make([]byte, 256)
@@ -215,16 +214,15 @@ func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	for i, path := range paths {
 		if time.Now().After(until) {
 			errs = append(errs, fmt.Errorf(
-				"%d cgroups of pods were not looked into for what a crash has left: it takes longer than %v",
-				len(paths)-i, mendLimit))
+				"restore pod cgroups after a crash: %d not checked within %v", len(paths)-i, mendLimit))
 			break
 		}
-		is, err := mend(fs, path, until, buf)
-		if is {
+		restored, err := mend(fs, path, until, buf)
+		if restored {
 			mended = append(mended, path)
 		}
 		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
-			errs = append(errs, fmt.Errorf("put back what a crash has left in cgroup /%s: %w", path, err))
+			errs = append(errs, fmt.Errorf("restore cgroup /%s after a crash: %w", path, err))
 		}
 	}
 	return mended, errors.Join(errs...)
@@ -238,15 +236,15 @@ func mend(fs *cgroup.FS, path string, until time.Time, buf []byte) (mended bool,
 	defer g.Close()
 	thawed, thawErr := g.Thaw()
 	text, noted, err := anyNote(g)
-	if err != nil || !noted { // a kernel without notes has none
+	if err != nil || !noted { // err: the kernel does not support notes
 		return thawed, thawErr
 	}
 	before, ok := parseCPUNote(text)
 	if !ok {
-		forget(g)
-		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text))
+		removeNotes(g)
+		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q was not written by an agent", text))
 	}
-	// groups below were raised only where this one was noted
+	// child cgroups are raised only after the note on this one
 	err = restoreAll(g, before, until, anyNote, buf)
 	return thawed || err == nil, errors.Join(thawErr, err)
 }

@@ -14,35 +14,35 @@ import (
 // heldFunc is Options.Held.
 type heldFunc = func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 
-// pinnedGroup is the victim's cgroup four times, for each has a goroutine of its own. Pin opens it,
-// and the last release closes it. known does not change after Pin.
+// pinnedGroup holds four handles of the victim's cgroup, one for each goroutine that uses it. Pin
+// opens them, and the last release closes them. known does not change after Pin.
 type pinnedGroup struct {
-	known bool         // false: none was found, only the runtime can kill it
+	known bool         // false: no cgroup was found, only the runtime can kill the pod
 	wait  cgroup.Group // for the caller that waits
-	kill  cgroup.Group // to write cgroup.kill: killFile.mu guards it
-	each  cgroup.Group // to kill process by process: singleKill.mu guards it, but for its directory
-	reap  cgroup.Group // for the thread that frees its memory
+	kill  cgroup.Group // writes cgroup.kill; guarded by killFile.mu
+	each  cgroup.Group // kills process by process; guarded by singleKill.mu, except for its directory
+	reap  cgroup.Group // for the thread that frees memory
 }
 
-// open opens the pod's cgroup, or duplicates the handle that held has. file is what held has open
-// of its cgroup.kill, or -1. It comes with an error, too.
+// open opens the pod's cgroup, or duplicates the handle that held provides. It returns the
+// descriptor of cgroup.kill that held provides, or -1, also together with an error.
 func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int,
 	err error) {
 	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
 		g.Forget()
 	}
 	file = -1
-	has := false
+	provided := false
 	if held != nil {
-		file, has = held(pod, &p.wait)
+		file, provided = held(pod, &p.wait)
 	}
-	if !has {
+	if !provided {
 		if err := fs.GroupInto(pod.Cgroup, &p.wait); err != nil {
 			return file, err
 		}
 	}
 	if stats.CgroupID(p.wait.ID()) != pod.CgroupID && pod.CgroupID != (stats.CgroupID{}) {
-		return file, fmt.Errorf("cgroup /%s is another one now", pod.Cgroup)
+		return file, fmt.Errorf("cgroup /%s was replaced", pod.Cgroup)
 	}
 	for _, g := range []*cgroup.Group{&p.kill, &p.each, &p.reap} {
 		if err := p.wait.DupInto(g); err != nil {
@@ -58,7 +58,7 @@ func (p *pinnedGroup) close() {
 	}
 }
 
-// Bounds of the pidfds that are opened before the kill. A process without one is found after it.
+// Bounds of the pidfds opened before the kill. Processes without one are searched after the kill.
 const (
 	maxPidfds  = 64
 	pidfdLimit = time.Millisecond
@@ -67,52 +67,53 @@ const (
 // process is one process of a victim.
 type process struct {
 	pid, fd int
-	// it was still listed once its descriptor was open: the number was not another process's by then
-	here atomic.Bool
+	// it was still listed after its pidfd was opened, so the pid had not been reused
+	confirmed atomic.Bool
 }
 
-// pinnedProcesses are the processes whose pidfds were opened before the kill. The thread that lists
-// the victim's processes adds to them; any thread reads them meanwhile, and there may be more of
-// them each time it looks. The last release closes them.
+// pinnedProcesses are the processes with pidfds opened before the kill. One thread lists the
+// victim's processes and adds them, while any thread may read; count can grow between two reads.
+// The last release closes the pidfds.
 type pinnedProcesses struct {
 	of [maxPidfds]process
 	n  atomic.Int32
 }
 
-// count is how many of them are open.
+// count returns the number of open pidfds.
 func (p *pinnedProcesses) count() int { return int(p.n.Load()) }
 
-// at returns one of the first count.
+// at returns process i, with i < count.
 func (p *pinnedProcesses) at(i int) *process { return &p.of[i] }
 
-// full reports whether no more can be added.
+// full reports whether the limit is reached.
 func (p *pinnedProcesses) full() bool { return p.count() == maxPidfds }
 
-// add takes a process whose descriptor was opened. There is room for it.
+// add adds a process and its open pidfd. The list must not be full.
 func (p *pinnedProcesses) add(pid, fd int) {
 	n := p.count()
 	p.of[n].pid, p.of[n].fd = pid, fd
 	p.n.Store(int32(n + 1))
 }
 
-// mark notes that a process is still listed, and returns which is expected next. The list has the
-// order of the one before, so the one that is expected is tried first.
+// mark confirms that a process is still listed, and returns the index expected next. The kernel
+// lists processes in a stable order, so mark tries the expected index first.
 func (p *pinnedProcesses) mark(pid, expected int) (next int) {
 	n := p.count()
 	for i := range n {
 		if one := &p.of[(expected+i)%n]; one.pid == pid {
-			one.here.Store(true)
+			one.confirmed.Store(true)
 			return (expected + i + 1) % n
 		}
 	}
 	return expected
 }
 
-// signal kills the processes that were pinned. That takes no lock which anybody holds while he
-// allocates.
+// signal sends SIGKILL to the pinned processes and returns the number signalled. It takes no lock
+// that another process holds while it allocates.
 func (p *pinnedProcesses) signal() (n int) {
 	for i := range p.count() {
-		if one := &p.of[i]; one.here.Load() && unix.PidfdSendSignal(one.fd, unix.SIGKILL, nil, 0) == nil {
+		one := &p.of[i]
+		if one.confirmed.Load() && unix.PidfdSendSignal(one.fd, unix.SIGKILL, nil, 0) == nil {
 			n++
 		}
 	}

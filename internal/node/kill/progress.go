@@ -7,61 +7,61 @@ import (
 	"sync/atomic"
 )
 
-// progress is how far the kill of a victim has come. Kill and the threads that carry it out write
-// it, and any goroutine reads it: every field is atomic.
+// progress is the state of a victim's kill. Kill and the threads that carry it out write it, and
+// any goroutine reads it: every field is atomic.
 type progress struct {
-	killed    atomic.Bool // Kill has worked, or is under way
-	singly    atomic.Bool // process by process
-	struck    atomic.Bool // a kill has worked
-	heldUp    atomic.Bool // the write waits for a lock of the kernel
+	killed    atomic.Bool // Kill succeeded or is in progress
+	singly    atomic.Bool // processes are killed one by one
+	struck    atomic.Bool // a kill succeeded
+	heldUp    atomic.Bool // the write blocks on a kernel lock
 	writeErr  atomic.Pointer[error]
 	singleErr atomic.Pointer[error]
 }
 
-// begin notes that the victim is killed, and reports whether that is new.
+// begin records that the victim is being killed, and reports whether this is the first call.
 func (p *progress) begin() (first bool) { return p.killed.CompareAndSwap(false, true) }
 
-// retract takes begin back, after the kill has failed.
+// retract reverts begin after the kill failed.
 func (p *progress) retract() { p.killed.Store(false) }
 
-// goSingly notes that the processes are killed one by one.
-func (p *progress) goSingly() { p.singly.Store(true) }
+// setSingly records that the processes are killed one by one.
+func (p *progress) setSingly() { p.singly.Store(true) }
 
-// holdUp notes that the kernel holds the write up.
-func (p *progress) holdUp() { p.heldUp.Store(true) }
+// setHeldUp records that the write blocks in the kernel.
+func (p *progress) setHeldUp() { p.heldUp.Store(true) }
 
-// wrote remembers the result of a write of cgroup.kill.
-func (p *progress) wrote(err error) { p.told(&p.writeErr, err) }
+// wrote records the result of a write of cgroup.kill.
+func (p *progress) wrote(err error) { p.record(&p.writeErr, err) }
 
-// singled remembers the result of a kill process by process.
-func (p *progress) singled(err error) { p.told(&p.singleErr, err) }
+// singled records the result of a kill process by process.
+func (p *progress) singled(err error) { p.record(&p.singleErr, err) }
 
-// told remembers what became of a kill that perhaps nobody waits for any more.
-func (p *progress) told(as *atomic.Pointer[error], err error) {
+// record stores the result of a kill. The caller of Kill may no longer wait for it.
+func (p *progress) record(to *atomic.Pointer[error], err error) {
 	if err == nil {
 		p.struck.Store(true)
 		return
 	}
-	why := err // the parameter would be allocated where all is well, too
-	as.Store(&why)
+	reason := err // a copy, so that the parameter is not heap-allocated on success
+	to.Store(&reason)
 }
 
-// ErrNotKilled is WaitEmpty's if a kill that was under way has failed, so that the runtime has to
-// kill the victim.
-var ErrNotKilled = errors.New("the kernel refuses the kill")
+// ErrNotKilled is returned by WaitEmpty if a pending kill failed, so the runtime must kill the
+// victim.
+var ErrNotKilled = errors.New("the kernel refused the kill")
 
-// failed is why none of the kills that were under way has worked; nil: one has, or may yet.
-func (p *progress) failed(rungs Ladder) error {
+// failed returns why every kill failed, or nil if one succeeded or may still succeed.
+func (p *progress) failed(ladder Ladder) error {
 	wrote, singled := p.writeErr.Load(), p.singleErr.Load()
 	switch {
-	case p.struck.Load(), rungs.has(CgroupKill) && wrote == nil, rungs.has(Pidfd) && singled == nil,
-		singled != nil && errors.Is(*singled, os.ErrDeadlineExceeded): // it is repeated
+	case p.struck.Load(), ladder.has(CgroupKill) && wrote == nil, ladder.has(Pidfd) && singled == nil,
+		singled != nil && errors.Is(*singled, os.ErrDeadlineExceeded): // WaitEmpty repeats the kill
 		return nil
 	}
 	err := ErrNotKilled
-	for _, why := range []*error{wrote, singled} {
-		if why != nil {
-			err = fmt.Errorf("%w: %w", err, *why)
+	for _, reason := range []*error{wrote, singled} {
+		if reason != nil {
+			err = fmt.Errorf("%w: %w", err, *reason)
 		}
 	}
 	return err

@@ -12,50 +12,50 @@ import (
 )
 
 const (
-	// for the search of processes that had no pidfd, or could not be freed yet
+	// bounds the search for processes without a pidfd and for those that could not be freed yet
 	sweepLimit = 2 * time.Second
-	sweepPause = 2 * time.Millisecond // before those that could not be freed are tried again
-	againMax   = 25                   // times that a process which had a pidfd is tried
-	maxSeen    = 1 << 16              // processes that are remembered in one search
+	sweepPause = 2 * time.Millisecond // before a retry of processes that could not be freed
+	maxTries   = 25                   // for each process with a pidfd
+	maxSeen    = 1 << 16              // processes remembered in one search
 )
 
-// reaping is what one thread needs for one victim after another.
-type reaping struct {
-	k      *Killer
-	v      *Victim
-	walker cgroup.Walker
-	buf    [4096]byte
-	seen   map[int]bool // processes that are done
-	fresh  int          // processes of this round that are done
-	again  int          // processes of this round that were not freed yet
-	groups int          // whose limits were lifted
-	top    bool         // the next one is the victim's own
-	until  time.Time
-	err    error
-	sweep  func(*cgroup.Group) bool
-	boost  func(*cgroup.Group) bool
-	free   func(int)
-	began  atomic.Int64 // CLOCK_MONOTONIC, when the step that it is at began; 0: it is at none
+// reaper is the state of one thread that frees the memory of one victim after another.
+type reaper struct {
+	k       *Killer
+	v       *Victim
+	walker  cgroup.Walker
+	buf     [4096]byte
+	seen    map[int]bool // processes that are done
+	fresh   int          // processes done in this round
+	pending int          // processes of this round that could not be freed yet
+	groups  int          // cgroups with raised limits
+	top     bool         // the next cgroup of the walk is the victim's own
+	until   time.Time
+	err     error
+	sweep   func(*cgroup.Group) bool
+	boost   func(*cgroup.Group) bool
+	free    func(int)
+	began   atomic.Int64 // CLOCK_MONOTONIC, start of the current step; 0: idle
 }
 
-func newReaping(k *Killer) *reaping {
-	r := &reaping{k: k, seen: map[int]bool{}}
+func newReaper(k *Killer) *reaper {
+	r := &reaper{k: k, seen: map[int]bool{}}
 	r.sweep, r.boost, r.free = r.sweepGroup, r.boostGroup, r.freeProcess
 	return r
 }
 
-// stuck reports whether the kernel does not let go of the thread.
-func (r *reaping) stuck(now time.Duration) bool {
+// stuck reports whether the current step of the thread takes longer than stuckAfter.
+func (r *reaper) stuck(now time.Duration) bool {
 	began := time.Duration(r.began.Load())
 	return began != 0 && now-began > stuckAfter
 }
 
-// step notes that the thread goes on.
-func (r *reaping) step() { r.began.Store(int64(monotonic())) }
+// step records that the thread begins a step.
+func (r *reaper) step() { r.began.Store(int64(monotonic())) }
 
-// run is one thread. It is never unlocked: the thread ends with it, and its priority. raised: nil
-// if nobody asks.
-func (r *reaping) run(raised chan<- []error) {
+// run is the body of one thread. It locks the thread and never unlocks it, so the thread and its
+// priority end with run. run sends the errors of raising the priority to raised, if not nil.
+func (r *reaper) run(raised chan<- []error) {
 	runtime.LockOSThread()
 	_, refused := cgroup.RaiseThread()
 	if raised != nil {
@@ -72,16 +72,16 @@ func (r *reaping) run(raised chan<- []error) {
 			v.release()
 			r.k.refill()
 			r.began.Store(0)
-			if r.k.superfluous(r) {
+			if r.k.retire(r) {
 				return
 			}
 		}
 	}
 }
 
-// reap lets the dying die and frees their memory. The thread that comes first lifts the limits and
-// asks the others for help.
-func (r *reaping) reap(v *Victim) {
+// reap raises the CPU limits of the dying processes and frees their memory. The first thread raises
+// the limits and queues the victim for the other threads too.
+func (r *reaper) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)
 	first := v.freeing.begin()
@@ -103,7 +103,7 @@ func (r *reaping) reap(v *Victim) {
 	r.pidfds()
 	if first {
 		for i := range v.processes.count() {
-			r.seen[v.processes.at(i).pid] = true // by this thread or another
+			r.seen[v.processes.at(i).pid] = true // freed by this thread or another
 		}
 		r.search()
 	}
@@ -116,22 +116,22 @@ func (r *reaping) reap(v *Victim) {
 	}
 }
 
-// pidfds frees the processes that were pinned, together with the other threads: each takes the next
-// one.
-func (r *reaping) pidfds() {
+// pidfds frees the memory of the pinned processes. The threads share the work: each takes the next
+// process.
+func (r *reaper) pidfds() {
 	v := r.v
 	for i := v.freeing.take(); i < v.processes.count(); i = v.freeing.take() {
 		p := v.processes.at(i)
-		for range againMax {
-			if r.again = 0; r.release(p.pid, p.fd) || !r.pause() {
+		for range maxTries {
+			if r.pending = 0; r.release(p.pid, p.fd) || !r.pause() {
 				break
 			}
 		}
 	}
 }
 
-// release frees the memory of one process. Not done: it has to be asked again.
-func (r *reaping) release(pid, fd int) (done bool) {
+// release frees the memory of one process. It returns false if the caller must retry.
+func (r *reaper) release(pid, fd int) (done bool) {
 	if e := r.k.absent.Load(); e != nil {
 		r.err = *e
 		return true
@@ -142,12 +142,12 @@ func (r *reaping) release(pid, fd int) (done bool) {
 		r.v.freeing.add()
 		r.see(pid)
 	case unix.EAGAIN:
-		r.again++
+		r.pending++
 		return false
-	// gone; or it shares its memory with a process that lives, so nothing of it can be freed
+	// exited; or it shares its memory with a live process, so nothing can be freed
 	case unix.ESRCH, unix.EINVAL:
 		r.see(pid)
-	case unix.ENOSYS, unix.EPERM: // for good
+	case unix.ENOSYS, unix.EPERM: // permanent
 		text := os.NewSyscallError("process_mrelease", err)
 		r.k.absent.Store(&text)
 		r.err = text
@@ -158,8 +158,8 @@ func (r *reaping) release(pid, fd int) (done bool) {
 	return true
 }
 
-// pause waits a moment. false: the threads are to end.
-func (r *reaping) pause() bool {
+// pause waits for sweepPause. It returns false if the Killer was closed.
+func (r *reaper) pause() bool {
 	pause := time.NewTimer(sweepPause)
 	defer pause.Stop()
 	select {
@@ -170,21 +170,21 @@ func (r *reaping) pause() bool {
 	}
 }
 
-// see notes that a process is done.
-func (r *reaping) see(pid int) {
+// see records that a process is done.
+func (r *reaper) see(pid int) {
 	r.fresh++
 	if len(r.seen) < maxSeen {
 		r.seen[pid] = true
 	}
 }
 
-// search looks for processes of the victim that are not freed yet, until a round finds none.
-func (r *reaping) search() {
+// search finds and frees processes of the victim that are not freed yet, until a round finds none.
+func (r *reaper) search() {
 	for end := time.Now().Add(sweepLimit); time.Now().Before(end) && r.k.absent.Load() == nil; {
-		r.fresh, r.again = 0, 0
+		r.fresh, r.pending = 0, 0
 		r.until = end
 		r.walker.Walk(&r.v.group.reap, r.sweep)
-		if r.fresh == 0 && r.again == 0 {
+		if r.fresh == 0 && r.pending == 0 {
 			return
 		}
 		if r.fresh == 0 && !r.pause() {
@@ -193,7 +193,7 @@ func (r *reaping) search() {
 	}
 }
 
-func (r *reaping) sweepGroup(g *cgroup.Group) bool {
+func (r *reaper) sweepGroup(g *cgroup.Group) bool {
 	r.step()
 	_ = g.Procs(r.buf[:], r.free)
 	select {
@@ -204,9 +204,9 @@ func (r *reaping) sweepGroup(g *cgroup.Group) bool {
 	}
 }
 
-// freeProcess frees one process of a list. Its number may be another process's by now: the kernel
-// frees the memory only of who is dying anyway.
-func (r *reaping) freeProcess(pid int) {
+// freeProcess frees the memory of one listed process. The pid may have been reused: the kernel
+// frees only the memory of a dying process.
+func (r *reaper) freeProcess(pid int) {
 	if pid == 0 || r.seen[pid] || time.Now().After(r.until) {
 		return
 	}

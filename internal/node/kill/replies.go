@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// replies is where the Killer's threads answer to Kill and Pin. Any thread sends; Pin receives
-// before anyone else has the victim, Kill with mu held.
+// replies carries the answers of the Killer's threads to Kill and Pin. Any thread sends. Pin
+// receives before the victim is shared, and Kill receives with mu held.
 type replies struct {
 	mu      sync.Mutex  // one Kill at a time
-	timer   *time.Timer // mu guards it
+	timer   *time.Timer // guarded by mu
 	written chan result // one slot
-	singled chan result // likewise
-	listed  chan result // likewise
+	singled chan result // one slot
+	listed  chan result // one slot
 }
 
 func (r *replies) init() {
@@ -21,17 +21,18 @@ func (r *replies) init() {
 	r.written, r.singled, r.listed = make(chan result, 1), make(chan result, 1), make(chan result, 1)
 }
 
-// drain drops what came of an earlier Kill. r.mu is held.
+// drain drops the answers to an earlier Kill. r.mu is held.
 func (r *replies) drain() {
 	drain(r.written)
 	drain(r.singled)
 }
 
-// await waits for what a thread was asked to do, no longer than limit. done: it is, with that
-// error. r.mu is held, or the victim is new.
-func (r *replies) await(asked bool, answer <-chan result, limit time.Duration) (err error,
+// await waits up to limit for the answer to a queued job. It returns the job's error and true, or
+// false if the job is not done in time. Without a queued job it returns errBusy. r.mu is held, or
+// the victim is new.
+func (r *replies) await(queued bool, answer <-chan result, limit time.Duration) (err error,
 	done bool) {
-	if !asked {
+	if !queued {
 		return errBusy, true
 	}
 	r.timer.Reset(limit)
@@ -44,11 +45,11 @@ func (r *replies) await(asked bool, answer <-chan result, limit time.Duration) (
 	}
 }
 
-// result is what became of it.
+// result is the result of a job.
 type result struct{ err error }
 
-// tell tells who may wait for it; who does not gets it the next time.
-func tell(to chan<- result, err error) {
+// reply sends the result of a job without blocking. It stays in the channel until the next receive.
+func reply(to chan<- result, err error) {
 	select {
 	case to <- result{err}:
 	default:

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Outcome is what the self-test found out about a rung.
+// Outcome is the result of the self-test for one kill step.
 type Outcome string
 
 // The outcomes.
 const (
 	Works    Outcome = "works"
 	Refused  Outcome = "refused"
-	Absent   Outcome = "absent" // not in this kernel, or not switched on
+	Absent   Outcome = "absent" // missing in this kernel, or disabled
 	Untested Outcome = "not tested"
 )
 
-// Result is one rung's.
+// Result is the self-test result of one kill step.
 type Result struct {
 	Rung    string
 	Outcome Outcome
-	Err     error         // why it does not work
-	Took    time.Duration // a kill: until the cgroup was empty; else the step itself
+	Err     error         // why the step does not work
+	Took    time.Duration // a kill: until the cgroup was empty; otherwise the step itself
 }
 
-// String is the result in words.
+// String returns the outcome with its error or duration.
 func (r Result) String() string {
 	if r.Err != nil {
 		return fmt.Sprintf("%s: %v", r.Outcome, r.Err)
@@ -32,13 +32,13 @@ func (r Result) String() string {
 	return fmt.Sprintf("%s (%v)", r.Outcome, r.Took.Round(10*time.Microsecond))
 }
 
-// Report is what SelfTest found out: the rungs in the ladder's order, without the runtime's.
+// Report is the result of SelfTest: the kill steps in the ladder's order, without ByRuntime.
 type Report struct {
-	Where string // the cgroup in which the scratch ones were made, below the root
+	Where string // parent of the scratch cgroups, below the root
 	Rungs []Result
 }
 
-// Log is the report as attributes for log/slog.
+// Log returns the report as attributes for log/slog.
 func (r *Report) Log() []any {
 	out := []any{"where", "/" + r.Where}
 	for _, rung := range r.Rungs {
@@ -47,7 +47,7 @@ func (r *Report) Log() []any {
 	return out
 }
 
-// Kills reports whether one of the rungs that kill works.
+// Kills reports whether one of the steps that kill works.
 func (r *Report) Kills() bool {
 	for _, rung := range r.Rungs {
 		if byName(rung.Rung).has(CgroupKill|Pidfd) && rung.Outcome == Works {
@@ -57,8 +57,8 @@ func (r *Report) Kills() bool {
 	return false
 }
 
-// untried reports whether nothing was found out of the rungs that kill.
-func (r *Report) untried() (none bool) {
+// inconclusive reports whether all steps that kill are untested.
+func (r *Report) inconclusive() (none bool) {
 	for _, rung := range r.Rungs {
 		if byName(rung.Rung).has(CgroupKill | Pidfd) {
 			if none = true; rung.Outcome != Untested {

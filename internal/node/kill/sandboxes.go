@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// sandboxes are those of the pod that the runtime knows and that are the victim's own. The
-// goroutine that calls the victim's methods other than Kill, Killed, Steps and Close owns them.
-// Stop lends them to a goroutine that it starts and waits for.
+// sandboxes lists the pod's sandboxes that belong to the victim. The goroutine that calls the
+// victim's methods other than Kill, Killed, Steps and Close owns the list. Stop passes it to a
+// goroutine that it starts and waits for.
 type sandboxes struct {
 	ids     []string
-	since   Stamp // when it was pinned: sandboxes made later are not its own
-	settled bool  // ids are all of its sandboxes: a later look would find those of its next life
+	since   Stamp // time of Pin: sandboxes created later are not the victim's
+	settled bool  // ids is complete: a later list would include sandboxes of the restarted pod
 }
 
 func (s *sandboxes) init() { s.ids = make([]string, 0, 16) }
 
-// start takes what is known when the victim is pinned.
+// start sets the sandboxes known when the victim is pinned.
 func (s *sandboxes) start(ids []string, at Stamp) {
 	s.ids, s.since, s.settled = append(s.ids[:0], ids...), at, false
 }
 
-// has reports whether a sandbox is known as the victim's.
+// has reports whether the sandbox belongs to the victim.
 func (s *sandboxes) has(id string) bool { return slices.Contains(s.ids, id) }
 
-// lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made
-// the pod's first one, or its next one. The first look that is answered counts: until a later one
-// the clock may have been set and set right again, which no time tells.
+// lookUp asks the runtime for the victim's sandboxes: between the ranking and the kill the runtime
+// may have created the pod's first or next one. Only the first successful answer counts, because
+// clock changes before a later one may cancel out and stay undetected.
 func (s *sandboxes) lookUp(ctx context.Context, r Runtime, uid string) error {
 	if s.settled {
 		return nil
@@ -48,38 +48,38 @@ func (s *sandboxes) lookUp(ctx context.Context, r Runtime, uid string) error {
 	return nil
 }
 
-// clockSet is by how much the wall clock was set since the victim was chosen, forth or back: what
-// the runtime says was made before by less than that may have been made after. A node without a
-// clock battery is set by years while it runs.
+// clockSet returns by how much the wall clock was set, forward or back, after the victim was
+// chosen. A sandbox that the runtime dates before the choice by less than that may be newer. The
+// clock of a node without a clock battery jumps by years while the node runs.
 func (s *sandboxes) clockSet() time.Duration {
 	now := Now()
 	wall, passed := now.Time.Round(0).Sub(s.since.Time.Round(0)), now.Monotonic-s.since.Monotonic
 	return (wall - passed).Abs()
 }
 
-// setSince is Victim.Since.
+// setSince implements Victim.Since.
 func (s *sandboxes) setSince(at Stamp) { s.since = at }
 
-// settle is Victim.Settle.
+// settle implements Victim.Settle.
 func (s *sandboxes) settle() { s.settled = true }
 
-// Since says when the victim was chosen, where that was before it was pinned: sandboxes made later
-// are not its own. To be called before anything is done to it.
+// Since sets the time at which the victim was chosen, if that was before Pin: sandboxes created
+// later are not the victim's. Call it before any other method.
 func (v *Victim) Since(at Stamp) { v.sandboxes.setSince(at) }
 
-// Settle says that the victim's sandboxes are those that are known: it is taken up again, and they
-// were looked up when it was chosen.
+// Settle declares the list of the victim's sandboxes complete. An eviction that is resumed calls
+// it, because the sandboxes were looked up when the victim was chosen.
 func (v *Victim) Settle() { v.sandboxes.settle() }
 
-// Sandboxes are those of the victim that are known by now.
+// Sandboxes returns the IDs of the victim's sandboxes known so far.
 func (v *Victim) Sandboxes() []string { return v.sandboxes.ids }
 
-// ErrBack: a pod has a sandbox that is not the victim's.
-var ErrBack = errors.New("the pod is back")
+// ErrBack is returned by Back if the pod has a sandbox that is not the victim's.
+var ErrBack = errors.New("the pod was restarted")
 
-// Back is ErrBack where the runtime has a sandbox of the pod, in any state, that is not known as
-// one of the victim's; what there is under the pod's UID, logs and volumes, is in use then. No time
-// tells that, for clocks are set.
+// Back returns ErrBack if the runtime has a sandbox of the pod, in any state, that is not the
+// victim's. The logs and volumes under the pod's UID are in use then. Back compares IDs instead of
+// creation times, because clocks may be set.
 func (v *Victim) Back(ctx context.Context, r Runtime) error {
 	now, err := r.SandboxesOf(ctx, v.Pod.UID)
 	if err != nil {

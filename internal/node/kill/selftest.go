@@ -21,15 +21,15 @@ import (
 
 const (
 	scratchPrefix = "jettison-selftest-"
-	testLimit     = 2 * time.Second        // for all of it
-	tidyLimit     = 500 * time.Millisecond // beyond that, to clean up
+	testLimit     = 2 * time.Second        // for the whole test
+	tidyLimit     = 500 * time.Millisecond // for the cleanup after it
 )
 
-// SelfTest finds out which rungs work here, on processes and cgroups of its own: it starts this
-// program again, with VictimCommand, and kills it with the code that kills pods. own is the cgroup
-// of this process below the root: scratch cgroups are made in the pod that it lies in, or beside
-// it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier one left is
-// removed.
+// SelfTest tries each kill step on its own processes and cgroups. It starts its own executable with
+// VictimCommand and kills that process with the code that kills pods. own is the cgroup of this
+// process below the root: scratch cgroups are created in the pod that contains it, or next to it.
+// SelfTest takes 2 s at most, removes everything it created, and removes the scratch cgroups that a
+// crashed self-test left.
 func SelfTest(ctx context.Context, fs *cgroup.FS, own string) Report {
 	return selfTestWithin(ctx, fs, own, testLimit)
 }
@@ -39,10 +39,10 @@ func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.D
 	defer cancel()
 	report := Report{Where: scratchParent(own)}
 	removeScratch(fs, report.Where)
-	// The processes that are killed count in the memory of the same pod: so what the first lists have
-	// left is given back before, and there is one at a time.
+	// The test processes are charged to the memory of the agent's pod. So the garbage of the first
+	// lists is returned to the kernel first, and one process runs at a time.
 	debug.FreeOSMemory()
-	var each, all trial
+	var each, all attempt
 	all.run(ctx, fs, report.Where, CgroupKill)
 	each.run(ctx, fs, report.Where, Pidfd)
 	report.Rungs = []Result{all.kill, each.kill, cmp.Or(all.cpu, each.cpu),
@@ -55,7 +55,7 @@ func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.D
 	return report
 }
 
-// scratchParent is the pod that a cgroup lies in, or the cgroup above it.
+// scratchParent returns the pod cgroup that contains own, or the parent of own.
 func scratchParent(own string) string {
 	own = strings.Trim(path.Clean("/"+own), "/")
 	for at := own; at != "" && at != "."; at = path.Dir(at) {
@@ -69,11 +69,11 @@ func scratchParent(own string) string {
 	return ""
 }
 
-// IsScratch says whether a cgroup is one of the self-test's, by its name.
+// IsScratch reports whether name is the name of a scratch cgroup of the self-test.
 func IsScratch(name string) bool { return strings.HasPrefix(name, scratchPrefix) }
 
-// removeScratch removes what a crash left. Its processes ended with who started them; a cgroup that
-// is in use stays.
+// removeScratch removes the scratch cgroups left by a crash. Their processes ended with the process
+// that started them; a cgroup in use stays.
 func removeScratch(fs *cgroup.FS, parent string) {
 	var left []string
 	_ = fs.Children(parent, make([]byte, 4096), func(name string) {
@@ -86,38 +86,39 @@ func removeScratch(fs *cgroup.FS, parent string) {
 	}
 }
 
-// trial is one process that is killed.
-type trial struct {
+// attempt holds the results for one process that the self-test kills.
+type attempt struct {
 	kill, cpu, free Result
 	err             error // why there is no result
 }
 
-// run makes a scratch cgroup and a process in it, tries the rungs and kills it by one of them.
-func (t *trial) run(ctx context.Context, fs *cgroup.FS, parent string, rung Ladder) {
-	name := path.Join(parent, scratchPrefix+strconv.Itoa(os.Getpid())+"-"+rung.String())
+// run starts a process in a scratch cgroup, tries the CPU and Mrelease steps, and kills the process
+// with the given step.
+func (t *attempt) run(ctx context.Context, fs *cgroup.FS, parent string, step Ladder) {
+	name := path.Join(parent, scratchPrefix+strconv.Itoa(os.Getpid())+"-"+step.String())
 	dir := filepath.Join(fs.Mount(), name)
 	if err := unix.Mkdir(dir, 0o755); err != nil {
-		t.err = fmt.Errorf("make scratch cgroup %s: %w", dir, err)
+		t.err = fmt.Errorf("create scratch cgroup %s: %w", dir, err)
 		return
 	}
 	defer tidy(dir)
 	victim, err := startVictim(ctx, dir)
 	if err != nil {
-		t.err = fmt.Errorf("start a process in scratch cgroup %s: %w", dir, err)
+		t.err = fmt.Errorf("start self-test process in scratch cgroup %s: %w", dir, err)
 		return
 	}
 	defer victim.end()
 	t.tryCPU(fs, name)
 	t.tryFree(victim.cmd.Process.Pid)
-	k := New(Options{FS: fs, Ladder: rung | CPU | Mrelease})
-	defer func() { _ = k.Close() }() // a thread that is still in the kernel ends when it comes back
+	k := New(Options{FS: fs, Ladder: step | CPU | Mrelease})
+	defer func() { _ = k.Close() }() // a thread that is still in the kernel ends when it returns
 	v, err := k.Pin(&stats.PodStats{PodRef: stats.PodReference{UID: "self-test"}, Cgroup: name})
 	if err != nil {
 		t.err = err
 		return
 	}
 	defer v.Close()
-	t.kill = timed(rung, func() error {
+	t.kill = timed(step, func() error {
 		if err := v.Kill(); err != nil {
 			return err
 		}
@@ -126,16 +127,16 @@ func (t *trial) run(ctx context.Context, fs *cgroup.FS, parent string, rung Ladd
 	})
 }
 
-// timed tries one rung.
-func timed(rung Ladder, do func() error) Result {
-	r := Result{Rung: rung.String()}
+// timed runs one kill step and returns its outcome and duration.
+func timed(step Ladder, do func() error) Result {
+	r := Result{Rung: step.String()}
 	start := time.Now()
 	r.Err = do()
 	r.Took = time.Since(start)
 	switch {
 	case r.Err == nil:
 		r.Outcome = Works
-	case errors.Is(r.Err, context.Canceled): // the caller did not want to know
+	case errors.Is(r.Err, context.Canceled): // the caller stopped the test
 		r.Outcome = Untested
 	case errors.Is(r.Err, os.ErrNotExist), errors.Is(r.Err, unix.ENOSYS):
 		r.Outcome = Absent
@@ -145,8 +146,8 @@ func timed(rung Ladder, do func() error) Result {
 	return r
 }
 
-// tryCPU lifts the limits of the scratch cgroup and puts them back.
-func (t *trial) tryCPU(fs *cgroup.FS, name string) {
+// tryCPU raises the CPU limits of the scratch cgroup and restores them.
+func (t *attempt) tryCPU(fs *cgroup.FS, name string) {
 	t.cpu = timed(CPU, func() error {
 		g, err := fs.Group(name)
 		if err != nil {
@@ -156,7 +157,7 @@ func (t *trial) tryCPU(fs *cgroup.FS, name string) {
 		buf := make([]byte, 256)
 		before, err := g.CPUSettings(buf)
 		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: the cpu controller is off there", err)
+			err = fmt.Errorf("%w: the cpu controller is not enabled in the parent cgroup", err)
 		}
 		if err != nil {
 			return err
@@ -165,10 +166,10 @@ func (t *trial) tryCPU(fs *cgroup.FS, name string) {
 	})
 }
 
-// tryFree asks to free the memory of the process before it is killed: EINVAL, for it is not dying,
-// comes only from a kernel that could and a system call that is allowed. After the kill there may
-// be nothing left to free.
-func (t *trial) tryFree(pid int) {
+// tryFree calls process_mrelease before the process is killed. The kernel answers EINVAL, because
+// the process is not dying, only if it has the system call and permits it. After the kill there may
+// be no memory left to free.
+func (t *attempt) tryFree(pid int) {
 	t.free = timed(Mrelease, func() error {
 		fd, err := cgroup.OpenPidfd(pid)
 		if err != nil {
@@ -182,8 +183,8 @@ func (t *trial) tryFree(pid int) {
 	})
 }
 
-// tidy removes a scratch cgroup, once the kernel lets it: a process that was waited for may count
-// for a moment.
+// tidy removes a scratch cgroup and retries for tidyLimit: the cgroup may stay busy for a moment
+// after its process was reaped.
 func tidy(dir string) {
 	for end := time.Now().Add(tidyLimit); unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

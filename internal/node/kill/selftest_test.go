@@ -17,7 +17,7 @@ import (
 	"jettison/cgroup"
 )
 
-// leftovers are the scratch cgroups below a path.
+// leftovers returns the scratch cgroups below a path.
 func leftovers(t *testing.T, fs *cgroup.FS, parent string) (names []string) {
 	t.Helper()
 	err := fs.Children(parent, make([]byte, 4096), func(name string) {
@@ -44,18 +44,18 @@ func TestSelfTest(t *testing.T) {
 	took := time.Since(start)
 	t.Log(took, r)
 	if left := leftovers(t, fs, p.Cgroup); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("scratch cgroups after the self-test = %v, want none", left)
 	}
 	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("open descriptors after the self-test = %d, want %d as before", after, before)
 	}
 	if took > limit+tidyLimit || !r.Kills() || r.Where != p.Cgroup || len(r.Log()) != 2*(1+len(r.Rungs)) {
-		t.Errorf("after %v: %+v", took, r)
+		t.Errorf("report after %v = %+v, want a working kill step in %s", took, r, p.Cgroup)
 	}
 	want := []string{"cgroup.kill", "pidfd", "cpu", "mrelease"}
 	for i, rung := range r.Rungs {
 		if rung.Rung != want[i] || rung.Outcome == Untested || (rung.Outcome == Works) != (rung.Err == nil) {
-			t.Errorf("%+v", rung)
+			t.Errorf("result %d = %+v, want a tested step %s", i, rung, want[i])
 		}
 	}
 	v, err := Pin(fs, p)
@@ -64,12 +64,12 @@ func TestSelfTest(t *testing.T) {
 	}
 	defer v.Close()
 	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the pod that it was made in does not live any more: %v", err)
+		t.Errorf("wait for the pod that contains the self-test = %v, want it alive", err)
 	}
 }
 
-// What cannot be tested is said, and nothing is left behind.
-func TestSelfTestThatCannot(t *testing.T) {
+// A self-test that cannot run reports the reason and leaves no cgroup.
+func TestSelfTestThatCannotRun(t *testing.T) {
 	fs, p := pod(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -80,19 +80,19 @@ func TestSelfTestThatCannot(t *testing.T) {
 	} {
 		for _, rung := range r.Rungs {
 			if rung.Outcome != Untested || rung.Err == nil || rung.Rung == "" {
-				t.Errorf("%s: %+v", name, rung)
+				t.Errorf("%s: result = %+v, want untested with an error", name, rung)
 			}
 		}
 		if r.Kills() {
-			t.Error(name)
+			t.Errorf("%s: Kills = true, want false", name)
 		}
 	}
 	if left := leftovers(t, fs, p.Cgroup); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("scratch cgroups after the self-test = %v, want none", left)
 	}
 }
 
-func TestWhereScratchCgroupsGo(t *testing.T) {
+func TestScratchParent(t *testing.T) {
 	for own, want := range map[string]string{
 		"": "", "/": "", "jettison": "", "/system.slice/jettison.service": "system.slice",
 		"kubepods/burstable/podu":     "kubepods/burstable/podu",
@@ -100,7 +100,7 @@ func TestWhereScratchCgroupsGo(t *testing.T) {
 		"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_v.slice/cri-containerd-c.scope": "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_v.slice",
 	} {
 		if got := scratchParent(own); got != want {
-			t.Errorf("%q: %q, want %q", own, got, want)
+			t.Errorf("scratchParent(%q) = %q, want %q", own, got, want)
 		}
 	}
 }
@@ -108,13 +108,13 @@ func TestWhereScratchCgroupsGo(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	for want, err := range map[Outcome]error{Works: nil, Absent: unix.ENOSYS, Refused: unix.EPERM, Untested: context.Canceled} {
 		if r := timed(CPU, func() error { return err }); r.Outcome != want || !strings.HasPrefix(r.String(), string(want)) {
-			t.Errorf("%v: %+v", err, r)
+			t.Errorf("outcome of error %v = %+v, want %s", err, r, want)
 		}
 	}
 }
 
-// A process is started from within the cgroup namespace that is named, whichever the agent's own is, and the agent's stays.
-func TestStartFromANamespace(t *testing.T) {
+// startFrom starts a process in the given cgroup namespace, and the agent stays in its own.
+func TestStartFromNamespace(t *testing.T) {
 	link := func(pid string) string {
 		to, err := os.Readlink("/proc/" + pid + "/ns/cgroup")
 		if err != nil {
@@ -133,7 +133,7 @@ func TestStartFromANamespace(t *testing.T) {
 		}
 		return cmd, func() { stdin.Close(); _ = cmd.Wait() }
 	}
-	other, stop := func() (*exec.Cmd, func()) { // a process with a namespace of its own
+	other, stop := func() (*exec.Cmd, func()) { // a process in its own namespace
 		cmd := exec.Command("/bin/sh", "-c", "read x")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWCGROUP}
 		stdin, err := cmd.StdinPipe()
@@ -141,22 +141,22 @@ func TestStartFromANamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := cmd.Start(); err != nil {
-			t.Skip("a cgroup namespace takes root: ", err)
+			t.Skip("cannot create a cgroup namespace: ", err)
 		}
 		return cmd, func() { stdin.Close(); _ = cmd.Wait() }
 	}()
 	defer stop()
-	theirs := link(strconv.Itoa(other.Process.Pid))
+	target := link(strconv.Itoa(other.Process.Pid))
 	for namespace, want := range map[string]string{
-		"/proc/" + strconv.Itoa(other.Process.Pid) + "/ns/cgroup": theirs, "/proc/self/ns/cgroup": link("self"), "/nowhere": link("self"),
+		"/proc/" + strconv.Itoa(other.Process.Pid) + "/ns/cgroup": target, "/proc/self/ns/cgroup": link("self"), "/nowhere": link("self"),
 	} {
 		cmd, end := start(namespace)
 		if got := link(strconv.Itoa(cmd.Process.Pid)); got != want {
-			t.Errorf("started from %s it is in %s, want %s", namespace, got, want)
+			t.Errorf("namespace of a process started from %s = %s, want %s", namespace, got, want)
 		}
 		end()
 	}
-	if theirs == link("self") {
-		t.Error("this process is in the other's namespace now")
+	if target == link("self") {
+		t.Error("this process moved to the other's namespace, want its own")
 	}
 }

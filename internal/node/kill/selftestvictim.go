@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VictimCommand is the hidden command by which the self-test starts this very program as a process
-// to be killed.
+// VictimCommand is the hidden command with which the self-test starts its own executable as the
+// process to kill.
 const VictimCommand = "selftest-victim"
 
-const victimBytes = 4 << 20 // of memory that a process to be killed takes
+const victimBytes = 4 << 20 // memory that a self-test process allocates
 
-// BeVictim is that process: it takes memory (args: how many bytes), says so with one byte on its
-// standard output, and waits until it is killed, or until its standard input ends: it does not
-// outlive who has started it.
+// BeVictim is the body of that process. It allocates memory (args: the number of bytes), writes one
+// byte to its standard output when done, and waits until it is killed. It also ends at the end of
+// its standard input, so it does not outlive its parent.
 func BeVictim(args []string) {
 	size := victimBytes
 	if len(args) > 0 {
@@ -43,14 +43,14 @@ func BeVictim(args []string) {
 	}
 }
 
-// running is a process to be killed.
-type running struct {
+// testProcess is a running process that the self-test kills.
+type testProcess struct {
 	cmd         *exec.Cmd
-	stdin, read *os.File // its standard input; ours of its output
+	stdin, read *os.File // the parent's ends of its standard input and output
 }
 
-// startVictim starts this program in a cgroup and waits until it has its memory.
-func startVictim(ctx context.Context, dir string, args ...string) (_ *running, err error) {
+// startVictim starts a test process in a cgroup and waits until it has allocated its memory.
+func startVictim(ctx context.Context, dir string, args ...string) (_ *testProcess, err error) {
 	group, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 		return nil, err
 	}
 	defer out.Close()
-	v := &running{cmd: exec.Command("/proc/self/exe", append([]string{VictimCommand}, args...)...),
+	v := &testProcess{cmd: exec.Command("/proc/self/exe", append([]string{VictimCommand}, args...)...),
 		stdin: stdin, read: read}
 	v.cmd.Env = []string{"GOMAXPROCS=1"}
 	v.cmd.Stdin, v.cmd.Stdout = in, out
@@ -77,7 +77,7 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 		read.Close()
 		return nil, err
 	}
-	out.Close() // so that its end shows
+	out.Close() // so that read sees the end of the process
 	if deadline, ok := ctx.Deadline(); ok {
 		err = read.SetReadDeadline(deadline)
 	}
@@ -86,46 +86,45 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 		_, err = read.Read(make([]byte, 1))
 	}
 	if err == nil {
-		err = ctx.Err() // AfterFunc may be later than what it is to end
+		err = ctx.Err() // ctx may have ended before AfterFunc could interrupt the read
 	}
 	if err != nil {
 		v.end()
-		return nil, fmt.Errorf("wait until it runs: %w", err)
+		return nil, fmt.Errorf("wait for the process to start: %w", err)
 	}
 	return v, nil
 }
 
-// nodesCgroups is the cgroup namespace of the node's first process.
+// nodesCgroups is the cgroup namespace of the node's init process.
 const nodesCgroups = "/proc/1/ns/cgroup"
 
-// startFrom starts a process from within a cgroup namespace, where this process is in another one:
-// a container that is not privileged has its own. With the mount option nsdelegate, which systemd
-// takes, no process begins in a cgroup outside of the namespace of who starts it (v6.12
-// kernel/cgroup/cgroup.c cgroup_procs_write_permission: ENOENT), and scratch cgroups are. Where the
-// namespace cannot be entered the process is started all the same: the kernel says whether that
-// will do.
+// startFrom starts a process from within the given cgroup namespace. An unprivileged container has
+// its own namespace. With the mount option nsdelegate, which systemd uses, a process cannot start
+// in a cgroup outside its parent's namespace (v6.12 kernel/cgroup/cgroup.c
+// cgroup_procs_write_permission: ENOENT), and the scratch cgroups are outside. If the namespace
+// cannot be entered, startFrom starts the process anyway, and the kernel decides.
 func startFrom(namespace string, cmd *exec.Cmd) error {
 	fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return cmd.Start()
 	}
 	defer unix.Close(fd)
-	var theirs, own unix.Stat_t
-	if unix.Fstat(fd, &theirs) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil &&
-		theirs.Ino == own.Ino && theirs.Dev == own.Dev {
+	var target, own unix.Stat_t
+	if unix.Fstat(fd, &target) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil &&
+		target.Ino == own.Ino && target.Dev == own.Dev {
 		return cmd.Start()
 	}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with it, and what it has entered
+		runtime.LockOSThread() // never unlocked: the thread, in its namespace, ends with the goroutine
 		_ = unix.Setns(fd, unix.CLONE_NEWCGROUP)
 		started <- cmd.Start()
 	}()
 	return <-started
 }
 
-// end kills the process, if it still lives, and waits for its end.
-func (v *running) end() {
+// end kills the process, if it is still alive, and waits for it.
+func (v *testProcess) end() {
 	_ = v.cmd.Process.Kill()
 	_ = v.cmd.Wait()
 	v.stdin.Close()

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stamp is an instant on both clocks. The monotonic one is CLOCK_MONOTONIC, which the kernel log's
-// time stamps follow.
+// Stamp is an instant on the wall clock and on CLOCK_MONOTONIC, the clock of the kernel log's
+// timestamps.
 type Stamp = stats.Stamp
 
 // Now reads both clocks.
 func Now() Stamp { return Stamp{Time: time.Now(), Monotonic: monotonic()} }
 
-// StampOf is an instant of the wall clock, with what the other clock showed then.
+// StampOf returns the Stamp of a wall clock time.
 func StampOf(at time.Time) Stamp {
 	now := Now()
 	return Stamp{Time: at, Monotonic: max(now.Monotonic-now.Time.Sub(at), 0)}
@@ -27,8 +27,8 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Names of steps that are no rungs. Those that are go by the rung's name: "cgroup.kill", "pidfd",
-// "cpu", "mrelease".
+// Names of recorded steps. A step of the kill ladder uses its own name instead: "cgroup.kill",
+// "pidfd", "cpu", "mrelease". Records contain these names.
 const (
 	stepPin       = "pin"
 	stepPidfds    = "pidfds"
@@ -43,29 +43,29 @@ const (
 	stepRemove    = "RemovePodSandbox"
 )
 
-// Step is one thing that was done to a victim.
+// Step is one recorded action on a victim.
 type Step struct {
 	Name string
-	At   time.Duration // CLOCK_MONOTONIC, when it was done
-	Err  error         // why it was not, or not wholly
-	// N counts: pidfds opened, processes killed by pidfd, groups whose CPU limits were lifted,
-	// processes whose memory was freed, MiB of page cache; of the runtime's calls, how many were made
+	At   time.Duration // CLOCK_MONOTONIC, time of the action
+	Err  error         // why it failed, in whole or in part
+	// N counts pidfds opened, processes killed through pidfds, cgroups with raised CPU limits,
+	// processes with freed memory, or MiB of page cache. For runtime calls it is the number of calls
 	// in a row.
 	N int
 }
 
-// maxSteps bounds what is kept of one victim. A runtime that has to be asked for hours takes one
-// place.
+// maxSteps bounds the steps kept for one victim. Retries of a runtime call for hours use one slot.
 const maxSteps = 24
 
-// stepLog is what was done so far.
+// stepLog holds the steps so far.
 type stepLog struct {
 	mu  sync.Mutex
-	of  [maxSteps]Step // mu guards it
-	len int            // mu guards it
+	of  [maxSteps]Step // guarded by mu
+	len int            // guarded by mu
 }
 
-// add notes a step. It allocates nothing. The last place is that of the latest.
+// add appends a step. It allocates nothing. When the log is full, the latest step replaces the last
+// one.
 func (s *stepLog) add(name string, n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *stepLog) add(name string, n int, err error) {
 	s.of[s.len-1] = Step{Name: name, At: monotonic(), Err: err, N: n}
 }
 
-// call notes a call of the runtime. Calls of the same name in a row are one step: the latest, and
-// how many there were.
+// call records a call of the runtime. Calls with the same name in a row are one step, with the
+// latest result and their number.
 func (s *stepLog) call(name string, err error) {
 	s.mu.Lock()
 	if s.len == 0 || s.of[s.len-1].Name != name {
@@ -87,8 +87,8 @@ func (s *stepLog) call(name string, err error) {
 	last.At, last.Err, last.N = monotonic(), err, last.N+1
 }
 
-// copied are the steps so far.
-func (s *stepLog) copied() []Step {
+// snapshot returns a copy of the steps so far.
+func (s *stepLog) snapshot() []Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Step(nil), s.of[:s.len]...)

@@ -13,52 +13,52 @@ import (
 )
 
 const (
-	stopBound = 2 * time.Second // beyond the grace period, for the runtime to do what it was asked
-	// calls of StopContainer under way at a time: a pod with more containers is a rare one
+	stopBound = 2 * time.Second // time for the runtime beyond the grace period
+	// concurrent calls of StopContainer; pods with more containers are rare
 	stopMax   = 64
-	lookFirst = 100 * time.Millisecond
-	lookMax   = 2 * time.Second
-	maxGrace  = 365 * 24 * time.Hour // as good as for ever
+	pollFirst = 100 * time.Millisecond
+	pollMax   = 2 * time.Second
+	maxGrace  = 365 * 24 * time.Hour // practically unlimited
 )
 
-// Stop has the runtime end all containers of the victim, with a grace period, and then its
-// sandboxes, whose own processes live in the pod's cgroup too. It returns as soon as the cgroup is
-// empty by the kernel's word, whatever the runtime says, or does not. Containers that appear
-// meanwhile get what is left of the grace period. 2 s after it the cgroup is killed through the
-// kernel. A Kill by another goroutine meanwhile ends the grace period. An error means that
-// something of the pod may still live: the kernel refused the kill, or the victim was alive 10 s
-// after it (os.ErrDeadlineExceeded), or ctx ended.
+// Stop has the runtime stop all containers of the victim with a grace period, and then its
+// sandboxes, which have processes in the pod's cgroup too. It returns as soon as the kernel reports
+// the cgroup empty, regardless of the runtime's reports. Containers that appear later get the rest
+// of the grace period. Stop kills the cgroup through the kernel 2 s after the grace period. A
+// concurrent Kill ends the grace period. An error means that a process of the pod may still live:
+// the kernel refused the kill, the victim was alive 10 s after it (os.ErrDeadlineExceeded), or ctx
+// ended.
 //
-// Without a known cgroup the runtime's answers are all there is: Stop returns when it calls no
-// container running any more, and gives up with the kill's deadline; Clean, which does not wait for
-// anything to end well, is what is left then.
+// Without a known cgroup only the runtime's answers count: Stop returns when the runtime reports no
+// container running, and fails at the deadline of the kill. Clean, which kills without a grace
+// period, is the caller's next step then.
 //
-// The order among the containers is the runtime's business, and preStop hooks are a kubelet's: none
-// is run.
+// The runtime chooses the order of the containers. preStop hooks, which a kubelet runs, are not
+// run.
 func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error {
 	grace = min(max(grace, 0), maxGrace)
-	s := stopping{v: v, r: r, deadline: time.Now().Add(grace), asked: map[string]*asked{},
+	s := stopping{v: v, r: r, deadline: time.Now().Add(grace), requests: map[string]*stopRequest{},
 		answers: make(chan answer, stopMax)}
 	gentle, end := context.WithTimeout(ctx, grace+stopBound)
 	defer end()
-	var asking sync.WaitGroup
-	var wrong error // what the runtime did not do; read once asking is over
-	asking.Go(func() { wrong = s.run(gentle) })
+	var runs sync.WaitGroup
+	var runErr error // error of the runtime; read after runs.Wait
+	runs.Go(func() { runErr = s.run(gentle) })
 	if !v.group.known {
-		if asking.Wait(); wrong != nil {
-			return fmt.Errorf("stop pod %s: %w", v.Pod.UID, wrong)
+		if runs.Wait(); runErr != nil {
+			return fmt.Errorf("stop pod %s: %w", v.Pod.UID, runErr)
 		}
 		return nil
 	}
-	// what the runtime still says does not matter, and a call that hangs is abandoned
-	defer func() { end(); asking.Wait() }()
+	// later answers of the runtime do not matter, and a call that hangs is abandoned
+	defer func() { end(); runs.Wait() }()
 	defer context.AfterFunc(v.life.alive, end)()
 
 	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
 		return nil
 	}
-	// at once, but if the kernel's word could not be had: the pod gets its grace period all the same
+	// returns immediately, except after an error of the wait: the pod still gets its grace period
 	<-gentle.Done()
 	if ctx.Err() != nil {
 		return fmt.Errorf("stop pod %s: %w", v.Pod.UID, err)
@@ -74,25 +74,24 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	return nil
 }
 
-// stopping is one Stop, as far as it is asked of the runtime. One goroutine owns it; the calls
-// answer on a channel.
+// stopping is the runtime's part of one Stop. One goroutine owns it; the calls answer on a channel.
 type stopping struct {
 	v        *Victim
 	r        Runtime
-	deadline time.Time // of the grace period
-	asked    map[string]*asked
-	underway int
-	answers  chan answer // as many slots as calls may be under way: none of them waits
+	deadline time.Time // end of the grace period
+	requests map[string]*stopRequest
+	inFlight int
+	answers  chan answer // stopMax slots, so that no call blocks
 	calls    sync.WaitGroup
 }
 
-// asked is what a container was asked.
-type asked struct {
-	// that it was in then: one that has been started since is asked again at once
+// stopRequest is the state of the StopContainer calls for one container.
+type stopRequest struct {
+	// state at the last call; a container in another state is stopped again without backoff
 	state    cri.ContainerState
-	underway bool
-	wait     time.Duration // before it is asked again
-	next     time.Time     // when
+	inFlight bool
+	backoff  time.Duration // from the end of this call to the next
+	next     time.Time     // earliest time of the next call
 }
 
 type answer struct {
@@ -100,16 +99,16 @@ type answer struct {
 	err error
 }
 
-// run looks and asks until nothing of the victim runs, or ctx ends. It returns the last thing that
-// was wrong.
+// run lists and stops containers until none of the victim's runs, or ctx ends. It returns the last
+// error.
 func (s *stopping) run(ctx context.Context) error {
 	defer s.calls.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var last error
 	down := false // the sandboxes were stopped when nothing ran any more
-	for wait := lookFirst; ; wait = retry.Backoff(wait, lookFirst, lookMax) {
-		busy, err := s.look(ctx)
+	for wait := pollFirst; ; wait = retry.Backoff(wait, pollFirst, pollMax) {
+		busy, err := s.poll(ctx)
 		if err == nil && !busy {
 			if down {
 				return nil
@@ -124,52 +123,52 @@ func (s *stopping) run(ctx context.Context) error {
 		switch {
 		case answered != nil:
 			last = answered
-		case err != nil && ctx.Err() == nil: // not for being told to end
+		case err != nil && ctx.Err() == nil: // an error of the end of ctx is ignored
 			last = err
 		}
 		if ctx.Err() != nil {
 			if last == nil {
-				last = errors.New("the runtime still calls containers running")
+				last = errors.New("the runtime still reports running containers")
 			}
 			return last
 		}
 	}
 }
 
-// look asks every container of the victim that has not exited to stop. busy: one of them runs, as
-// far as the runtime knows.
-func (s *stopping) look(ctx context.Context) (busy bool, err error) {
-	// the sandboxes that are known are stopped all the same
+// poll stops every container of the victim that has not exited. busy reports whether the runtime
+// lists a running one.
+func (s *stopping) poll(ctx context.Context) (busy bool, err error) {
+	// known sandboxes are stopped despite an error
 	err = s.v.sandboxes.lookUp(ctx, s.r, s.v.Pod.UID)
 	for _, sandbox := range s.v.sandboxes.ids {
-		containers, wrong := s.r.ContainersOf(ctx, sandbox)
-		if wrong != nil && err == nil {
-			err = wrong
+		containers, listErr := s.r.ContainersOf(ctx, sandbox)
+		if listErr != nil && err == nil {
+			err = listErr
 		}
 		for _, c := range containers {
-			busy = busy || c.State != cri.Created // which StopPodSandbox takes care of
+			busy = busy || c.State != cri.Created // StopPodSandbox handles created containers
 			s.stopContainer(ctx, c)
 		}
 	}
 	return busy, err
 }
 
-// stopContainer asks one container, unless that was done lately.
+// stopContainer starts a StopContainer call, unless one is in flight or its backoff has not passed.
 func (s *stopping) stopContainer(ctx context.Context, c cri.Container) {
 	now := time.Now()
-	a := s.asked[c.ID]
+	q := s.requests[c.ID]
 	switch {
-	case a == nil:
-		a = &asked{wait: lookFirst}
-		s.asked[c.ID] = a
-	case a.underway || a.state == c.State && now.Before(a.next):
+	case q == nil:
+		q = &stopRequest{backoff: pollFirst}
+		s.requests[c.ID] = q
+	case q.inFlight || q.state == c.State && now.Before(q.next):
 		return
 	}
-	if s.underway == stopMax {
+	if s.inFlight == stopMax {
 		return
 	}
-	a.state, a.underway = c.State, true
-	s.underway++
+	q.state, q.inFlight = c.State, true
+	s.inFlight++
 	s.calls.Go(func() {
 		err := s.r.StopContainer(ctx, c.ID, s.deadline.Sub(now))
 		s.v.steps.call(stepContainer, err)
@@ -177,15 +176,15 @@ func (s *stopping) stopContainer(ctx context.Context, c cri.Container) {
 	})
 }
 
-// pause waits for an answer or a while. It returns what was wrong with an answer.
+// pause waits for an answer, for wait, or for the end of ctx. It returns the error of the answer.
 func (s *stopping) pause(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case got := <-s.answers:
-		a := s.asked[got.id]
-		a.underway, a.next, a.wait = false, time.Now().Add(a.wait), min(a.wait*2, lookMax)
-		s.underway--
+		q := s.requests[got.id]
+		q.inFlight, q.next, q.backoff = false, time.Now().Add(q.backoff), min(q.backoff*2, pollMax)
+		s.inFlight--
 		return got.err
 	case <-timer.C:
 	case <-ctx.Done():
@@ -193,7 +192,7 @@ func (s *stopping) pause(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// stopSandboxes stops what is left of the sandboxes themselves.
+// stopSandboxes stops the sandboxes after their containers.
 func (s *stopping) stopSandboxes(ctx context.Context) error {
 	for _, id := range s.v.sandboxes.ids {
 		err := s.r.StopPodSandbox(ctx, id)

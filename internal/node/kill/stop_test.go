@@ -25,7 +25,7 @@ import (
 	"jettison/stats"
 )
 
-// pinned makes a pod with a container and a sandbox process, and pins it. end ends the processes of one of its cgroups.
+// pinned creates a pod with a container and a sandbox process, and pins it. end kills the processes of one of its cgroups.
 func pinned(t *testing.T) (v *Victim, end func(cgroup string)) {
 	t.Helper()
 	fs, p := pod(t)
@@ -57,7 +57,7 @@ func pinned(t *testing.T) (v *Victim, end func(cgroup string)) {
 	}
 }
 
-// obey has the fake end processes as a runtime does.
+// obey makes the fake kill processes as a runtime does.
 func obey(r *critest.Runtime, end func(string)) {
 	r.Answer["StopContainer"] = func(m any) any { end("container"); return m }
 	r.Answer["StopPodSandbox"] = func(m any) any { end("pause"); return m }
@@ -72,7 +72,7 @@ func seconds(r *critest.Runtime) (out []int64) {
 	return out
 }
 
-// The pod's cgroup also holds the sandbox's own process, which no StopContainer ends.
+// Stop also stops the sandbox: its process lives in the pod's cgroup, and StopContainer does not end it.
 func TestStopEndsContainersThenSandboxes(t *testing.T) {
 	v, end := pinned(t)
 	r, c := fake(t)
@@ -81,21 +81,21 @@ func TestStopEndsContainersThenSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := seconds(r); !slices.Equal(got, []int64{600}) || r.Calls("StopPodSandbox") == 0 {
-		t.Errorf("grace %v, %d calls of StopPodSandbox", got, r.Calls("StopPodSandbox"))
+		t.Errorf("grace periods = %v with %d calls of StopPodSandbox, want [600] and some", got, r.Calls("StopPodSandbox"))
 	}
 	if err := v.WaitEmpty(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 }
 
-// Nothing depends on the runtime's answer: whatever it does, the pod is dead soon after its grace period, and not before.
+// Whatever the runtime answers, the pod is dead soon after its grace period, and not before.
 func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 	for name, spoil := range map[string]func(*critest.Runtime){
-		"hangs in StopContainer":        func(r *critest.Runtime) { r.Hang["StopContainer"] = true },
-		"hangs in all":                  func(r *critest.Runtime) { r.Hang["ListPodSandbox"], r.Hang["ListContainers"] = true, true },
-		"fails":                         func(r *critest.Runtime) { r.Fail["StopContainer"] = status.Error(codes.Internal, "no") },
-		"says that it did, and did not": func(*critest.Runtime) {},
-		"hangs in StopPodSandbox":       func(r *critest.Runtime) { r.Hang["StopPodSandbox"] = true },
+		"hangs in StopContainer":           func(r *critest.Runtime) { r.Hang["StopContainer"] = true },
+		"hangs in all lists":               func(r *critest.Runtime) { r.Hang["ListPodSandbox"], r.Hang["ListContainers"] = true, true },
+		"fails":                            func(r *critest.Runtime) { r.Fail["StopContainer"] = status.Error(codes.Internal, "no") },
+		"reports success and does nothing": func(*critest.Runtime) {},
+		"hangs in StopPodSandbox":          func(r *critest.Runtime) { r.Hang["StopPodSandbox"] = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,17 +105,17 @@ func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 			start := time.Now()
 			err := v.Stop(t.Context(), c, -time.Second)
 			if took := time.Since(start); err != nil || took < stopBound || took > stopBound+eviction.DieLimit {
-				t.Errorf("%v after %v", err, took)
+				t.Errorf("Stop = %v after %v, want nil between %v and %v", err, took, stopBound, stopBound+eviction.DieLimit)
 			}
 			if v.WaitEmpty(t.Context(), 0) != nil {
-				t.Error("it lives")
+				t.Error("the victim is alive after Stop")
 			}
 		})
 	}
 }
 
-// A list of everything that somebody else asked for hangs, and others wait for it: the pod gets its grace period all the same.
-func TestAListThatHangsLeavesTheGracePeriod(t *testing.T) {
+// The pod gets its grace period although a list of all containers by another caller hangs and blocks others.
+func TestHangingListLeavesTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	v, end := pinned(t)
 	r, c := fake(t)
@@ -131,7 +131,7 @@ func TestAListThatHangsLeavesTheGracePeriod(t *testing.T) {
 	const grace = 6 // seconds
 	err := v.Stop(t.Context(), c, grace*time.Second)
 	if got := seconds(r); err != nil || v.Killed() || len(got) == 0 || got[0] < grace/2 {
-		t.Errorf("asked to stop within %v s; killed by the kernel: %v; %v", got, v.Killed(), err)
+		t.Errorf("grace periods = %v s, killed by the kernel %v, error %v, want about %d s and no kill", got, v.Killed(), err, grace)
 	}
 }
 
@@ -150,8 +150,8 @@ func TestStopReturnsWhenTheCgroupIsEmpty(t *testing.T) {
 	}
 }
 
-// A hard threshold trips while a soft one's grace period runs.
-func TestAKillTakesOver(t *testing.T) {
+// A hard threshold is met while the grace period of a soft one runs.
+func TestKillTakesOver(t *testing.T) {
 	v, _ := pinned(t)
 	r, c := fake(t)
 	r.Hang["StopContainer"] = true
@@ -168,7 +168,7 @@ func TestAKillTakesOver(t *testing.T) {
 	}
 	v.Close()
 	if err := v.Kill(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("killed after it was closed: %v", err)
+		t.Errorf("Kill after Close = %v, want os.ErrClosed", err)
 	}
 }
 
@@ -182,10 +182,10 @@ func TestStopEndsWithItsContext(t *testing.T) {
 	await(t, r, "StopContainer", 1)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("Stop after the context ended = %v, want context.Canceled", err)
 	}
 	if v.WaitEmpty(t.Context(), 0) == nil {
-		t.Error("killed, though nobody waits for it")
+		t.Error("the victim is dead after the context ended, want it alive")
 	}
 	end("container")
 }
@@ -195,7 +195,7 @@ func await(t *testing.T, r *critest.Runtime, call string, n int) {
 	for r.Calls(call) < n {
 		select {
 		case <-t.Context().Done():
-			t.Fatalf("%d calls of %s", r.Calls(call), call)
+			t.Fatalf("calls of %s = %d, want %d", call, r.Calls(call), n)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -205,8 +205,8 @@ func container(id string, state runtimev1.ContainerState) *runtimev1.Container {
 	return &runtimev1.Container{Id: id, PodSandboxId: "s", State: state}
 }
 
-// Some client restarts what was stopped, or starts what was only created: it is stopped as well. All at the same time.
-func TestStopLooksAgain(t *testing.T) {
+// A client restarts a stopped container, or starts a created one: Stop stops these too, in parallel.
+func TestStopHandlesNewContainers(t *testing.T) {
 	r, c := fake(t)
 	r.Containers = append(r.Containers, container("sidecar", 1), container("created", 0))
 	r.Hang["StopContainer"] = true
@@ -231,20 +231,20 @@ func TestStopLooksAgain(t *testing.T) {
 	r.Change(func() {
 		for _, c := range r.Containers {
 			if c.State != runtimev1.ContainerState_CONTAINER_EXITED {
-				t.Errorf("%s: %v", c.Id, c.State)
+				t.Errorf("state of container %s = %v, want exited", c.Id, c.State)
 			}
 		}
 		if r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY {
-			t.Error("the sandbox runs on")
+			t.Error("the sandbox is ready after Stop, want not ready")
 		}
 	})
 }
 
-// stubborn is a runtime with a container that runs for ever: how StopContainer fails, if it does, and how often it was asked.
+// stubborn is a runtime with a container that never stops.
 type stubborn struct {
 	Runtime
-	err   error
-	asked int
+	err   error // of StopContainer
+	calls int   // of StopContainer
 }
 
 func (r *stubborn) SandboxesOf(context.Context, string) ([]cri.PodSandbox, error) {
@@ -256,27 +256,27 @@ func (r *stubborn) ContainersOf(context.Context, string) ([]cri.Container, error
 }
 
 func (r *stubborn) StopContainer(context.Context, string, time.Duration) error {
-	r.asked++
+	r.calls++
 	return r.err
 }
 
-// A container that does not end, or a runtime that fails, is asked again, but not without pause.
+// Stop retries a container that does not end, or a runtime that fails, with pauses.
 func TestStopDoesNotSpin(t *testing.T) {
-	for name, wrong := range map[string]error{"fails": errors.New("not today"), "lies": nil} {
+	for name, stopErr := range map[string]error{"fails": errors.New("not today"), "does nothing": nil} {
 		synctest.Test(t, func(t *testing.T) {
-			r, v := &stubborn{err: wrong}, &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
+			r, v := &stubborn{err: stopErr}, &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
 			err := v.Stop(t.Context(), r, 0)
 			if err == nil || !strings.Contains(err.Error(), "stop pod u: ") || name == "fails" && !strings.Contains(err.Error(), "not today") {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: Stop = %v, want an error with the pod and the cause", name, err)
 			}
-			if r.asked < 2 || r.asked > 10 {
-				t.Errorf("%s: asked %d times in %v", name, r.asked, stopBound)
+			if r.calls < 2 || r.calls > 10 {
+				t.Errorf("%s: %d calls of StopContainer in %v, want 2 to 10", name, r.calls, stopBound)
 			}
 		})
 	}
 }
 
-// containerd refuses to remove what it calls running; one sandbox that it does not remove keeps none of the others.
+// Remove retries: containerd refuses to remove a sandbox with a running container. It does not block the others.
 func TestRemoveIsRepeated(t *testing.T) {
 	r, c := fake(t)
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "t", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: 2})
@@ -292,22 +292,22 @@ func TestRemoveIsRepeated(t *testing.T) {
 	}
 	r.Change(func() {
 		if len(r.Sandboxes) != 1 || r.Sandboxes[0].Id != "later" || len(r.Containers) != 0 {
-			t.Errorf("left: %v, %v", r.Sandboxes, r.Containers)
+			t.Errorf("sandboxes %v and containers %v after Remove, want only sandbox later", r.Sandboxes, r.Containers)
 		}
 	})
 	r.Change(func() { r.Fail["ListPodSandbox"] = status.Error(codes.Unavailable, "down") })
 	if err := v.Remove(t.Context(), c); err != nil {
-		t.Errorf("its sandboxes are known, and it looks for others: %v", err)
+		t.Errorf("Remove with settled sandboxes = %v, want nil without a list", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	v = &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
-	if err := v.Remove(ctx, c); err == nil || !strings.Contains(err.Error(), "remove what pod u left") {
-		t.Errorf("got %v", err)
+	if err := v.Remove(ctx, c); err == nil || !strings.Contains(err.Error(), "remove leftovers of pod u") {
+		t.Errorf("Remove after the context ended = %v, want an error naming pod u", err)
 	}
 }
 
-// A cgroup that is another one between the two times it is opened is not pinned; nothing keeps a descriptor.
+// A cgroup that was replaced is not pinned, and no descriptor leaks.
 func TestPinLeavesNoDescriptor(t *testing.T) {
 	fs, p := pod(t)
 	before := descriptors(t)
@@ -319,7 +319,7 @@ func TestPinLeavesNoDescriptor(t *testing.T) {
 		}
 	}
 	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("open descriptors after Pin = %d, want %d as before", after, before)
 	}
 }
 

@@ -7,44 +7,44 @@ import (
 	"jettison/cgroup"
 )
 
-// Writing cgroup.kill takes cgroup_mutex, and so does cgroup.freeze; to look a file up in a cgroup
-// takes the lock of its directory, and the rwsem of the whole hierarchy. Whoever makes or removes a
-// pod's cgroup meanwhile holds them while it allocates, which under pressure takes as long as
-// reclaim does (v6.12 kernel/cgroup/cgroup.c cgroup_kill_write, cgroup_mkdir; fs/kernfs/dir.c
-// kernfs_iop_lookup). So one thread writes, others see to processes one by one, and who asks for a
-// kill waits for neither longer than slowKill.
+// Writing cgroup.kill takes cgroup_mutex, and so does cgroup.freeze. Looking up a file in a cgroup
+// takes the lock of its directory and the rwsem of the whole hierarchy. A process that creates or
+// removes a pod's cgroup holds these locks while it allocates, which under pressure takes as long
+// as reclaim does (v6.12 kernel/cgroup/cgroup.c cgroup_kill_write, cgroup_mkdir; fs/kernfs/dir.c
+// kernfs_iop_lookup). So one thread writes, others handle processes one by one, and the caller of
+// Kill waits for each no longer than slowKill.
 const (
-	helpers = 2 // threads that go through processes
-	// after which a write counts as held up, and the processes are killed one by one
+	helpers = 2 // threads that handle single processes
+	// after slowKill a write counts as held up, and the processes are killed one by one
 	slowKill = 20 * time.Millisecond
 )
 
-// strike is a kill for the thread that writes cgroup.kill.
+// strike is a job for the thread that writes cgroup.kill.
 type strike struct {
-	v     *Victim
-	again bool // it was written before
+	v      *Victim
+	repeat bool // cgroup.kill was written before
 }
 
-// errand is what one of its helpers is asked to do.
+// errand is a job for a helper thread.
 type errand struct {
 	v    *Victim
-	what what
+	task task
 }
 
-type what uint8
+type task uint8
 
 const (
-	listProcesses what = iota // open descriptors of them
-	killSingly                // one by one
+	listProcesses task = iota // open pidfds of the processes
+	killProcesses             // kill one by one
 )
 
-// startKillers starts the threads that the ladder needs for that.
+// startKillers starts the threads that the ladder needs to kill.
 func (k *Killer) startKillers() {
 	ready := make(chan []error)
 	start := func(run func()) {
 		k.killers++
 		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with it, and its priority
+			runtime.LockOSThread() // never unlocked: the thread and its priority end with the goroutine
 			_, refused := cgroup.RaiseThread()
 			ready <- refused
 			run()
@@ -64,7 +64,7 @@ func (k *Killer) startKillers() {
 	}
 }
 
-// strikeAll writes the kill of one victim after another.
+// strikeAll runs the jobs that write cgroup.kill, one after another.
 func (k *Killer) strikeAll() {
 	var buf [256]byte
 	for {
@@ -72,18 +72,18 @@ func (k *Killer) strikeAll() {
 		case <-k.done:
 			return
 		case s := <-k.strikes:
-			if s.again {
-				s.v.writeAgain(buf[:])
+			if s.repeat {
+				s.v.rewrite(buf[:])
 			} else {
-				tell(s.v.replies.written, s.v.write(buf[:]))
+				reply(s.v.replies.written, s.v.write(buf[:]))
 			}
 			s.v.release()
 		}
 	}
 }
 
-// strike hands a kill to the thread that writes; false: there is none, or it has too much to do. It
-// never waits.
+// strike queues a job for the thread that writes cgroup.kill. It never blocks, and returns false if
+// there is no such thread or the queue is full.
 func (k *Killer) strike(s strike) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +95,7 @@ func (k *Killer) strike(s strike) bool {
 	return true
 }
 
-// errand is strike for a helper.
+// errand queues a job for a helper, as strike does.
 func (k *Killer) errand(e errand) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,7 +107,7 @@ func (k *Killer) errand(e errand) bool {
 	return true
 }
 
-// helper is one thread that goes through processes.
+// helper is the state of one thread that handles single processes.
 type helper struct {
 	k       *Killer
 	v       *Victim
@@ -115,16 +115,16 @@ type helper struct {
 	walker  cgroup.Walker
 	each    *cgroup.ProcKiller
 	buf     [4096]byte
-	next    int       // of the pinned ones: that is expected
-	pid     func(int) // take, or confirm
+	next    int       // index of the pinned process that confirm expects
+	pid     func(int) // add or confirm
 	list    func(*cgroup.Group) bool
-	take    func(int)
+	add     func(int)
 	confirm func(int)
 }
 
 func newHelper(k *Killer) *helper {
 	h := &helper{k: k, each: cgroup.NewProcKiller()}
-	h.list, h.take, h.confirm = h.listGroup, h.openPidfd, h.mark
+	h.list, h.add, h.confirm = h.listGroup, h.openPidfd, h.mark
 	return h
 }
 
@@ -134,24 +134,24 @@ func (h *helper) run() {
 		case <-h.k.done:
 			return
 		case e := <-h.k.errands:
-			if h.v = e.v; e.what == listProcesses {
+			if h.v = e.v; e.task == listProcesses {
 				h.pidfds()
-				tell(e.v.replies.listed, nil)
+				reply(e.v.replies.listed, nil)
 			} else {
-				tell(e.v.replies.singled, e.v.eachProcess(h.each))
+				reply(e.v.replies.singled, e.v.eachProcess(h.each))
 			}
 			e.v.release()
 		}
 	}
 }
 
-// pidfds opens descriptors of the victim's processes. None of that is a condition for the kill.
+// pidfds opens pidfds of the victim's processes. The kill does not depend on them.
 func (h *helper) pidfds() {
 	if h.v.life.over() {
-		return // who is listed now is another's
+		return // processes listed now are not the victim's
 	}
 	h.until, h.next = time.Now().Add(pidfdLimit), 0
-	h.pid = h.take
+	h.pid = h.add
 	h.walker.Walk(&h.v.group.each, h.list)
 	h.pid = h.confirm
 	h.walker.Walk(&h.v.group.each, h.list)
@@ -172,5 +172,5 @@ func (h *helper) openPidfd(pid int) {
 	}
 }
 
-// mark notes that a process is still listed.
+// mark records that a process is still listed.
 func (h *helper) mark(pid int) { h.next = h.v.processes.mark(pid, h.next) }

@@ -15,7 +15,7 @@ import (
 	"jettison/stats"
 )
 
-// tree is a hierarchy of plain files with pods that live: what the kernel holds up is a pipe there, which nobody reads or writes.
+// tree is a hierarchy of plain files with live pods. A pipe without a reader or writer stands for a call that blocks in the kernel.
 type tree struct {
 	t  *testing.T
 	fs *cgroup.FS
@@ -35,7 +35,7 @@ func newTree(t *testing.T) *tree {
 	return &tree{t, fs}
 }
 
-// pod makes one with these files beside what every pod has.
+// pod creates a pod with these files in addition to those that every pod has.
 func (f *tree) pod(name string, files map[string]string) *stats.PodStats {
 	f.t.Helper()
 	if err := os.Mkdir(f.file(name, ""), 0o755); err != nil {
@@ -53,7 +53,7 @@ func (f *tree) pod(name string, files map[string]string) *stats.PodStats {
 
 func (f *tree) file(pod, name string) string { return filepath.Join(f.fs.Mount(), pod, name) }
 
-// fifo puts a pipe in the place of a file.
+// fifo replaces a file with a pipe.
 func (f *tree) fifo(pod, name string) string {
 	f.t.Helper()
 	path := f.file(pod, name)
@@ -64,8 +64,8 @@ func (f *tree) fifo(pod, name string) string {
 	return path
 }
 
-// full has a write to a file of a pod wait until it is let go.
-func (f *tree) full(pod, name string) (letGo func()) {
+// full replaces a file of a pod with a full pipe, so that a write blocks until unblock.
+func (f *tree) full(pod, name string) (unblock func()) {
 	f.t.Helper()
 	r, err := os.OpenFile(f.fifo(pod, name), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *tree) full(pod, name string) (letGo func()) {
 	}
 }
 
-// sleeper is a process that is not in any cgroup of the test; told is its end.
+// sleeper starts a process outside the cgroups of the test; ended is closed at its end.
 func sleeper(t *testing.T) (pid string, ended <-chan struct{}) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -99,27 +99,27 @@ func sleeper(t *testing.T) (pid string, ended <-chan struct{}) {
 	return strconv.Itoa(cmd.Process.Pid) + "\n", done
 }
 
-// within fails the test if something does not happen.
+// within fails the test if done is not closed within 10 s.
 func within(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Errorf("not within 10 s: %s", what)
+		t.Errorf("did not happen within 10 s: %s", what)
 	}
 }
 
-// The write of cgroup.kill waits for a lock of the kernel: the caller goes on, and the processes are killed one by one. The next victim's
-// too, though the thread that writes is still held up.
-func TestAKillThatIsHeldUp(t *testing.T) {
+// The write of cgroup.kill blocks on a kernel lock: Kill returns, and the processes are killed one by one. So are those of the next victim,
+// although the thread that writes is still blocked.
+func TestKillThatIsHeldUp(t *testing.T) {
 	f := newTree(t)
 	k := newKiller(t, f.fs, "")
-	var letGo func()
+	var unblock func()
 	for _, name := range []string{"held-up", "next"} {
 		pid, ended := sleeper(t)
 		p := f.pod(name, map[string]string{"cgroup.procs": pid})
 		if name == "held-up" {
-			letGo = f.full(name, "cgroup.kill")
+			unblock = f.full(name, "cgroup.kill")
 		}
 		v, err := k.Pin(p)
 		if err != nil {
@@ -130,7 +130,7 @@ func TestAKillThatIsHeldUp(t *testing.T) {
 		start := time.Now()
 		go func() {
 			if err := v.Kill(); err != nil || !v.Killed() {
-				t.Error(name, err)
+				t.Errorf("%s: Kill = %v, Killed = %v, want nil, true", name, err, v.Killed())
 			}
 			t.Logf("%s: Kill took %v", name, time.Since(start))
 			close(killed)
@@ -141,18 +141,18 @@ func TestAKillThatIsHeldUp(t *testing.T) {
 			break
 		}
 		if s := step(t, v, "cgroup.kill is held up"); s.N != 1 {
-			t.Errorf("%s: %d of 1 pinned processes signalled", name, s.N)
+			t.Errorf("%s: pinned processes signalled = %d, want 1", name, s.N)
 		}
 	}
-	letGo()
+	unblock()
 }
 
-// What frees the memory of one victim is held by the kernel: others stand in for it, and the next victim's memory is freed.
-func TestAReaperThatIsStuckIsReplaced(t *testing.T) {
+// The threads that free the memory of one victim are blocked in the kernel: replacements free the next victim's memory.
+func TestStuckReaperIsReplaced(t *testing.T) {
 	f := newTree(t)
 	k := newKiller(t, f.fs, "cgroup.kill,cpu,mrelease")
 	stuck := f.pod("stuck", map[string]string{"cpu.weight": "100\n"})
-	fifo := f.fifo("stuck", "cpu.max") // opening it waits for who writes
+	fifo := f.fifo("stuck", "cpu.max") // open blocks until a writer opens it
 	var victims []*Victim
 	for i := range maxReapers { // each of the threads
 		v, err := k.Pin(stuck)
@@ -169,7 +169,7 @@ func TestAReaperThatIsStuckIsReplaced(t *testing.T) {
 	go func() {
 		defer close(waited)
 		if err := victims[0].WaitEmpty(t.Context(), 5*time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("WaitEmpty of the stuck victim = %v, want deadline exceeded", err)
 		}
 	}()
 	v, err := k.Pin(f.pod("next", map[string]string{"cpu.max": "max 100000\n", "cpu.weight": "100\n"}))
@@ -196,7 +196,7 @@ func TestAReaperThatIsStuckIsReplaced(t *testing.T) {
 	within(t, "the next victim's memory is freed", freed)
 	t.Logf("after %v", time.Since(start))
 	<-waited
-	go func() { // lets each of them go
+	go func() { // unblocks each of the threads
 		for range 3 * maxThreads {
 			if w, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 				_, _ = w.WriteString("max 100000\n")
@@ -207,8 +207,8 @@ func TestAReaperThatIsStuckIsReplaced(t *testing.T) {
 	}()
 }
 
-// An error of waiting is no word on the victim: it is asked again, and the error is a step.
-func TestAWaitThatFailsIsRepeated(t *testing.T) {
+// WaitEmpty records an error of the wait as a step, and retries.
+func TestFailedWaitIsRepeated(t *testing.T) {
 	f := newTree(t)
 	p := f.pod("pod", nil)
 	v, err := newKiller(t, f.fs, "cgroup.kill").Pin(p)
@@ -216,26 +216,26 @@ func TestAWaitThatFailsIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(v.Close)
-	if err := errors.Join(v.Kill(), os.Rename(f.file("pod", "cgroup.events"), f.file("pod", "away"))); err != nil {
+	if err := errors.Join(v.Kill(), os.Rename(f.file("pod", "cgroup.events"), f.file("pod", "moved"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.WaitEmpty(t.Context(), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("nobody tells: %v", err)
+		t.Errorf("WaitEmpty without cgroup.events = %v, want deadline exceeded and not exist", err)
 	}
 	if s := step(t, v, "wait"); s.Err == nil {
-		t.Errorf("%+v", s)
+		t.Errorf("step wait = %+v, want an error", s)
 	}
 	time.AfterFunc(100*time.Millisecond, func() {
-		_ = os.WriteFile(f.file("pod", "away"), []byte("populated 0\nfrozen 0\n"), 0o600)
-		_ = os.Rename(f.file("pod", "away"), f.file("pod", "cgroup.events"))
+		_ = os.WriteFile(f.file("pod", "moved"), []byte("populated 0\nfrozen 0\n"), 0o600)
+		_ = os.Rename(f.file("pod", "moved"), f.file("pod", "cgroup.events"))
 	})
 	if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
-		t.Errorf("told again: %v", err)
+		t.Errorf("WaitEmpty with cgroup.events restored = %v, want nil", err)
 	}
 }
 
-// moveIn starts a process and then moves it into a cgroup: one that is started in a cgroup which was killed once dies by itself (since
-// v6.14, kernel/cgroup/cgroup.c cgroup_css_set_fork takes the kill_seq of its parent's).
+// moveIn starts a process and then moves it into a cgroup. A process started in a cgroup that was killed before dies by itself (since
+// v6.14, kernel/cgroup/cgroup.c cgroup_css_set_fork uses the kill_seq of its parent's cgroup).
 func moveIn(t *testing.T, dir string) {
 	t.Helper()
 	pid, _ := sleeper(t)
@@ -244,8 +244,8 @@ func moveIn(t *testing.T, dir string) {
 	}
 }
 
-// A process that comes into the cgroup after the kill is killed too, as long as that was not empty.
-func TestWhoComesAfterTheKillDies(t *testing.T) {
+// A process that enters the cgroup after the kill is killed too, unless the cgroup was empty before.
+func TestLateProcessDies(t *testing.T) {
 	fs, p := pod(t)
 	dir := filepath.Join(fs.Mount(), p.Cgroup, "container")
 	for _, pin := range []func(*stats.PodStats) (*Victim, error){
@@ -264,34 +264,34 @@ func TestWhoComesAfterTheKillDies(t *testing.T) {
 			t.Error(err)
 		}
 		moveIn(t, dir) // the pod's next sandbox
-		v.killAgain(nil)
+		v.repeatKill(nil)
 		if err := v.group.wait.WaitEmpty(t.Context(), 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("what came after the victim's end: %v", err)
+			t.Errorf("wait for the next sandbox = %v, want it alive", err)
 		}
 		v.Close()
 	}
 }
 
-// A kill that waits its turn while the kernel holds another's write up comes too late for its victim, which dies by its pidfds. A kubelet makes
-// the pod's next sandbox in the same cgroup: that one is not killed.
-func TestAQueuedKillSparesTheNextSandbox(t *testing.T) {
+// A write of cgroup.kill that is queued behind a blocked one comes too late: its victim dies through its pidfds. A kubelet creates the
+// pod's next sandbox in the same cgroup, which the queued write must not kill.
+func TestQueuedKillSparesTheNextSandbox(t *testing.T) {
 	const gone = "populated 0\nfrozen 0\n"
 	for name, c := range map[string]struct {
-		seen   bool   // that it was empty
-		events string // of its cgroup by the time the write's turn comes
+		seen   bool   // the agent has seen it empty
+		events string // cgroup.events when the queued write runs
 	}{
 		"seen empty, another lives":   {true, "populated 1\nfrozen 0\n"},
 		"not seen, but empty now":     {false, gone},
-		"given up alive, and closed":  {false, "populated 1\nfrozen 0\n"},
+		"closed alive":                {false, "populated 1\nfrozen 0\n"},
 		"seen empty, and still empty": {true, gone},
 	} {
 		f := newTree(t)
 		k := newKiller(t, f.fs, "")
-		kill := func(name string, full bool) (v *Victim, letGo func()) {
+		kill := func(name string, full bool) (v *Victim, unblock func()) {
 			pid, ended := sleeper(t)
 			p := f.pod(name, map[string]string{"cgroup.procs": pid})
 			if full {
-				letGo = f.full(name, "cgroup.kill")
+				unblock = f.full(name, "cgroup.kill")
 			}
 			v, err := k.Pin(p)
 			if err != nil {
@@ -301,17 +301,17 @@ func TestAQueuedKillSparesTheNextSandbox(t *testing.T) {
 			if err := v.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			if name != "last" { // no write is held up by then, and these are no cgroups
+			if name != "last" { // its write is not blocked, and a plain file kills no process
 				within(t, name+" dies", ended)
 			}
-			return v, letGo
+			return v, unblock
 		}
 		put := func(file, text string) {
 			if err := os.WriteFile(f.file("b", file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, letGo := kill("a", true)
+		_, unblock := kill("a", true)
 		b, _ := kill("b", false)
 		put("cgroup.procs", "")
 		put("cgroup.events", gone)
@@ -324,8 +324,8 @@ func TestAQueuedKillSparesTheNextSandbox(t *testing.T) {
 			b.Close()
 		}
 		put("cgroup.events", c.events)
-		letGo()
-		// Once a kill that was asked for later is written, that of b had its turn.
+		unblock()
+		// Once a later kill is written, the queued write of b has run.
 		kill("last", false)
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if got, _ := os.ReadFile(f.file("last", "cgroup.kill")); len(got) > 0 {
@@ -333,13 +333,13 @@ func TestAQueuedKillSparesTheNextSandbox(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(f.file("b", "cgroup.kill")); err != nil || len(got) > 0 {
-			t.Errorf("%s: %q is written to b's cgroup.kill, %v", name, got, err)
+			t.Errorf("%s: b's cgroup.kill = %q, %v, want empty", name, got, err)
 		}
 	}
 }
 
-// Whoever asks for a kill of a victim that was seen empty kills nobody: not through cgroup.kill, not one by one, and with no threads of a Killer.
-func TestAVictimThatWasSeenEmptyIsNotKilledAgain(t *testing.T) {
+// Kill of a victim that was seen empty kills no process: neither through cgroup.kill nor one by one, with and without a Killer.
+func TestEmptyVictimIsNotKilledAgain(t *testing.T) {
 	for _, rungs := range []Ladder{CgroupKill, Pidfd, All} {
 		for _, threads := range []bool{true, false} {
 			f := newTree(t)
@@ -364,15 +364,15 @@ func TestAVictimThatWasSeenEmptyIsNotKilledAgain(t *testing.T) {
 				}
 			}
 			if err := v.Kill(); err != nil {
-				t.Errorf("%v, threads %v: %v", rungs, threads, err)
+				t.Errorf("%v, threads %v: Kill = %v, want nil", rungs, threads, err)
 			}
 			select {
 			case <-ended:
-				t.Errorf("%v, threads %v: the next sandbox is dead", rungs, threads)
+				t.Errorf("%v, threads %v: the next sandbox is dead, want it alive", rungs, threads)
 			case <-time.After(50 * time.Millisecond):
 			}
 			if got, _ := os.ReadFile(f.file("a", "cgroup.kill")); len(got) > 0 {
-				t.Errorf("%v, threads %v: %q is written to cgroup.kill", rungs, threads, got)
+				t.Errorf("%v, threads %v: cgroup.kill = %q, want empty", rungs, threads, got)
 			}
 		}
 	}

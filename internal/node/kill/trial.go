@@ -9,89 +9,94 @@ import (
 	"jettison/internal/base/logthrottle"
 )
 
-// trialsMost is how often a self-test is made that finds nothing out.
-const trialsMost = 3
+// maxTrials bounds the runs of an inconclusive self-test.
+const maxTrials = 3
 
-// Trial is the self-test as the loop makes it: at once at the start, or later and beside the loop
-// if something is short then. It belongs to the loop. Wait for it at the end.
+// Trial runs the self-test for the loop: immediately at the start, or later in a goroutine if a
+// resource is short then. The loop owns it. Call Wait at the end.
 type Trial struct {
 	fs   *cgroup.FS
 	own  func() string // cgroup of this process; empty: it is in no pod
 	log  *logthrottle.Logger
 	test func(context.Context, *cgroup.FS, string) Report
 
-	putOff bool        // it is to be made
-	tried  int         // how often it was made and found nothing out
-	cancel func()      // of the one under way; nil: none is
-	done   chan Report // one slot: what that found
+	postponed bool        // a self-test is due
+	tries     int         // self-tests run so far
+	cancel    func()      // ends the running self-test; nil: none runs
+	done      chan Report // one slot: the report of the running self-test
 
-	beside sync.WaitGroup // of the one under way
+	running sync.WaitGroup // the running self-test
 }
 
-// NewTrial makes a Trial that was not made yet.
+// NewTrial returns a Trial that has not run yet.
 func NewTrial(fs *cgroup.FS, own func() string, log *logthrottle.Logger) *Trial {
 	return &Trial{fs: fs, own: own, log: log, test: SelfTest, done: make(chan Report, 1)}
 }
 
-// AtStart makes the self-test now, unless something that processes take is short: then it is put
-// off, for the first look cannot wait.
-func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, made bool) {
+// AtStart runs the self-test and returns its report, unless a resource that processes use is short.
+// Then it postpones the test, because the first look cannot wait, and returns false. It also
+// returns false for an inconclusive report that is retried.
+func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, ok bool) {
 	if short {
-		t.putOff = true
-		t.log.Warn("self-test put off until no threshold is met any more: it is not known yet what "+
-			"kills here", api.EventEviction.Attr())
+		t.postponed = true
+		//log: A threshold is met at the start, so the agent runs its self-test later. Until then it
+		//  does not know which steps of the kill ladder work on this node; evictions try them in order.
+		//do: Nothing, unless the self-test does not run after the pressure has ended.
+		t.log.Warn("self-test postponed, kill steps untested", api.EventEviction.Attr())
 		return Report{}, false
 	}
 	report = t.test(ctx, t.fs, t.own())
-	return report, !t.again(&report)
+	return report, !t.retry(&report)
 }
 
-// again has a self-test made once more that found nothing out of what kills: on a node that is
-// starved its process may not even have begun to run in time, and what was not tried is not known
-// to fail. The last one counts all the same.
-func (t *Trial) again(r *Report) bool {
-	if t.tried++; !r.untried() || t.tried >= trialsMost {
+// retry schedules another self-test if this one was inconclusive about the steps that kill: on a
+// starved node its process may not have started in time, and an untested step may work. After
+// maxTrials it accepts the report and returns false.
+func (t *Trial) retry(r *Report) bool {
+	if t.tries++; !r.inconclusive() || t.tries >= maxTrials {
 		return false
 	}
-	t.putOff = true
-	t.log.Info("self-test: it could not be made, and is made again",
-		append(r.Log(), api.EventEviction.Attr())...)
+	t.postponed = true
+	//log: The self-test could not try any step that kills, for example because its process did not
+	//  start in time. The agent retries it, up to three times. The keys name each step and its result.
+	t.log.Info("self-test inconclusive, will retry", append(r.Log(), api.EventEviction.Attr())...)
 	return true
 }
 
-// Done is what a self-test beside the loop has found.
+// Done returns the channel with the report of a postponed self-test.
 func (t *Trial) Done() <-chan Report { return t.done }
 
-// Tick makes the self-test that was put off, beside the loop. It is called while nothing that
-// processes take is short and no pod is being evicted. A disk may stay short for days, and is no
-// reason to wait.
+// Tick starts a postponed self-test in a goroutine. Call it while no resource that processes use is
+// short and no pod is being evicted. A disk may stay short for days and does not postpone the test.
 func (t *Trial) Tick(ctx context.Context) {
-	if !t.putOff || t.cancel != nil {
+	if !t.postponed || t.cancel != nil {
 		return
 	}
-	t.putOff = false
+	t.postponed = false
 	ctx, t.cancel = context.WithCancel(ctx)
 	test, fs, own, done := t.test, t.fs, t.own(), t.done
-	t.log.Info("self-test, which was put off: no threshold is met", api.EventEviction.Attr())
-	t.beside.Go(func() { done <- test(ctx, fs, own) })
+	//log: No threshold is met and no eviction is in progress, so the agent runs the self-test that it
+	//  postponed earlier.
+	t.log.Info("running postponed self-test", api.EventEviction.Attr())
+	t.running.Go(func() { done <- test(ctx, fs, own) })
 }
 
-// Stop has a self-test that is under way make room for what is short now: it is made later. To be
-// called after the kill.
+// Stop cancels a running self-test while a resource is short, and postpones it. Call it after the
+// kill.
 func (t *Trial) Stop() {
 	if t.cancel != nil {
-		t.putOff = true
+		t.postponed = true
 		t.cancel()
 	}
 }
 
-// OnDone takes what Done told. ok is false if the test was stopped, or is made again, so that it
-// says nothing.
+// OnDone handles the report received from Done. It returns false if the report does not count: the
+// self-test was stopped or is retried, or ctx ended.
 func (t *Trial) OnDone(ctx context.Context, r *Report) (ok bool) {
 	t.cancel()
 	t.cancel = nil
-	return !t.putOff && ctx.Err() == nil && !t.again(r)
+	return !t.postponed && ctx.Err() == nil && !t.retry(r)
 }
 
-// Wait waits for the self-test that is under way.
-func (t *Trial) Wait() { t.beside.Wait() }
+// Wait waits for the running self-test.
+func (t *Trial) Wait() { t.running.Wait() }

@@ -10,7 +10,7 @@ import (
 	"jettison/stats"
 )
 
-// Runtime is what the ladder needs of a container runtime (*cri.Client).
+// Runtime contains the calls of a container runtime that the ladder needs (*cri.Client).
 type Runtime interface {
 	StopContainer(ctx context.Context, id string, timeout time.Duration) error
 	StopPodSandbox(ctx context.Context, id string) error
@@ -20,15 +20,15 @@ type Runtime interface {
 	SandboxesOf(ctx context.Context, uid string) ([]cri.PodSandbox, error)
 }
 
-// Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes
-// back under the same UID is another Victim. Kill, Killed, Steps and Close may be called at any
-// time by any goroutine; the other methods by one goroutine at a time.
+// Victim is a pinned pod: exactly the cgroup and the sandboxes that were ranked. A pod restarted
+// under the same UID is another Victim. Any goroutine may call Kill, Killed, Steps and Close at any
+// time; one goroutine at a time may call the other methods.
 //
-// Pod, ladder and killer are set by Pin and only read afterwards. Each part says who may use it.
+// Pod, ladder and killer are set by Pin and only read afterwards. Each part documents its users.
 type Victim struct {
 	Pod       stats.PodReference
 	ladder    Ladder
-	killer    *Killer // nil: it frees its memory itself
+	killer    *Killer // nil: no thread frees its memory
 	steps     stepLog
 	sandboxes sandboxes
 	group     pinnedGroup
@@ -53,8 +53,8 @@ func newVictim() *Victim {
 	return v
 }
 
-// Pin is Killer.Pin without a Killer, and so without its threads: the rungs that kill, nothing that
-// hastens death.
+// Pin is like Killer.Pin without the threads of a Killer: it uses the steps that kill and omits
+// those that speed up the death.
 func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 	v := newVictim()
 	v.ladder = All &^ (CPU | Mrelease)
@@ -64,13 +64,13 @@ func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 	return v, nil
 }
 
-// attach opens the victim's cgroup. It allocates nothing where all is well.
+// attach opens the victim's cgroup. It allocates nothing on success.
 func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
 	v.Pod = pod.PodRef
 	v.sandboxes.start(pod.SandboxIDs, Now())
 	if pod.Cgroup == "" {
 		if len(v.sandboxes.ids) == 0 {
-			return fmt.Errorf("pin pod %s: neither a cgroup nor a sandbox of it is known", pod.PodRef.UID)
+			return fmt.Errorf("pin pod %s: no cgroup and no sandbox of the pod is known", pod.PodRef.UID)
 		}
 		v.steps.add(stepPin, 0, nil)
 		return nil
@@ -91,7 +91,7 @@ func (v *Victim) open(fs *cgroup.FS, pod *stats.PodStats) error {
 		held = v.killer.held
 	}
 	file, err := v.group.open(fs, pod, held)
-	v.file.take(file)
+	v.file.adopt(file)
 	if err != nil {
 		return err
 	}
@@ -106,19 +106,18 @@ func (v *Victim) closeGroups() {
 	v.file.close()
 }
 
-// release gives the descriptors back when they are not needed any more.
-func (v *Victim) release() { v.life.release(v.giveBack) }
+// release ends one use of the descriptors; the last one closes them.
+func (v *Victim) release() { v.life.release(v.closeAll) }
 
-// giveBack puts the CPU limits back and closes every descriptor. Nothing uses the victim's
-// descriptors any more.
-func (v *Victim) giveBack() {
+// closeAll restores the CPU limits and closes every descriptor. No user of the descriptors is left.
+func (v *Victim) closeAll() {
 	v.restore()
 	v.closeGroups()
 	v.processes.close()
 }
 
-// Close gives the descriptors back, once the threads that free memory are done with them. Nothing
-// but Kill may be under way.
+// Close closes the descriptors once the threads that free memory no longer use them. Only Kill may
+// run concurrently.
 func (v *Victim) Close() {
 	if !v.life.close() || !v.group.known {
 		return
@@ -130,13 +129,13 @@ func (v *Victim) Close() {
 	}
 }
 
-// Steps is what was done to the victim so far, in its order.
-func (v *Victim) Steps() []Step { return v.steps.copied() }
+// Steps returns a copy of the recorded steps, in order.
+func (v *Victim) Steps() []Step { return v.steps.snapshot() }
 
-// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's
-// for its next sandbox. The groups below go with their processes, but where the victim lives and is
-// given up.
+// restore restores the CPU limits once no process is left in the cgroup: a kubelet keeps the pod's
+// cgroup for the next sandbox. Child cgroups disappear with their processes, and are restored only
+// if the victim is closed alive.
 func (v *Victim) restore() {
-	died := v.life.die() // before the lock: who kills does not wait for who raises
-	v.cpu.restore(!died, &v.steps)
+	wasDead := v.life.die() // before the lock of cpu: the kill does not wait for raise
+	v.cpu.restore(!wasDead, &v.steps)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// maxFields is how many fields a victim and each of its parts may have.
+// maxFields bounds the fields of a victim and of each of its parts.
 const maxFields = 15
 
 // A victim consists of parts, and no part reaches the victim.
@@ -17,7 +17,7 @@ func TestVictimIsMadeOfParts(t *testing.T) {
 	for i := range victim.NumField() {
 		part := victim.Field(i)
 		if part.Anonymous {
-			t.Errorf("Victim embeds %v, want a named field", part.Type)
+			t.Errorf("the victim embeds %v, want a named field", part.Type)
 		}
 		if part.Type.Kind() != reflect.Struct || part.Type.PkgPath() != victim.PkgPath() {
 			continue

@@ -11,20 +11,20 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Times between two rounds of a kill, as long as something is left: doubled from one to the next.
+// Backoff between two rounds of a kill while processes are left.
 const (
 	sweepFirst = 20 * time.Millisecond
 	sweepMax   = time.Second
 )
 
-// WaitEmpty blocks until no process of the victim is left, by the kernel's word. A kill is repeated
-// meanwhile, further and further apart: a process that gets SIGKILL in the middle of a fork may
-// finish it, and one may be moved in. What is wrong with the waiting itself (out of descriptors)
-// does not end it: it is a step, and tried again. os.ErrDeadlineExceeded: it is not known to be
-// empty in time; ErrNotKilled: a kill that was under way has failed.
+// WaitEmpty blocks until the kernel reports that no process of the victim is left. It repeats a
+// pending kill with backoff, because a process killed in the middle of a fork may complete it, and
+// a process may be moved into the cgroup. If the wait itself fails (out of descriptors), WaitEmpty
+// records a step and retries. It returns os.ErrDeadlineExceeded if the cgroup is not known to be
+// empty after limit, and ErrNotKilled if a pending kill failed.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if !v.group.known {
-		return nil // Clean is what kills it
+		return nil // Clean kills it
 	}
 	err := v.awaitEmpty(ctx, limit)
 	if err == nil {
@@ -36,7 +36,7 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
-	var again *cgroup.ProcKiller
+	var killer *cgroup.ProcKiller
 	for wait := sweepFirst; ; wait = retry.Backoff(wait, sweepFirst, sweepMax) {
 		left := max(time.Until(deadline), 0)
 		err := v.group.wait.WaitEmpty(ctx, min(wait, left))
@@ -45,27 +45,27 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			v.steps.call(stepWait, err)
-			err = fmt.Errorf("%w: it is not known whether pod %s is dead: %w", os.ErrDeadlineExceeded,
+			err = fmt.Errorf("%w: cannot determine whether pod %s is dead: %w", os.ErrDeadlineExceeded,
 				v.Pod.UID, err)
 			retry.Sleep(ctx, min(wait, left))
 		}
 		if failed := v.progress.failed(v.ladder); failed != nil && v.progress.killed.Load() {
-			v.progress.retract() // so that Clean has the runtime do it
+			v.progress.retract() // so that Clean has the runtime kill the victim
 			return fmt.Errorf("kill pod %s: %w", v.Pod.UID, failed)
 		}
 		if left <= wait {
 			return err
 		}
-		again = v.killAgain(again)
+		killer = v.repeatKill(killer)
 	}
 }
 
-// killAgain is one more round of a kill that this process has begun. It waits for no thread and
-// holds up none: neither the loop, which may have the next victim to kill by now, nor the threads
-// that free memory wait for a round.
-func (v *Victim) killAgain(by *cgroup.ProcKiller) *cgroup.ProcKiller {
+// repeatKill runs one more round of a kill that this process has begun. It waits for no thread and
+// blocks none: neither the loop, which may have to kill another victim, nor the threads that free
+// memory. It returns by, or the ProcKiller that it had to create.
+func (v *Victim) repeatKill(by *cgroup.ProcKiller) *cgroup.ProcKiller {
 	if v.killer != nil {
-		v.killer.relieve()
+		v.killer.replaceStuck()
 	}
 	if !v.progress.killed.Load() {
 		return by
@@ -76,12 +76,12 @@ func (v *Victim) killAgain(by *cgroup.ProcKiller) *cgroup.ProcKiller {
 			by = cgroup.NewProcKiller()
 		}
 		by.Unfrozen = v.progress.heldUp.Load()
-		_, _ = by.Kill(&v.group.wait, v.singles.limit) // what goes wrong shows in who is left then
+		_, _ = by.Kill(&v.group.wait, v.singles.limit) // an error shows as remaining processes
 	case v.killer == nil:
 		var buf [256]byte
-		v.writeAgain(buf[:])
+		v.rewrite(buf[:])
 	default:
-		v.killer.strike(strike{v: v, again: true})
+		v.killer.strike(strike{v: v, repeat: true})
 	}
 	return by
 }

@@ -10,33 +10,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of v6.12 include/uapi/linux/inet_diag.h and net/tcp_states.h, where x/sys/unix has none.
+// Constants of v6.12 include/uapi/linux/inet_diag.h and net/tcp_states.h that x/sys/unix lacks.
 const (
 	sockDiagByFamily = 20      // include/uapi/linux/sock_diag.h
 	tcpListen        = 1 << 10 // TCPF_LISTEN
 	diagRequestSize  = 56      // struct inet_diag_req_v2
 	diagMessageSize  = 72      // struct inet_diag_msg
-	// in it: idiag_sport, in the network's order; in the request it lies diagRequestPort in
+	// offset of idiag_sport, in network byte order; in the request it is at diagRequestPort
 	diagPort        = 4
 	diagRequestPort = 8
 	diagUID         = 64
 	diagInode       = 68
-	// seconds: the kernel makes an answer when it is read, and has none to wait for
-	diagPatience = 1
+	// seconds; the kernel computes an answer while it is read, so there is nothing to wait for
+	diagTimeout = 1
 )
 
 var errDiag = errors.New("malformed answer of the kernel's socket diagnosis")
 
-// diagnose asks the kernel for what listens on a kubelet's ports, by family and port: it goes over
-// its listeners once for each, and tells of no others. The error says why it cannot:
-// CONFIG_INET_DIAG is not there, process 1's network cannot be entered.
+// diagnose asks the kernel for the listeners on a kubelet's ports, by family and port. The kernel
+// walks its listeners once for each, and reports no others. It fails if the kernel lacks
+// CONFIG_INET_DIAG, or the network of process 1 cannot be entered.
 func (p *proc) diagnose(all sockets) error {
 	first, err := unix.Openat(p.fd, "1/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(first)
-	at := netns.None() // the network that this program is in
+	at := netns.None() // this program's network
 	var theirs, own unix.Stat_t
 	if unix.Fstat(first, &theirs) != nil || unix.Stat("/proc/self/ns/net", &own) != nil ||
 		theirs.Dev != own.Dev || theirs.Ino != own.Ino {
@@ -45,15 +45,15 @@ func (p *proc) diagnose(all sockets) error {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		for _, port := range ports {
 			if err := p.dump(at, family, port, all); err != nil {
-				return fmt.Errorf("what listens on port %d: %w", port, err)
+				return fmt.Errorf("find listeners on port %d: %w", port, err)
 			}
 		}
 	}
 	return nil
 }
 
-// dump asks for one port. An answer that is not read to its end keeps its socket from another
-// request, so each has its own.
+// dump requests the listeners of one port. A socket whose answer was not read to the end accepts no
+// other request, so each request has its own socket.
 func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) error {
 	s, err := nl.GetNetlinkSocketAt(at, netns.None(), unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) er
 		return err
 	}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
-		&unix.Timeval{Sec: diagPatience}); err != nil {
+		&unix.Timeval{Sec: diagTimeout}); err != nil {
 		return err
 	}
 	var b [unix.SizeofNlMsghdr + diagRequestSize]byte
@@ -96,8 +96,8 @@ func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) er
 	return nil
 }
 
-// parseDiag reads what one call gave of an answer. took is how many sockets it had; done: it was
-// the last.
+// parseDiag parses one read of an answer, and calls take for each socket. took is the number of
+// sockets; done: the answer is complete.
 func parseDiag(b []byte, take func(socket)) (took int, done bool, err error) {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size, kind := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint16(b[4:])
@@ -107,7 +107,7 @@ func parseDiag(b []byte, take func(socket)) (took int, done bool, err error) {
 		m := b[unix.SizeofNlMsghdr:size]
 		b = b[min(len(b), (int(size)+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
 		switch {
-		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR: // a dump ends with how it went
+		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR: // a dump ends with its status
 			if len(m) < 4 {
 				return took, false, errDiag
 			}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asked is what the kernel tells of this program's network.
+// asked returns the kernel's answer about this program's network.
 func asked(t *testing.T, p *proc) sockets {
 	t.Helper()
 	all := sockets{}
@@ -36,8 +36,8 @@ func openThis(t *testing.T) *proc {
 	return p
 }
 
-// The kernel and its tables tell the same of who listens.
-func TestTheKernelAgreesWithItsTables(t *testing.T) {
+// Socket diagnosis and the tables of /proc report the same listeners.
+func TestDiagnosisMatchesTables(t *testing.T) {
 	none(t)
 	listenTimes(t, 500, 10255)
 	if l, err := net.Listen("tcp6", "[::1]:10248"); err == nil {
@@ -51,30 +51,31 @@ func TestTheKernelAgreesWithItsTables(t *testing.T) {
 		}
 	}
 	if len(got) < 500 || len(got) != len(want) {
-		t.Errorf("%d sockets, %d in the tables, want 500", len(got), len(want))
+		t.Errorf("listeners = %d by diagnosis, %d in the tables, want 500", len(got), len(want))
 	}
 	for link, port := range got {
 		if want[link] != port {
-			t.Errorf("%s: port %d, in the table %d", link, port, want[link])
+			t.Errorf("port of %s = %d by diagnosis, %d in the table", link, port, want[link])
 		}
 	}
 	if err := p.diagnose(sockets{}); err != nil {
-		t.Log("process 1 cannot be asked about: ", err)
+		t.Log("cannot enter the network of process 1: ", err)
 	}
 }
 
-// Who has more sockets listen than are looked at neither makes a kubelet nor a doubt, and the next port is asked for all the same.
-func TestMoreListenersThanAreLookedAt(t *testing.T) {
+// Listeners beyond the limit count neither as a kubelet nor as a possible one, and the next port is
+// still searched.
+func TestTooManyListeners(t *testing.T) {
 	none(t)
-	listenTimes(t, maxSockets+100, 10250) // the first port that is asked for
+	listenTimes(t, maxSockets+100, 10250) // the first port of the search
 	p := openThis(t)
 	began := time.Now()
 	if all := asked(t, p); len(all) != maxSockets {
-		t.Errorf("%d sockets after %v", len(all), time.Since(began))
+		t.Errorf("number of listeners = %d after %v, want the limit", len(all), time.Since(began))
 	}
 }
 
-// What the kernel answers is taken as far as it is whole, and its errors are.
+// Complete messages of an answer are used; a malformed one, or the kernel's error, is an error.
 func TestParseDiag(t *testing.T) {
 	message := func(kind uint16, body []byte) []byte {
 		r := nl.NewNetlinkRequest(int(kind), 0)
@@ -106,10 +107,10 @@ func TestParseDiag(t *testing.T) {
 		var got []socket
 		took, done, err := parseDiag(c.text, func(s socket) { got = append(got, s) })
 		if took != c.took || done != c.done || err != c.err || len(got) != took {
-			t.Errorf("%s: %d, %v, %v; %+v", name, took, done, err, got)
+			t.Errorf("%s: parsed %d sockets, done %v, error %v; %+v", name, took, done, err, got)
 		}
 		if took == 2 && (got[0] != socket{10250, true, 7} || got[1] != socket{10250, false, 7}) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: sockets of the answer = %+v", name, got)
 		}
 	}
 }

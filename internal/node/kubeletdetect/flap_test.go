@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A kubelet that starts anew every 20 s, and is seen seldom, is there all the time.
-func TestAKubeletThatRestartsIsThereAllTheTime(t *testing.T) {
+// A kubelet that restarts every 20 s, and is seen rarely, always counts as present.
+func TestRestartingKubeletIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here := true
 		w, _, log := newTestWatch(t, &here, 30*time.Millisecond)
@@ -20,7 +20,7 @@ func TestAKubeletThatRestartsIsThereAllTheTime(t *testing.T) {
 				w.OnResult(<-w.Results())
 			}
 			if !w.Found() || log.Len() > 0 {
-				t.Fatalf("%d s: found %v, %q", 10*(i+1), w.Found(), log)
+				t.Fatalf("after %d s: found %v, log %q", 10*(i+1), w.Found(), log)
 			}
 		}
 	})

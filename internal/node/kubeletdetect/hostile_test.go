@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// searchTime is what a search costs the processor, in the kernel too: a busy machine does not count.
+// searchTime returns the CPU time of a search, including the kernel's, so that a busy machine does
+// not disturb the test.
 func searchTime(t *testing.T, procMount string) (took time.Duration, found bool, why string) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -32,7 +33,7 @@ func searchTime(t *testing.T, procMount string) (took time.Duration, found bool,
 	return used() - began, found, why
 }
 
-// none skips where this machine has a kubelet.
+// none skips the test if this machine has a kubelet.
 func none(t *testing.T) {
 	t.Helper()
 	alone(t)
@@ -44,7 +45,7 @@ func none(t *testing.T) {
 	}
 }
 
-// deep makes directories below one another, so that the path of the last has 5000 bytes, and opens that.
+// deep creates nested directories until the path has 5000 bytes, and opens the last.
 func deep(t *testing.T) (dir *os.File) {
 	t.Helper()
 	top := t.TempDir()
@@ -69,9 +70,9 @@ func deep(t *testing.T) (dir *os.File) {
 	return dir
 }
 
-// The memory of a process is not read for its program's path being too long to be told: that takes its memory map's lock, which it may hold
-// for as long as it likes.
-func TestAProgramTooDeepIsNotAskedForItsArguments(t *testing.T) {
+// A program path that is too long does not make the search read the arguments: that takes the lock
+// of the process's memory map, which the process may hold indefinitely.
+func TestLongProgramPath(t *testing.T) {
 	none(t)
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -95,15 +96,16 @@ func TestAProgramTooDeepIsNotAskedForItsArguments(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if linkErr == nil {
-		t.Error("its path is not too long")
+		t.Error("the program's path is short enough to read, want ENAMETOOLONG")
 	}
 	if found {
-		t.Errorf("its arguments were read: %q", why)
+		t.Errorf("the arguments of the process were read: %q", why)
 	}
 }
 
-// A listener that was sent to a socket and closed listens on, and no process holds it: it is no kubelet's.
-func TestAListenerInFlightIsNoKubelets(t *testing.T) {
+// A listener that was sent over a socket and closed still listens, but no process holds it: it is
+// no kubelet's.
+func TestListenerInFlight(t *testing.T) {
 	none(t)
 	l, err := net.Listen("tcp", "127.0.0.1:10255")
 	if err != nil {
@@ -124,7 +126,7 @@ func TestAListenerInFlightIsNoKubelets(t *testing.T) {
 	}
 	f.Close()
 	if c, err := net.Dial("tcp", "127.0.0.1:10255"); err != nil {
-		t.Errorf("it does not listen any more: %v", err)
+		t.Errorf("the socket in flight does not listen: %v", err)
 	} else {
 		c.Close()
 	}
@@ -133,12 +135,12 @@ func TestAListenerInFlightIsNoKubelets(t *testing.T) {
 	unix.Close(pair[1])
 	if !held {
 		if inNodesNetwork(t) {
-			t.Errorf("held by this process: %v, %q", held, why)
+			t.Errorf("listener of this process: held %v, evidence %q", held, why)
 		}
 		t.Skip("process 1 has another network")
 	}
 	if found {
-		t.Errorf("held by nobody: %q", whyInFlight)
+		t.Errorf("listener in flight counts as a kubelet: %q", whyInFlight)
 	}
 }
 
@@ -170,9 +172,9 @@ func listenTimes(t *testing.T, n, port int) {
 	}
 }
 
-// Thousands of listeners on a port that is nothing to a kubelet cost a search no more than some milliseconds, whether the kernel can be asked
-// for a port or not.
-func TestListenersDoNotSlowASearch(t *testing.T) {
+// Thousands of listeners on another port cost a search only milliseconds, with and without socket
+// diagnosis.
+func TestSearchTimeWithManyListeners(t *testing.T) {
 	none(t)
 	// What else the machine has of processes, and how fast it is, shows in both.
 	before := leastSearchTime(t)
@@ -191,15 +193,15 @@ func leastSearchTime(t *testing.T) time.Duration {
 	for range 3 {
 		took, found, why := searchTime(t, "/proc")
 		if found {
-			t.Errorf("found a kubelet: %q", why)
+			t.Errorf("search found a kubelet: %q", why)
 		}
 		least = min(least, took)
 	}
 	return least
 }
 
-// Sockets are looked for together, and not each among all descriptors anew.
-func TestManySocketsOfRootAreLookedForOnce(t *testing.T) {
+// All sockets are searched in one pass over the descriptors.
+func TestManySocketsOfRoot(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(header)
 	for i := range 300 {
@@ -212,7 +214,7 @@ func TestManySocketsOfRootAreLookedForOnce(t *testing.T) {
 		}
 	}
 	if took, found, why := searchTime(t, dir); found || took > 400*time.Millisecond {
-		t.Errorf("%v, %q after %v of the processor's time", found, why, took)
+		t.Errorf("found = %v, %q after %v of CPU time", found, why, took)
 	} else {
 		t.Log(took)
 	}

@@ -1,13 +1,13 @@
-// Package kubeletdetect finds out whether a kubelet runs on this node. Beside one the agent leaves
-// to it what is the kubelet's: garbage collection, disks, admission (docs/start/configure.md).
+// Package kubeletdetect detects whether a kubelet runs on this node. With a kubelet, the agent
+// leaves garbage collection, disks and admission to it (docs/start/configure.md).
 //
-//	kubeletdetect.go  Finder: the processes that are a kubelet
-//	process.go FindProcess: how the kubelet was started
-//	owner.go   which processes are the node's own
-//	presence.go Presence: one that was seen a moment ago counts, over restarts
-//	listen.go  who listens on a kubelet's ports
-//	diag.go    what listens on a port, by the kernel's socket diagnosis
-//	watch.go   Watch: what is known of it, for a loop that must not wait
+//	kubeletdetect.go  Finder: searches the processes for a kubelet
+//	process.go  FindProcess: the kubelet's command line and directories
+//	owner.go    distinguishes processes of the node from those of pods and users
+//	presence.go Presence: counts a kubelet as present until it is absent for a while
+//	listen.go   listeners on a kubelet's ports
+//	diag.go     listeners of a port, by the kernel's socket diagnosis
+//	watch.go    Watch: the last result, for a loop that must not wait
 package kubeletdetect
 
 import (
@@ -22,68 +22,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are programs that are a kubelet, or have one inside: microk8s (kubelite), k3s and rke2
-// (which rename themselves by what they do), k0s, MicroShift, KubeEdge (edgecore), and the
-// hyperkube of old.
+// names are the programs that are a kubelet or contain one: microk8s (kubelite), k3s and rke2
+// (which rename themselves by their role), k0s, MicroShift, KubeEdge (edgecore), and the former
+// hyperkube.
 var names = []string{
 	"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2", "rke2-server", "rke2-agent",
 	"k0s", "microshift", "edgecore", "hyperkube",
 }
 
-const maxPath = 4096 // of a program's path
+const maxPath = 4096 // bytes of a program's path
 
-// Finder looks for a kubelet, again and again, and begins with the process that it has found: as
-// long as that is a kubelet, no other is asked. Zero is one that has found none. It is safe for
-// concurrent use.
+// Finder searches for a kubelet repeatedly. It starts with the process that it found last, and
+// checks no other while that is a kubelet. The zero value is ready for use, also concurrently.
 type Finder struct{ pid atomic.Int64 }
 
-// Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty:
-// /proc), and by what: "process 812 is a kubelet". Doubt counts as one: what cannot be read may be
-// one.
+// Kubelet reports whether a kubelet runs on the node with its /proc mounted at procMount (empty:
+// /proc), and the evidence: "process 812 is a kubelet". If something cannot be read, it reports a
+// kubelet, because there may be one.
 //
-// Counted is what runs as the node's root under a kubelet's name (/proc/PID/comm, or the file of
-// its program, /proc/PID/exe), and what listens on a kubelet's ports in the node's network. What a
-// pod or another user runs is not: they could stop garbage collection by a name. A kubelet inside a
-// pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos, kind's
-// nodes as seen from their host) lies outside kubepods and counts.
+// A kubelet is a process of the node's root with a kubelet's name (/proc/PID/comm, or the file of
+// its program, /proc/PID/exe), or with a listener on a kubelet's port in the node's network.
+// Processes of pods and other users do not count, because they could disable garbage collection
+// with a name. A kubelet inside a pod (vcluster, a node in a pod) belongs to another node. A
+// container that is no pod (RKE, Talos, kind's nodes as seen from their host) is outside kubepods
+// and counts.
 //
-// It reads a short file and a link of each process each time, since any process may become a
-// kubelet by exec. That a process is none is not remembered.
-func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
+// Each call reads a short file and a link of every process: any process may become a kubelet by
+// exec, so negative results are not cached.
+func (f *Finder) Kubelet(procMount string) (found bool, why string) {
 	procMount = orProc(procMount)
 	p, err := openProc(procMount)
 	if err != nil {
-		return true, doubt(err)
+		return true, unsure(err)
 	}
 	defer p.close()
-	if known := int(f.pid.Load()); known > 0 && p.foreign() == nil {
-		if why, _, err := p.is(known); err == nil && why != "" {
+	if known := int(f.pid.Load()); known > 0 && p.checkMount() == nil {
+		if why, _, err := p.evidence(known); err == nil && why != "" {
 			return true, why
 		}
 	}
 	if err := p.list(); err != nil {
-		return true, doubt(fmt.Errorf("list %s: %w", procMount, err))
+		return true, unsure(fmt.Errorf("list %s: %w", procMount, err))
 	}
-	if err = p.foreign(); err == nil {
+	if err = p.checkMount(); err == nil {
 		var pid int
-		pid, why, err = p.process()
+		pid, why, err = p.searchNames()
 		f.pid.Store(int64(pid))
 	}
 	if err == nil && why == "" {
-		why, err = p.listener()
+		why, err = p.searchListeners()
 	}
 	if err != nil {
-		return true, doubt(err)
+		return true, unsure(err)
 	}
 	return why != "", why
 }
 
-// orProc is where /proc is mounted.
+// orProc returns procMount, or /proc if it is empty.
 func orProc(procMount string) string { return cmp.Or(procMount, "/proc") }
 
-func doubt(err error) string { return "a kubelet may run, it cannot be seen: " + err.Error() }
+func unsure(err error) string { return "a kubelet may run, the search failed: " + err.Error() }
 
-// proc is a mounted /proc and the processes that were in it.
+// proc is a mounted /proc with the list of its processes.
 type proc struct {
 	mount string
 	fd    int
@@ -101,7 +101,7 @@ func openProc(mount string) (*proc, error) {
 
 func (p *proc) close() { unix.Close(p.fd) }
 
-// list reads which processes there are, anew each time.
+// list reads the list of processes again.
 func (p *proc) list() error {
 	if _, err := unix.Seek(p.fd, 0, unix.SEEK_SET); err != nil {
 		return err
@@ -127,12 +127,12 @@ func (p *proc) list() error {
 		}
 	}
 	if !slices.Contains(p.pids, 1) {
-		return errors.New("process 1 is not there")
+		return errors.New("process 1 is missing")
 	}
 	return nil
 }
 
-// read reads the beginning of a file, as far as it fits into buf: these files come in one piece.
+// read reads the beginning of a file into buf. One read returns the whole content of these files.
 // gone: the process has ended.
 func (p *proc) read(path string, buf []byte) (b []byte, gone bool, err error) {
 	fd, err := unix.Openat(p.fd, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -153,41 +153,41 @@ func (p *proc) read(path string, buf []byte) (b []byte, gone bool, err error) {
 	return b, false, nil
 }
 
-// foreign is the doubt in a /proc that is not the node's, where a kubelet cannot be seen: process 1
-// is this program, or a pod's.
-func (p *proc) foreign() error {
+// checkMount returns an error if this /proc is not the node's, so that a kubelet is invisible: process
+// 1 is this program, or belongs to a pod.
+func (p *proc) checkMount() error {
 	var self [16]byte
 	if n, err := unix.Readlinkat(p.fd, "self", self[:]); err == nil && string(self[:n]) == "1" {
-		return fmt.Errorf("process 1 in %s is this program: it is not the node's /proc", p.mount)
+		return fmt.Errorf("process 1 in %s is this program: mount the node's /proc", p.mount)
 	}
 	pod, gone, err := p.ofPod("1")
-	if gone { // it is there always
+	if gone { // process 1 always exists
 		err = errNoMemory("1")
 	}
 	if err == nil && pod {
-		err = fmt.Errorf("process 1 in %s is a pod's: it is not the node's /proc", p.mount)
+		err = fmt.Errorf("process 1 in %s belongs to a pod: mount the node's /proc", p.mount)
 	}
 	return err
 }
 
-// errNoMemory: a process is there, and its files are not.
+// errNoMemory is the error of a process that exists without files.
 func errNoMemory(dir string) error {
-	return fmt.Errorf("process %s is there, and its files are not: the kernel may have no memory for them", dir)
+	return fmt.Errorf("process %s exists, but its files are missing: the kernel may lack memory for them",
+		dir)
 }
 
-// looks is how often a process is looked at that is there by the list of all, and gone by its own
-// files.
-const looks = 3
+// maxAttempts is the number of attempts for a process that is in the list of all, but has no files.
+const maxAttempts = 3
 
-// each looks at each process until one is a kubelet. The kernel calls a file of a process absent,
-// too, where it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
-// proc_pident_instantiate), but lists the process all the same (proc_fill_cache there): one that
-// seems gone has to be missing from a list that is made after it, or it is looked at again, and in
-// the end a doubt.
+// each calls look for each process until one is a kubelet. If the kernel lacks memory for an inode,
+// it reports a process's file as absent (v6.12 fs/proc/base.c proc_pid_instantiate,
+// proc_pident_instantiate), but still lists the process (proc_fill_cache there). So a process
+// without files counts as gone only if it is missing from a later list. Otherwise each tries again,
+// and finally returns an error.
 func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid int, why string,
 	err error) {
 	left := p.pids
-	for range looks {
+	for range maxAttempts {
 		var gone []int
 		for _, pid := range left {
 			why, is, err := look(pid)
@@ -212,11 +212,11 @@ func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid 
 	return 0, "", nil
 }
 
-// process looks for a process that is called as a kubelet is.
-func (p *proc) process() (pid int, why string, err error) { return p.each(p.is) }
+// searchNames searches for a process with a kubelet's name.
+func (p *proc) searchNames() (pid int, why string, err error) { return p.each(p.evidence) }
 
-// is says by what a process is a kubelet; empty: it is none, or it is gone.
-func (p *proc) is(pid int) (why string, gone bool, err error) {
+// evidence returns the evidence that a process is a kubelet; empty: it is no kubelet, or has ended.
+func (p *proc) evidence(pid int) (why string, gone bool, err error) {
 	dir := strconv.Itoa(pid)
 	name, gone, err := p.kubelet(dir)
 	if err != nil || gone || name == "" {
@@ -229,7 +229,7 @@ func (p *proc) is(pid int) (why string, gone bool, err error) {
 	return fmt.Sprintf("process %d is a %s", pid, name), false, nil
 }
 
-// kubelet is the kubelet's name that a process goes by; empty: none.
+// kubelet returns the kubelet's name of a process; empty: it has another name.
 func (p *proc) kubelet(dir string) (name string, gone bool, err error) {
 	b, gone, err := p.read(dir+"/comm", p.buf[:64])
 	if name = kubeletName(bytes.TrimSuffix(b, []byte("\n"))); name != "" || gone || err != nil {
@@ -239,11 +239,10 @@ func (p *proc) kubelet(dir string) (name string, gone bool, err error) {
 	switch err {
 	case nil:
 		return kubeletName(base(bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)")))), false, nil
-	// a thread of the kernel, or gone; what is called a kubelet by this link alone is looked for again
-	// soon
+	// a kernel thread, or ended; a kubelet known by this link only is found by the next search
 	case unix.ENOENT, unix.ESRCH:
 		return "", false, nil
-	// a path of more than PATH_MAX is nobody's but a tenant's, who wants to be asked for more
+	// only a tenant has a path longer than PATH_MAX, to make this search read more
 	case unix.ENAMETOOLONG:
 		return "", false, nil
 	}
@@ -251,9 +250,9 @@ func (p *proc) kubelet(dir string) (name string, gone bool, err error) {
 	return name, false, err
 }
 
-// argv is the kubelet's name in argv[0]. It tells as much as the link, but reading it waits for the
-// process's memory map (v6.12 mm/memory.c __access_remote_vm), which a process that thrashes may
-// hold for ever, and one that wants to. So it is asked only where the link is refused, and only of
+// argv returns the kubelet's name in argv[0]. It has the same information as the link, but reading
+// it waits for the process's memory map (v6.12 mm/memory.c __access_remote_vm), which a thrashing
+// or hostile process may lock indefinitely. So it is read only if the link is denied, and only of
 // the node's own processes.
 func (p *proc) argv(dir string) (name string, err error) {
 	if own, gone, err := p.nodesOwn(dir); err != nil || gone || !own {
@@ -261,8 +260,8 @@ func (p *proc) argv(dir string) (name string, err error) {
 	}
 	b, _, err := p.read(dir+"/cmdline", p.buf[:maxPath])
 	b, _, _ = bytes.Cut(b, []byte{0})
-	// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s
-	// server".
+	// A program that overwrites its arguments with a title separates them by spaces:
+	// "/usr/local/bin/k3s server".
 	b, _, _ = bytes.Cut(b, []byte(" "))
 	return kubeletName(base(b)), err
 }

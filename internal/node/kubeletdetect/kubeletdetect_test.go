@@ -25,10 +25,10 @@ const (
 	absent    = "(absent)" // a file that node has
 )
 
-// tree is a /proc of files: by path.
+// tree has the files of a /proc by path.
 type tree map[string]string
 
-// node is the /proc of a node without a kubelet, and what more names.
+// node returns the /proc of a node without a kubelet, with the files of more.
 func node(more tree) tree {
 	out := tree{
 		"1/comm": "systemd\n", "1/cmdline": "/sbin/init\x00splash\x00", "1/cgroup": "0::/init.scope\n",
@@ -53,7 +53,7 @@ func (tr tree) write(t testing.TB) string {
 	return dir
 }
 
-// put writes it into a directory.
+// put writes the tree into a directory.
 func (tr tree) put(t testing.TB, dir string) {
 	t.Helper()
 	for path, text := range tr {
@@ -79,14 +79,14 @@ func process(pid, comm, exe, cgroup string) tree {
 	}
 }
 
-// of is a kubelet's process with another status than the node's root has, or another user namespace.
+// of returns a kubelet's process with another status or user namespace than the node's root.
 func of(status, user string) tree {
 	return join(process("9", "kubelet", "/usr/bin/kubelet", system), tree{"9/status": status, "9/ns/user": user})
 }
 
 func uids(line string) string { return "Name:\tkubelet\nUid:\t" + line + "\nGid:\t0\t0\t0\t0\n" }
 
-// noLink is a process whose program's link is refused.
+// noLink returns a process with a program link that cannot be read.
 func noLink(pid, comm, cmdline string) tree {
 	return tree{
 		pid + "/comm": comm + "\n", pid + "/exe": "", pid + "/cmdline": cmdline, pid + "/cgroup": system,
@@ -98,12 +98,12 @@ func listens(port int, inode string) string {
 	return fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 %s 1 0 100 0 0 10 0\n", port, inode)
 }
 
-// listensAs is a socket of another user's.
+// listensAs returns a listener of another user.
 func listensAs(uid, port int, inode string) string {
 	return strings.Replace(listens(port, inode), "     0        0 "+inode, fmt.Sprintf(" %5d        0 %s", uid, inode), 1)
 }
 
-// holder is a process of the node's own with a socket.
+// holder is a process of the node that holds a socket.
 var holder = join(process("8", "x", "/x", system), tree{"8/fd/0": "-> /dev/null", "8/fd/3": "-> socket:[4711]"})
 
 func TestKubelet(t *testing.T) {
@@ -114,7 +114,7 @@ func TestKubelet(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		more tree
-		why  string // part of it; empty: there is none
+		why  string // part of it; empty: no kubelet
 	}{
 		"none":                     {nil, ""},
 		"kubelet":                  {process("812", "kubelet", "/usr/bin/kubelet", system), "process 812 is a kubelet"},
@@ -151,9 +151,9 @@ func TestKubelet(t *testing.T) {
 		"a set-uid program":        {process("9", "kubelet", setuid, system), ""},
 		"in a user namespace":      {of(root, "-> user:[4026532210]"), ""},
 		"no user namespaces":       {join(of(root, nodesUser), tree{"9/ns/user": absent, "1/ns/user": absent}), "process 9 is a kubelet"},
-		"its namespace is secret":  {of(root, ""), "cannot be seen: "},
-		"no status":                {of("", nodesUser), "cannot be seen: "},
-		"a status of nonsense":     {of(uids("0"), nodesUser), "cannot be seen: "},
+		"its namespace is secret":  {of(root, ""), "the search failed: "},
+		"no status":                {of("", nodesUser), "the search failed: "},
+		"a status of nonsense":     {of(uids("0"), nodesUser), "the search failed: "},
 		"in a pod, beside a pod":   {process("9", "kubelet", "/kubelet", "0::/../../../besteffort/pod0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/c\n"), ""},
 		"a sister pod":             {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/c\n"), ""},
 		"a sister static pod":      {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e40dd4c6aa5accbb7e0d3ad1c/c\n"), ""},
@@ -179,33 +179,34 @@ func TestKubelet(t *testing.T) {
 		"a pod and the node have the port": {join(process("9", "web", "/web", pod), process("10", "x", "/x", system), tree{"9/fd/3": "-> socket:[4711]",
 			"10/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
 		"in a cgroup too deep":   {process("9", "kubelet", "/kubelet", "-> "+strings.Repeat("a", 300)), ""}, // it cannot be opened: ENAMETOOLONG
-		"an owner of nonsense":   {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), "  0        0 4711", "  x        0 4711", 1)}, "cannot be seen: "},
-		"a table of nonsense":    {tree{"1/net/tcp": header + "no sockets here\n"}, "cannot be seen: "},
-		"a port of nonsense":     {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "cannot be seen: "},
-		"an endless line":        {tree{"1/net/tcp": header + long}, "a line of more than"},
-		"not the node's /proc":   {tree{"self": "-> 1"}, "is not the node's /proc"},
-		"a pod's /proc":          {tree{"1/cgroup": pod}, "is not the node's /proc"},
-		"a directory for a file": {tree{"9/comm/x": ""}, "cannot be seen: read "},
+		"an owner of nonsense":   {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), "  0        0 4711", "  x        0 4711", 1)}, "the search failed: "},
+		"a table of nonsense":    {tree{"1/net/tcp": header + "no sockets here\n"}, "the search failed: "},
+		"a port of nonsense":     {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "the search failed: "},
+		"an endless line":        {tree{"1/net/tcp": header + long}, "line longer than"},
+		"not the node's /proc":   {tree{"self": "-> 1"}, "mount the node's /proc"},
+		"a pod's /proc":          {tree{"1/cgroup": pod}, "mount the node's /proc"},
+		"a directory for a file": {tree{"9/comm/x": ""}, "the search failed: read "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := node(c.more).write(t)
 			beside, why := new(Finder).Kubelet(dir)
 			if beside != (c.why != "") || !strings.Contains(why, c.why) || strings.Contains(why, "\n") || len(why) > 300 {
-				t.Errorf("%v, %.400q; want %q", beside, why, c.why)
+				t.Errorf("found = %v, evidence %.400q; want %q", beside, why, c.why)
 			}
 		})
 	}
 }
 
-// A process of root whose program cannot be seen may be a set-uid one that a user has started by a kubelet's name: one that a user's login
-// has started is a kubelet only where root listens on a kubelet's port, too. A service is one as ever.
-func TestAProgramThatCannotBeSeen(t *testing.T) {
+// An invisible program of root may be a set-uid program that a user started under a kubelet's name.
+// A process of a user's login counts only if root listens on a kubelet's port. A service always
+// counts.
+func TestInvisibleProgram(t *testing.T) {
 	unseen := func(login string) tree { // by a link to itself
 		return join(process("9", "kubelet", "exe", system), tree{"9/loginuid": login})
 	}
 	for name, c := range map[string]struct {
 		more tree
-		why  string // part of it; empty: there is none
+		why  string // part of it; empty: no kubelet
 	}{
 		"a service":                   {unseen("4294967295"), "process 9 is a kubelet"},
 		"by root's login":             {unseen("0\n"), "process 9 is a kubelet"},
@@ -214,23 +215,24 @@ func TestAProgramThatCannotBeSeen(t *testing.T) {
 		"by a user, root listens":     {join(unseen("1000"), tree{"1/net/tcp": header + listens(10250, "4711")}), "process 9 is a kubelet"},
 		"by a user, a user listens":   {join(unseen("1000"), tree{"1/net/tcp": header + listensAs(1000, 10250, "4711")}), ""},
 		"by a user, root's elsewhere": {join(unseen("1000"), tree{"1/net/tcp": header + listens(22, "4711")}), ""},
-		"a directory for a file":      {join(unseen(absent), tree{"9/loginuid/x": ""}), "cannot be seen: read "},
+		"a directory for a file":      {join(unseen(absent), tree{"9/loginuid/x": ""}), "the search failed: read "},
 		"by a user, and seen":         {join(process("9", "kubelet", "/", system), tree{"9/loginuid": "1000"}), "process 9 is a kubelet"},
 	} {
 		if beside, why := new(Finder).Kubelet(node(c.more).write(t)); beside != (c.why != "") || !strings.Contains(why, c.why) {
-			t.Errorf("%s: %v, %q; want %q", name, beside, why, c.why)
+			t.Errorf("%s: found = %v, evidence %q; want %q", name, beside, why, c.why)
 		}
 	}
 }
 
-// The process that a Finder has found is asked first, and believed no longer than it is a kubelet.
-func TestFinderLooksAgain(t *testing.T) {
+// A Finder checks the process of its last result first, and drops it when it is no kubelet any
+// more.
+func TestFinderChecksLastProcessFirst(t *testing.T) {
 	dir := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
 	var f Finder
 	look := func(want string) {
 		t.Helper()
 		if found, why := f.Kubelet(dir); found != (want != "") || !strings.Contains(why, want) {
-			t.Errorf("%v, %q; want %q", found, why, want)
+			t.Errorf("found = %v, evidence %q; want %q", found, why, want)
 		}
 	}
 	comm := filepath.Join(dir, "812/comm")
@@ -241,7 +243,7 @@ func TestFinderLooksAgain(t *testing.T) {
 		}
 	}
 	look("process 812")
-	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: no other is asked as long as that one is there
+	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it, but no other is checked while that one runs
 	look("process 812")
 	set(filepath.Join(dir, "812/cgroup"), pod)
 	look("process 9 is a k3s")
@@ -259,7 +261,7 @@ func TestFinderLooksAgain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "1/cgroup"), []byte(pod), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	look("is not the node's /proc")
+	look("mount the node's /proc")
 }
 
 func join(trees ...tree) tree {
@@ -272,8 +274,8 @@ func join(trees ...tree) tree {
 	return out
 }
 
-// What cannot be read may be a kubelet.
-func TestDoubtCountsAsAKubelet(t *testing.T) {
+// An unreadable /proc counts as a kubelet.
+func TestUnreadableProcCountsAsKubelet(t *testing.T) {
 	noTCP := node(nil)
 	delete(noTCP, "1/net/tcp")
 	for name, dir := range map[string]string{
@@ -283,13 +285,13 @@ func TestDoubtCountsAsAKubelet(t *testing.T) {
 		"no process 1": tree{"77/comm": "x\n", "77/cgroup": system, "77/cmdline": ""}.write(t),
 		"no network":   noTCP.write(t),
 	} {
-		if beside, why := new(Finder).Kubelet(dir); !beside || !strings.Contains(why, "cannot be seen") {
-			t.Errorf("%s: %v, %q", name, beside, why)
+		if beside, why := new(Finder).Kubelet(dir); !beside || !strings.Contains(why, "the search failed") {
+			t.Errorf("%s: found = %v, evidence %q, want a possible kubelet", name, beside, why)
 		}
 	}
 }
 
-// A node with more listeners than a buffer holds.
+// The node has more listeners than a buffer holds.
 func TestManyListeners(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(header)
@@ -298,13 +300,13 @@ func TestManyListeners(t *testing.T) {
 	}
 	for want, text := range map[bool]string{false: b.String(), true: b.String() + listens(10250, "4711")} {
 		if beside, why := new(Finder).Kubelet(node(join(holder, tree{"1/net/tcp": text})).write(t)); beside != want {
-			t.Errorf("%v, %q", beside, why)
+			t.Errorf("found = %v, evidence %q, want the listener", beside, why)
 		}
 	}
 }
 
-// The real thing: this machine's /proc, before, while and after something of the kubelet's name runs, and while processes come
-// and go.
+// The search works on this machine's /proc: before, while and after a process of the kubelet's name
+// runs, and while other processes start and end.
 func TestThisMachine(t *testing.T) {
 	alone(t)
 	if beside, why := new(Finder).Kubelet(""); beside {
@@ -340,9 +342,9 @@ func TestThisMachine(t *testing.T) {
 	}
 	pid, beside, why := runs(nil)
 	if want := fmt.Sprintf("process %d is a kubelet", pid); os.Geteuid() == 0 && (!beside || why != want) {
-		t.Errorf("%v, %q; want %q", beside, why, want)
+		t.Errorf("found = %v, evidence %q; want %q", beside, why, want)
 	} else if os.Geteuid() != 0 && beside {
-		t.Errorf("a process of another user than root: %q", why)
+		t.Errorf("process of another user counts as a kubelet: %q", why)
 	}
 	if os.Geteuid() == 0 {
 		for name, attr := range map[string]*syscall.SysProcAttr{
@@ -353,7 +355,7 @@ func TestThisMachine(t *testing.T) {
 			},
 		} {
 			if _, beside, why := runs(attr); beside {
-				t.Errorf("%s: %q", name, why)
+				t.Errorf("%s counts as a kubelet: %q", name, why)
 			}
 		}
 	}
@@ -364,9 +366,9 @@ func TestThisMachine(t *testing.T) {
 	beside, why = new(Finder).Kubelet("/proc")
 	l.Close()
 	if !inNodesNetwork(t) {
-		t.Log("process 1 has another network")
-	} else if !beside || why != "something listens on port 10255" {
-		t.Errorf("%v, %q", beside, why)
+		t.Log("process 1 is in another network namespace")
+	} else if !beside || why != "a process of root listens on port 10255" {
+		t.Errorf("listener on port 10255: found = %v, evidence %q", beside, why)
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -382,7 +384,7 @@ func TestThisMachine(t *testing.T) {
 	}()
 	for range 200 {
 		if beside, why := new(Finder).Kubelet("/proc"); beside {
-			t.Errorf("while processes come and go: %q", why)
+			t.Errorf("found a kubelet while processes start and end: %q", why)
 			break
 		}
 	}
@@ -390,12 +392,12 @@ func TestThisMachine(t *testing.T) {
 	<-done
 }
 
-// alone waits until no other run of this test on the machine shows a kubelet.
+// alone waits until no parallel run of this test shows a kubelet.
 func alone(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "jettison-beside-test.lock"), os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
-		t.Log("another run may disturb this one: ", err) // another program's file
+		t.Log("a parallel run may disturb this test: ", err) // another program's file
 		return
 	}
 	t.Cleanup(func() { f.Close() })
@@ -403,7 +405,7 @@ func alone(t *testing.T) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
-		t.Log("another run may disturb this one: ", err)
+		t.Log("a parallel run may disturb this test: ", err)
 	}
 }
 
@@ -418,19 +420,19 @@ func FuzzListening(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for line := range strings.Lines(string(text)) {
 			if s, listens, err := parseSocket([]byte(line)); err != nil && (listens || s != socket{}) {
-				t.Errorf("%q: %+v, %v", line, s, err)
+				t.Errorf("parse line %q: got %+v, error %v", line, s, err)
 			}
 		}
 		n := 0
 		if took, _, _ := parseDiag(text, func(socket) { n++ }); took != n {
-			t.Errorf("%q: %d sockets, said to be %d", text, n, took)
+			t.Errorf("parse %q: take was called %d times, took = %d", text, n, took)
 		}
 		podPath(string(text))
 		kubeletName(text)
 	})
 }
 
-// BenchmarkKubelet looks at this machine and adds processes until there are 300.
+// BenchmarkKubelet searches this machine, with at least 300 processes.
 func BenchmarkKubelet(b *testing.B) {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -457,8 +459,8 @@ func BenchmarkKubelet(b *testing.B) {
 	if err := p.list(); err != nil {
 		b.Fatal(err)
 	}
-	processes := func() (string, error) { _, why, err := p.process(); return why, err }
-	for name, part := range map[string]func() (string, error){"processes": processes, "ports": p.listener} {
+	processes := func() (string, error) { _, why, err := p.searchNames(); return why, err }
+	for name, part := range map[string]func() (string, error){"processes": processes, "ports": p.searchListeners} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if why, err := part(); why != "" || err != nil {
@@ -469,28 +471,28 @@ func BenchmarkKubelet(b *testing.B) {
 	}
 }
 
-// Where the kernel has no memory for a process's files it calls them absent: a process that is listed after that is there, and may be a
-// kubelet.
-func TestAProcessThatIsThereAndHasNoFiles(t *testing.T) {
+// If the kernel lacks memory for a process's files, it reports them as absent. A process that is
+// still listed afterwards may be a kubelet.
+func TestProcessWithoutFiles(t *testing.T) {
 	for name, missing := range map[string][]string{"comm": {"9/comm"}, "cgroup": {"9/cgroup"}, "status": {"9/status"}, "all": {"9/comm", "9/exe", "9/cgroup"}} {
 		files := node(process("9", "kubelet", "/usr/bin/kubelet", system))
 		for _, file := range missing {
 			delete(files, file)
 		}
 		files["9/x"] = ""
-		if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 9 is there, and its files are not") {
-			t.Errorf("%s: %v, %q", name, beside, why)
+		if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 9 exists, but its files are missing") {
+			t.Errorf("%s: found = %v, evidence %q, want process 9", name, beside, why)
 		}
 	}
 	files := node(nil)
 	delete(files, "1/cgroup")
-	if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 1 is there, and its files are not") {
-		t.Errorf("process 1: %v, %q", beside, why)
+	if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 1 exists, but its files are missing") {
+		t.Errorf("process 1 without files: found = %v, evidence %q", beside, why)
 	}
 }
 
-// A process that has gone meanwhile is none, and one whose files are back is looked at.
-func TestAProcessThatSeemsGone(t *testing.T) {
+// A process that ended is no kubelet. A process with files again is checked.
+func TestProcessThatSeemsGone(t *testing.T) {
 	kubelet := process("9", "kubelet", "/usr/bin/kubelet", system)
 	for name, c := range map[string]struct {
 		does func(dir string)
@@ -508,14 +510,14 @@ func TestAProcessThatSeemsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, why, err := p.each(func(pid int) (string, bool, error) {
-			why, gone, err := p.is(pid)
+			why, gone, err := p.evidence(pid)
 			if pid == 9 && gone {
 				c.does(dir)
 			}
 			return why, gone, err
 		})
 		if why != c.want || err != nil {
-			t.Errorf("%s: %q, %v", name, why, err)
+			t.Errorf("search with %s: evidence %q, error %v", name, why, err)
 		}
 		p.close()
 	}

@@ -11,28 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ports of a kubelet: its API, its health, and the API for reading only (kubelet
+// ports are a kubelet's: its API, its health endpoint, and its read-only API (kubelet
 // pkg/cluster/ports/ports.go).
 var ports = []uint16{10250, 10248, 10255}
 
-// A tenant of the node's network may have any number of sockets listen, and a user on any of these
-// ports. What goes beyond these bounds is not looked at, and no doubt follows from it: they would
-// bring it about. A kubelet has a socket or two a port, and some hundred descriptors.
+// A tenant of the node's network may open any number of listeners, and a user may listen on any of
+// these ports. The search ignores everything beyond these limits, and does not count it as a
+// possible kubelet: otherwise a tenant could cause that. A kubelet has one or two sockets per port,
+// and some hundred descriptors.
 const (
 	maxListening   = 20_000 // sockets of a table, or of a port
 	maxSockets     = 4096   // of root on a kubelet's ports
 	maxDescriptors = 65_536 // of a process
 )
 
-// socket is one that listens.
+// socket is a listening socket.
 type socket struct {
 	port  uint16
-	root  bool // user 0 of the initial user namespace has made it, or of that this program is in
+	root  bool // created by user 0 of the initial user namespace, or of this program's
 	inode uint64
 }
 
-// sockets are those of root that listen on a kubelet's ports, by what a descriptor's link says of
-// them.
+// sockets are root's listeners on a kubelet's ports, by the text of a descriptor's link.
 type sockets map[string]uint16
 
 func (all sockets) add(s socket) {
@@ -41,16 +41,16 @@ func (all sockets) add(s socket) {
 	}
 }
 
-// listener looks for a process of the node's own that holds a socket which listens on a kubelet's
-// port in the node's network: process 1's. One that no such process holds is no kubelet's: a pod in
-// the node's network can take any port, a user any of these, and one that was sent to a socket lies
-// in its queue, held by nobody (unix(7), SCM_RIGHTS). What others hold is not looked at.
-func (p *proc) listener() (why string, err error) {
+// searchListeners searches the node's own processes for one that holds a listener on a kubelet's port in
+// the network of process 1. A listener without such a process is no kubelet's: a pod in the node's
+// network can use any port, a user any of these, and a socket in flight between processes is in a
+// queue without a holder (unix(7), SCM_RIGHTS). Descriptors of other processes are not read.
+func (p *proc) searchListeners() (why string, err error) {
 	all, err := p.listening()
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
-	if err := p.list(); err != nil { // again: who listens may have started since
+	if err := p.list(); err != nil { // the listener's process may have started since
 		return "", fmt.Errorf("list %s: %w", p.mount, err)
 	}
 	_, why, err = p.each(func(pid int) (why string, gone bool, err error) {
@@ -63,13 +63,13 @@ func (p *proc) listener() (why string, err error) {
 		if err != nil || port == 0 {
 			return "", gone, err
 		}
-		return fmt.Sprintf("something listens on port %d", port), false, nil
+		return fmt.Sprintf("a process of root listens on port %d", port), false, nil
 	})
 	return why, err
 }
 
-// listening finds the sockets that listen on a kubelet's ports. The kernel is asked for these
-// ports; where it cannot be, its tables are read.
+// listening finds the listeners on a kubelet's ports. It asks the kernel for these ports; if that
+// fails, it reads the tables of all sockets.
 func (p *proc) listening() (all sockets, err error) {
 	all = sockets{}
 	if p.diagnose(all) == nil {
@@ -84,14 +84,14 @@ func (p *proc) listening() (all sockets, err error) {
 	return all, nil
 }
 
-// tableChunk is a page, the most that one call gives (v6.12 fs/seq_file.c seq_read_iter). To go on,
-// the kernel walks the bucket again that it was in: by small pieces, thousands of listeners in one
-// would take it seconds.
+// tableChunk is a page, the most that one read returns (v6.12 fs/seq_file.c seq_read_iter). Each
+// read makes the kernel walk its current bucket again, so smaller reads of thousands of listeners
+// in one bucket would take seconds.
 const tableChunk = 4096
 
-// table reads the kubelet's ports out of a table of sockets. The kernel lists those that listen
-// first (v6.12 net/ipv4/tcp_ipv4.c tcp_get_idx), so only the beginning is read, whatever the number
-// of connections.
+// table reads a kubelet's ports from a table of sockets. The kernel lists listeners first (v6.12
+// net/ipv4/tcp_ipv4.c tcp_get_idx), so table reads only the beginning, regardless of the number of
+// connections.
 func (p *proc) table(file string, all sockets) error {
 	fd, err := unix.Openat(p.fd, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT && strings.HasSuffix(file, "6") { // a kernel without IPv6
@@ -133,14 +133,14 @@ func (p *proc) table(file string, all sockets) error {
 			return nil
 		}
 		if kept = copy(p.buf, b); kept == len(p.buf) {
-			return fmt.Errorf("%s/%s: a line of more than %d bytes", p.mount, file, kept)
+			return fmt.Errorf("%s/%s: line longer than %d bytes", p.mount, file, kept)
 		}
 	}
 }
 
 var errSocket = errors.New(`malformed line, want "N: ADDRESS:PORT ADDRESS:PORT STATE ... INODE"`)
 
-// parseSocket reads a line of /proc/net/tcp: "0: 0100007F:2808 00000000:0000 0A 00000000:00000000
+// parseSocket parses a line of /proc/net/tcp: "0: 0100007F:2808 00000000:0000 0A 00000000:00000000
 // 00:00000000 00000000 0 0 12345 ...".
 func parseSocket(line []byte) (s socket, listens bool, err error) {
 	const local, state, uid, inode, listen = 1, 3, 7, 9, "0A"
@@ -155,7 +155,7 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	if err != nil {
 		return s, false, errSocket
 	}
-	// The user id is of the reader's user namespace (v6.12 net/ipv4/tcp_ipv4.c get_tcp4_sock,
+	// The user id is in the reader's user namespace (v6.12 net/ipv4/tcp_ipv4.c get_tcp4_sock,
 	// from_kuid_munged of seq_user_ns).
 	if _, err := strconv.ParseUint(string(f[uid]), 10, 32); err != nil {
 		return s, false, errSocket
@@ -167,8 +167,8 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	return socket{uint16(port), string(f[uid]) == "0", ino}, true, nil
 }
 
-// holds says on which port the first of the sockets listens that is among the descriptors in a
-// directory; 0: none is. gone: so is the directory.
+// holds returns the port of the first of the sockets among the descriptors in a directory; 0: it
+// has none of them. gone: the directory does not exist any more.
 func (p *proc) holds(dir string, all sockets) (port uint16, gone bool, err error) {
 	fd, err := unix.Openat(p.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.ESRCH {
@@ -185,7 +185,7 @@ func (p *proc) holds(dir string, all sockets) (port uint16, gone bool, err error
 		if err == unix.EINTR {
 			continue
 		}
-		if n <= 0 || err != nil { // it ended while it was read
+		if n <= 0 || err != nil { // the process ended
 			return 0, false, nil
 		}
 		_, _, found = unix.ParseDirent(p.buf[:n], -1, found[:0])

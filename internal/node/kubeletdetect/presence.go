@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// Absence is for how long no kubelet may have been seen before one that was counts as gone. What
-	// it has left alone for a moment, since it restarts or is upgraded, is not garbage.
+	// Absence is the time without a kubelet after which a kubelet that ran before counts as gone. A
+	// kubelet that restarts or is upgraded still needs its files.
 	Absence = 10 * time.Minute
 
-	// mostGap is what a time in which nobody looked counts for at most: the agent was stopped, or the
-	// machine suspended.
-	mostGap = 2 * time.Minute
+	// maxGap bounds the absence that the time between two searches adds: the agent may have been
+	// stopped, or the machine suspended.
+	maxGap = 2 * time.Minute
 
-	// keepStep is how much absence may be lost by a crash: more often it is not written.
+	// keepStep is the change of the absence after which it is written again, and so the most that a
+	// crash loses.
 	keepStep = 30 * time.Second
 
 	presenceFile    = "kubelet.json"
@@ -32,47 +33,49 @@ const (
 	maxPresence     = 4 << 10 // bytes of the file
 )
 
-// presenceState is kubelet.json. It is there from when a kubelet is seen until none was for
-// Absence.
+// presenceState is the content of kubelet.json. The file exists from the first sighting of a
+// kubelet until none was seen for Absence.
 type presenceState struct {
 	Version int    `json:"version"`
-	Boot    string `json:"boot"` // of the kernel, boot_id
-	// Looked is when one was last looked for, and Absent for how long none was seen then. Both in
-	// nanoseconds, Looked since the boot.
+	Boot    string `json:"boot"` // the kernel's boot_id
+	// Looked is the time of the last search, since the boot. Absent is the time without a kubelet
+	// until then. Both in nanoseconds.
 	Looked time.Duration `json:"looked"`
 	Absent time.Duration `json:"absent"`
 }
 
-// PresenceOptions are those of OpenPresence.
+// PresenceOptions are the options of OpenPresence.
 type PresenceOptions struct {
 	ProcMount string // empty: /proc
-	StateDir  string // for what outlives a restart; empty: nothing does
-	ReadOnly  bool   // nothing is written there
+	StateDir  string // keeps kubelet.json over restarts; empty: not kept
+	ReadOnly  bool   // do not write to StateDir
 }
 
-// Presence says whether a kubelet is on this node. One that was seen is, until none was for
-// Absence: it may be starting anew. That is kept over restarts of this program, and goes by the
-// time since the boot, which nobody can set. Time in which nobody looks does not count, and a boot
-// begins it anew: the kubelet may come up after this program. It is safe for concurrent use.
+// Presence reports whether a kubelet is on this node. A kubelet counts as present until it is
+// absent for Absence, because it may be restarting. This time is kept over restarts of the agent,
+// and measured by the time since the boot, which cannot be set. Time without searches does not
+// count, and a boot restarts it, because the kubelet may start after the agent. Presence is safe
+// for concurrent use.
 type Presence struct {
 	kubelet func() (found bool, why string)
 	uptime  func() time.Duration
 	boot    string
-	file    string // empty: it is not written
+	file    string // empty: not written
 	writing sync.Mutex
 
-	mu     sync.Mutex    // guards all below
-	seen   bool          // a kubelet was, and it is not gone yet
-	why    string        // by what it was last seen; empty: by a process before this one
-	looked time.Duration // since the boot: the last look
-	absent time.Duration // for how long none was seen
-	kept   presenceState // as it lies on the disk; zero: no file
-	tried  bool          // what has changed since was tried to be written
-	failed error         // why what was last tried to be written was not
+	mu     sync.Mutex    // guards all fields below
+	seen   bool          // a kubelet was seen and is not gone yet
+	why    string        // evidence of the last sighting; empty: an earlier process saw it
+	looked time.Duration // time of the last search, since the boot
+	absent time.Duration // time without a kubelet
+	kept   presenceState // content of the file; zero: no file
+	tried  bool          // Keep ran after the last change
+	failed error         // error of the last write
 }
 
-// OpenPresence makes a Presence that has not looked yet, with what an earlier process has left in
-// StateDir. The error says what was wrong there: that a kubelet was seen is all that is known then.
+// OpenPresence creates a Presence that has not searched yet, with the state of an earlier process
+// from StateDir. If the state is unreadable, it returns the error and a Presence that counts a
+// kubelet as present.
 func OpenPresence(o PresenceOptions) (*Presence, error) {
 	finder := new(Finder)
 	p := &Presence{
@@ -85,13 +88,13 @@ func OpenPresence(o PresenceOptions) (*Presence, error) {
 	file := filepath.Join(o.StateDir, presenceFile)
 	if !o.ReadOnly {
 		p.file = file
-		// another process that writes it at this moment does so again after its next look
+		// another process that is writing the file writes it again after its next search
 		atomicfile.Clean(file)
 	}
 	return p, p.load(file)
 }
 
-// load takes up where an earlier process was.
+// load reads the state of an earlier process.
 func (p *Presence) load(file string) error {
 	text, err := atomicfile.Read(file, maxPresence, unix.O_NOFOLLOW)
 	if errors.Is(err, os.ErrNotExist) {
@@ -99,16 +102,16 @@ func (p *Presence) load(file string) error {
 	}
 	p.seen, p.looked = true, p.uptime()
 	if err != nil {
-		return fmt.Errorf("%s: %w: a kubelet that was here counts for %v more", file, errors.Unwrap(err),
+		return fmt.Errorf("%s: %w: a kubelet counts as present for another %v", file, errors.Unwrap(err),
 			Absence)
 	}
 	var s presenceState
 	if err = json.Unmarshal(text, &s); err == nil && (s.Version != presenceVersion || s.Absent < 0) {
-		err = fmt.Errorf("version %d, absent %d: want version %d, and at least 0", s.Version, s.Absent,
+		err = fmt.Errorf("version %d, absent %d: want version %d and absent at least 0", s.Version, s.Absent,
 			presenceVersion)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: a kubelet that was here counts for %v more", file, err, Absence)
+		return fmt.Errorf("%s: %w: a kubelet counts as present for another %v", file, err, Absence)
 	}
 	p.kept = s
 	if s.Boot == p.boot && p.boot != "" {
@@ -117,9 +120,9 @@ func (p *Presence) load(file string) error {
 	return nil
 }
 
-// Look looks for a kubelet now. found: one is there, or counts still. why says by what, and is the
-// same as long as nothing changes. It reads /proc and nothing else: what it learns is written by
-// Keep.
+// Look searches for a kubelet now. found: a kubelet runs or still counts as present. why is the
+// evidence; it does not change while nothing changes. Look reads only /proc; Keep writes the
+// result.
 func (p *Presence) Look() (found bool, why string) {
 	found, why = p.kubelet()
 	now := p.uptime()
@@ -130,37 +133,37 @@ func (p *Presence) Look() (found bool, why string) {
 	case found:
 		p.seen, p.why, p.absent = true, why, 0
 	case p.seen:
-		p.absent += min(max(now-p.looked, 0), mostGap)
+		p.absent += min(max(now-p.looked, 0), maxGap)
 		p.seen = p.absent < Absence
 	}
 	p.looked = max(p.looked, now)
 	if found || !p.seen {
 		return found, why
 	}
-	why = fmt.Sprintf("one was seen less than %v ago", Absence)
+	why = fmt.Sprintf("a kubelet was seen less than %v ago", Absence)
 	if p.why != "" {
 		why += ": " + p.why
 	}
 	return true, why
 }
 
-// Waiting reports whether a kubelet that was seen is not there now, and counts still.
+// Waiting reports whether a kubelet does not run now but still counts as present.
 func (p *Presence) Waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen && p.absent > 0
 }
 
-// Unkept reports whether something is to be written that Keep has not tried yet.
-func (p *Presence) Unkept() bool {
+// Unsaved reports whether the state must be written and Keep has not tried yet.
+func (p *Presence) Unsaved() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, changed := p.toKeep()
 	return changed && !p.tried
 }
 
-// toKeep is what belongs into the file now, and whether it is worth writing. Version 0: no file. mu
-// is held.
+// toKeep returns the state to write, and whether it differs enough to write it. Version 0: no file.
+// mu must be held.
 func (p *Presence) toKeep() (s presenceState, changed bool) {
 	if p.seen {
 		s = presenceState{Version: presenceVersion, Boot: p.boot, Looked: p.looked, Absent: p.absent}
@@ -171,8 +174,8 @@ func (p *Presence) toKeep() (s presenceState, changed bool) {
 	return s, changed && p.file != ""
 }
 
-// Keep writes what has changed, if anything. It waits for the disk, but not for another Keep.
-// Failed tells whether it succeeded.
+// Keep writes the state if it changed. It waits for the disk, but not for another Keep. SaveError
+// returns its error.
 func (p *Presence) Keep() {
 	if !p.writing.TryLock() {
 		return
@@ -189,14 +192,14 @@ func (p *Presence) Keep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed = nil; err != nil {
-		p.failed = fmt.Errorf("keep that a kubelet was seen: %w", err)
+		p.failed = fmt.Errorf("save the presence of a kubelet: %w", err)
 		return
 	}
 	p.kept = s
 }
 
-// Failed is why what there is to keep could not be kept when that was last tried; nil: it could.
-func (p *Presence) Failed() error {
+// SaveError returns the error of the last write; nil: it succeeded.
+func (p *Presence) SaveError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed

@@ -10,7 +10,8 @@ import (
 	"jettison/internal/node/bootid"
 )
 
-// newTestPresence is one in a boot of that name, that *now ago began, on a node without a kubelet.
+// newTestPresence returns a Presence in a boot of that name that began *now ago, on a node without
+// a kubelet.
 func newTestPresence(t *testing.T, stateDir, boot string, now *time.Duration) *Presence {
 	t.Helper()
 	proc := t.TempDir()
@@ -23,7 +24,7 @@ func newTestPresence(t *testing.T, stateDir, boot string, now *time.Duration) *P
 	}
 	p, err := OpenPresence(PresenceOptions{ProcMount: proc})
 	if err != nil || p.boot != boot {
-		t.Fatalf("boot %q, %v", p.boot, err)
+		t.Fatalf("boot of the new Presence = %q, error %v", p.boot, err)
 	}
 	p.uptime, p.kubelet = func() time.Duration { return *now }, func() (bool, string) { return false, "" }
 	if stateDir != "" {
@@ -32,13 +33,13 @@ func newTestPresence(t *testing.T, stateDir, boot string, now *time.Duration) *P
 	return p
 }
 
-// monotonic is a clock that time.Sleep moves on, in a bubble of synctest too.
+// monotonic is a clock that time.Sleep advances, also in fake time.
 func monotonic() func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }
 }
 
-// life is what one process of the agent sees: a kubelet or none, at some times.
+// life is one process of the agent with its searches.
 type life struct {
 	t    *testing.T
 	dir  string
@@ -54,7 +55,7 @@ func (l *life) start() {
 	l.err = l.p.load(l.p.file)
 }
 
-// look passes some time, looks and keeps.
+// look waits, searches and saves.
 func (l *life) look(after time.Duration, here bool) bool {
 	l.t.Helper()
 	l.now += after
@@ -66,10 +67,10 @@ func (l *life) look(after time.Duration, here bool) bool {
 	}
 	found, why := l.p.Look()
 	if found != (why != "") {
-		l.t.Errorf("found %v, %q", found, why)
+		l.t.Errorf("found = %v with evidence %q", found, why)
 	}
-	if l.p.Keep(); l.p.Failed() != nil {
-		l.t.Error(l.p.Failed())
+	if l.p.Keep(); l.p.SaveError() != nil {
+		l.t.Error(l.p.SaveError())
 	}
 	return found
 }
@@ -83,60 +84,62 @@ func newLife(t *testing.T) *life {
 	return l
 }
 
-// A kubelet that was seen is gone once none was for 10 minutes, and no sooner, however often the agent starts anew meanwhile.
-func TestAKubeletIsGoneAfterTenMinutes(t *testing.T) {
+// A kubelet counts as gone after 10 minutes of absence, no earlier, regardless of restarts of the
+// agent.
+func TestKubeletIsGoneAfterTenMinutes(t *testing.T) {
 	for name, restarts := range map[string]int{"one process": 1 << 30, "restarts": 1} {
 		t.Run(name, func(t *testing.T) {
 			l := newLife(t)
 			if l.look(0, false) || l.look(time.Second, false) {
-				t.Error("one that never was is there")
+				t.Error("a kubelet counts as present before any was seen")
 			}
 			if _, err := os.Stat(l.p.file); err == nil {
-				t.Error("a file, and none was seen")
+				t.Error("kubelet.json exists before a kubelet was seen")
 			}
 			if !l.look(time.Second, true) {
-				t.Error("it is not seen")
+				t.Error("the running kubelet was not found")
 			}
 			for i := range 59 {
 				if i%(restarts+1) == restarts {
 					l.start()
 				}
 				if !l.look(10*time.Second, false) {
-					t.Fatalf("gone after %d s", 10*(i+1))
+					t.Fatalf("kubelet counts as gone after %d s, want 10 minutes", 10*(i+1))
 				}
 			}
 			if l.look(10*time.Second, false) {
-				t.Error("it is there after 10 minutes")
+				t.Error("kubelet counts as present after 10 minutes")
 			}
 			if l.start(); l.look(time.Second, false) {
-				t.Error("it is back after a restart")
+				t.Error("kubelet counts as present again after a restart")
 			}
 			if !l.look(0, true) || !l.look(time.Second, false) {
-				t.Error("it came back, and is not seen")
+				t.Error("the kubelet that started again was not found")
 			}
 		})
 	}
 }
 
-// Time in which nobody looked tells of no absence: the agent was stopped, or the machine suspended.
-func TestNobodyLooked(t *testing.T) {
+// Time without searches does not count as absence: the agent was stopped, or the machine suspended.
+func TestTimeWithoutSearches(t *testing.T) {
 	l := newLife(t)
 	l.look(0, true)
 	if !l.look(24*time.Hour, false) {
-		t.Error("gone at the first look")
+		t.Error("kubelet counts as gone at the first search")
 	}
 	l.start()
 	for range 3 {
 		if !l.look(time.Hour, false) {
-			t.Fatalf("gone after looks that nobody made")
+			t.Fatalf("kubelet counts as gone after time without searches")
 		}
 	}
-	if l.look(mostGap, false) {
-		t.Error("never gone")
+	if l.look(maxGap, false) {
+		t.Error("kubelet still counts as present in the end")
 	}
 }
 
-// After a boot the kubelet may come up after the agent: the wait begins anew. The clock of a boot says nothing in another.
+// After a boot the kubelet may start after the agent, so the absence restarts. Times of another
+// boot are ignored.
 func TestAnotherBoot(t *testing.T) {
 	for _, up := range []time.Duration{time.Second, 100 * time.Hour} {
 		l := newLife(t)
@@ -151,17 +154,17 @@ func TestAnotherBoot(t *testing.T) {
 		}
 		for i := range 9 {
 			if !l.look(time.Minute, false) {
-				t.Fatalf("up for %v: gone after %d minutes", up, i+1)
+				t.Fatalf("uptime %v: kubelet counts as gone after %d minutes", up, i+1)
 			}
 		}
 		if l.look(time.Minute, false) {
-			t.Errorf("up for %v: there after 10 minutes", up)
+			t.Errorf("uptime %v: kubelet counts as present after 10 minutes", up)
 		}
 	}
 }
 
-// Whatever lies there says at least that a kubelet was seen, is said, and is put right.
-func TestAPresenceThatIsMalformed(t *testing.T) {
+// A malformed file is an error, counts as a seen kubelet, and is replaced.
+func TestMalformedPresence(t *testing.T) {
 	for _, text := range []string{
 		"", "{", "null", "[]", `{"version":2}`, `{"version":1,"absent":-1}`, `{"version":1,"looked":"x"}`, strings.Repeat(" ", maxPresence+1),
 	} {
@@ -172,10 +175,10 @@ func TestAPresenceThatIsMalformed(t *testing.T) {
 		}
 		l.start()
 		if l.err == nil || !strings.Contains(l.err.Error(), presenceFile) || !l.look(time.Second, false) {
-			t.Errorf("%.40q: %v", text, l.err)
+			t.Errorf("open %.40q: error %v, want one", text, l.err)
 		}
 		if l.start(); l.err != nil || l.p.absent != time.Second {
-			t.Errorf("%.40q: it stays: %v, absent %v", text, l.err, l.p.absent)
+			t.Errorf("%.40q was not replaced: error %v, absent %v", text, l.err, l.p.absent)
 		}
 	}
 	l := newLife(t)
@@ -186,12 +189,13 @@ func TestAPresenceThatIsMalformed(t *testing.T) {
 	l.start()
 	l.look(time.Minute, false)
 	if l.p.absent != time.Minute {
-		t.Errorf("a time to come counts: absent %v", l.p.absent)
+		t.Errorf("a time in the future counts as absence: %v", l.p.absent)
 	}
 }
 
-// A dry run leaves no trace, and sees what was kept. What cannot be written is said, and not tried at every look.
-func TestWhatIsKept(t *testing.T) {
+// A dry run writes nothing, but reads the file. A failed write is reported and not repeated at each
+// search.
+func TestKeep(t *testing.T) {
 	l := newLife(t)
 	l.look(0, true)
 	before, err := os.ReadFile(l.p.file)
@@ -203,35 +207,36 @@ func TestWhatIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.kubelet = func() (bool, string) { return false, "" }
-	if found, why := p.Look(); !found || why != "one was seen less than 10m0s ago" || p.Unkept() {
-		t.Errorf("%v, %q", found, why)
+	if found, why := p.Look(); !found || why != "a kubelet was seen less than 10m0s ago" || p.Unsaved() {
+		t.Errorf("read-only Presence: found = %v, evidence %q", found, why)
 	}
 	p.Keep()
 	if after, err := os.ReadFile(l.p.file); err != nil || string(after) != string(before) {
-		t.Errorf("%s, was %s; %v", after, before, err)
+		t.Errorf("file after a dry run = %s, was %s; error %v", after, before, err)
 	}
 	if p.boot != bootid.Read("/proc") || p.uptime() < time.Second || p.uptime() > bootid.Uptime() {
-		t.Errorf("boot %q, %v", p.boot, p.uptime())
+		t.Errorf("real Presence: boot %q, uptime %v", p.boot, p.uptime())
 	}
 
 	l.p.file = filepath.Join(l.p.file, "not a directory")
 	l.p.kept = presenceState{}
 	for range 2 {
-		if l.p.Look(); !l.p.Unkept() {
-			t.Error("nothing to write")
+		if l.p.Look(); !l.p.Unsaved() {
+			t.Error("Unsaved = false before the first write")
 		}
-		if l.p.Keep(); l.p.Failed() == nil || l.p.Unkept() {
-			t.Errorf("%v, to be tried again at once: %v", l.p.Failed(), l.p.Unkept())
+		if l.p.Keep(); l.p.SaveError() == nil || l.p.Unsaved() {
+			t.Errorf("after a failed write: error %v, Unsaved %v, want an error and false", l.p.SaveError(), l.p.Unsaved())
 		}
 	}
 	l.p.file = filepath.Dir(l.p.file)
 	if l.look(time.Second, true); l.p.kept.Version == 0 {
-		t.Error("never tried again")
+		t.Error("the failed write is not tried again after the next search")
 	}
 }
 
-// What a process has left that died while it wrote is removed at the next start, but not by one that only reads.
-func TestWhatADeadProcessHasLeftGoes(t *testing.T) {
+// Temporary files of a process that died while writing are removed at the next start, except by a
+// read-only one.
+func TestTemporaryFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, presenceFile+".A.tmp")
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
@@ -242,7 +247,7 @@ func TestWhatADeadProcessHasLeftGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Lstat(left); (err == nil) != readOnly {
-			t.Errorf("read only %v: %v", readOnly, err)
+			t.Errorf("temporary file with read-only %v: %v", readOnly, err)
 		}
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// maxCommandLine is more than the command line of a kubelet has.
+// maxCommandLine bounds the command line of a kubelet, in bytes.
 const maxCommandLine = 1 << 20
 
-// Process is the node's kubelet as it was started.
+// Process is the process of the node's kubelet.
 type Process struct {
 	PID  int
-	Name string   // what it goes by: "kubelet", or a program that has one inside ("k3s")
+	Name string   // "kubelet", or a program that contains one ("k3s")
 	Args []string // without the program itself
-	Dir  string   // its working directory, by its own root
-	// its root directory as this program sees it; relative symbolic links below it lead out
+	Dir  string   // working directory, below its own root
+	// root directory in this process's view; relative symbolic links below it lead outside
 	Root string
 }
 
-// FindProcess finds the process of the node's kubelet. ok: there is one. One that is a kubelet and
-// nothing else comes before a program that has one inside: rke2 does not, but starts one, with
-// flags of its own. It waits for that process's memory map, which may be held for long while it
-// thrashes.
+// FindProcess finds the process of the node's kubelet. ok: there is one. A plain kubelet has
+// precedence over a program that may contain one: rke2 does not contain a kubelet, but starts one
+// with flags. FindProcess waits for the process's memory map, which a thrashing process may lock
+// for long.
 func FindProcess(procMount string) (k Process, ok bool, err error) {
 	procMount = orProc(procMount)
 	p, err := openProc(procMount)
@@ -40,12 +40,12 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 	if err := p.list(); err != nil {
 		return k, false, fmt.Errorf("list %s: %w", procMount, err)
 	}
-	if err := p.foreign(); err != nil {
+	if err := p.checkMount(); err != nil {
 		return k, false, err
 	}
-	pid, why, err := p.each(p.alone)
+	pid, why, err := p.each(p.plainKubelet)
 	if err == nil && why == "" {
-		pid, why, err = p.process()
+		pid, why, err = p.searchNames()
 	}
 	if err != nil || why == "" {
 		return k, false, err
@@ -70,19 +70,19 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 		filepath.IsAbs(string(b[:n])) {
 		k.Dir = string(b[:n])
 	}
-	// What was read is of that process only if it is there still.
-	if again, _, err := p.is(pid); err != nil || again != why || k.Name == "" {
-		return k, false, errors.Join(err, fmt.Errorf("process %d ended while its command line was read",
+	// The command line belongs to this process only if it still runs.
+	if again, _, err := p.evidence(pid); err != nil || again != why || k.Name == "" {
+		return k, false, errors.Join(err, fmt.Errorf("read the command line of process %d: the process ended",
 			pid))
 	}
 	return k, true, nil
 }
 
-// alone is as of is, for what goes by the kubelet's own name alone.
-func (p *proc) alone(pid int) (why string, gone bool, err error) {
+// plainKubelet is like evidence, for processes with the name "kubelet" only.
+func (p *proc) plainKubelet(pid int) (why string, gone bool, err error) {
 	name, gone, err := p.kubelet(strconv.Itoa(pid))
 	if err != nil || gone || name != names[0] {
 		return "", gone, err
 	}
-	return p.is(pid)
+	return p.evidence(pid)
 }

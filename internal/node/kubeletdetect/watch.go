@@ -9,92 +9,89 @@ import (
 )
 
 const (
-	// every is between two searches that Tick starts. One comes before each eviction that is for a
-	// disk, too (LookNow).
-	every = time.Minute
-	// again is that for a kubelet which is not there now, and is waited for: one that restarts may be
-	// up for moments only.
-	again = 10 * time.Second
-	// nowWait is how long LookNow waits. A search takes tens of milliseconds for a few thousand
+	// searchPeriod is the time between two searches that Tick starts. LookNow adds one before each
+	// eviction for a disk.
+	searchPeriod = time.Minute
+	// presencePeriod is the time between two searches while a kubelet that does not run still counts as
+	// present: a restarting one may be up for moments only.
+	presencePeriod = 10 * time.Second
+	// lookNowTimeout is the timeout of LookNow. A search takes tens of milliseconds for a few thousand
 	// processes.
-	nowWait = 100 * time.Millisecond
-	// lately is how long the answer to LookNow holds for who asks again and again, however many do.
-	lately = time.Second
+	lookNowTimeout = 100 * time.Millisecond
+	// resultLifetime is the time for which FoundLately uses the last result of LookNow.
+	resultLifetime = time.Second
 )
 
-// Result is what a search has found.
+// Result is the result of a search.
 type Result struct {
 	Found    bool
-	Evidence string // by what; of a search that found none it is empty
+	Evidence string // empty if no kubelet was found
 	At       time.Time
-	Err      error // what earlier searches have seen could not be kept
+	Err      error // of saving the results of earlier searches
 }
 
-// WatchOptions are those of NewWatch.
+// WatchOptions are the options of NewWatch.
 type WatchOptions struct {
 	Presence *Presence
 	Log      *slog.Logger
-	// Fields are further ones of the line that says that a kubelet has come or gone: what follows from
-	// it. nil: there are none.
+	// Fields returns further keys of the log line of a change, such as its consequences. nil: none.
 	Fields func() []any
 }
 
-// Watch is the one place that knows whether a kubelet is on this node, for a loop that must not
-// wait: a search takes the longer the more processes and listeners there are, and each is one's who
-// may slow it. So there is one search at a time, beside the loop. All of it is for the loop's
-// goroutine.
+// Watch holds the last search result for a loop that must not wait: a search takes longer with more
+// processes and listeners, and a user may slow it down. So one search at a time runs in the
+// background. All methods are for the loop's goroutine.
 type Watch struct {
 	o        WatchOptions
 	searcher *searcher
 	found    bool
-	looked   time.Time // for it; zero: never
-	asked    time.Time // the last LookNow of FoundLately
-	began    time.Time // the last search
-	slow     bool      // that it does not end was said
-	pending  bool      // a search is under way, or its result was not taken yet
-	// closed when the last search has ended, and what it has seen is kept; nil: there was none
-	ended   chan struct{}
-	results chan Result // one slot
-	unkept  string      // why what was seen could not be kept, as it was last said
+	looked   time.Time // of the last result; zero: never
+	asked    time.Time // of the last LookNow by FoundLately
+	began    time.Time // start of the last search
+	slow     bool      // the search is slow, and that was logged
+	pending  bool      // a search runs, or its result was not read yet
+	// closed when the last search has ended and its result is saved; nil: no search ran
+	ended         chan struct{}
+	results       chan Result // one slot
+	lastSaveError string      // last logged error of saving
 }
 
-// searcher is what a search beside the loop has of a Watch. It is safe for concurrent use.
+// searcher is the part of a Watch that background searches use. It is safe for concurrent use.
 type searcher struct{ *Presence }
 
 func (s *searcher) search() Result {
 	found, why := s.Look()
-	return Result{Found: found, Evidence: why, At: time.Now(), Err: s.Failed()}
+	return Result{Found: found, Evidence: why, At: time.Now(), Err: s.SaveError()}
 }
 
-// due is how long after the last search the next one is.
+// due returns the time from the last search to the next.
 func (s *searcher) due() time.Duration {
 	switch {
-	case s.Unkept(): // by a search that could not wait for the disk
+	case s.Unsaved(): // a search could not wait for the disk
 		return 0
 	case s.Waiting():
-		return again
+		return presencePeriod
 	}
-	return every
+	return searchPeriod
 }
 
-// NewWatch makes a Watch that has not looked yet. Until it has, no kubelet is there. Close it.
+// NewWatch creates a Watch that has not searched yet, and reports no kubelet until it has. The
+// caller must call Close.
 func NewWatch(o WatchOptions) *Watch {
 	return &Watch{o: o, searcher: &searcher{o.Presence}, results: make(chan Result, 1)}
 }
 
-// Found reports whether a kubelet was there, or counted still (Presence), when it was last looked
-// for.
+// Found reports whether the last search found a kubelet, or one still counted as present.
 func (w *Watch) Found() bool { return w.found }
 
-// LookNow looks for one and waits a moment for the answer: for what is about to be done on its
-// account. Where none comes in time, the last one holds, and where there was none yet, a kubelet
-// may be there, so that it counts as one. What comes later is for OnResult. It reports whether what
-// is known has changed.
+// LookNow searches and waits up to lookNowTimeout for the result, before an action that depends on it.
+// Without a result in time it uses the last one, and without any, counts a kubelet as present.
+// OnResult receives a late result. LookNow reports whether Found changed.
 func (w *Watch) LookNow() (changed bool) {
 	was := w.found
-	timer := time.NewTimer(nowWait)
+	timer := time.NewTimer(lookNowTimeout)
 	defer timer.Stop()
-	// a search that is under way began before, and may have missed it
+	// a search that already runs may have missed the kubelet
 	for own := false; w.pending || !own; {
 		if !w.pending {
 			own = true
@@ -105,7 +102,7 @@ func (w *Watch) LookNow() (changed bool) {
 			w.OnResult(r)
 		case <-timer.C:
 			if w.looked.IsZero() {
-				w.set(true, "a kubelet may run, the search for it does not end")
+				w.set(true, "a kubelet may run, the first search has not ended")
 			}
 			return w.found != was
 		}
@@ -113,57 +110,60 @@ func (w *Watch) LookNow() (changed bool) {
 	return w.found != was
 }
 
-// FoundLately is Found by a LookNow that was made within the last second: for what is about to be
-// done, and may be asked for often.
+// FoundLately returns Found by a LookNow within the last second, for actions that are frequent.
 func (w *Watch) FoundLately(now time.Time) bool {
-	if w.asked.IsZero() || now.Sub(w.asked) >= lately {
+	if w.asked.IsZero() || now.Sub(w.asked) >= resultLifetime {
 		w.asked = now
 		w.LookNow()
 	}
 	return w.found
 }
 
-// Tick starts a search beside the loop if one is due and none is under way.
+// Tick starts a background search if one is due and none runs.
 func (w *Watch) Tick(now time.Time) {
 	switch {
 	case !w.pending && now.Sub(w.looked) >= w.searcher.due():
 		w.begin(now)
-	case w.pending && !w.slow && now.Sub(w.began) >= every:
+	case w.pending && !w.slow && now.Sub(w.began) >= searchPeriod:
 		w.slow = true
-		w.o.Log.Warn("the search for a kubelet does not end: what it found last counts", "since", w.began,
-			"beside", w.found)
+		//log: The search of /proc for a kubelet runs longer than a minute. The agent uses the last result.
+		//do: Check the node's CPU and memory load, and for processes that hang in the kernel (state D).
+		w.o.Log.Warn("kubelet search is slow", "since", w.began, "present", w.found)
 	}
 }
 
-// begin starts a search. None is under way.
+// begin starts a search. The caller ensures that none runs.
 func (w *Watch) begin(now time.Time) {
 	s, results, ended := w.searcher, w.results, make(chan struct{})
 	w.pending, w.ended, w.began, w.slow = true, ended, now, false
 	go func() {
 		defer close(ended)
-		results <- s.search() // the slot is free: the next search starts once OnResult has taken this one
-		s.Keep()              // after it, for a disk may hang
+		results <- s.search() // the slot is free: the next search starts after OnResult has read this one
+		s.Keep()              // last, because a disk may hang
 	}()
 }
 
-// Results is where a search hands over what it has found. It is for OnResult.
+// Results returns the channel of results for OnResult.
 func (w *Watch) Results() <-chan Result { return w.results }
 
-// OnResult takes what came from Results, and reports whether it has changed.
+// OnResult applies a result from Results, and reports whether Found changed.
 func (w *Watch) OnResult(r Result) (changed bool) {
 	w.pending = false
 	text := ""
 	if r.Err != nil {
 		text = r.Err.Error()
 	}
-	if text != w.unkept && text != "" {
-		w.o.Log.Warn("not as it should be", "error", r.Err)
+	if text != w.lastSaveError && text != "" {
+		//log: kubelet.json in stateDir could not be written. If the agent restarts now, the time since a
+		//  kubelet was last seen is lost.
+		//do: Correct the cause in error: permissions of stateDir, a full or read-only disk.
+		w.o.Log.Warn("kubelet presence not saved", "error", r.Err)
 	}
-	w.unkept = text
+	w.lastSaveError = text
 	return w.learn(r)
 }
 
-// learn remembers what was found. A change is logged.
+// learn stores a result and logs a change.
 func (w *Watch) learn(r Result) (changed bool) {
 	w.looked = r.At
 	return w.set(r.Found, r.Evidence)
@@ -174,22 +174,24 @@ func (w *Watch) set(found bool, evidence string) (changed bool) {
 		return false
 	}
 	w.found = found
-	fields := []any{"beside", found, "evidence", evidence}
+	fields := []any{"present", found, "evidence", evidence}
 	if w.o.Fields != nil {
 		fields = append(fields, w.o.Fields()...)
 	}
-	w.o.Log.Info("kubelet", fields...)
+	//log: A kubelet started or is gone (absent for 10 minutes), by evidence. disk is the
+	//  resulting mode: with a kubelet the agent leaves disks to it unless the configuration sets disk.
+	w.o.Log.Info("kubelet presence changed", fields...)
 	return true
 }
 
-// Close waits for the search under way, but not longer than limit: a process may hold what is read
-// of it, and a disk what is written.
+// Close waits for the running search, at most limit: a process may block its reads, and a disk its
+// writes.
 func (w *Watch) Close(limit time.Duration) error {
 	if w.ended == nil {
 		return nil
 	}
 	if !retry.Await(w.ended, limit) {
-		return fmt.Errorf("a search for a kubelet does not end within %v", limit)
+		return fmt.Errorf("kubelet search still running after %v", limit)
 	}
 	return nil
 }

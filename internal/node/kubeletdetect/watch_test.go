@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// newTestWatch watches a node on which *found says whether a kubelet is there. Each search takes that long.
+// newTestWatch returns a Watch of a node on which *found controls the kubelet. Each search takes
+// that long.
 func newTestWatch(t *testing.T, found *bool, takes time.Duration) (w *Watch, searches *atomic.Int64, log *bytes.Buffer) {
 	t.Helper()
 	log, searches = new(bytes.Buffer), new(atomic.Int64)
@@ -34,42 +35,42 @@ func newTestWatch(t *testing.T, found *bool, takes time.Duration) (w *Watch, sea
 	return w, searches, log
 }
 
-// A kubelet that comes and goes is found out beside the loop within a minute, and said once each.
-func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
+// A background search detects the start or end of a kubelet within a minute, and logs each once.
+func TestWatchDetectsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here := false
 		w, searches, log := newTestWatch(t, &here, 30*time.Millisecond)
 		if w.LookNow() || w.Found() || log.Len() > 0 {
-			t.Errorf("at the start, without one: found %v, %q", w.Found(), log)
+			t.Errorf("at the start, without a kubelet: found %v, log %q", w.Found(), log)
 		}
 		for _, c := range []struct {
 			here, changed bool
 			line          string
 		}{
-			{true, true, `beside=true evidence="process 7 is a kubelet" disk=observe`},
+			{true, true, `present=true evidence="process 7 is a kubelet" disk=observe`},
 			{true, false, ""},
-			{false, true, `beside=false evidence="" disk=act`},
+			{false, true, `present=false evidence="" disk=act`},
 		} {
 			log.Reset()
 			here = c.here
 			began := searches.Load()
 			if w.Tick(time.Now()); w.pending {
-				t.Fatal("it looks again at once")
+				t.Fatal("Tick starts a search before it is due")
 			}
-			if !c.here { // it may be starting anew, and is waited for
-				for time.Sleep(every); w.searcher.absent < Absence-again; time.Sleep(again) {
+			if !c.here { // it may be restarting, so it counts as present
+				for time.Sleep(searchPeriod); w.searcher.absent < Absence-presencePeriod; time.Sleep(presencePeriod) {
 					if w.Tick(time.Now()); w.OnResult(<-w.Results()) || !w.Found() {
-						t.Fatalf("gone after %v", w.searcher.absent)
+						t.Fatalf("kubelet counts as gone after %v", w.searcher.absent)
 					}
 				}
 				began = searches.Load()
 			}
-			time.Sleep(every)
+			time.Sleep(searchPeriod)
 			before := w.Found()
 			w.Tick(time.Now())
-			w.Tick(time.Now()) // one is under way
+			w.Tick(time.Now()) // one runs already
 			if w.Found() != before {
-				t.Error("it is known before it is handed over")
+				t.Error("Found changed before OnResult")
 			}
 			changed := w.OnResult(<-w.Results())
 			if changed != c.changed || w.Found() != c.here || searches.Load() != began+1 {
@@ -85,38 +86,38 @@ func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
 	})
 }
 
-// Who asks again and again has it looked for once a second, and no less often.
-func TestAWatchLooksOnceASecond(t *testing.T) {
+// FoundLately searches once a second, however often it is called.
+func TestFoundLatelySearchesOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here := false
 		w, searches, _ := newTestWatch(t, &here, 0)
 		for i := range 25 {
 			if w.FoundLately(time.Now()) != (i >= 10) || searches.Load() != int64(i/10+1) {
-				t.Errorf("after %d ms: found %v, %d searches", 100*i, w.Found(), searches.Load())
+				t.Errorf("after %d ms: found %v after %d searches", 100*i, w.Found(), searches.Load())
 			}
 			here = i >= 1
-			time.Sleep(lately / 10)
+			time.Sleep(resultLifetime / 10)
 		}
 	})
 }
 
-// What is about to be done waits for a look of its own, while another one is under way.
+// LookNow waits for its own search while another one runs.
 func TestLookNowWaitsForItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here := true
 		w, searches, _ := newTestWatch(t, &here, 30*time.Millisecond)
 		w.Tick(time.Now())
 		if !w.LookNow() || !w.Found() {
-			t.Error("the kubelet was not found")
+			t.Error("LookNow did not find the kubelet")
 		}
 		if w.pending || searches.Load() != 2 {
-			t.Errorf("%d searches, want one of its own after the one under way", searches.Load())
+			t.Errorf("LookNow made %d searches, want its own after the running one", searches.Load())
 		}
 	})
 }
 
-// The loop waits no longer than a moment for a search that takes its time, or hangs: the last answer holds then. Where there was none yet, a
-// kubelet may be there. What the search finds in the end is handed over as any other.
+// LookNow waits for lookNowTimeout at most if a search is slow or hangs, and uses the last result. Without
+// a result a kubelet counts as present. OnResult receives the late result.
 func TestLookNowDoesNotWaitForASlowSearch(t *testing.T) {
 	for name, c := range map[string]struct{ before, here, want bool }{
 		"at the start":          {want: true},
@@ -137,28 +138,28 @@ func TestLookNowDoesNotWaitForASlowSearch(t *testing.T) {
 				}
 				for range 3 {
 					began := time.Now()
-					if w.LookNow(); time.Since(began) > nowWait || w.Found() != c.want {
-						t.Errorf("found %v after %v, want %v after %v", w.Found(), time.Since(began), c.want, nowWait)
+					if w.LookNow(); time.Since(began) > lookNowTimeout || w.Found() != c.want {
+						t.Errorf("found %v after %v, want %v after %v", w.Found(), time.Since(began), c.want, lookNowTimeout)
 					}
 				}
 				for range 4 {
 					time.Sleep(30 * time.Second)
 					w.Tick(time.Now())
 				}
-				if !strings.Contains(log.String(), "does not end") || strings.Count(log.String(), "does not end: what") != 1 {
-					t.Errorf("logged %q", log)
+				if strings.Count(log.String(), "kubelet search is slow") != 1 {
+					t.Errorf("log of a slow search = %q", log)
 				}
 				began := searches.Load()
 				if w.OnResult(<-w.Results()); w.Found() != c.here || searches.Load() != began+1 {
-					t.Errorf("in the end: found %v, %d searches", w.Found(), searches.Load()-began)
+					t.Errorf("after the slow search: found %v, %d searches", w.Found(), searches.Load()-began)
 				}
 			})
 		})
 	}
 }
 
-// Close waits for the search under way, and not for ever. A Watch that never looked has nothing to wait for, and one whose search has ended
-// may be closed without its result being taken.
+// Close waits for the running search, up to its limit. It returns immediately if no search ran, or
+// if the result was not read.
 func TestCloseOfAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here := true
@@ -168,11 +169,11 @@ func TestCloseOfAWatch(t *testing.T) {
 		}
 		w.Tick(time.Now())
 		if err := w.Close(100 * time.Millisecond); err == nil {
-			t.Error("the search goes on, and Close does not say so")
+			t.Error("Close returns no error while the search runs")
 		}
 		began := time.Now()
 		if err := w.Close(time.Minute); err != nil || time.Since(began) != 900*time.Millisecond {
-			t.Errorf("%v after %v, want the end of the search", err, time.Since(began))
+			t.Errorf("Close = %v after %v, want nil at the end of the search", err, time.Since(began))
 		}
 		if err := w.Close(time.Minute); err != nil {
 			t.Error(err)
@@ -180,8 +181,8 @@ func TestCloseOfAWatch(t *testing.T) {
 	})
 }
 
-// Without a stub it looks at /proc, as a Finder does.
-func TestAWatchLooksAtProc(t *testing.T) {
+// A Watch searches /proc if it has no stub.
+func TestWatchReadsProc(t *testing.T) {
 	proc := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
 	p, err := OpenPresence(PresenceOptions{ProcMount: proc})
 	if err != nil {
@@ -192,6 +193,6 @@ func TestAWatchLooksAtProc(t *testing.T) {
 		t.Error("the kubelet was not found")
 	}
 	if r := w.searcher.search(); !r.Found || r.Evidence != "process 812 is a kubelet" {
-		t.Errorf("search: %+v", r)
+		t.Errorf("result of the search = %+v, want the kubelet", r)
 	}
 }

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// reclaimLimit is how long a pass has page cache taken, at most.
+	// reclaimLimit bounds the reclaim of page cache in a pass.
 	reclaimLimit = Every / 2
-	// leastCache is how much page cache there is to be before any is taken.
-	leastCache = leastStep
-	// slack is how much more is taken than memory.max needs to reach its target, for pods read on.
+	// minCache is the minimum amount of page cache to reclaim.
+	minCache = minStep
+	// slack is reclaimed in addition to the required amount, because pods continue to read files.
 	slack = 16 << 20
 )
 
-// makeRoom takes page cache that was not used of late from the cgroup above all pods, as far as it
-// keeps memory.max away from its target. memory.current counts it, and where pods read files it
-// grows up to any limit. A write to memory.max would take it too, but may kill where that goes
-// wrong; memory.reclaim never does. The kernel has no such file before v5.19: there the limit stays
-// above what is used. Where all of it would not do, none is taken: pods that hold more for good
-// would lose what they read in each pass, for nothing.
-func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error {
+// reclaimCache reclaims inactive page cache of the cgroup above all pods if it keeps memory.max above
+// its target. memory.current includes page cache, which grows up to any limit where pods read
+// files. A write to memory.max would reclaim it too, but may kill if reclaim fails; memory.reclaim
+// never kills. Kernels before v5.19 have no memory.reclaim: there the limit stays above usage. If
+// all page cache would not suffice, none is reclaimed: otherwise pods with more other memory would
+// lose their page cache in each pass, without effect.
+func (p *pass) reclaimCache(g *cgroup.Group, now cgroup.Limit, target uint64) error {
 	current, err := g.MemoryCurrent(p.buf[:])
 	if _, reached := lower(target, now, current); err != nil || reached {
-		return nil // who writes the limit says what is wrong
+		return nil // the write of the limit returns the error
 	}
 	var s cgroup.MemoryStat
 	if err := g.MemoryStat(make([]byte, 16<<10), &s); err != nil {
-		return nil // what can be taken is not known
+		return nil // the amount of page cache is unknown
 	}
 	if stats.SaturatingAdd(current-min(s.InactiveFile, current), raceMargin) > target {
 		return nil // out of reach
@@ -44,24 +44,24 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	if current < target {
 		bytes = min(s.InactiveFile, raceMargin+slack)
 	}
-	if bytes < leastCache || !p.allowed() {
+	if bytes < minCache || !p.allowed() {
 		return nil
 	}
-	p.until = time.Time{} // that takes seconds, in which a kubelet may come
-	if p.takeCache != nil {
-		return p.takeCache(g, bytes)
+	p.searchValidUntil = time.Time{} // this takes seconds, in which a kubelet may start
+	if p.reclaimPageCache != nil {
+		return p.reclaimPageCache(g, bytes)
 	}
-	return takeCache(p.ctx, g, bytes)
+	return reclaimPageCache(p.ctx, g, bytes)
 }
 
-// takeCache has the kernel take page cache.
-func takeCache(ctx context.Context, g *cgroup.Group, bytes uint64) error {
+// reclaimPageCache reclaims page cache with memory.reclaim.
+func reclaimPageCache(ctx context.Context, g *cgroup.Group, bytes uint64) error {
 	r, err := g.OpenReclaim()
 	if err != nil {
 		return nil // an old kernel
 	}
 	defer r.Close()
-	return takeFrom(ctx, r, bytes, hasSwap())
+	return reclaimInSteps(ctx, r, bytes, hasSwap())
 }
 
 // reclaimer is memory.reclaim of a cgroup.
@@ -70,10 +70,11 @@ type reclaimer interface {
 	Plain() bool
 }
 
-// takeFrom takes a little at a time. A kernel that cannot be told to take page cache alone (6.1)
-// would have memory of pods go to swap: where there is any, nothing is taken.
-func takeFrom(ctx context.Context, r reclaimer, bytes uint64, swap bool) error {
-	// 0 bytes tell which kernel it is, and take nothing (v6.1, v6.12 mm/memcontrol.c memory_reclaim)
+// reclaimInSteps reclaims in small steps. A kernel that cannot restrict reclaim to page cache (6.1) would
+// swap out memory of pods, so with swap nothing is reclaimed there.
+func reclaimInSteps(ctx context.Context, r reclaimer, bytes uint64, swap bool) error {
+	// a request of 0 bytes detects the kernel's support and reclaims nothing (v6.1, v6.12
+	// mm/memcontrol.c memory_reclaim)
 	if swap {
 		if err := r.Reclaim(0, cgroup.SwappinessFile); err != nil || r.Plain() {
 			return err
@@ -94,7 +95,7 @@ func takeFrom(ctx context.Context, r reclaimer, bytes uint64, swap bool) error {
 	return nil
 }
 
-// hasSwap reports whether the node has swap space, or does not tell.
+// hasSwap reports whether the node has swap, or whether that is unknown.
 func hasSwap() bool {
 	var info unix.Sysinfo_t
 	return unix.Sysinfo(&info) != nil || info.Totalswap > 0

@@ -9,7 +9,8 @@ import (
 	"jettison/cgroup"
 )
 
-// caches is a cgroup above pods of which an eighth is held, and which page cache fills up to its limit, or to what the node has.
+// caches is a cgroup above pods with an eighth of its memory in use, and page cache that grows up
+// to its limit or the node's memory.
 type caches struct {
 	*node
 	capacity, held, used, taken uint64
@@ -27,7 +28,7 @@ func (c *caches) use(bytes uint64) {
 	c.write("kubepods/memory.stat", fmt.Sprintf("anon %d\nfile %d\nshmem 0\ninactive_file %d\n", c.held, bytes-c.held, bytes-c.held))
 }
 
-// max is memory.max; 0: there is none.
+// max returns memory.max; 0: no limit.
 func (c *caches) max() (limit uint64) {
 	c.Helper()
 	b, err := os.ReadFile(filepath.Join(c.dir, "kubepods/memory.max"))
@@ -44,28 +45,30 @@ func (c *caches) take(g *cgroup.Group, bytes uint64) error {
 	return nil
 }
 
-// Page cache keeps memory.max from its target for one pass at most, however much there is of it, and none is taken once that is reached.
-func TestPageCacheKeepsNoLimitAway(t *testing.T) {
+// Page cache keeps memory.max above its target for one pass at most, however large it is. Nothing
+// is reclaimed after the target is reached.
+func TestPageCacheAboveTarget(t *testing.T) {
 	for _, gib := range []uint64{1, 16, 256} {
 		capacity := gib << 30
 		target := capacity - capacity/16
 		c := newCaches(t, capacity)
 		w := c.writer(never)
-		w.takeCache = c.take
+		w.reclaimPageCache = c.take
 		for range 20 {
 			if r := w.Limit(t.Context(), Targets{MemoryMax: some(target)}); r.Err != nil || c.used > c.max() {
-				t.Fatalf("%d GiB: %d used of %d, %v", gib, c.used, c.max(), r.Err)
+				t.Fatalf("with %d GiB, usage is %d of limit %d, error %v", gib, c.used, c.max(), r.Err)
 			}
 			c.use(min(capacity-capacity/50, c.max())) // pods read on
 		}
 		if need := capacity - capacity/50 - target + raceMargin + slack; c.max() != target || c.taken != need {
-			t.Errorf("%d GiB: memory.max %d, want %d; %d taken, want %d", gib, c.max(), target, c.taken, need)
+			t.Errorf("with %d GiB, memory.max = %d, want %d; reclaimed %d, want %d", gib, c.max(), target, c.taken, need)
 		}
 	}
 }
 
-// No more than there is of it is taken, none beside a kubelet, and none where it would make no difference.
-func TestPageCacheIsTakenOnlyForTheLimit(t *testing.T) {
+// Not more than the page cache is reclaimed, nothing with a kubelet, and nothing if it makes no
+// difference.
+func TestPageCacheOnlyForLimit(t *testing.T) {
 	const gib = 1 << 30
 	for name, test := range map[string]struct {
 		held, used uint64
@@ -85,50 +88,50 @@ func TestPageCacheIsTakenOnlyForTheLimit(t *testing.T) {
 		c.held = test.held
 		c.use(test.used)
 		w := c.writer(test.kubelet)
-		w.takeCache = c.take
+		w.reclaimPageCache = c.take
 		if r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib)}); r.Err != nil || c.taken != test.want {
-			t.Errorf("%s: %d taken, want %d, %v", name, c.taken, test.want, r.Err)
+			t.Errorf("page cache reclaimed in %s = %d, want %d, error %v", name, c.taken, test.want, r.Err)
 		}
 	}
 }
 
-// Pods that hold more than the target keep their page cache, however many passes there are.
-func TestPageCacheIsNotTakenForATargetOutOfReach(t *testing.T) {
+// Pods with more other memory than the target keep their page cache in all passes.
+func TestPageCacheUnreachableTarget(t *testing.T) {
 	const gib = 1 << 30
 	c := newCaches(t, 16*gib)
 	c.held = 15 * gib
 	c.use(16*gib - 256*mib)
 	w := c.writer(never)
-	w.takeCache = c.take
+	w.reclaimPageCache = c.take
 	for range 6 {
 		if r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib)}); r.Err != nil {
-			t.Fatal(r.Err)
+			t.Fatalf("pass with an unreachable target failed: %v", r.Err)
 		}
 		if c.use(16*gib - 256*mib); c.max() > 0 {
 			c.use(min(c.used, c.max()-4096)) // pods read on
 		}
 	}
 	if c.taken > 0 {
-		t.Errorf("%d MiB taken, memory.max %d MiB", c.taken/mib, c.max()/mib)
+		t.Errorf("reclaimed %d MiB for an unreachable target, memory.max %d MiB", c.taken/mib, c.max()/mib)
 	}
 }
 
-// Page cache is taken for seconds: a kubelet that comes meanwhile is seen before anything is written.
-func TestAKubeletThatComesWhilePageCacheIsTaken(t *testing.T) {
+// Reclaim takes seconds: a kubelet that starts meanwhile is found before the next write.
+func TestKubeletStartsDuringReclaim(t *testing.T) {
 	const gib = 1 << 30
 	c, here := newCaches(t, 16*gib), false
 	w := c.writer(func() bool { return here })
-	w.takeCache = func(g *cgroup.Group, bytes uint64) error { here = true; return c.take(g, bytes) }
+	w.reclaimPageCache = func(g *cgroup.Group, bytes uint64) error { here = true; return c.take(g, bytes) }
 	r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib), PIDsMax: some(1000)})
 	if !r.Beside || len(r.Limited) > 0 || c.max() > 0 || c.taken == 0 || r.Err != nil {
-		t.Errorf("memory.max %d MiB, %d MiB taken, %+v", c.max()/mib, c.taken/mib, r)
+		t.Errorf("memory.max = %d MiB after reclaiming %d MiB with a kubelet, result %+v", c.max()/mib, c.taken/mib, r)
 	}
 	if left := c.notes(); len(left) > 0 {
-		t.Errorf("notes: %v", left)
+		t.Errorf("notes with a kubelet = %v", left)
 	}
 }
 
-// reclaimed is memory.reclaim of a kernel that knows swappiness, or takes bytes alone.
+// reclaimed is memory.reclaim of a kernel with or without the swappiness argument.
 type reclaimed struct {
 	old, plain bool
 	bytes      uint64
@@ -142,8 +145,9 @@ func (r *reclaimed) Reclaim(bytes uint64, _ cgroup.Swappiness) error {
 
 func (r *reclaimed) Plain() bool { return r.plain }
 
-// A kernel that takes bytes alone (6.1) would have memory of pods go to swap for them: where there is any, nothing is taken.
-func TestNoPageCacheIsTakenWhereMemoryOfPodsWouldGoToSwap(t *testing.T) {
+// A kernel without the swappiness argument (6.1) would swap out memory of pods: with swap nothing
+// is reclaimed.
+func TestNoReclaimWithSwapOnOldKernel(t *testing.T) {
 	for name, test := range map[string]struct {
 		old, swap bool
 		want      uint64
@@ -154,8 +158,8 @@ func TestNoPageCacheIsTakenWhereMemoryOfPodsWouldGoToSwap(t *testing.T) {
 		"bytes alone, and swap": {true, true, 0},
 	} {
 		r := &reclaimed{old: test.old}
-		if err := takeFrom(t.Context(), r, 64*mib, test.swap); err != nil || r.bytes != test.want {
-			t.Errorf("%s: %d taken, want %d, %v", name, r.bytes, test.want, err)
+		if err := reclaimInSteps(t.Context(), r, 64*mib, test.swap); err != nil || r.bytes != test.want {
+			t.Errorf("reclaimed on a kernel with %s = %d, want %d, error %v", name, r.bytes, test.want, err)
 		}
 	}
 }

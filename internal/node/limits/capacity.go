@@ -14,9 +14,10 @@ import (
 	"jettison/stats"
 )
 
-// Capacity is what a node has: cpu, memory, ephemeral-storage (its root directory's file system),
-// pid, and its huge pages by size (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo, v1.36.3).
-// What was not observed is absent. How many pods it takes is no figure of the kernel's.
+// Capacity returns the node's capacity: cpu, memory, ephemeral-storage (the file system of its root
+// directory), pid, and huge pages by size (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo,
+// v1.36.3). Unobserved resources are absent. The number of pods is a setting, not a capacity of the
+// kernel.
 func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.ResourceList {
 	out := v1.ResourceList{}
 	if cores > 0 {
@@ -40,12 +41,12 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 	return out
 }
 
-// maxPageSize bounds the sizes that are believed, in bytes; arm64 has pages of 16 GiB.
+// maxPageSize bounds plausible page sizes, in bytes; arm64 has pages of 16 GiB.
 const maxPageSize = 1 << 40
 
-// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below
-// kernel/mm/hugepages of /sys. A size of which there are 0 is known: a kubelet has it as 0 in the
-// node's capacity, too, and refuses a pod that wants some. What cannot be read is absent.
+// HugePages returns the number of huge pages by size in bytes, from hugepages-2048kB/nr_hugepages
+// below kernel/mm/hugepages of /sys. A size with 0 pages is included: the kubelet also has it in
+// the node's capacity, and rejects a pod that requests some. Unreadable sizes are absent.
 func HugePages(sysMount string) map[uint64]uint64 {
 	dir := filepath.Join(sysMount, "kernel/mm/hugepages")
 	entries, err := os.ReadDir(dir)

@@ -15,24 +15,24 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Bounds of what is looked at: a tenant with a delegated cgroup decides how many are below it.
+// Limits of a pass: a tenant with a delegated cgroup controls the number of cgroups below it.
 const (
 	maxPods       = 4096
 	maxContainers = 256 // of one pod
 )
 
-// Known is what is told of pods.
+// Known is the data about pods.
 type Known struct {
 	Objects  []*v1.Pod // of clients and manifests
 	Runtime  read.Index
 	Capacity stats.Opt[uint64] // memory of the node, in bytes
-	// cgroup of this process, which package protect looks after; empty: it is in no pod
+	// cgroup of this process, handled by package selfprotect; empty: in no pod
 	Self string
 }
 
-// gather finds the cgroups of pods below a kubelet's cgroupRoot, with what is told of them. paths
-// are all cgroups that may have been written to: those above pods, pods, and what is directly below
-// them. Where not all could be listed, err says so, and what was found is good.
+// gather finds the cgroups of pods below a kubelet's cgroupRoot, with their requests. paths are all
+// cgroups that may have been written: those above pods, pods, and their direct children. If not all
+// could be listed, it returns an error with the ones found.
 func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []string, err error) {
 	objects := make(map[string]*v1.Pod, len(k.Objects))
 	for _, o := range k.Objects {
@@ -69,7 +69,7 @@ func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []stri
 	return pods, paths, err
 }
 
-// children are the paths of the cgroups directly below one.
+// children returns the paths of the direct children of a cgroup.
 func children(fs *cgroup.FS, path string, buf []byte) (out []string, err error) {
 	err = fs.ChildrenUntil(path, buf, func(name string) bool {
 		out = append(out, path+"/"+name)
@@ -78,30 +78,30 @@ func children(fs *cgroup.FS, path string, buf []byte) (out []string, err error) 
 	return out, err
 }
 
-// pod puts together what is told of one. An object's word is exact. Without one, what the runtime
-// tells is a range: the least is protected, and nothing is throttled.
+// pod merges the data about a pod. A pod object is exact. Without one, the runtime provides a
+// range: its minimum is protected, and no container is throttled.
 func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
 	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
-	told := k.Runtime[p.UID]
+	fromRuntime := k.Runtime[p.UID]
 	if object != nil {
 		var requests admit.Amounts
 		object, requests = admit.Requested(object)
 		out.Request = stats.Some(uint64(requests[v1.ResourceMemory]))
-	} else if told != nil {
-		out.Request = least(told.MemoryRequest(p.QOSClass, k.Capacity))
+	} else if fromRuntime != nil {
+		out.Request = minimum(fromRuntime.MemoryRequest(p.QOSClass, k.Capacity))
 	}
-	if told == nil {
+	if fromRuntime == nil {
 		return out
 	}
-	for i := range told.Containers {
-		c := &told.Containers[i]
+	for i := range fromRuntime.Containers {
+		c := &fromRuntime.Containers[i]
 		at := slices.IndexFunc(below, func(path string) bool { return isOf(path, c.ID) })
 		if at < 0 {
 			continue
 		}
 		container := Container{Cgroup: below[at]}
 		if object == nil {
-			container.Request = least(podindex.ContainerMemoryRequest(p.QOSClass, c, k.Capacity))
+			container.Request = minimum(podindex.ContainerMemoryRequest(p.QOSClass, c, k.Capacity))
 		} else if r := resourcesOf(object, c.Name); r != nil {
 			container.Request, container.Limit = stats.Some(memory(r.Requests)), stats.Some(memory(r.Limits))
 		}
@@ -110,12 +110,12 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
 	return out
 }
 
-// least is the lower bound of what is requested; absent where that is 0, for then nothing is known.
-func least(r stats.Opt[stats.Range]) stats.Opt[uint64] {
+// minimum returns the minimum of a request. It is absent if it is 0, because then nothing is known.
+func minimum(r stats.Opt[stats.Range]) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: r.V.Min, OK: r.OK && r.V.Min > 0}
 }
 
-// memory is that of a list, in bytes, floor 0; above the greatest 64-bit number it is that number.
+// memory returns the memory of a list, in bytes, between 0 and the maximum int64.
 func memory(list v1.ResourceList) uint64 {
 	q := list[v1.ResourceMemory]
 	if q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)) > 0 {
@@ -124,8 +124,8 @@ func memory(list v1.ResourceList) uint64 {
 	return uint64(max(q.Value(), 0))
 }
 
-// isOf reports whether a cgroup is that of a container: runtimes call it by its id, or as in
-// cri-containerd-ID.scope. CRI-O's monitor of a container, crio-conmon-ID.scope, is not.
+// isOf reports whether a cgroup belongs to a container. Runtimes name it by its ID, for example
+// cri-containerd-ID.scope. CRI-O's monitor of a container, crio-conmon-ID.scope, does not match.
 func isOf(path, id string) bool {
 	name := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".scope")
 	prefix, ok := strings.CutSuffix(name, id)
@@ -133,7 +133,8 @@ func isOf(path, id string) bool {
 		!strings.HasSuffix(prefix, "-conmon-"))
 }
 
-// resourcesOf are what a container of a pod object asks for; nil: it has none of that name.
+// resourcesOf returns the resources of a container in a pod object; nil: no container has that
+// name.
 func resourcesOf(p *v1.Pod, name string) *v1.ResourceRequirements {
 	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {

@@ -21,14 +21,14 @@ import (
 	"jettison/stats/read"
 )
 
-// node is a hierarchy of files, whose notes work.
+// node is a hierarchy of files with working notes.
 type node struct {
 	testing.TB
 	dir string
 	fs  *cgroup.FS
 }
 
-// files are those of a cgroup that nobody has set anything of.
+// files are those of a cgroup with default values.
 var files = map[string]string{
 	"cgroup.procs": "", "memory.current": "1048576", "memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max",
 	"pids.max": "max", "cpu.weight": "100",
@@ -55,7 +55,7 @@ func newNode(t testing.TB, groups ...string) *node {
 	return n
 }
 
-// add makes cgroups, with those above.
+// add creates cgroups with their parents.
 func (n *node) add(groups ...string) {
 	for _, path := range groups {
 		for _, path := range append(above(path), path) {
@@ -74,7 +74,8 @@ func (n *node) write(name, text string) {
 	filetest.Write(n, filepath.Join(n.dir, name), text)
 }
 
-// differs is what is not as it was made, by "cgroup file"; what is written in tests to make it so is among it.
+// differs returns the values that differ from the initial ones, by "cgroup file", including those
+// that a test wrote.
 func (n *node) differs() map[string]string {
 	n.Helper()
 	out := map[string]string{}
@@ -95,7 +96,7 @@ func (n *node) differs() map[string]string {
 	return out
 }
 
-// notes are the files that something is noted of.
+// notes returns the files with a note.
 func (n *node) notes() (out []string) {
 	err := filepath.WalkDir(n.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == n.dir {
@@ -119,7 +120,7 @@ func (n *node) notes() (out []string) {
 	return out
 }
 
-// object is a pod of containers "name request limit", an empty figure being none.
+// object returns a pod object of containers "name request limit"; an empty figure is absent.
 func object(uid string, containers ...string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "default"}}
 	for _, c := range containers {
@@ -135,7 +136,7 @@ func object(uid string, containers ...string) *v1.Pod {
 	return p
 }
 
-// runs is what the runtime tells of pods "uid": container names, whose ids are "uid-name".
+// runs returns the runtime's data of pods "uid": container names, with IDs "uid-name".
 func runs(pods map[string][]string) read.Index {
 	var l cri.Listing
 	for uid, containers := range pods {
@@ -147,7 +148,7 @@ func runs(pods map[string][]string) read.Index {
 	return read.NewIndex(l)
 }
 
-// Requests and limits are the object's, and the cgroups those that are there.
+// Requests and limits come from the object, and cgroups from the hierarchy.
 func TestGather(t *testing.T) {
 	n := newNode(t,
 		"kubepods/poda/a-c", "kubepods/poda/a-side", "kubepods/poda/s-a", "kubepods/burstable/podb/crio-b-c.scope", "kubepods/burstable/podb/crio-conmon-b-c.scope",
@@ -173,23 +174,24 @@ func TestGather(t *testing.T) {
 		}},
 	}
 	if diff := cmp.Diff(want, pods); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+		t.Errorf("gathered pods differ (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, objects[0]); diff != "" {
-		t.Errorf("the object was changed:\n%s", diff)
+		t.Errorf("pod object was modified:\n%s", diff)
 	}
 	for _, path := range []string{"kubepods", "kubepods/burstable", "kubepods/poda/s-a", "kubepods/burstable/podb/crio-conmon-b-c.scope"} {
 		if !slices.Contains(paths, path) {
-			t.Errorf("%s is not gone through", path)
+			t.Errorf("paths lack the cgroup %s", path)
 		}
 	}
 	if slices.Contains(paths, "kubepods/other") || slices.Contains(paths, "kubepods/burstable/podself") || slices.Contains(paths, "") {
-		t.Errorf("goes through what is no pod's, or its own: %v", paths)
+		t.Errorf("paths contain cgroups of no pod, or the agent's: %v", paths)
 	}
 }
 
-// Without an object the runtime's word counts: what the pod requests at least, and never where it is throttled. What nobody tells is not 0.
-func TestGatherByTheRuntimesWord(t *testing.T) {
+// Without an object the runtime's minimum request is protected, and no container is throttled. An
+// unknown request is not 0.
+func TestGatherWithoutObjects(t *testing.T) {
 	n := newNode(t, "kubepods/poda/a-c", "kubepods/burstable/podb/b-c", "kubepods/burstable/podmute/mute-c")
 	index := runs(map[string][]string{"a": {"c"}, "b": {"c"}, "mute": {"c"}})
 	limit, guaranteed, adj := uint64(100*mib), int64(-997), int64(1000-125) // an eighth of 8 GiB
@@ -197,28 +199,28 @@ func TestGatherByTheRuntimesWord(t *testing.T) {
 	index["b"].Containers[0].OOMScoreAdj = &adj
 	pods, _, err := gather(n.fs, "", Known{Runtime: index, Capacity: some(8 << 30)})
 	if err != nil || len(pods) != 3 {
-		t.Fatal(pods, err)
+		t.Fatalf("gather without objects: pods %v, error %v", pods, err)
 	}
 	for _, p := range pods {
 		request, c := p.Request, p.Containers[0]
 		switch p.Cgroup {
 		case "kubepods/poda":
 			if request != some(limit) || c.Request != some(limit) || c.Limit.OK {
-				t.Errorf("%+v", p)
+				t.Errorf("Guaranteed pod without object = %+v", p)
 			}
 		case "kubepods/burstable/podb":
 			if !request.OK || request.V > 1<<30 || request.V < 1<<30-16*mib || c.Request != request || c.Limit.OK {
-				t.Errorf("%+v", p)
+				t.Errorf("Burstable pod without object = %+v", p)
 			}
 		default:
 			if request.OK || c.Request.OK {
-				t.Errorf("%+v", p)
+				t.Errorf("pod without any data = %+v", p)
 			}
 		}
 	}
 }
 
-// A tenant with a delegated cgroup makes as many below it as it likes; what is looked at is bounded.
+// A tenant with a delegated cgroup may create any number below it; gather reads a limited number.
 func TestGatherIsBounded(t *testing.T) {
 	n := newNode(t, "kubepods/poda")
 	for i := range maxContainers + 50 {
@@ -226,7 +228,7 @@ func TestGatherIsBounded(t *testing.T) {
 	}
 	_, paths, err := gather(n.fs, "", Known{})
 	if err != nil || len(paths) > maxContainers+20 {
-		t.Errorf("%d cgroups, %v", len(paths), err)
+		t.Errorf("gathered %d cgroups, error %v, want the limit", len(paths), err)
 	}
 }
 
@@ -236,21 +238,21 @@ func TestIsOf(t *testing.T) {
 		"p/crio-conmon-abc.scope": false, "p/xabc": false, "p/abc-1": false, "p/abcd": false, "p/": false,
 	} {
 		if isOf(path, "abc") != want {
-			t.Errorf("%s: %v", path, !want)
+			t.Errorf("isOf reports %v for container abc and cgroup %s", !want, path)
 		}
 	}
 	if isOf("p/", "") || isOf("p/x-", "") {
-		t.Error("a container without an id")
+		t.Error("a container without an ID matches a cgroup")
 	}
 }
 
 func TestMemoryOfALargeList(t *testing.T) {
 	for text, want := range map[string]uint64{"1Gi": 1 << 30, "1.5": 2, "100E": 1<<63 - 1, "-1": 0} {
 		if got := memory(v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)}); got != want {
-			t.Errorf("%s: %d", text, got)
+			t.Errorf("memory of a list with %s = %d bytes", text, got)
 		}
 	}
 	if memory(nil) != 0 {
-		t.Error("nothing")
+		t.Error("memory of an empty list is not 0")
 	}
 }

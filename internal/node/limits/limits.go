@@ -1,30 +1,29 @@
-// Package limits writes into the cgroups of pods what a kubelet would, on nodes without one: node
-// allocatable into the cgroup above all pods, and protection of the memory that pods request. Both
-// are off by default, and what was there before is noted on each cgroup first.
+// Package limits writes pod cgroups as a kubelet does, on nodes without one: node allocatable to
+// the cgroup above all pods, and protection of the memory that pods request. Both are off by
+// default. The previous values are noted on each cgroup before the first write.
 //
-//	limits.go      Targets: what the cgroup above all pods is limited to; how memory.max gets there
-//	cache.go       takes page cache that keeps memory.max away from its target
-//	capacity.go    what a node has
-//	memoryqos.go   Plan: what of pods' memory is protected, and where containers are throttled
-//	gather.go      the pods that a Plan is made of: their cgroups, with what objects and the runtime
-//	               tell
-//	writer.go      Writer: reads, decides and writes, in one pass; puts back
-//	tell.go        which slices systemd is still to be told of, noted on them
-//	systemd.go     tells systemd what the files of its slices say
-//	part.go        Part: passes beside the loop
+//	limits.go      Targets: the limits of the cgroup above all pods; steps of memory.max
+//	cache.go       reclaims page cache that keeps memory.max above its target
+//	capacity.go    the node's capacity
+//	memoryqos.go   Plan: the protected memory of pods, and where containers are throttled
+//	gather.go      the inputs of a Plan: pod cgroups with data of objects and the runtime
+//	writer.go      Writer: reads, decides and writes in one pass; restores previous values
+//	tell.go        slices with values that systemd does not know yet, noted on them
+//	systemd.go     sets the properties of systemd's slices
+//	part.go        Part: background passes
 //
-// A write to memory.max or memory.high may reclaim, and to memory.max kill, before it returns
-// (cgroup.SetLimit). So passes run beside the loop, one at a time, and memory.max is never set
-// below what is used.
+// A write to memory.max or memory.high may reclaim before it returns, and a write to memory.max may
+// kill (cgroup.SetLimit). So passes run in the background, one at a time, and memory.max is never
+// set below usage.
 //
-// The libraries that set limits were weighed. github.com/containerd/cgroups/v3/cgroup2 (v3.1.3)
-// costs 24 packages and 1.07 MB of the binary (an eBPF loader), opens files by path and creates
-// what is not there. The systemd manager of github.com/opencontainers/cgroups (v0.1.0, 0.16 MB) has
-// one connection for the life of the process, which nobody can close or bound in time, has systemd
-// write a memory.max before it does itself, so that the first process may be who reclaims, and
-// takes no other mount than /sys/fs/cgroup. Neither writes without blocking. What is left to do is
-// six files of groups that package cgroup holds by their descriptors, and one call of
-// github.com/coreos/go-systemd, which both use (0.03 MB, no further package).
+// Why no library sets the limits: github.com/containerd/cgroups/v3/cgroup2 (v3.1.3) adds 24
+// packages and 1.07 MB to the binary (an eBPF loader), opens files by path and creates missing
+// ones. The systemd manager of github.com/opencontainers/cgroups (v0.1.0, 0.16 MB) has one
+// connection for the life of the process that cannot be closed or bounded in time. It makes systemd
+// write a memory.max before it writes the file itself, so that process 1 may have to reclaim, and
+// it supports no mount other than /sys/fs/cgroup. Both block while they write. This package writes
+// six files of groups that package cgroup holds by descriptor, and makes one call of
+// github.com/coreos/go-systemd, which both libraries use (0.03 MB, no further package).
 package limits
 
 import (
@@ -37,18 +36,18 @@ import (
 	"jettison/stats"
 )
 
-// Targets are what the cgroup above all pods is limited to. What is absent is not written.
+// Targets are the limits of the cgroup above all pods. Absent limits are not written.
 type Targets struct {
 	MemoryMax stats.Opt[uint64] // bytes
 	PIDsMax   stats.Opt[uint64] // tasks
 	CPUWeight stats.Opt[uint64] // 1 to 10000
 }
 
-// TargetsOf are those of what is enforced. 0 bytes or tasks would end every pod: they are no
-// target. A kubelet writes no memory.max of 0 either, but a pids.max of 1 then
-// (opencontainers/cgroups v0.1.0 fs2/pids.go setPids), by which no pod starts. Limits on huge
-// pages, which a kubelet writes too, are not (pkg/kubelet/cm/node_container_manager_linux.go
-// getCgroupConfigInternal, v1.36.3).
+// TargetsOf returns the limits of the enforced resources. A limit of 0 bytes or tasks would end
+// every pod, so it is absent. A kubelet does not write a memory.max of 0 either, but writes a
+// pids.max of 1 (opencontainers/cgroups v0.1.0 fs2/pids.go setPids), with which no pod starts.
+// Limits on huge pages, which a kubelet also writes, are omitted
+// (pkg/kubelet/cm/node_container_manager_linux.go getCgroupConfigInternal, v1.36.3).
 func TargetsOf(enforced v1.ResourceList) (t Targets) {
 	if q, ok := enforced[v1.ResourceMemory]; ok && q.Value() > 0 {
 		t.MemoryMax = stats.Some(uint64(q.Value()))
@@ -69,14 +68,14 @@ const (
 	sharesPerCPU = 1024
 )
 
-// cpuWeight is the cpu.weight of so many thousandths of a core, as the kubelet has it for the
-// cgroups that it makes itself: by way of cpu.shares, and from there in a straight line, so that
-// one core is 39 (pkg/kubelet/cm helpers_linux.go MilliCPUToShares, cgroup_manager_linux.go
-// getCPUWeight, v1.36.3). Runtimes take another curve for containers, by which one core is 100
-// (opencontainers/cgroups ConvertCPUSharesToCgroupV2Value).
+// cpuWeight returns the cpu.weight of thousandths of a core as the kubelet computes it for its own
+// cgroups: through cpu.shares, then linearly, so that one core is 39 (pkg/kubelet/cm
+// helpers_linux.go MilliCPUToShares, cgroup_manager_linux.go getCPUWeight, v1.36.3). Runtimes use
+// another curve for containers, with 100 for one core (opencontainers/cgroups
+// ConvertCPUSharesToCgroupV2Value).
 func cpuWeight(milli int64) uint64 {
 	shares := int64(maxShares)
-	if milli < maxShares { // more would not fit a product either
+	if milli < maxShares { // also prevents an overflow of the product
 		shares = max(minShares, min(maxShares, max(milli, 0)*sharesPerCPU/1000))
 	}
 	if shares == maxShares {
@@ -86,21 +85,21 @@ func cpuWeight(milli int64) uint64 {
 }
 
 const (
-	// raceMargin is how far above what is used memory.max is set at least: what pods may take between
-	// the reading and the write. One core takes 8 GiB/s at most, and both are system calls on one
-	// thread.
+	// raceMargin is the minimum distance of memory.max from usage: the memory that pods may
+	// allocate between the reading and the write. One core allocates 8 GiB/s at most, and both are
+	// system calls on one thread.
 	raceMargin = 32 << 20
-	// stepMargin is how far above use a limit stays that is on its way down, beside a 32nd of the use:
-	// so far that the hard threshold of allocatableMemory.available (100Mi by default) is not met by
-	// the limit alone, but by pods that grow.
+	// stepMargin is the distance from usage of a limit on its way down, in addition to 1/32 of
+	// usage. With it the limit alone does not meet the hard threshold of
+	// allocatableMemory.available (100Mi by default); only growing pods do.
 	stepMargin = 160 << 20
-	// leastStep is by how much a limit on its way down is lowered at least.
-	leastStep = 16 << 20
+	// minStep is the minimum step of a limit on its way down.
+	minStep = 16 << 20
 )
 
-// lower is what memory.max may be set to on its way to a target, of a group whose limit is now and
-// that uses so much: the target where that is above what is used, else as near as is safe. It is
-// never below what is used, and never above now but for a target that is.
+// lower returns the next memory.max on the way to a target, for a group with limit now and usage
+// current: the target if it is above usage, else the nearest safe value. The value is never below
+// usage, and never above now unless the target is.
 func lower(target uint64, now cgroup.Limit, current uint64) (value cgroup.Limit, reached bool) {
 	has := uint64(math.MaxUint64)
 	if !now.Unlimited {
@@ -110,7 +109,7 @@ func lower(target uint64, now cgroup.Limit, current uint64) (value cgroup.Limit,
 		return cgroup.Limit{Bytes: target}, true
 	}
 	step := stats.SaturatingAdd(current, stats.SaturatingAdd(stepMargin, current/32))
-	if step >= has || has-step < leastStep {
+	if step >= has || has-step < minStep {
 		return now, false
 	}
 	return cgroup.Limit{Bytes: step}, false

@@ -19,25 +19,26 @@ import (
 
 const mib = 1 << 20
 
-// The figures are those of the kubelet's code, run by hand: shares = milli*1024/1000, from 2 to 262144; weight = 1 + (shares-2)*9999/262142.
+// The figures are results of the kubelet's code: shares = milli*1024/1000, from 2 to 262144; weight
+// = 1 + (shares-2)*9999/262142.
 func TestCPUWeight(t *testing.T) {
 	for milli, want := range map[int64]uint64{
 		math.MinInt64: 1, -1: 1, 0: 1, 1: 1, 2: 1, 28: 1, 29: 2, 100: 4, 500: 20, 1000: 39, 2000: 79, 3800: 149, 4000: 157, 64000: 2500, 255999: 9999,
 		256000: 10000, 262143: 10000, 1 << 40: 10000, math.MaxInt64: 10000,
 	} {
 		if got := cpuWeight(milli); got != want {
-			t.Errorf("%d: %d, want %d", milli, got, want)
+			t.Errorf("weight of %d milli = %d, want %d", milli, got, want)
 		}
 	}
 }
 
-// More CPU is never less weight, and every weight is one that the kernel takes.
+// More CPU never has less weight, and every weight is valid for the kernel.
 func TestCPUWeightGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Int64().Draw(t, "a"), rapid.Int64().Draw(t, "b")
 		x, y := cpuWeight(min(a, b)), cpuWeight(max(a, b))
 		if x > y || x < 1 || y > 10000 {
-			t.Fatalf("%d: %d, %d: %d", min(a, b), x, max(a, b), y)
+			t.Fatalf("weight of %d milli = %d, of %d milli = %d, want growing values in range", min(a, b), x, max(a, b), y)
 		}
 	})
 }
@@ -50,7 +51,7 @@ func list(pairs ...string) v1.ResourceList {
 	return out
 }
 
-// 0 bytes or tasks would end every pod: an absent figure is not one of 0, and neither is written.
+// A limit of 0 bytes or tasks would end every pod, so it is not written, like an absent one.
 func TestTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		enforced v1.ResourceList
@@ -62,7 +63,7 @@ func TestTargets(t *testing.T) {
 		"nothing is left":  {list("cpu", "0", "memory", "0", "pid", "0"), Targets{CPUWeight: stats.Some[uint64](1)}},
 	} {
 		if got := TargetsOf(c.enforced); got != c.want {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("TargetsOf where %s: got %+v", name, got)
 		}
 	}
 }
@@ -89,13 +90,14 @@ func TestLower(t *testing.T) {
 	} {
 		got, reached := lower(c.target*mib, c.now, c.current*mib)
 		if got != c.want || reached != c.reached {
-			t.Errorf("%s: %v MiB, %v", name, got.Bytes/mib, reached)
+			t.Errorf("lower of %s = %v MiB, reached %v", name, got.Bytes/mib, reached)
 		}
 	}
 }
 
-// No limit that is written is below what is used, or raises what is above its target; one that is used less and less ends at its target.
-func TestLowerNeverCutsIntoWhatIsUsed(t *testing.T) {
+// A written limit is never below usage, and never above the previous limit unless the target is.
+// With falling usage it reaches its target.
+func TestLowerStaysAboveUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		target := rapid.Uint64().Draw(t, "target")
 		now := cgroup.Limit{Unlimited: rapid.Bool().Draw(t, "unlimited")}
@@ -110,20 +112,20 @@ func TestLowerNeverCutsIntoWhatIsUsed(t *testing.T) {
 		switch {
 		case value == now:
 		case value.Unlimited:
-			t.Fatal("a limit was taken away")
+			t.Fatal("lower returned an unlimited value")
 		case value.Bytes < current:
-			t.Fatalf("%d is below %d", value.Bytes, current)
+			t.Fatalf("lower returned %d, below the usage %d", value.Bytes, current)
 		case value.Bytes < target:
-			t.Fatalf("%d is below the target", value.Bytes)
+			t.Fatalf("lower returned %d, below the target", value.Bytes)
 		case !now.Unlimited && value.Bytes > now.Bytes && value.Bytes != target:
-			t.Fatalf("raised from %v to %v, beyond %d", now, value, target)
+			t.Fatalf("lower raised the limit from %v to %v, beyond the target %d", now, value, target)
 		}
 		if reached != (value == cgroup.Limit{Bytes: target}) {
-			t.Fatalf("reached %v: %v of %d", reached, value, target)
+			t.Fatalf("lower returned reached %v with value %v and target %d", reached, value, target)
 		}
 		if target >= raceMargin {
 			if end, ok := lower(target, value, target-raceMargin); !ok || end.Bytes != target {
-				t.Fatalf("it ends at %v", end)
+				t.Fatalf("last limit of falling usage = %v, want the target", end)
 			}
 		}
 	})
@@ -132,32 +134,32 @@ func TestLowerNeverCutsIntoWhatIsUsed(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	node := stats.NodeStats{}
 	if got := Capacity(&node, 0, nil); len(got) != 0 {
-		t.Errorf("nothing is known: %v", got)
+		t.Errorf("capacity of an unknown node = %v, want none", got)
 	}
 	node.Memory.CapacityBytes, node.PIDs.Max = stats.Some[uint64](8<<30), stats.Some[uint64](32768)
 	node.Fs = stats.Some(stats.FsStats{CapacityBytes: stats.Some[uint64](math.MaxUint64)})
 	got := Capacity(&node, 4, map[uint64]uint64{2 << 20: 512, 1 << 30: 2})
 	want := list("cpu", "4", "memory", "8Gi", "pid", "32768", "ephemeral-storage", "9223372036854775807", "hugepages-2Mi", "1Gi", "hugepages-1Gi", "2Gi")
 	if len(got) != len(want) {
-		t.Errorf("%v", got)
+		t.Errorf("capacity of the node = %v", got)
 	}
 	for name, q := range want {
 		if have := got[name]; have.Cmp(q) != 0 {
-			t.Errorf("%s: %s, want %s", name, have.String(), q.String())
+			t.Errorf("capacity of %s = %s, want %s", name, have.String(), q.String())
 		}
 	}
 }
 
-// A pod that wants huge pages of a size of which the node has none gets none.
-func TestAPodThatWantsHugePagesOfANodeWithout(t *testing.T) {
+// A pod that requests huge pages is rejected if the node lacks pages of their size.
+func TestMissingHugePages(t *testing.T) {
 	n := admit.NodeState{Allocatable: admit.Allocatable(Capacity(&stats.NodeStats{}, 2, map[uint64]uint64{2 << 20: 0}), admit.Reserved{})}
 	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("hugepages-2Mi", "1Gi")}}}}}
 	if r := admit.Admit(admit.PodAttributes{Pod: p}, n); r.Reason != "OutOfhugepages-2Mi" {
-		t.Errorf("%+v", r)
+		t.Errorf("admission of huge pages = %+v, want a rejection", r)
 	}
 }
 
-// What cannot be so is passed over; none of a size is a figure.
+// Implausible values are skipped; 0 pages of a size are a value.
 func TestHugePages(t *testing.T) {
 	sys := t.TempDir()
 	for name, text := range map[string]string{
@@ -173,14 +175,14 @@ func TestHugePages(t *testing.T) {
 		}
 	}
 	if got := HugePages(sys); !cmp.Equal(got, map[uint64]uint64{2 << 20: 512, 1 << 30: 0}) {
-		t.Errorf("%v", got)
+		t.Errorf("huge pages of the node = %v", got)
 	}
 	if got := HugePages(filepath.Join(sys, "none")); got != nil {
-		t.Errorf("%v", got)
+		t.Errorf("huge pages without a directory = %v, want none", got)
 	}
 }
 
-// What systemd is told of a slice is what its files say, in its own terms.
+// The properties of a slice equal the values of its files, in systemd's form.
 func TestProperties(t *testing.T) {
 	got := map[string]string{}
 	var order []string
@@ -195,10 +197,10 @@ func TestProperties(t *testing.T) {
 		"CPUWeight": "@t 149",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(order) != len(want) {
-		t.Errorf("%v\n%s", order, diff)
+		t.Errorf("properties differ, order %v (-want +got)\n%s", order, diff)
 	}
 	idle := properties(map[cgroup.LimitFile]cgroup.Limit{cgroup.FileCPUWeight: {}})
 	if diff := cmp.Diff([]dbus.Property(nil), idle); diff != "" {
-		t.Errorf("an idle slice: %s", diff)
+		t.Errorf("properties of an idle slice: %s", diff)
 	}
 }

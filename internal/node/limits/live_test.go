@@ -17,7 +17,7 @@ import (
 	"jettison/cgroup"
 )
 
-// holdVariable has this test binary hold so many bytes of memory, which it touches once, until its input ends.
+// holdVariable makes this test binary allocate and touch that many bytes, until its input ends.
 const holdVariable = "JETTISON_HOLD"
 
 func hold(size string) {
@@ -39,7 +39,8 @@ func hold(size string) {
 
 const liveRoot = "jettison-live-limits"
 
-// live makes the cgroups of two pods on a real hierarchy, and starts a process in one that holds memory.
+// live creates the cgroups of two pods in a real hierarchy, and starts a process in one that uses
+// memory.
 func live(t *testing.T, held int) *node {
 	t.Helper()
 	if os.Getenv("JETTISON_LIVE") == "" {
@@ -77,7 +78,7 @@ func live(t *testing.T, held int) *node {
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the pod did not live: %v", err)
+			t.Errorf("process of the pod died: %v", err)
 		}
 	})
 	if _, err := stdout.Read(make([]byte, 16)); err != nil {
@@ -95,26 +96,27 @@ func (n *node) says(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// A real kernel takes what is written and says it back, a pod that uses more than the limit lives, and all of it can be put back.
+// A real kernel accepts the values and returns them, a pod that uses more than the limit survives,
+// and everything can be restored.
 func TestLiveLimits(t *testing.T) {
 	const held = 256 * mib
 	n := live(t, held)
 	w := &Writer{FS: n.fs, CgroupRoot: liveRoot, Kubelet: never}
 	if r := w.Limit(t.Context(), Targets{MemoryMax: some(128*mib + 5), PIDsMax: some(1000), CPUWeight: some(149)}); r.Err != nil || len(r.Limited) != 3 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("result of the first pass = %+v", r)
 	}
 	most, err := strconv.ParseUint(n.says("kubepods/memory.max"), 10, 64)
 	if err != nil || most < held || most > 2*held || n.says("kubepods/pids.max") != "1000" || n.says("kubepods/cpu.weight") != "149" {
-		t.Errorf("memory.max %d, pids.max %s, %v", most, n.says("kubepods/pids.max"), err)
+		t.Errorf("after the first pass, memory.max = %d, pids.max = %s, error %v", most, n.says("kubepods/pids.max"), err)
 	}
 	if r := w.Limit(t.Context(), Targets{MemoryMax: some(held*2 + 5)}); r.Err != nil || n.says("kubepods/memory.max") != strconv.Itoa(held*2) {
-		t.Errorf("memory.max %s, %v", n.says("kubepods/memory.max"), r.Err)
+		t.Errorf("memory.max after the second pass = %s, error %v", n.says("kubepods/memory.max"), r.Err)
 	}
 	known := Known{Objects: []*v1.Pod{object("a", "c 100M 100M"), object("b", "c 50Mi 150Mi")}, Runtime: runs(map[string][]string{"a": {"c"}, "b": {"c"}})}
 	budget := Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: uint64(os.Getpagesize())}
 	for range 2 {
 		if r := w.Protect(t.Context(), known, budget); r.Err != nil {
-			t.Error(r.Err)
+			t.Errorf("restore of the limits: error %v", r.Err)
 		}
 	}
 	for file, want := range map[string]string{
@@ -122,7 +124,7 @@ func TestLiveLimits(t *testing.T) {
 		"kubepods/burstable/podb/b-c/memory.low": "52428800", "kubepods/burstable/podb/b-c/memory.high": "146800640",
 	} {
 		if got := n.says(file); got != want {
-			t.Errorf("%s: %s, want %s", file, got, want)
+			t.Errorf("value of %s = %s, want %s", file, got, want)
 		}
 	}
 	if r := Mend(t.Context(), n.fs, liveRoot, false, never, nil); r.Err != nil {
@@ -131,7 +133,7 @@ func TestLiveLimits(t *testing.T) {
 	for _, group := range []string{"", "kubepods/", "kubepods/poda/", "kubepods/poda/a-c/", "kubepods/burstable/", "kubepods/burstable/podb/b-c/"} {
 		for file, want := range map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max", "pids.max": "max", "cpu.weight": "100"} {
 			if got := n.says(group + file); got != want {
-				t.Errorf("%s%s: %s is left", group, file, got)
+				t.Errorf("value of %s%s = %s after the restore", group, file, got)
 			}
 		}
 	}

@@ -8,32 +8,32 @@ import (
 	"jettison/stats"
 )
 
-// Pod is what protection takes of one.
+// Pod is the input of a Plan about a pod.
 type Pod struct {
 	Cgroup   string         // path below the root
 	QOSClass stats.QOSClass // by its cgroup
-	// memory in bytes, with overhead. Absent: it is not known, and nothing is protected
+	// memory in bytes, with overhead; absent: unknown, so the pod is not protected
 	Request    stats.Opt[uint64]
 	Containers []Container
 }
 
-// Container is what protection takes of one.
+// Container is the input of a Plan about a container.
 type Container struct {
 	Cgroup  string
-	Request stats.Opt[uint64] // memory in bytes; 0: it requests none
-	// Limit of memory in bytes, 0: none. Absent: request and limit are not both known exactly, and it
-	// is not throttled.
+	Request stats.Opt[uint64] // memory in bytes; 0: no request
+	// Limit of memory in bytes; 0: no limit. Absent: request and limit are not both known exactly,
+	// so the container is not throttled.
 	Limit stats.Opt[uint64]
 }
 
-// Rule is how what a Setting says goes together with what was there before the agent came.
+// Rule combines a Setting with the value before the agent's.
 type Rule uint8
 
 // The rules.
 const (
-	More    Rule = iota // it is added
-	AtLeast             // the greater counts
-	AtMost              // the lower counts
+	More    Rule = iota // the sum
+	AtLeast             // the greater value
+	AtMost              // the lower value
 )
 
 // Setting is one value of a Plan.
@@ -42,7 +42,7 @@ type Setting struct {
 	Rule  Rule
 }
 
-// with is what is to be written where a file said that before.
+// with returns the value to write if the file had the value before.
 func (s Setting) with(before cgroup.Limit) cgroup.Limit {
 	switch {
 	case before.Unlimited && s.Rule != AtMost:
@@ -57,7 +57,7 @@ func (s Setting) with(before cgroup.Limit) cgroup.Limit {
 	return cgroup.Limit{Bytes: min(before.Bytes, s.Bytes)}
 }
 
-// Settings are by cgroup and file.
+// Settings have values by cgroup and file.
 type Settings map[string]map[cgroup.LimitFile]Setting
 
 func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
@@ -70,27 +70,28 @@ func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
 	s[path][file] = to
 }
 
-// Budget is what a Plan has to do with.
+// Budget has the limits of a Plan.
 type Budget struct {
-	// Allocatable is what is left for pods, in bytes, whatever they are held to: no cgroup above pods
-	// protects more together, and a container without a limit is throttled as if that were its. 0: it
-	// is not known; then nothing is protected.
+	// Allocatable is the memory left for pods in bytes, enforced or not. No cgroup above pods
+	// protects more in total, and a container without a limit is throttled as if this were its
+	// limit. 0: unknown; then nothing is protected.
 	Allocatable uint64
 	Factor      float64 // memoryThrottlingFactor
 	Page        uint64  // bytes
 }
 
 // Plan protects the memory that pods request: memory.min of Guaranteed pods, which is never
-// reclaimed, memory.low of Burstable ones, which is reclaimed last, and the same of their
-// containers. It counts only as far as each cgroup above has as much (v6.12 mm/page_counter.c
-// effective_protection), so those have the sum of each. There the kubelet differs: it gives the
-// cgroup of all pods the sum of both as memory.min, and no memory.low, by which the memory.low
-// below it counts for nothing (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS,
-// v1.36.3). A sum is cut at what is allocatable: what is protected beyond the node's memory leaves
-// the kernel nothing but to kill. Page cache below a memory.min is not reclaimed either, while
-// memory.available counts it as available, as in a kubelet: no threshold sees that.
+// reclaimed, memory.low of Burstable pods, which is reclaimed last, and the same of their
+// containers. Protection is effective only up to the protection of each cgroup above (v6.12
+// mm/page_counter.c effective_protection), so those get the sum of each. The kubelet differs: it
+// gives the cgroup of all pods the sum of both as memory.min, and no memory.low, so that any
+// memory.low below has no effect (pkg/kubelet/cm/qos_container_manager_linux.go setMemoryQoS,
+// v1.36.3). A sum is limited to node allocatable: if more than the node's memory is protected, the
+// kernel can only kill. Page cache below memory.min is not reclaimed either, but memory.available
+// counts it as available, as in a kubelet, so no threshold detects this.
 //
-// Containers that may use more than they request are throttled before their limit: memory.high.
+// Containers that may use more than their request are throttled before their limit, with
+// memory.high.
 func Plan(pods []Pod, b Budget) Settings {
 	out := Settings{}
 	if b.Allocatable == 0 {
@@ -130,7 +131,7 @@ func Plan(pods []Pod, b Budget) Settings {
 	return out
 }
 
-// protectionOf is the file by which a class is protected (pkg/kubelet/cm/helpers_linux.go
+// protectionOf returns the file that protects a class (pkg/kubelet/cm/helpers_linux.go
 // ResourceConfigForPod, v1.36.3, with the policy TieredReservation).
 func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	switch class {
@@ -142,9 +143,9 @@ func protectionOf(class stats.QOSClass) (file cgroup.LimitFile, ok bool) {
 	return "", false
 }
 
-// throttledAt is the memory.high of a container, in whole pages: its request and a part of what it
-// may use beyond it, up to its limit or, where it has none, to what is allocatable. None where
-// request and limit are the same, or where nothing is left above the request
+// throttledAt returns the memory.high of a container, in whole pages: its request plus a part of
+// the memory up to its limit, or up to node allocatable without one. ok is false if request and
+// limit are equal, or the result does not exceed the request
 // (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go generateLinuxContainerResources,
 // v1.36.3).
 func throttledAt(c Container, b Budget) (bytes uint64, ok bool) {
@@ -164,7 +165,7 @@ func throttledAt(c Container, b Budget) (bytes uint64, ok bool) {
 	return high, high > c.Request.V
 }
 
-// above are the paths of the cgroups above one, without the root.
+// above returns the paths of the cgroups above one, without the root.
 func above(path string) (out []string) {
 	for i, c := range path {
 		if c == '/' {
@@ -174,7 +175,7 @@ func above(path string) (out []string) {
 	return out
 }
 
-// within reports whether a cgroup is another one or lies below it.
+// within reports whether path is other or below it.
 func within(path, other string) bool {
 	return other != "" && (path == other || strings.HasPrefix(path, other+"/"))
 }

@@ -17,7 +17,8 @@ func some(v uint64) stats.Opt[uint64] { return stats.Some(v) }
 
 var unknown stats.Opt[uint64]
 
-// The first two are the kubelet's TestGenerateContainerConfigWithMemoryQoSEnforced, its node having 32Gi allocatable.
+// The first two are of the kubelet's TestGenerateContainerConfigWithMemoryQoSEnforced, on a node
+// with 32Gi allocatable.
 func TestThrottledAt(t *testing.T) {
 	b := Budget{Allocatable: 32 << 30, Factor: 0.9, Page: 4096}
 	for name, c := range map[string]struct {
@@ -43,12 +44,12 @@ func TestThrottledAt(t *testing.T) {
 		b.Factor = c.factor
 		got, ok := throttledAt(Container{Request: c.request, Limit: c.limit}, b)
 		if ok != (c.want > 0) || ok && got != c.want {
-			t.Errorf("%s: %d, %v, want %d", name, got, ok, c.want)
+			t.Errorf("memory.high of %s = %d, ok %v, want %d", name, got, ok, c.want)
 		}
 	}
 }
 
-// written are settings as text, in MiB.
+// written returns settings as text, in MiB.
 func written(s Settings) map[string]string {
 	out := map[string]string{}
 	for path, files := range s {
@@ -87,22 +88,22 @@ func TestPlan(t *testing.T) {
 	}
 	b := Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096}
 	if diff := cmp.Diff(want, written(Plan(pods, b))); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+		t.Errorf("Plan of all classes differs (-want +got):\n%s", diff)
 	}
 	b.Allocatable = 250 * mib // of a node that was given more than it can carry
 	cut := written(Plan(pods, b))
 	for at, want := range map[string]string{"kubepods min": "+ 250", "kubepods low": "+ 50", "kubepods/poda min": ">= 250", "kubepods/poda/2 min": ">= 200"} {
 		if cut[at] != want {
-			t.Errorf("%s: %s, want %s", at, cut[at], want)
+			t.Errorf("plan with little allocatable: %s = %s, want %s", at, cut[at], want)
 		}
 	}
 	b.Allocatable = 0
 	if got := Plan(pods, b); len(got) > 0 {
-		t.Errorf("what may be protected is not known: %v", got)
+		t.Errorf("plan without allocatable = %v, want none", got)
 	}
 }
 
-func TestSettingsGoTogetherWithWhatWasThere(t *testing.T) {
+func TestSettingWith(t *testing.T) {
 	at, most := func(n uint64) cgroup.Limit { return cgroup.Limit{Bytes: n} }, cgroup.Limit{Unlimited: true}
 	for _, c := range []struct {
 		rule         Rule
@@ -114,13 +115,14 @@ func TestSettingsGoTogetherWithWhatWasThere(t *testing.T) {
 		{AtMost, 10, at(5), at(5)}, {AtMost, 10, at(15), at(10)}, {AtMost, 10, most, at(10)},
 	} {
 		if got := (Setting{c.bytes, c.rule}).with(c.before); got != c.want {
-			t.Errorf("%+v: %v", c, got)
+			t.Errorf("setting combined with a value, %+v = %v", c, got)
 		}
 	}
 }
 
-// Whatever pods there are: every cgroup above one has what those below it have together, as far as the node can have that; nothing has more
-// than it requests, or than the node has; no pod of the BestEffort class has any; nobody is throttled within what he requests.
+// For any pods: each cgroup above pods has the sum of those below it, up to node allocatable. No
+// cgroup has more than its request or the node. No BestEffort pod is protected. No container is
+// throttled within its request.
 func TestPlanIsWholeUpwards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Budget{Allocatable: rapid.Uint64Range(1, 1<<40).Draw(t, "allocatable"), Factor: 0.9, Page: 4096}
@@ -150,10 +152,10 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 		for _, file := range protections {
 			own := s[p.Cgroup][file].Bytes
 			if own > b.Allocatable || own > p.Request.V {
-				t.Fatalf("%s %s: %d", p.Cgroup, file, own)
+				t.Fatalf("request protected in %s %s = %d, want at most the request", p.Cgroup, file, own)
 			}
 			if own > 0 && (p.QOSClass == stats.BestEffort || (file == cgroup.FileMemoryMin) != (p.QOSClass == stats.Guaranteed)) {
-				t.Fatalf("%s %s: %d", p.Cgroup, file, own)
+				t.Fatalf("value of %s %s = %d above allocatable", p.Cgroup, file, own)
 			}
 			for _, path := range above(p.Cgroup) {
 				sums[path+string(file)] = stats.SaturatingAdd(sums[path+string(file)], own)
@@ -161,14 +163,14 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 		}
 		for _, c := range p.Containers {
 			if high, ok := s[c.Cgroup][cgroup.FileMemoryHigh]; ok && (high.Bytes <= c.Request.V || high.Bytes%b.Page != 0 || p.QOSClass == stats.BestEffort) {
-				t.Fatalf("%s is throttled at %d", c.Cgroup, high.Bytes)
+				t.Fatalf("container %s throttled at %d, want above its request", c.Cgroup, high.Bytes)
 			}
 		}
 	}
 	for _, path := range []string{"a", "a/kubepods", "a/kubepods/burstable", "a/kubepods/besteffort"} {
 		for _, file := range protections {
 			if got, want := s[path][file].Bytes, min(sums[path+string(file)], b.Allocatable); got != want {
-				t.Fatalf("%s %s: %d, want %d", path, file, got, want)
+				t.Fatalf("sum in %s %s = %d, want %d", path, file, got, want)
 			}
 		}
 	}

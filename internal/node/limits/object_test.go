@@ -12,7 +12,7 @@ import (
 	"jettison/stats"
 )
 
-// told is an object as it is decoded, whose quantities with a fraction are pointers.
+// told returns a decoded object; its quantities with a fraction are pointers.
 func told(t testing.TB, spec string) *v1.Pod {
 	t.Helper()
 	object := &v1.Pod{}
@@ -22,8 +22,9 @@ func told(t testing.TB, spec string) *v1.Pod {
 	return object
 }
 
-// A pass reads the objects that the hooks in the runtime decide by meanwhile: what a pod requests is the same before, beside and after it.
-func TestAPassLeavesObjectsAlone(t *testing.T) {
+// A pass reads objects that the runtime's hooks use concurrently: a pod's request is the same
+// before, during and after it.
+func TestPassKeepsObjects(t *testing.T) {
 	object := podjson.Trim(told(t, `{"overhead":{"memory":"160Mi"},"resources":{"requests":{"memory":"1.5Gi"}},"containers":[{"name":"c"}]}`))
 	held := func() int64 {
 		h := admit.HeldBy(admit.PodAttributes{Pod: object})
@@ -35,7 +36,7 @@ func TestAPassLeavesObjectsAlone(t *testing.T) {
 		for range 100 {
 			p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/burstable/podu", UID: "u", QOSClass: stats.Burstable}, object, nil)
 			if p.Request != some(1696*mib) {
-				t.Errorf("protects %+v", p.Request)
+				t.Errorf("request in the plan = %+v, want the pod's", p.Request)
 				return
 			}
 		}
@@ -43,7 +44,7 @@ func TestAPassLeavesObjectsAlone(t *testing.T) {
 	both.Go(func() {
 		for range 100 {
 			if now := held(); now != before {
-				t.Errorf("admission counts %d, and %d before", now, before)
+				t.Errorf("admission counts %d after the pass, %d before", now, before)
 				return
 			}
 		}
@@ -51,8 +52,9 @@ func TestAPassLeavesObjectsAlone(t *testing.T) {
 	both.Wait()
 }
 
-// What is protected is what admission counts, and a kubelet writes: by what an API server would have filled in.
-func TestWhatIsProtectedIsWhatAdmissionCounts(t *testing.T) {
+// The protected request equals the one that admission counts and a kubelet writes, with the
+// defaults of the API server.
+func TestProtectedRequestMatchesAdmission(t *testing.T) {
 	for spec, want := range map[string]uint64{
 		`{"resources":{"limits":{"cpu":"1","memory":"1Gi"}},"containers":[{"name":"c"}]}`:                                                1024 * mib,
 		`{"resources":{"limits":{"memory":"1Gi"}},"containers":[{"name":"c","resources":{"requests":{"memory":"10Mi"}}}]}`:               10 * mib,
@@ -64,7 +66,7 @@ func TestWhatIsProtectedIsWhatAdmissionCounts(t *testing.T) {
 		p := (&Known{}).pod(stats.PodCgroup{Path: "kubepods/podu", UID: "u", QOSClass: stats.Guaranteed}, object, nil)
 		held := admit.HeldBy(admit.PodAttributes{Pod: object})
 		if p.Request != some(want) || held.Requests["memory"] != int64(want) {
-			t.Errorf("%s: protects %+v, admission counts %d, want %d", spec, p.Request, held.Requests["memory"], want)
+			t.Errorf("pod %s: protected %+v, admission counts %d, want %d", spec, p.Request, held.Requests["memory"], want)
 		}
 	}
 }

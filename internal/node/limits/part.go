@@ -20,87 +20,86 @@ import (
 )
 
 const (
-	// Every is between two passes: a pod that starts is unprotected for as long at most, and what
-	// systemd has set back lasts as long.
+	// Every is the time between two passes, and so the longest time that a new pod is unprotected,
+	// or that values reset by systemd stay.
 	Every = 10 * time.Second
-	// endLimit is how long Close waits for the pass under way, and then for what is put back; and Mend
-	// for that at the start.
+	// endLimit bounds Close's wait for the running pass, its wait for the restore, and Mend.
 	endLimit = time.Second
-	// mostWait is between two passes that put back, at most, where one after the other cannot do all
-	// of it.
-	mostWait = 5 * time.Minute
+	// maxRestorePause is the maximum time between two passes that restore, if single passes cannot restore
+	// everything.
+	maxRestorePause = 5 * time.Minute
 )
 
-// Node is what a node has; what of it the cgroup above all pods may have; and what is left for
-// pods, less than that where they are not held to it
+// Node has the resources of a node, the enforced limit of the cgroup above all pods, and the
+// resources left for pods, which are less if the limit is not enforced
 // (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.36.3).
 type Node struct{ Capacity, Enforced, Left v1.ResourceList }
 
-// Options of New.
+// Options are the options of New.
 type Options struct {
-	FS         *cgroup.FS // the part's own, which Close closes
+	FS         *cgroup.FS // owned by the Part: Close closes it
 	CgroupRoot string
 	Allocatable,
-	MemoryQoS bool // what is written at all
-	Left    Left             // by an agent before this one, as Mend says
+	MemoryQoS bool // the features to write
+	Left    Left             // settings of an earlier agent, returned by Mend
 	Factor  float64          // memoryThrottlingFactor
 	Node    func() Node      // called in the loop's goroutine
-	Self    string           // cgroup of this process; empty: it is in no pod
-	Kubelet func() bool      // looks for one now; for any goroutine
-	Objects func() []*v1.Pod // that are known; for any goroutine
-	Tell    Teller           // nil: systemd is not told
+	Self    string           // cgroup of this process; empty: in no pod
+	Kubelet func() bool      // searches for a kubelet; for any goroutine
+	Objects func() []*v1.Pod // known pod objects; for any goroutine
+	Tell    Teller           // nil: systemd is not updated
 	Log     *logthrottle.Logger
 }
 
-// Part is the loop's: passes beside the loop, one at a time. The methods of a nil Part do nothing.
+// Part runs background passes for the loop, one at a time. The methods of a nil Part do nothing.
 type Part struct {
 	o      Options
 	writer *Writer
 
-	running bool
-	pass    duty          // the pass under way, or the last one
-	written time.Time     // when the last one began that writes
-	undone  time.Time     // when the last one began that puts back
-	wait    time.Duration // from then to the next one of these
-	left    Left          // what may have to be put back
-	// protection begins anew: what is left of an agent before this one goes first
-	anew    bool
-	beside  bool // that a kubelet has come was said
-	unknown int  // pods whose request nobody has told, as last said
-	results chan Result
+	running      bool
+	pass         duty          // the running pass, or the last one
+	lastWrite    time.Time     // start of the last pass that writes
+	lastRestore  time.Time     // start of the last pass that restores
+	restorePause time.Duration // from undone to the next pass that restores
+	left         Left          // settings that may have to be restored
+	// settings of an earlier agent must be restored before the first protection
+	restoreFirst  bool
+	kubeletLogged bool // the detected kubelet was logged
+	unknown       int  // pods with unknown requests, as last logged
+	results       chan Result
 
 	passing sync.WaitGroup
 }
 
-// duty is what a pass does.
+// duty is the work of a pass.
 type duty struct{ limit, protect, unlimit, unprotect bool }
 
-func (d duty) writes() bool { return d.limit || d.protect }
-func (d duty) undoes() bool { return d.unlimit || d.unprotect }
+func (d duty) writes() bool   { return d.limit || d.protect }
+func (d duty) restores() bool { return d.unlimit || d.unprotect }
 
-// New makes a Part that has not passed yet. Mend comes before.
+// New creates a Part without any pass. Call Mend before.
 func New(o Options) *Part {
 	w := &Writer{FS: o.FS, CgroupRoot: o.CgroupRoot, Kubelet: o.Kubelet, Tell: o.Tell}
-	return &Part{o: o, writer: w, left: o.Left, anew: o.Left.Protection, results: make(chan Result, 1)}
+	return &Part{o: o, writer: w, left: o.Left, restoreFirst: o.Left.Protection, results: make(chan Result, 1)}
 }
 
-// Left is what an agent has left that is still to be put back, or systemd to be told of it.
+// Left has the settings of an agent that are still to be restored, or that systemd does not know
+// yet.
 type Left struct {
-	Limits     bool // of the cgroups above all pods
-	Protection bool // of the memory that pods request
-	Word       bool // to systemd, of either
+	Limits     bool // limits of the cgroups above all pods
+	Protection bool // protection of requested memory
+	Word       bool // systemd must be updated about either
 }
 
-// Mend puts back what an agent before this one has left: all protection, which begins anew, and,
-// where node allocatable is not written any more, what the cgroups above pods were limited to. It
-// is called at the start, before package protect raises anything in the same cgroups. What is left
-// then is a Part's.
+// Mend restores the settings of an earlier agent: all protection, and the limits of the cgroups
+// above pods if node allocatable is not written any more. It is called at the start, before package
+// selfprotect changes the same cgroups. A Part restores the rest later.
 //
-// Beside a kubelet those limits are left alone, and noted: it writes them itself when it starts,
-// whatever it enforces, and nobody can tell a value of the agent's from the same value of the
-// kubelet's (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups,
-// v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put
-// back, and a value that only the kubelet has written stays.
+// With a kubelet the limits and their notes stay. The kubelet writes these limits when it starts,
+// enforced or not, and a value of the agent cannot be distinguished from an equal value of the
+// kubelet (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3).
+// After the kubelet is gone, values with a note are restored, and values that only the kubelet
+// wrote stay.
 func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool,
 	kubelet func() bool, tell Teller) Result {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
@@ -109,8 +108,8 @@ func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable boo
 	return w.Undo(ctx, !allocatable, true)
 }
 
-// and is what two parts of a pass did, of which the second puts back.
-func (r Result) and(o Result) Result {
+// merge merges the results of two parts of a pass; the second one restores.
+func (r Result) merge(o Result) Result {
 	return Result{
 		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored +
 			o.Restored, Pods: r.Pods + o.Pods,
@@ -119,23 +118,23 @@ func (r Result) and(o Result) Result {
 	}
 }
 
-// due is what a pass that begins now is to do. Beside a kubelet nothing is written, and nothing put
-// back but what is protected.
+// due returns the work of a pass that starts now. With a kubelet it writes nothing, and restores
+// only protection.
 func (p *Part) due(now time.Time, kubelet bool) (d duty) {
-	if now.Sub(p.written) >= Every && !kubelet {
+	if now.Sub(p.lastWrite) >= Every && !kubelet {
 		d.limit, d.protect = p.o.Allocatable, p.o.MemoryQoS
 	}
-	if now.Sub(p.undone) >= p.wait {
+	if now.Sub(p.lastRestore) >= p.restorePause {
 		d.unlimit = (p.left.Limits || p.left.Word) && !p.o.Allocatable && !kubelet
 		d.unprotect = (p.left.Protection || p.left.Word) && (kubelet || !p.o.MemoryQoS)
 	}
-	if p.anew {
+	if p.restoreFirst {
 		d.protect, d.unprotect = false, d.unprotect || d.protect
 	}
 	return d
 }
 
-// Tick begins a pass where one is due.
+// Tick starts a pass if one is due.
 func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.Index) {
 	if p == nil || p.running {
 		return
@@ -146,52 +145,52 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 	}
 	var node Node
 	if p.running, p.pass = true, d; d.writes() {
-		p.written, node = now, p.o.Node()
+		p.lastWrite, node = now, p.o.Node()
 	}
-	if d.undoes() {
-		p.undone = now
+	if d.restores() {
+		p.lastRestore = now
 	}
-	p.anew = p.anew && !d.unprotect
+	p.restoreFirst = p.restoreFirst && !d.unprotect
 	o, w := p.o, p.writer
 	p.left.Protection = p.left.Protection || d.protect
-	p.beginPass(func() (r Result) {
+	p.startPass(func() (r Result) {
 		if d.limit {
 			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
 		if d.protect && !r.Beside {
 			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity),
 				Self: o.Self}
-			r = r.and(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
+			r = r.merge(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor,
 				Page: uint64(os.Getpagesize())}))
 		}
-		if d.protect && r.Beside { // sooner than the loop hears of it
+		if d.protect && r.Beside { // before the loop receives the result
 			r.Restored += w.Undo(ctx, false, true).Restored
 		}
-		if d.undoes() {
-			r = r.and(w.Undo(ctx, d.unlimit, d.unprotect))
+		if d.restores() {
+			r = r.merge(w.Undo(ctx, d.unlimit, d.unprotect))
 		}
 		return r
 	})
 }
 
-// amount is how much memory a list has, in bytes.
+// amount returns the memory of a list, in bytes.
 func amount(list v1.ResourceList) stats.Opt[uint64] {
 	_, ok := list[v1.ResourceMemory]
 	return stats.Opt[uint64]{V: memory(list), OK: ok}
 }
 
-func (p *Part) beginPass(do func() Result) {
+func (p *Part) startPass(do func() Result) {
 	results := p.results
-	// the slot is free: the next pass begins once OnResult has taken this one
+	// the slot is free: the next pass starts after OnResult has read this one
 	p.passing.Go(func() { results <- do() })
 }
 
-// Protects reports whether memory of pods may be protected by what a Part has written, or an agent
-// before it, also in the cgroups above them: what another adds to that could not be told from it. A
-// nil Part protects none.
+// Protects reports whether memory of pods may be protected by this Part or an earlier agent,
+// including in the cgroups above them. Another writer's addition there could not be distinguished.
+// A nil Part protects nothing.
 func (p *Part) Protects() bool { return p != nil && p.left.Protection }
 
-// Results are what passes did; nil, which never has anything, of a nil Part.
+// Results returns the channel of results. It is nil for a nil Part.
 func (p *Part) Results() <-chan Result {
 	if p == nil {
 		return nil
@@ -199,46 +198,57 @@ func (p *Part) Results() <-chan Result {
 	return p.results
 }
 
-// OnResult logs what a pass did, if anything.
+// OnResult logs the changes of a pass.
 func (p *Part) OnResult(r Result) {
 	p.running = false
-	if p.pass.undoes() {
-		p.undid(r.Left)
+	if p.pass.restores() {
+		p.noteLeft(r.Left)
 	}
 	for _, c := range r.Limited {
 		fields := []any{"cgroup", c.Cgroup, "file", c.File, "from", c.From.String(), "to", c.To.String()}
 		if c.To.Bytes != c.Target {
-			fields = append(fields, "target", c.Target, "reason", "pods use more")
+			fields = append(fields, "target", c.Target, "reason", "pods use more than the target")
 		}
-		p.o.Log.Info("node allocatable", append(fields, api.EventMemory.Attr())...)
+		//log: The agent changed a limit of the cgroup above all pods (writeAllocatable). If pods use more
+		//  than the target, to is a step on the way down to it.
+		p.o.Log.Info("node allocatable written", append(fields, api.EventMemory.Attr())...)
 	}
 	switch {
 	case !p.o.MemoryQoS:
 		if r.Restored > 0 {
-			p.o.Log.Info("put back what was written to cgroups of pods", api.EventMemory.Attr(), "restored",
-				r.Restored)
+			//log: The agent restored the previous values of cgroup files that it, or an earlier agent, wrote.
+			p.o.Log.Info("restored pod cgroup settings", api.EventMemory.Attr(), "restored", r.Restored)
 		}
 	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
 		p.unknown = r.Unknown
-		p.o.Log.Info("memory that pods request", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
-			r.Unknown,
-			"written", r.Written, "restored", r.Restored)
+		//log: The agent updated the protection of requested memory (memoryQoS). written and restored count
+		//  files; unknown counts pods that are not protected because their request is unknown.
+		//do: If unknown stays above 0, provide pod objects (staticPodPath, a socket client or
+		//  jettison-bridge).
+		p.o.Log.Info("memory protection updated", api.EventMemory.Attr(), "pods", r.Pods, "unknown",
+			r.Unknown, "written", r.Written, "restored", r.Restored)
 	}
-	if r.Beside && !p.beside {
-		p.o.Log.Info("a kubelet has come: cgroups of pods are left to it")
+	if r.Beside && !p.kubeletLogged {
+		//log: A kubelet runs now. The agent stops writing pod cgroups and restores the protection of
+		//  requested memory; limits of the cgroup above all pods are left to the kubelet.
+		p.o.Log.Info("kubelet detected, restoring pod cgroup settings")
 	}
-	p.beside = r.Beside
+	p.kubeletLogged = r.Beside
 	if r.Err != nil {
+		//log: Some files of pod cgroups, or systemd's properties of their slices, could not be read, written
+		//  or restored. The agent tries again: writes every 10 s, restores with a backoff of up to 5 minutes.
+		//do: Correct the cause in error: a missing capability (CAP_SYS_ADMIN, CAP_DAC_OVERRIDE), a cgroup
+		//  controller that is not enabled, an unreachable systemd.
 		p.o.Log.Repeat("limits: "+r.Err.Error(),
 			func() {
-				p.o.Log.Warn("cgroups of pods are not as they should be", api.EventMemory.Attr(),
-					"error", r.Err)
+				p.o.Log.Warn("pod cgroup settings incomplete", api.EventMemory.Attr(), "error", r.Err)
 			})
 	}
 }
 
-// undid takes what a pass has not put back. It is tried again, further and further apart.
-func (p *Part) undid(left Left) {
+// noteLeft notes the settings that a pass did not restore. Passes that restore are retried with a
+// backoff.
+func (p *Part) noteLeft(left Left) {
 	if p.pass.unlimit {
 		p.left.Limits = left.Limits
 	}
@@ -246,21 +256,21 @@ func (p *Part) undid(left Left) {
 		p.left.Protection = left.Protection
 	}
 	p.left.Word = left.Word
-	if p.wait = retry.Backoff(p.wait, Every, mostWait); left == (Left{}) {
-		p.wait = 0
+	if p.restorePause = retry.Backoff(p.restorePause, Every, maxRestorePause); left == (Left{}) {
+		p.restorePause = 0
 	}
 }
 
-// Close waits for the pass that is under way, puts back what is protected, and gives the descriptor
-// back. Limits of node allocatable stay, as a kubelet leaves its own: an agent that starts anew
-// must not open the node for a moment. What the kernel holds is left behind, and put back by Mend
-// at the next start; so it does with what a crash has left.
+// Close waits for the running pass, restores protection, and closes the file system. Limits of node
+// allocatable stay, as a kubelet leaves its own: a restarted agent must not lift the limits
+// meanwhile. Settings that the kernel blocks stay, and Mend restores them at the next start, as
+// after a crash.
 func (p *Part) Close() error {
 	if p == nil {
 		return nil
 	}
 	if !retry.AwaitFunc(p.passing.Wait, endLimit) {
-		return fmt.Errorf("stop writing to cgroups of pods: the kernel does not end it within %v: %w",
+		return fmt.Errorf("stop writing to pod cgroups: still blocked in the kernel after %v: %w",
 			endLimit, os.ErrDeadlineExceeded)
 	}
 	var r Result
@@ -270,7 +280,7 @@ func (p *Part) Close() error {
 		undone := make(chan Result, 1)
 		p.passing.Go(func() { undone <- p.writer.Undo(ctx, false, true) })
 		if !retry.AwaitFunc(p.passing.Wait, endLimit) {
-			return fmt.Errorf("put back what protects memory of pods: it takes longer than %v: %w", endLimit,
+			return fmt.Errorf("restore pod cgroups: not finished within %v: %w", endLimit,
 				os.ErrDeadlineExceeded)
 		}
 		r = <-undone
@@ -281,8 +291,7 @@ func (p *Part) Close() error {
 	return r.Err
 }
 
-// Told is what pods may request of a node, and what the cgroup above them may have, as a log line's
-// fields; nil: nothing is reserved.
+// Told returns node allocatable as keys of a log line; nil: nothing is reserved.
 func Told(capacity v1.ResourceList, r admit.Reserved) (fields []any) {
 	if len(r.Kube)+len(r.System) == 0 {
 		return nil

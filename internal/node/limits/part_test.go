@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// partOf is one on a node, and what it logs.
+// partOf returns a Part on a node, and its log.
 func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) {
 	var text bytes.Buffer
 	o := Options{
@@ -43,7 +43,8 @@ func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) 
 	return New(o), &text
 }
 
-// Passes come one at a time and now and then; what they write is said; at the end protection is put back, and limits stay.
+// Passes run one at a time, at the period. Their changes are logged. Close restores protection, and
+// limits stay.
 func TestPart(t *testing.T) {
 	n, known, _ := protected(t)
 	p, text := partOf(n, known, nil)
@@ -53,22 +54,22 @@ func TestPart(t *testing.T) {
 	p.OnResult(<-p.Results())
 	got := n.differs()
 	if got["kubepods memory.max"] != "7516192768" || got["kubepods cpu.weight"] != "149" || got["kubepods memory.min"] != "104857600" {
-		t.Errorf("%v", got)
+		t.Errorf("files that differ after a pass = %v", got)
 	}
 	for _, want := range []string{
-		`msg="node allocatable" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory that pods request" pods=4 unknown=1 written=8 restored=0`,
+		`msg="node allocatable written" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory protection updated" eventKind=memory pods=4 unknown=1 written=8 restored=0`,
 	} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("not said: %s\n%s", want, text)
+			t.Errorf("log of a pass lacks %s:\n%s", want, text)
 		}
 	}
 	text.Reset()
 	if p.Tick(t.Context(), now.Add(Every-1), false, known.Runtime); p.running {
-		t.Error("so soon again")
+		t.Error("a second pass started before its time")
 	}
 	p.Tick(t.Context(), now.Add(Every), false, known.Runtime)
 	if p.OnResult(<-p.Results()); text.Len() > 0 {
-		t.Errorf("nothing was done: %s", text)
+		t.Errorf("log of a pass without changes = %s", text)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -76,8 +77,9 @@ func TestPart(t *testing.T) {
 	n.expect("closed", map[string]string{"kubepods memory.max": "7516192768", "kubepods cpu.weight": "149"})
 }
 
-// Beside a kubelet what is protected is put back, once, limits are left to it, and nothing is written; after it all of it comes back.
-func TestPartBesideAKubelet(t *testing.T) {
+// With a kubelet, protection is restored once, limits are left to it, and nothing is written.
+// Without it, writing resumes.
+func TestPartWithKubelet(t *testing.T) {
 	n, known, _ := protected(t)
 	var kubelet atomic.Bool
 	p, text := partOf(n, known, func(o *Options) { o.Kubelet = kubelet.Load })
@@ -87,7 +89,7 @@ func TestPartBesideAKubelet(t *testing.T) {
 		now = now.Add(Every)
 		p.Tick(t.Context(), now, beside, known.Runtime)
 		if p.running != want {
-			t.Errorf("a pass: %v, want %v", p.running, want)
+			t.Errorf("pass started = %v, want %v", p.running, want)
 		}
 		if p.running {
 			p.OnResult(<-p.Results())
@@ -109,7 +111,7 @@ func TestPartBesideAKubelet(t *testing.T) {
 	p.o.Objects = func() []*v1.Pod { return []*v1.Pod{object("a", "c 10Mi 10Mi")} }
 	pass(false, true)
 	n.expect("it is seen right before something is written", limits)
-	if !strings.Contains(text.String(), "a kubelet has come") {
+	if !strings.Contains(text.String(), "kubelet detected, restoring") {
 		t.Error(text)
 	}
 	if err := p.Close(); err != nil {
@@ -117,13 +119,13 @@ func TestPartBesideAKubelet(t *testing.T) {
 	}
 }
 
-// A part that may write nothing does not, nor does one that is none.
-func TestPartThatMayWriteNothing(t *testing.T) {
+// A Part without features writes nothing, nor does a nil Part.
+func TestPartWithoutFeatures(t *testing.T) {
 	n, known, _ := protected(t)
 	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.MemoryQoS = false, false })
 	p.Tick(t.Context(), time.Now(), false, known.Runtime)
 	if p.running {
-		t.Error("a pass")
+		t.Error("a pass started without a feature")
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -136,15 +138,15 @@ func TestPartThatMayWriteNothing(t *testing.T) {
 	}
 }
 
-// What an agent before this one has left is put back as soon as no kubelet is here, whenever that is, further and further apart where it
-// cannot be, and then never again.
-func TestWhatIsLeftIsPutBackInTheEnd(t *testing.T) {
+// Settings of an earlier agent are restored as soon as no kubelet runs, with a backoff after
+// failures, and only once.
+func TestSettingsOfEarlierAgent(t *testing.T) {
 	n, known, budget := protected(t)
 	n.writer(never).Limit(t.Context(), all)
 	n.writer(never).Protect(t.Context(), known, budget)
 	mended := n.writer(always).Undo(&cut{t.Context(), 0}, true, true)
 	if mended.Left != (Left{Limits: true, Protection: true}) || mended.Restored > 0 {
-		t.Fatalf("%+v", mended)
+		t.Fatalf("Mend = %+v, want settings left", mended)
 	}
 	kubelet := true
 	p, text := partOf(n, known, func(o *Options) {
@@ -155,7 +157,7 @@ func TestWhatIsLeftIsPutBackInTheEnd(t *testing.T) {
 		t.Helper()
 		now = now.Add(after)
 		if p.Tick(t.Context(), now, beside, known.Runtime); p.running != want {
-			t.Errorf("a pass: %v, want %v", p.running, want)
+			t.Errorf("pass started = %v, want %v", p.running, want)
 		}
 		if p.running {
 			p.OnResult(<-p.Results())
@@ -165,26 +167,27 @@ func TestWhatIsLeftIsPutBackInTheEnd(t *testing.T) {
 	pass(0, true, true)
 	n.expect("beside a kubelet", limits)
 	pass(Every, true, false)
-	for wait := time.Duration(0); wait < mostWait; wait = min(max(2*wait, Every), mostWait) {
+	for wait := time.Duration(0); wait < maxRestorePause; wait = min(max(2*wait, Every), maxRestorePause) {
 		pass(wait, false, true) // the loop has not heard of it
 		pass(max(wait, Every/2)-1, false, false)
 		now = now.Add(1 - max(wait, Every/2))
 	}
 	n.expect("one is seen right before", limits)
 	kubelet = false
-	pass(mostWait, false, true)
+	pass(maxRestorePause, false, true)
 	n.expect("it has gone", map[string]string{})
-	pass(mostWait, false, false)
-	if left := n.notes(); len(left) > 0 || strings.Count(text.String(), `msg="put back what was written to cgroups of pods" restored=3`) != 1 {
-		t.Errorf("noted: %v\n%s", left, text)
+	pass(maxRestorePause, false, false)
+	if left := n.notes(); len(left) > 0 || strings.Count(text.String(), `msg="restored pod cgroup settings" eventKind=memory restored=3`) != 1 {
+		t.Errorf("notes after the restore = %v; log:\n%s", left, text)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Systemd that did not answer when limits were put back is told again, and what it sets back meanwhile is put back again.
-func TestSystemdIsToldByALaterPass(t *testing.T) {
+// If systemd did not answer during the restore, a later pass updates it, and restores values that
+// systemd reset meanwhile.
+func TestLaterPassUpdatesSystemd(t *testing.T) {
 	n := newNode(t, "kubepods.slice")
 	s := &systemd{}
 	(&Writer{FS: n.fs, Kubelet: never, Tell: s.tell}).Limit(t.Context(), all)
@@ -197,30 +200,30 @@ func TestSystemdIsToldByALaterPass(t *testing.T) {
 	pass := func() {
 		t.Helper()
 		if p.Tick(t.Context(), now, false, nil); !p.running {
-			t.Fatal("no pass")
+			t.Fatal("no pass started although one is due")
 		}
 		p.OnResult(<-p.Results())
-		now = now.Add(mostWait)
+		now = now.Add(maxRestorePause)
 	}
 	for range 3 {
 		pass()
 	}
 	s.reload(n, "kubepods.slice")
-	s.down, p.writer.refused = nil, time.Time{}
+	s.down, p.writer.systemdFailed = nil, time.Time{}
 	pass()
 	n.expect("told", map[string]string{})
 	if left := n.notes(); len(left)+len(n.owed("kubepods.slice")) > 0 || !s.has["kubepods.slice"][cgroup.FileMemoryMax].Unlimited {
-		t.Errorf("noted %v, told %v", left, s.has)
+		t.Errorf("notes = %v, values of systemd = %v", left, s.has)
 	}
-	if p.Tick(t.Context(), now.Add(mostWait), false, nil); p.running {
-		t.Error("one more pass")
+	if p.Tick(t.Context(), now.Add(maxRestorePause), false, nil); p.running {
+		t.Error("another pass started after the restore")
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Each of the two is written without the other.
+// Each of the two features is written without the other.
 func TestPartOfOneKind(t *testing.T) {
 	for _, limits := range []bool{true, false} {
 		n, known, _ := protected(t)
@@ -229,10 +232,10 @@ func TestPartOfOneKind(t *testing.T) {
 		p.OnResult(<-p.Results())
 		got := n.differs()
 		if _, limited := got["kubepods memory.max"]; limited != limits {
-			t.Errorf("limits %v: %v", limits, got)
+			t.Errorf("with limits %v, files that differ = %v", limits, got)
 		}
 		if _, protected := got["kubepods memory.min"]; protected == limits {
-			t.Errorf("limits %v: %v", limits, got)
+			t.Errorf("with limits %v, files that differ = %v", limits, got)
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -240,8 +243,9 @@ func TestPartOfOneKind(t *testing.T) {
 	}
 }
 
-// Where pods are not held to what is left for them, a container without a limit is throttled by it all the same.
-func TestThrottledByWhatIsLeft(t *testing.T) {
+// If the limit is not enforced, node allocatable still determines the throttling of a container
+// without a limit.
+func TestThrottlingWithoutEnforcedLimit(t *testing.T) {
 	n, known, _ := protected(t)
 	known.Objects = []*v1.Pod{object("b", "c 1Gi ")}
 	p, _ := partOf(n, known, func(o *Options) {
@@ -251,15 +255,15 @@ func TestThrottledByWhatIsLeft(t *testing.T) {
 	p.OnResult(<-p.Results())
 	got := n.differs()
 	if got["kubepods/burstable/podb/b-c memory.high"] != "11703783424" || got["kubepods memory.max"] != "17179869184" {
-		t.Error(got)
+		t.Errorf("memory.high = %v, want it computed from node allocatable", got)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A pass that the kernel holds does not hold up the end of the agent for long: it is left behind.
-func TestAPassThatHangsIsLeftBehind(t *testing.T) {
+// A pass that blocks in the kernel delays Close only until its timeout.
+func TestCloseWithBlockedPass(t *testing.T) {
 	n, known, _ := protected(t)
 	hang := make(chan struct{})
 	p, _ := partOf(n, known, func(o *Options) { o.Kubelet = func() bool { <-hang; return true } })
@@ -267,15 +271,15 @@ func TestAPassThatHangsIsLeftBehind(t *testing.T) {
 	began := time.Now()
 	err := p.Close()
 	if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > time.Minute {
-		t.Errorf("%v after %v", err, time.Since(began))
+		t.Errorf("Close = %v after %v, want a timeout", err, time.Since(began))
 	}
 	close(hang)
 	p.passing.Wait()
 	n.expect("nothing was written", map[string]string{})
 }
 
-// What is wrong is said once.
-func TestWhatIsWrongIsNotRepeated(t *testing.T) {
+// A repeated error is logged once.
+func TestErrorIsLoggedOnce(t *testing.T) {
 	n, known, _ := protected(t)
 	p, text := partOf(n, known, nil)
 	for range 3 {
@@ -289,9 +293,8 @@ func TestWhatIsWrongIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A search for a kubelet that takes all the time of the start holds up limits alone: what protects pods is put back, and nothing is said
-// to be left of it.
-func TestASearchThatTakesLongHoldsUpNoProtection(t *testing.T) {
+// A slow search for a kubelet at the start delays only limits: protection is restored completely.
+func TestMendWithSlowSearch(t *testing.T) {
 	for _, protects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n, known, budget := protected(t)
@@ -302,15 +305,15 @@ func TestASearchThatTakesLongHoldsUpNoProtection(t *testing.T) {
 			}
 			r := Mend(t.Context(), n.fs, "", false, func() bool { time.Sleep(2 * endLimit); return false }, nil)
 			if r.Left != (Left{Limits: true}) {
-				t.Errorf("protects %v: left %+v, %v", protects, r.Left, r.Err)
+				t.Errorf("with protection %v: left %+v, error %v", protects, r.Left, r.Err)
 			}
 			n.expect("limits are left", limited)
 		})
 	}
 }
 
-// What no time was left for is said to be left where something is noted of it, and only there.
-func TestWhatIsLeftIsWhatIsNoted(t *testing.T) {
+// Cgroups that a pass has no time for count as left only if they have a note.
+func TestLeftNeedsNote(t *testing.T) {
 	for _, last := range []string{"", "kubepods/burstable/podb/b-c", "kubepods"} {
 		n, known, budget := protected(t)
 		if last != "" {
@@ -323,12 +326,12 @@ func TestWhatIsLeftIsWhatIsNoted(t *testing.T) {
 		}
 		r := n.writer(never).Undo(&cut{t.Context(), 0}, false, true)
 		if r.Left != (Left{Protection: last != ""}) || (r.Err == nil) != (last == "") {
-			t.Errorf("noted of %q: %+v", last, r)
+			t.Errorf("with a note on %q, result = %+v", last, r)
 		}
 	}
 }
 
-// forget removes a note.
+// forget removes a note from a cgroup.
 func (n *node) forget(group string, file cgroup.LimitFile) {
 	n.Helper()
 	g, err := n.fs.Group(group)
@@ -341,9 +344,10 @@ func (n *node) forget(group string, file cgroup.LimitFile) {
 	}
 }
 
-// Protection that an agent before this one has left goes before the first pass that protects anew, so that others may add to what is there
-// between the two. What cannot be put back then is built upon, as what this agent has written.
-func TestProtectionBeginsAnew(t *testing.T) {
+// Protection of an earlier agent is restored before the first pass that protects, so that others
+// may add to the values in between. Values that cannot be restored then are treated as this
+// agent's.
+func TestRestoreBeforeProtection(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		n, known, budget := protected(t)
 		n.writer(never).Protect(t.Context(), known, budget)
@@ -353,7 +357,7 @@ func TestProtectionBeginsAnew(t *testing.T) {
 		pass := func() {
 			t.Helper()
 			if p.Tick(t.Context(), now, false, known.Runtime); !p.running {
-				t.Fatal("no pass")
+				t.Fatal("no pass started although one is due")
 			}
 			p.OnResult(<-p.Results())
 			now = now.Add(time.Second)
@@ -362,11 +366,11 @@ func TestProtectionBeginsAnew(t *testing.T) {
 			n.write("kubepods/poda/memory.min", "none\n")
 		}
 		if pass(); p.Protects() != broken || !broken && len(n.differs()) > 0 {
-			t.Errorf("broken %v: protects %v, %v", broken, p.Protects(), n.differs())
+			t.Errorf("broken %v: protects %v, files that differ %v", broken, p.Protects(), n.differs())
 		}
 		n.write("kubepods/poda/memory.min", map[bool]string{true: "104857600\n", false: "0\n"}[broken])
 		if pass(); !p.Protects() {
-			t.Error("it does not protect")
+			t.Error("the second pass does not protect")
 		}
 		n.expect("anew", whole)
 		if err := p.Close(); err != nil {
@@ -375,8 +379,9 @@ func TestProtectionBeginsAnew(t *testing.T) {
 	}
 }
 
-// A pass that puts nothing back knows nothing of what is left: systemd is told of all of it by the next one that does.
-func TestAPassThatOnlyWritesForgetsNothing(t *testing.T) {
+// A pass that only writes keeps the list of slices for systemd: the next pass that restores updates
+// it about all.
+func TestWritingPassKeepsSlices(t *testing.T) {
 	const burstable = "kubepods.slice/kubepods-burstable.slice"
 	n := newNode(t, burstable+"/kubepods-burstable-podb.slice")
 	s := &systemd{down: errors.New("no bus")}
@@ -384,39 +389,39 @@ func TestAPassThatOnlyWritesForgetsNothing(t *testing.T) {
 	w.Protect(t.Context(), Known{Objects: []*v1.Pod{object("b", "c 10Mi 20Mi")}}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096})
 	mended := Mend(t.Context(), n.fs, "", true, never, s.tell)
 	if mended.Left != (Left{Word: true}) {
-		t.Fatalf("%+v", mended)
+		t.Fatalf("unexpected result of Mend: %+v", mended)
 	}
 	p, _ := partOf(n, Known{}, func(o *Options) { o.MemoryQoS, o.Left, o.Tell = false, mended.Left, s.tell })
 	now, undid := time.Now(), 0
 	for range 4 { // put back is at once, and after 10 s and 20 s; written every 10 s
 		if p.Tick(t.Context(), now, false, nil); !p.running || !p.pass.limit {
-			t.Fatalf("%+v", p.pass)
+			t.Fatalf("duty of the pass = %+v", p.pass)
 		}
-		if p.pass.undoes() {
+		if p.pass.restores() {
 			undid++
 		}
 		p.OnResult(<-p.Results())
 		if now = now.Add(Every); undid == 2 {
-			s.down, p.writer.refused = nil, time.Time{}
+			s.down, p.writer.systemdFailed = nil, time.Time{}
 		}
 	}
 	if left := n.owed("kubepods.slice", burstable, burstable+"/kubepods-burstable-podb.slice"); len(left) > 0 || undid != 3 {
-		t.Errorf("put back %d times, owed %v", undid, left)
+		t.Errorf("passes that restored = %d, slices for systemd %v", undid, left)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// What of it is protected is what the pass says that was to put that back: of one that only lifts limits it stays as it was, and where not
-// all was put back it is tried again.
-func TestWhoseWordOfProtectionCounts(t *testing.T) {
+// Left.Protection is set by passes that restore protection only. A pass that lifts limits keeps it,
+// and an incomplete restore is retried.
+func TestLeftProtection(t *testing.T) {
 	n, known, _ := protected(t)
 	n.writer(never).Limit(t.Context(), all)
 	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Left{Limits: true} })
 	p.Tick(t.Context(), time.Now(), false, known.Runtime)
 	if p.pass != (duty{protect: true, unlimit: true}) {
-		t.Errorf("%+v", p.pass)
+		t.Errorf("unexpected duty of the pass: %+v", p.pass)
 	}
 	if p.OnResult(<-p.Results()); p.left != (Left{Protection: true}) {
 		t.Errorf("limits are lifted, and memory is protected: left %+v", p.left)
@@ -433,10 +438,10 @@ func TestWhoseWordOfProtectionCounts(t *testing.T) {
 	now := time.Now()
 	for i, after := range []time.Duration{0, Every} {
 		if p.Tick(t.Context(), now.Add(after), false, known.Runtime); p.pass != (duty{limit: true, unprotect: true}) {
-			t.Errorf("%+v", p.pass)
+			t.Errorf("unexpected duty of the pass: %+v", p.pass)
 		}
 		if p.OnResult(<-p.Results()); p.left.Protection != (i == 0) {
-			t.Errorf("after %v: left %+v", after, p.left)
+			t.Errorf("after another %v, settings left = %+v", after, p.left)
 		}
 		n.write("kubepods/poda/memory.min", "104857600\n")
 	}

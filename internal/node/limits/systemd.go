@@ -19,17 +19,17 @@ import (
 	"jettison/cgroup"
 )
 
-// Unit is a slice of systemd's and what the files of its cgroup say.
+// Unit is a systemd slice with the values of its cgroup's files.
 type Unit struct {
 	Name  string // kubepods.slice
 	Files map[cgroup.LimitFile]cgroup.Limit
 	of    *slice
 }
 
-// Teller tells systemd of units, and calls told for each that it has taken.
+// Teller updates systemd's properties of units, and calls told for each unit that systemd accepted.
 type Teller func(ctx context.Context, units []Unit, told func(Unit)) error
 
-// propertyOf is what systemd calls a file (systemd.resource-control(5)).
+// propertyOf maps files to systemd's properties (systemd.resource-control(5)).
 var propertyOf = map[cgroup.LimitFile]string{
 	cgroup.FileMemoryMin: "MemoryMin", cgroup.FileMemoryLow: "MemoryLow",
 	cgroup.FileMemoryHigh: "MemoryHigh",
@@ -37,20 +37,20 @@ var propertyOf = map[cgroup.LimitFile]string{
 	cgroup.FileCPUWeight: "CPUWeight",
 }
 
-// tellLimit bounds how long systemd is waited for.
+// tellLimit bounds an update of systemd.
 const tellLimit = 5 * time.Second
 
-// maxRefusals is how many units are named that systemd does not take. One keeps it from being told
-// of no other.
+// maxRefusals is the maximum number of rejected units in the error. A rejected unit does not
+// prevent the update of others.
 const maxRefusals = 4
 
-// TellSystemd makes what the files of slices say their properties until the next boot: systemd
-// writes all files of a slice when it has a reason to, and what it was not told it would set back.
-// It is told last, so that what it writes is there already: whoever lowers a memory.max reclaims,
-// and that must not be the first process. All that a slice has is told, for one property has it
-// write all.
+// TellSystemd returns a Teller that sets the values of slices as systemd's properties until the
+// next boot. Systemd rewrites all files of a slice at some events, and would reset values that it
+// does not know. It is updated after the files are written: lowering memory.max may reclaim, which
+// must not happen in process 1. All properties of a slice are set, because setting one makes
+// systemd write all.
 //
-// It is reached below the host's root directory: a container has a /run of its own.
+// systemd's socket is found below the host's root directory, because a container has another /run.
 func TellSystemd(hostRoot string) Teller {
 	return func(ctx context.Context, units []Unit, told func(Unit)) error {
 		ctx, cancel := context.WithTimeout(ctx, tellLimit)
@@ -70,7 +70,7 @@ func TellSystemd(hostRoot string) Teller {
 			if len(errs) < maxRefusals {
 				errs = append(errs, fmt.Errorf("set properties of %s: %w", u.Name, err))
 			}
-			// it is not systemd's answer: there will be none to the others either
+			// not an answer of systemd: the other units would fail too
 			if !errors.As(err, new(godbus.Error)) {
 				break
 			}
@@ -79,8 +79,8 @@ func TellSystemd(hostRoot string) Teller {
 	}
 }
 
-// connect connects to the host's systemd: by its own socket, which root alone may use, and by the
-// bus where there is none.
+// connect connects to the host's systemd: through its private socket, which only root may use, or
+// through the bus if that fails.
 func connect(ctx context.Context, hostRoot string) (*dbus.Conn, error) {
 	own, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		return dial(ctx, filepath.Join("/", hostRoot, "run/systemd/private"), false)
@@ -97,21 +97,21 @@ func connect(ctx context.Context, hostRoot string) (*dbus.Conn, error) {
 	return bus, nil
 }
 
-// dial connects to a socket and says who this is, until ctx ends. hello: behind it is a bus, which
-// gives names.
+// dial connects to a socket and authenticates, until ctx ends. hello: the socket is a bus, which
+// assigns names.
 func dial(ctx context.Context, socket string, hello bool) (*godbus.Conn, error) {
 	stream, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	if deadline, ok := ctx.Deadline(); ok { // what follows asks no context
+	if deadline, ok := ctx.Deadline(); ok { // the calls below have no context
 		_ = stream.SetDeadline(deadline)
 	}
 	conn, err := godbus.NewConn(stream, godbus.WithContext(ctx))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", socket, err), stream.Close())
 	}
-	// The number, not the name, which would be looked up in a file of the container's.
+	// The number, because a name would be resolved with a file of the container.
 	if err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err == nil &&
 		hello {
 		err = conn.Hello()
@@ -123,14 +123,14 @@ func dial(ctx context.Context, socket string, hello bool) (*godbus.Conn, error) 
 	return conn, nil
 }
 
-// properties are what files say, in systemd's terms, by name.
+// properties returns the values of files as systemd's properties, sorted by file.
 func properties(files map[cgroup.LimitFile]cgroup.Limit) (out []dbus.Property) {
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		value := files[file].Bytes
 		if files[file].Unlimited {
 			value = math.MaxUint64 // "infinity"
 		}
-		// an idle group's is 0
+		// 0 is the weight of an idle group
 		if name, ok := propertyOf[file]; ok && (file != cgroup.FileCPUWeight || value > 0) {
 			out = append(out, dbus.Property{Name: name, Value: godbus.MakeVariant(value)})
 		}

@@ -18,9 +18,10 @@ import (
 	"jettison/cgroup"
 )
 
-// fakeBus answers on a socket as systemd does, or as a bus with systemd behind it, and keeps what it was called for.
+// fakeBus answers on a socket as systemd does, or as a bus in front of systemd, and records the
+// calls.
 type fakeBus struct {
-	mute    bool   // says nothing once somebody has come
+	mute    bool   // accepts connections and does not answer
 	refuses string // properties of this unit
 	mu      sync.Mutex
 	calls   []*godbus.Message
@@ -103,7 +104,7 @@ func (b *fakeBus) member(m *godbus.Message) string {
 	return name
 }
 
-// told are the units that properties were set of.
+// told returns the units with set properties.
 func (b *fakeBus) told() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,42 +118,43 @@ func (b *fakeBus) told() (out []string) {
 
 var oneUnit = []Unit{{Name: "kubepods.slice", Files: map[cgroup.LimitFile]cgroup.Limit{cgroup.FileMemoryMax: {Bytes: 7 << 30}}}}
 
-// Systemd is told by the sockets below the host's root, not by those of a container: by its own first, else by the bus.
-func TestTellSystemdBelowTheHostsRoot(t *testing.T) {
+// Systemd is updated through the sockets below the host's root, not a container's: its private
+// socket first, else the bus.
+func TestTellSystemdBelowHostRoot(t *testing.T) {
 	for _, name := range []string{"run/systemd/private", "run/dbus/system_bus_socket"} {
 		root := t.TempDir()
 		b := startBus(t, filepath.Join(root, name), &fakeBus{})
 		if err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {}); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("update of systemd through %s: error %v", name, err)
 		}
 		if got := b.told(); len(got) != 1 || got[0] != "kubepods.slice" {
-			t.Errorf("%s: told of %v", name, got)
+			t.Errorf("names of units updated through %s = %v", name, got)
 		}
 	}
 }
 
-// A unit that systemd does not take keeps it from being told of no other.
-func TestAUnitThatSystemdDoesNotTake(t *testing.T) {
+// A unit that systemd rejects does not prevent the update of others.
+func TestRejectedUnit(t *testing.T) {
 	root := t.TempDir()
 	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{refuses: "b.slice"})
 	var took []string
 	err := TellSystemd(root)(t.Context(), []Unit{{Name: "a.slice"}, {Name: "b.slice"}, {Name: "c.slice"}}, func(u Unit) { took = append(took, u.Name) })
 	if err == nil || !strings.Contains(err.Error(), "set properties of b.slice: ") || strings.Join(took, " ") != "a.slice c.slice" {
-		t.Errorf("took %v, %v", took, err)
+		t.Errorf("units that systemd accepted = %v, error %v", took, err)
 	}
 }
 
-// Where nobody answers, that is known soon, and what is missing is named.
-func TestSystemdThatIsNotThere(t *testing.T) {
+// If neither socket answers, TellSystemd fails soon and names both.
+func TestUnreachableSystemd(t *testing.T) {
 	root := t.TempDir()
 	err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {})
 	if err == nil || !strings.Contains(err.Error(), root+"/run/systemd/private") || !strings.Contains(err.Error(), root+"/run/dbus/system_bus_socket") {
-		t.Errorf("%v", err)
+		t.Errorf("error of an unreachable systemd = %v, want both sockets", err)
 	}
 	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{mute: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if err := TellSystemd(root)(ctx, oneUnit, func(Unit) {}); !errors.Is(err, context.Canceled) { // at its own limit it is another
-		t.Errorf("of a bus that does not answer: %v, want the end of the caller's context", err)
+		t.Errorf("error of a silent bus = %v, want the end of the caller's context", err)
 	}
 }

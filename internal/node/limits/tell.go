@@ -16,19 +16,19 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// tellAgain is how long after systemd did not answer it is left alone, unless something is written.
-const tellAgain = time.Minute
+// systemdPause is the pause after systemd did not answer, unless something is written.
+const systemdPause = time.Minute
 
-// noteOwed is on a slice of systemd's from before a file of it is written until systemd was told:
-// whoever dies between, or is not answered, leaves it to the next pass or process. Without it
-// systemd would write a limit again that is put back, and nobody would know.
-const noteOwed = cgroup.Trusted + "untold"
+// notePending marks a slice from before a write to it until systemd was updated. If the process dies
+// or systemd does not answer, the next pass or process continues from it. Without it, systemd could
+// later rewrite a restored limit unnoticed.
+const notePending = cgroup.Trusted + "untold"
 
-// untold is what comes of it where systemd does not take all of it.
-const untold = "it is told again, and what it sets back meanwhile is written again"
+// resetNotice explains the consequence of a failed update of systemd.
+const resetNotice = "the agent retries, and rewrites values that systemd resets meanwhile"
 
-// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in
-// one place only, so that nothing below a pod is taken for another's.
+// unitName returns the name of a systemd slice; empty: the cgroup is no slice. A slice's name
+// determines its path, so nothing below a pod is mistaken for another's slice.
 func unitName(cgroupPath string) string {
 	name := path.Base(cgroupPath)
 	if !strings.HasSuffix(name, ".slice") || podindex.CgroupOfParent(name) != cgroupPath {
@@ -37,87 +37,88 @@ func unitName(cgroupPath string) string {
 	return name
 }
 
-// isSlice: systemd is told of these alone. A container's scope ends with it.
+// isSlice reports whether systemd must be updated about a cgroup: slices only. A container's scope
+// ends with it.
 func (p *pass) isSlice(cgroupPath string) bool {
 	return p.Tell != nil && unitName(cgroupPath) != ""
 }
 
-// slice is one of systemd's that it is to be told of.
+// slice is a systemd slice with values that systemd does not know.
 type slice struct {
 	path string
-	// before: it was to be told of it before this pass, so that it knows an earlier value than what
-	// was there.
-	before bool
-	// files that have again what they had before, which is noted until it is told
-	back map[cgroup.LimitFile]bool
+	// before: systemd was out of date before this pass, so it knows an earlier value than the one
+	// found.
+	wasPending bool
+	// restored files, with notes that stay until systemd is updated
+	restored map[cgroup.LimitFile]bool
 }
 
-// owes notes, before a slice is written to, that systemd is to be told of it.
-func (p *pass) owes(g *cgroup.Group, cgroupPath string) error {
-	if !p.isSlice(cgroupPath) || p.owed[cgroupPath] != nil {
+// noteSlice notes that systemd must be updated about a slice, before a write to it.
+func (p *pass) noteSlice(g *cgroup.Group, cgroupPath string) error {
+	if !p.isSlice(cgroupPath) || p.pending[cgroupPath] != nil {
 		return nil
 	}
-	if err := g.SetNote(noteOwed, ""); err != nil {
-		return fmt.Errorf("note that systemd is to be told: %w: without that nothing is written", err)
+	if err := g.SetNote(notePending, ""); err != nil {
+		return fmt.Errorf("note a pending update of systemd: %w: cgroup not written", err)
 	}
-	p.remember(cgroupPath)
+	p.addSlice(cgroupPath)
 	p.written = true
 	return nil
 }
 
-// wrote keeps that a file was written: systemd is told now, though it did not answer a moment ago.
-func (p *pass) wrote(cgroupPath string) { p.written = p.written || p.owed[cgroupPath] != nil }
+// noteWrite notes a write: systemd is updated now, even if it did not answer a moment ago.
+func (p *pass) noteWrite(cgroupPath string) { p.written = p.written || p.pending[cgroupPath] != nil }
 
-// recall sees whether systemd was not told of a slice that was written to before.
-func (p *pass) recall(g *cgroup.Group, cgroupPath string) {
-	if !p.isSlice(cgroupPath) || p.owed[cgroupPath] != nil {
+// readSliceNote notes a slice for which an earlier pass did not update systemd.
+func (p *pass) readSliceNote(g *cgroup.Group, cgroupPath string) {
+	if !p.isSlice(cgroupPath) || p.pending[cgroupPath] != nil {
 		return
 	}
-	_, owed, err := g.Note(noteOwed)
+	_, owed, err := g.Note(notePending)
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		p.failed(err)
 	}
 	if owed {
-		p.remember(cgroupPath).before = true
+		p.addSlice(cgroupPath).wasPending = true
 	}
 }
 
-func (p *pass) remember(cgroupPath string) *slice {
-	if p.owed == nil {
-		p.owed = map[string]*slice{}
+func (p *pass) addSlice(cgroupPath string) *slice {
+	if p.pending == nil {
+		p.pending = map[string]*slice{}
 	}
-	s := &slice{path: cgroupPath, back: map[cgroup.LimitFile]bool{}}
-	p.owed[cgroupPath] = s
+	s := &slice{path: cgroupPath, restored: map[cgroup.LimitFile]bool{}}
+	p.pending[cgroupPath] = s
 	p.slices = append(p.slices, s)
 	return s
 }
 
-// isUntold reports whether systemd knows an earlier value than what was there when the pass began.
-func (p *pass) isUntold(cgroupPath string) bool {
-	s := p.owed[cgroupPath]
-	return s != nil && s.before
+// wasPending reports whether systemd knew an earlier value than the one at the start of the pass.
+func (p *pass) wasPending(cgroupPath string) bool {
+	s := p.pending[cgroupPath]
+	return s != nil && s.wasPending
 }
 
-// tell tells systemd of the slices that it is to be told of.
-func (p *pass) tell() {
+// updateSystemd updates systemd about the noted slices.
+func (p *pass) updateSystemd() {
 	if len(p.slices) == 0 {
 		return
 	}
-	if !p.written && time.Since(p.refused) < tellAgain {
+	if !p.written && time.Since(p.systemdFailed) < systemdPause {
 		p.left = true
 		return
 	}
-	p.refused = time.Time{}
-	if err := p.Tell(p.ctx, p.units(), p.told); err != nil {
-		p.refused = time.Now()
-		p.failed(fmt.Errorf("tell systemd: %w: %s", err, untold))
+	p.systemdFailed = time.Time{}
+	if err := p.Tell(p.ctx, p.units(), p.confirm); err != nil {
+		p.systemdFailed = time.Now()
+		p.failed(fmt.Errorf("update slices of systemd: %w: %s", err, resetNotice))
 	}
 }
 
-// told takes that systemd knows of a slice what it was told: nothing older is noted any more, nor
-// of what was put back there. What it set back while it was told it does not know: the slice says
-// something else then, what is noted stays, and it is told once more.
-func (p *pass) told(u Unit) {
+// confirm handles systemd's confirmation of a slice: it removes the notes of older and of restored
+// values. If a file changed during the update, systemd reset it: its note stays, and the slice is
+// updated again.
+func (p *pass) confirm(u Unit) {
 	g, err := p.FS.Group(u.of.path)
 	if err != nil {
 		p.failed(err)
@@ -125,27 +126,27 @@ func (p *pass) told(u Unit) {
 	}
 	defer g.Close()
 	all := true
-	for file, said := range u.Files {
+	for file, sent := range u.Files {
 		now, readErr := g.Limit(file, p.buf[:])
 		switch {
 		case readErr != nil:
 			err = errors.Join(err, readErr)
-		case now != said:
+		case now != sent:
 			all = false
-		case u.of.back[file]:
+		case u.of.restored[file]:
 			err = errors.Join(err, cgroupundo.Forget(g, file))
 		default:
 			err = errors.Join(err, cgroupundo.Told(g, file))
 		}
 	}
 	if all && err == nil {
-		err = g.RemoveNote(noteOwed)
+		err = g.RemoveNote(notePending)
 	}
 	p.left = p.left || !all
 	p.failed(err)
 }
 
-// restore puts back what files of a cgroup had before.
+// restore restores the previous values of files of a cgroup.
 func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.LimitFile) {
 	for _, file := range files {
 		_, _, err := p.putBack(g, cgroupPath, file)
@@ -153,9 +154,9 @@ func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.Limit
 	}
 }
 
-// putBack puts back what one file had before, and says what it says then. In a slice that stays
-// noted until systemd was told: what it sets back meanwhile, for it was told of that once, is known
-// for the agent's own then, and put back once more.
+// putBack restores the previous value of one file, and returns the resulting value. In a slice the
+// note stays until systemd is updated. If systemd resets the file meanwhile to the value that it
+// knows, the note identifies that as the agent's value, and it is restored again.
 func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile) (now cgroup.Limit,
 	done bool, err error) {
 	c, isNoted, err := cgroupundo.Find(g, file)
@@ -165,7 +166,7 @@ func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile
 	if may, err := p.mayPutBack(g, cgroupPath, &c); err != nil || !may {
 		return c.Now, false, err
 	}
-	if err := p.owes(g, cgroupPath); err != nil {
+	if err := p.noteSlice(g, cgroupPath); err != nil {
 		return c.Now, false, err
 	}
 	changed, err := c.Restore()
@@ -174,17 +175,17 @@ func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile
 	}
 	if changed {
 		p.r.Restored++
-		p.wrote(cgroupPath)
+		p.noteWrite(cgroupPath)
 	}
-	if s := p.owed[cgroupPath]; s != nil {
-		s.back[file] = true
+	if s := p.pending[cgroupPath]; s != nil {
+		s.restored[file] = true
 		return c.Now, true, nil
 	}
 	return c.Now, true, cgroupundo.Forget(g, file)
 }
 
-// mayPutBack: what cgroups above pods are limited to is a kubelet's where one is here, and a
-// memory.max is not put back where pods have outgrown it.
+// mayPutBack reports whether a value may be restored. With a kubelet, limits of the cgroups above
+// pods belong to it. A memory.max below usage is not restored.
 func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *cgroupundo.Control) (bool, error) {
 	if slices.Contains(protections, c.File) {
 		return true, nil
@@ -199,14 +200,14 @@ func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *cgroupundo.Cont
 	}
 	current, err := g.MemoryCurrent(p.buf[:])
 	if err == nil && stats.SaturatingAdd(current, raceMargin) > c.Before.Bytes {
-		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v",
+		err = fmt.Errorf("memory.max of /%s not restored to %v: pods use %d, it stays %v",
 			cgroupPath, c.Before, current, c.Now)
 	}
 	return err == nil, err
 }
 
-// units are the slices that systemd is to be told of, with what their files say now. What was put
-// back is, once more: systemd may have written an earlier value since, and must not be told that.
+// units returns the slices for systemd with the values of their files. Restored files are restored
+// again: systemd may have written an earlier value since, which must not be confirmed.
 func (p *pass) units() (out []Unit) {
 	for _, s := range p.slices {
 		g, err := p.FS.Group(s.path)
@@ -216,7 +217,7 @@ func (p *pass) units() (out []Unit) {
 		}
 		u := Unit{Name: unitName(s.path), Files: map[cgroup.LimitFile]cgroup.Limit{}, of: s}
 		for file := range propertyOf {
-			if l, err := p.says(g, s, file); err == nil {
+			if l, err := p.valueFor(g, s, file); err == nil {
 				u.Files[file] = l
 			}
 		}
@@ -226,14 +227,14 @@ func (p *pass) units() (out []Unit) {
 	return out
 }
 
-// says is what systemd is told of a file: what it says, or has again.
-func (p *pass) says(g *cgroup.Group, s *slice, file cgroup.LimitFile) (cgroup.Limit, error) {
-	if s.back[file] {
+// valueFor returns the value of a file for systemd: the current or the restored one.
+func (p *pass) valueFor(g *cgroup.Group, s *slice, file cgroup.LimitFile) (cgroup.Limit, error) {
+	if s.restored[file] {
 		now, done, err := p.putBack(g, s.path, file)
 		if done && err == nil {
 			return now, nil
 		}
-		delete(s.back, file) // it stays noted
+		delete(s.restored, file) // the note stays
 		p.failed(err)
 	}
 	return g.Limit(file, p.buf[:])

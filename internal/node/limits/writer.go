@@ -14,86 +14,85 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Writer reads, decides and writes. Its methods block as long as the kernel does, and are for one
+// Writer reads, decides and writes. Its methods block while the kernel does, and are for one
 // goroutine at a time.
 type Writer struct {
 	FS         *cgroup.FS
-	CgroupRoot string // the kubelet's: pods are below it
-	// Kubelet looks for one: right before anything is written, where that was not done a moment ago
-	// (lookHolds).
+	CgroupRoot string // the kubelet's; it contains the pods
+	// Kubelet searches for a kubelet. It is called immediately before a write, unless the last
+	// search was within searchLifetime.
 	Kubelet func() bool
-	Tell    Teller // nil: systemd is not told
+	Tell    Teller // nil: systemd is not updated
 
-	// when systemd did not answer, if it has not since
-	refused   time.Time
-	takeCache func(g *cgroup.Group, bytes uint64) error // nil: the kernel does
+	// time of systemd's last failure; zero: it answered since
+	systemdFailed    time.Time
+	reclaimPageCache func(g *cgroup.Group, bytes uint64) error // nil: memory.reclaim
 }
 
-// Change is one value that was written.
+// Change is a written value.
 type Change struct {
 	Cgroup   string
 	File     cgroup.LimitFile
 	From, To cgroup.Limit
-	// Target is what it is to become in the end; To is above it where more is used.
+	// Target is the final value. To is above it if usage is higher.
 	Target uint64
 }
 
-// Result is what one pass did.
+// Result is the result of a pass.
 type Result struct {
 	Limited  []Change // cgroups above all pods
-	Written  int      // files that memory is protected by, or containers throttled
-	Restored int      // files that have again what they had before
-	Pods     int      // that were found
-	Unknown  int      // of these, how many are not BestEffort, and nobody has told what they request
-	Beside   bool     // a kubelet has come: nothing was written since it was seen
-	Left     Left     // of what was to be put back
+	Written  int      // files that protect memory or throttle containers
+	Restored int      // files with their previous value again
+	Pods     int      // pods that were found
+	Unknown  int      // of these, pods that are not BestEffort and have an unknown request
+	Beside   bool     // a kubelet was found, and the pass wrote nothing after that
+	Left     Left     // settings that could not be restored
 	Err      error
 }
 
 // pass is one pass of a Writer.
 type pass struct {
 	*Writer
-	ctx   context.Context
-	r     Result
-	until time.Time // for so long it counts that no kubelet was seen
-	// not all was done: something that is to be put back is noted still, or systemd is to be told
+	ctx              context.Context
+	r                Result
+	searchValidUntil time.Time // until then no new search for a kubelet is needed
+	// incomplete: notes remain, or systemd must be updated
 	left    bool
-	written bool // a slice of systemd's was, or is about to be
-	// of systemd's that it is to be told of, in the order in which they were come upon
-	slices []*slice
-	owed   map[string]*slice
-	errs   []error
-	buf    [256]byte
+	written bool // a slice of systemd was written, or is about to be
+	// slices with values that systemd does not know, in the order in which they were found
+	slices  []*slice
+	pending map[string]*slice
+	errs    []error
+	buf     [256]byte
 }
 
 func (w *Writer) begin(ctx context.Context) *pass { return &pass{Writer: w, ctx: ctx} }
 
-// end tells systemd what its slices have now.
+// end updates systemd and returns the result.
 func (p *pass) end() Result {
-	p.tell()
+	p.updateSystemd()
 	p.r.Err = errors.Join(p.errs...)
 	return p.r
 }
 
-// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer
-// than that, for as long: so a pass that writes to a thousand cgroups looks for no more than half
-// of its time. One that has just been started writes to cgroups later than that: it reads its files
-// and asks the runtime first. A write may take seconds (memory.high); after it one is looked for
-// again.
-const lookHolds = 100 * time.Millisecond
+// searchLifetime is the time for which the last search for a kubelet is valid. If a search takes longer,
+// its duration is used, so that a pass over a thousand cgroups searches for at most half of its
+// time. A kubelet that just started writes cgroups later than that: it reads its files and queries
+// the runtime first. A write may take seconds (memory.high), so a new search follows it.
+const searchLifetime = 100 * time.Millisecond
 
-// allowed looks for a kubelet, unless that was done a moment ago. What is another's is not written
-// to, for the rest of the pass.
+// allowed reports whether the pass may write: no kubelet runs, by a search that is still valid, and
+// ctx has not ended. After a kubelet was found, it returns false for the rest of the pass.
 func (p *pass) allowed() bool {
-	if began := time.Now(); !p.r.Beside && !began.Before(p.until) {
+	if began := time.Now(); !p.r.Beside && !began.Before(p.searchValidUntil) {
 		p.r.Beside = p.Kubelet()
 		now := time.Now()
-		p.until = now.Add(max(lookHolds, now.Sub(began)))
+		p.searchValidUntil = now.Add(max(searchLifetime, now.Sub(began)))
 	}
 	return !p.r.Beside && p.ctx.Err() == nil
 }
 
-// failed keeps what went wrong with a cgroup that is there still.
+// failed notes an error, unless the cgroup vanished.
 func (p *pass) failed(err error) {
 	if err == nil || errors.Is(err, cgroup.ErrVanished) {
 		return
@@ -103,7 +102,7 @@ func (p *pass) failed(err error) {
 	}
 }
 
-// Limit brings the cgroups above all pods to their targets, or nearer.
+// Limit sets the limits of the cgroups above all pods, or moves them closer to their targets.
 func (w *Writer) Limit(ctx context.Context, t Targets) Result {
 	p := w.begin(ctx)
 	p.limit(t)
@@ -117,51 +116,51 @@ func (p *pass) limit(t Targets) {
 			p.failed(err)
 			continue
 		}
-		p.recall(g, root)
+		p.readSliceNote(g, root)
 		for _, f := range []struct {
 			file   cgroup.LimitFile
 			target stats.Opt[uint64]
 		}{{cgroup.FileMemoryMax, t.MemoryMax}, {cgroup.FilePIDsMax, t.PIDsMax},
 			{cgroup.FileCPUWeight, t.CPUWeight}} {
 			if f.target.OK {
-				p.failed(p.bring(g, root, f.file, f.target.V))
+				p.failed(p.approach(g, root, f.file, f.target.V))
 			}
 		}
 		g.Close()
 	}
 }
 
-// bring brings one file to its target.
-func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target uint64) error {
+// approach moves one file to its target.
+func (p *pass) approach(g *cgroup.Group, root string, file cgroup.LimitFile, target uint64) error {
 	c, err := cgroupundo.Read(g, file)
 	if err != nil {
-		return off(err, root)
+		return explainMissing(err, root)
 	}
 	target = cgroupundo.Cut(file, cgroup.Limit{Bytes: target}).Bytes
 	if file == cgroup.FileMemoryMax {
-		p.failed(p.makeRoom(g, c.Now, target))
+		p.failed(p.reclaimCache(g, c.Now, target))
 	}
 	value, err := p.next(g, &c, file, target)
 	if err != nil || c.Now == value || !p.allowed() {
 		return err
 	}
-	// once more, for the search for a kubelet takes long
+	// again, because the search for a kubelet takes long
 	if value, err = p.next(g, &c, file, target); err != nil {
 		return err
 	}
-	if err := p.owes(g, root); err != nil {
+	if err := p.noteSlice(g, root); err != nil {
 		return err
 	}
 	from := c.Now
-	changed, err := c.Set(value, p.isUntold(root))
+	changed, err := c.Set(value, p.wasPending(root))
 	if changed {
-		p.wrote(root)
+		p.noteWrite(root)
 		p.r.Limited = append(p.r.Limited, Change{root, file, from, c.Now, target})
 	}
 	return err
 }
 
-// next is what a file is to say now on its way to a target.
+// next returns the next value of a file on the way to its target.
 func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFile,
 	target uint64) (cgroup.Limit, error) {
 	if file != cgroup.FileMemoryMax {
@@ -172,10 +171,10 @@ func (p *pass) next(g *cgroup.Group, c *cgroupundo.Control, file cgroup.LimitFil
 	return cgroupundo.Cut(file, value), err
 }
 
-// off says that a controller is, where a file is missing.
-func off(err error, cgroupPath string) error {
+// explainMissing explains a missing file: its controller is not enabled.
+func explainMissing(err error, cgroupPath string) error {
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: its controller is off in /%s", err, cgroupPath)
+		return fmt.Errorf("%w: its controller is not enabled in /%s", err, cgroupPath)
 	}
 	return err
 }
@@ -184,8 +183,8 @@ func off(err error, cgroupPath string) error {
 var protections = []cgroup.LimitFile{cgroup.FileMemoryMin, cgroup.FileMemoryLow,
 	cgroup.FileMemoryHigh}
 
-// Protect protects what pods request, and puts back what was written for pods that are not to be
-// protected any more.
+// Protect protects the memory that pods request, and restores the cgroups of pods that are not to
+// be protected any more.
 func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	p := w.begin(ctx)
 	pods, paths, err := gather(p.FS, p.CgroupRoot, k)
@@ -200,11 +199,11 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	return p.end()
 }
 
-// Undo puts back what Limit and Protect have written, by this process or one before it: limits,
-// what the cgroups above all pods were limited to, but for a memory.max that would be below what is
-// used, and none of it where a kubelet is here; protection, all of that. Protection comes first: it
-// is put back whoever is here, and the search for a kubelet, which limits wait for, may use up all
-// the time. Systemd is told last, for it may not answer.
+// Undo restores values that Limit and Protect wrote, in this process or an earlier one. limits: the
+// limits of the cgroups above all pods, except for a memory.max below usage, and none with a
+// kubelet. protection: all protection. Protection comes first: it does not depend on a kubelet, and
+// the search for a kubelet, which limits need, may use up the time. Systemd is updated last,
+// because it may not answer.
 func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 	p := w.begin(ctx)
 	if protection {
@@ -229,19 +228,19 @@ func (p *pass) unlimit() {
 			p.failed(err)
 			continue
 		}
-		p.recall(g, root)
+		p.readSliceNote(g, root)
 		p.restore(g, root, cgroup.FilePIDsMax, cgroup.FileCPUWeight, cgroup.FileMemoryMax)
 		g.Close()
 	}
 }
 
-// settle brings cgroups to their settings; files without one have again what they had before. to
-// nil: there are none.
+// settle applies settings to cgroups. Files without a setting get their previous value. nil: no
+// settings.
 func (p *pass) settle(paths []string, to Settings) {
 	for i, path := range paths {
 		if err := p.ctx.Err(); err != nil {
 			if to != nil || p.isNoted(paths[i:]) {
-				p.failed(fmt.Errorf("%d cgroups of pods were not gone through: %w", len(paths)-i, err))
+				p.failed(fmt.Errorf("%d pod cgroups not processed: %w", len(paths)-i, err))
 			}
 			return
 		}
@@ -250,7 +249,7 @@ func (p *pass) settle(paths []string, to Settings) {
 			p.failed(err)
 			continue
 		}
-		p.recall(g, path)
+		p.readSliceNote(g, path)
 		for _, file := range protections {
 			if s, ok := to[path][file]; ok {
 				p.failed(p.set(g, path, file, s))
@@ -262,9 +261,9 @@ func (p *pass) settle(paths []string, to Settings) {
 	}
 }
 
-// isNoted reports whether any protection is noted of cgroups that a pass has no time left for:
-// without a note nothing is to be put back. It only reads, for as long again at most; what it does
-// not come to may be noted.
+// isNoted reports whether cgroups that a pass has no time left for have a note of protection.
+// Without a note nothing is to be restored. It only reads, for endLimit at most; it returns true if
+// it cannot read them all.
 func (p *pass) isNoted(paths []string) bool {
 	until := time.Now().Add(endLimit)
 	for _, path := range paths {
@@ -278,7 +277,7 @@ func (p *pass) isNoted(paths []string) bool {
 		if err != nil {
 			return true
 		}
-		p.recall(g, path)
+		p.readSliceNote(g, path)
 		is := slices.ContainsFunc(protections, func(file cgroup.LimitFile) bool {
 			_, is, err := cgroupundo.Find(g, file)
 			return is || err != nil && !errors.Is(err, cgroup.ErrVanished)
@@ -290,11 +289,11 @@ func (p *pass) isNoted(paths []string) bool {
 	return false
 }
 
-// set brings one file of a cgroup to its setting.
+// set applies a setting to one file of a cgroup.
 func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Setting) error {
 	c, err := cgroupundo.Read(g, file)
 	if err != nil {
-		return off(err, path)
+		return explainMissing(err, path)
 	}
 	value := s.with(c.Before)
 	if value == c.Before {
@@ -304,12 +303,12 @@ func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Settin
 	if c.Now == cgroupundo.Cut(file, value) || !p.allowed() {
 		return nil
 	}
-	if err := p.owes(g, path); err != nil {
+	if err := p.noteSlice(g, path); err != nil {
 		return err
 	}
-	changed, err := c.Set(value, p.isUntold(path))
+	changed, err := c.Set(value, p.wasPending(path))
 	if changed {
-		p.wrote(path)
+		p.noteWrite(path)
 		p.r.Written++
 	}
 	return err

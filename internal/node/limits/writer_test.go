@@ -36,7 +36,8 @@ func (n *node) expect(what string, want map[string]string) {
 
 var all = Targets{MemoryMax: some(7 << 30), PIDsMax: some(30000), CPUWeight: some(149)}
 
-// The cgroup above all pods gets its limits, of either driver, and only it does; what was there before can be put back by another process.
+// The cgroup above all pods gets its limits, with either driver, and no other cgroup does. Another
+// process can restore the previous values.
 func TestLimit(t *testing.T) {
 	for _, root := range []string{"kubepods", "kubepods.slice"} {
 		n := newNode(t, root, "kubepods/burstable/poda", "system.slice")
@@ -51,37 +52,38 @@ func TestLimit(t *testing.T) {
 		}
 		n.expect(root, map[string]string{root + " memory.max": "7516192768", root + " pids.max": "30000", root + " cpu.weight": "149"})
 		if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || r.Restored != 3 {
-			t.Errorf("%+v", r)
+			t.Errorf("restore of the limits: result %+v", r)
 		}
 		n.expect(root+", put back", made)
 		if left := n.notes(); len(left) > 0 {
-			t.Errorf("notes are left: %v", left)
+			t.Errorf("notes after the restore = %v, want none", left)
 		}
 	}
 }
 
-// Only what is known is written, a second pass writes nothing, and where no pod was ever there is nothing to write to.
-func TestLimitWritesNoMoreThanItHasTo(t *testing.T) { synctest.Test(t, limitWritesNoMoreThanItHasTo) }
+// Only known limits are written, a second pass writes nothing, and a node without pod cgroups is
+// left alone.
+func TestLimitWritesOnlyChanges(t *testing.T) { synctest.Test(t, limitWritesOnlyChanges) }
 
-func limitWritesNoMoreThanItHasTo(t *testing.T) {
+func limitWritesOnlyChanges(t *testing.T) {
 	n := newNode(t, "kubepods")
 	looked := 0
 	w := n.writer(func() bool { looked++; return false })
 	if r := w.Limit(t.Context(), Targets{}); len(r.Limited) > 0 || r.Err != nil || looked > 0 {
-		t.Errorf("nothing is known: %+v, looked for a kubelet %d times", r, looked)
+		t.Errorf("pass without targets: result %+v, %d searches for a kubelet", r, looked)
 	}
 	if r := w.Limit(t.Context(), all); len(r.Limited) != 3 || r.Err != nil || looked != 1 {
-		t.Errorf("%+v, looked for a kubelet %d times", r, looked)
+		t.Errorf("first pass: result %+v, %d searches for a kubelet", r, looked)
 	}
 	if r := w.Limit(t.Context(), all); len(r.Limited) > 0 || r.Err != nil || looked != 1 {
-		t.Errorf("a second time: %+v, looked for a kubelet %d times", r, looked)
+		t.Errorf("second pass: result %+v, %d searches for a kubelet, want no write", r, looked)
 	}
 	if r := newNode(t).writer(never).Limit(t.Context(), all); len(r.Limited) > 0 || r.Err != nil {
-		t.Errorf("no pods: %+v", r)
+		t.Errorf("pass on a node without pods: result %+v", r)
 	}
 }
 
-// Where pods use more than they may have together, the limit comes down behind them.
+// If pods use more than the target, the limit follows their usage down.
 func TestLimitIsNeverBelowWhatIsUsed(t *testing.T) {
 	n := newNode(t, "kubepods")
 	max := func() string { return n.differs()["kubepods memory.max"] }
@@ -96,90 +98,90 @@ func TestLimitIsNeverBelowWhatIsUsed(t *testing.T) {
 		use(step.used)
 		r := n.writer(never).Limit(t.Context(), Targets{MemoryMax: some(7 << 30)})
 		if r.Err != nil || max() != fmt.Sprint(step.want) {
-			t.Errorf("%d MiB used: %s, want %d, %v", step.used/mib, max(), step.want, r.Err)
+			t.Errorf("with %d MiB used, memory.max = %s, want %d, error %v", step.used/mib, max(), step.want, r.Err)
 		}
 	}
 	use(8 << 30)
 	n.write("kubepods/memory.max", fmt.Sprintln(8<<30))
-	looked := func() bool { t.Error("looks for a kubelet, and there is nothing to be written"); return false }
+	looked := func() bool { t.Error("searched for a kubelet although nothing is to be written"); return false }
 	if r := n.writer(looked).Limit(t.Context(), Targets{MemoryMax: some(7 << 30)}); r.Err != nil || len(r.Limited) > 0 {
-		t.Errorf("as near as it may be: %+v", r)
+		t.Errorf("limit as near as possible: result %+v, want no write", r)
 	}
 	n.write("kubepods/memory.max", fmt.Sprintln(7<<30))
 	use(1 << 30)
 	if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || max() != "" {
-		t.Errorf("before all steps: %s, %v", max(), r.Err)
+		t.Errorf("memory.max after the restore = %s, error %v", max(), r.Err)
 	}
 }
 
-// What pods take while a kubelet is looked for counts.
-func TestPodsThatGrowWhileAKubeletIsLookedFor(t *testing.T) {
+// Memory that pods allocate during the search for a kubelet counts.
+func TestPodsGrowDuringSearch(t *testing.T) {
 	n := newNode(t, "kubepods")
 	n.writer(func() bool { n.write("kubepods/memory.current", fmt.Sprintln(8000*mib)); return false }).Limit(t.Context(), all)
 	if got := n.differs()["kubepods memory.max"]; got != fmt.Sprint(8410*mib) {
-		t.Errorf("memory.max %s", got)
+		t.Errorf("memory.max = %s, want it above the usage after the search", got)
 	}
 }
 
-// A kubelet that has come since writes its own limits: nothing is written, nor put back.
+// A kubelet writes its own limits: with one, nothing is written or restored.
 func TestNothingIsLimitedBesideAKubelet(t *testing.T) {
 	n := newNode(t, "kubepods")
 	if r := n.writer(always).Limit(t.Context(), all); !r.Beside || len(r.Limited) > 0 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("limit with a kubelet: result %+v", r)
 	}
 	n.expect("beside a kubelet", map[string]string{})
 	if left := n.notes(); len(left) > 0 {
-		t.Errorf("notes: %v", left)
+		t.Errorf("notes with a kubelet = %v", left)
 	}
 	n.writer(never).Limit(t.Context(), all)
 	was := n.differs()
 	if r := Mend(t.Context(), n.fs, "", false, always, nil); r.Restored > 0 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("restore with a kubelet: result %+v", r)
 	}
 	n.expect("limits that are the kubelet's by now", was)
 	if r := Mend(t.Context(), n.fs, "", true, never, nil); r.Restored > 0 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("restore while limits are enabled: result %+v", r)
 	}
 	n.expect("limits that are still to be", was)
 	if r := Mend(t.Context(), n.fs, "", false, never, nil); r.Restored != 3 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("restore without a kubelet: result %+v", r)
 	}
 	n.expect("limits that nobody wants any more", map[string]string{})
 }
 
-// A former limit that pods have outgrown is not put back: that would kill.
-func TestAFormerLimitIsNotPutBackBelowWhatIsUsed(t *testing.T) {
+// A previous limit below usage is not restored, because that would kill.
+func TestNoRestoreBelowUsage(t *testing.T) {
 	n := newNode(t, "kubepods")
 	n.write("kubepods/memory.max", "2147483648\n")
 	n.writer(never).Limit(t.Context(), all)
 	n.write("kubepods/memory.current", "5368709120\n")
 	r := n.writer(never).Undo(t.Context(), true, false)
-	if r.Err == nil || !strings.Contains(r.Err.Error(), "memory.max of /kubepods was 2147483648 before the agent came, and pods use 5368709120") {
-		t.Errorf("%v", r.Err)
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "memory.max of /kubepods not restored to 2147483648: pods use 5368709120") {
+		t.Errorf("restore below usage: error %v, want one with the values", r.Err)
 	}
 	if got := n.differs()["kubepods memory.max"]; got != "7516192768" {
-		t.Errorf("memory.max is %s", got)
+		t.Errorf("memory.max after the failed restore = %s", got)
 	}
 	n.write("kubepods/memory.current", "1048576\n")
 	if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || n.differs()["kubepods memory.max"] != "2147483648" {
-		t.Errorf("%+v, %v", r, n.differs())
+		t.Errorf("restore above usage: result %+v, files that differ %v", r, n.differs())
 	}
 }
 
-// A controller that is off is said, and does not keep the others from being written.
-func TestAControllerThatIsOff(t *testing.T) {
+// A controller that is not enabled is an error, and the other limits are written.
+func TestMissingController(t *testing.T) {
 	n := newNode(t, "kubepods")
 	if err := os.Remove(filepath.Join(n.dir, "kubepods/pids.max")); err != nil {
 		t.Fatal(err)
 	}
 	r := n.writer(never).Limit(t.Context(), all)
-	if !errors.Is(r.Err, os.ErrNotExist) || !strings.Contains(r.Err.Error(), "its controller is off in /kubepods") || len(r.Limited) != 2 {
-		t.Errorf("%+v", r)
+	if !errors.Is(r.Err, os.ErrNotExist) || !strings.Contains(r.Err.Error(), "its controller is not enabled in /kubepods") || len(r.Limited) != 2 {
+		t.Errorf("missing controller: result %+v, want an error and the other limits", r)
 	}
 }
 
-// Systemd is told last what the files of its slices say, and of nothing else.
-func TestSystemdIsToldOfItsSlices(t *testing.T) {
+// Systemd is updated last, with the values of its slices only.
+func TestSystemdSlices(t *testing.T) {
 	const burstable = "kubepods.slice/kubepods-burstable.slice"
 	n := newNode(t, burstable+"/kubepods-burstable-poda.slice/cri-containerd-a-c.scope", "kubepods")
 	var told []Unit
@@ -194,7 +196,7 @@ func TestSystemdIsToldOfItsSlices(t *testing.T) {
 	w.Limit(t.Context(), all)
 	if len(told) != 1 || told[0].Name != "kubepods.slice" || told[0].Files[cgroup.FileMemoryMax] != (cgroup.Limit{Bytes: 7 << 30}) ||
 		told[0].Files[cgroup.FileMemoryHigh] != (cgroup.Limit{Unlimited: true}) || len(told[0].Files) != len(propertyOf) {
-		t.Errorf("%+v", told)
+		t.Errorf("units sent to systemd = %+v", told)
 	}
 	told = nil
 	known := Known{Objects: []*v1.Pod{object("a", "c 10Mi 20Mi")}, Runtime: runs(map[string][]string{"a": {"c"}})}
@@ -204,15 +206,15 @@ func TestSystemdIsToldOfItsSlices(t *testing.T) {
 		names = append(names, u.Name)
 	}
 	if want := []string{"kubepods.slice", "kubepods-burstable.slice", "kubepods-burstable-poda.slice"}; !slices.Equal(names, want) {
-		t.Errorf("told of %v", names)
+		t.Errorf("names of units sent to systemd = %v", names)
 	}
 	w.Tell = func(context.Context, []Unit, func(Unit)) error { return errors.New("no bus") }
-	if r := w.Undo(t.Context(), false, true); r.Err == nil || r.Restored == 0 || !strings.Contains(r.Err.Error(), "tell systemd: no bus") {
-		t.Errorf("%+v", r)
+	if r := w.Undo(t.Context(), false, true); r.Err == nil || r.Restored == 0 || !strings.Contains(r.Err.Error(), "update slices of systemd: no bus") {
+		t.Errorf("unreachable systemd: result %+v, want an error", r)
 	}
 }
 
-// protected is a node with a pod of each class.
+// protected returns a node with a pod of each class.
 func protected(t testing.TB) (*node, Known, Budget) {
 	n := newNode(t, "kubepods/poda/a-c", "kubepods/burstable/podb/b-c", "kubepods/burstable/podb/s-b", "kubepods/besteffort/podd/d-c", "kubepods/burstable/pode/e-c")
 	return n, Known{
@@ -221,13 +223,13 @@ func protected(t testing.TB) (*node, Known, Budget) {
 	}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096}
 }
 
-// What pods request is protected in their cgroups and in those above; a pod that goes, or that nobody tells of any more, takes its part along;
-// all of it is undone by another process.
+// Requested memory is protected in the cgroups of pods and above. A pod that ends, or has no known
+// request any more, takes its part along. Another process restores everything.
 func TestProtect(t *testing.T) {
 	n, known, budget := protected(t)
 	r := n.writer(never).Protect(t.Context(), known, budget)
 	if r.Err != nil || r.Pods != 4 || r.Unknown != 1 || r.Written != 8 {
-		t.Errorf("%+v", r)
+		t.Errorf("result of the first protection = %+v", r)
 	}
 	const mi50, mi100 = "52428800", "104857600"
 	whole := map[string]string{
@@ -237,7 +239,7 @@ func TestProtect(t *testing.T) {
 	}
 	n.expect("protected", whole)
 	if r := n.writer(never).Protect(t.Context(), known, budget); r.Written+r.Restored > 0 || r.Err != nil {
-		t.Errorf("a second time: %+v", r)
+		t.Errorf("second protection: result %+v, want no write", r)
 	}
 	if err := os.RemoveAll(filepath.Join(n.dir, "kubepods/poda")); err != nil {
 		t.Fatal(err)
@@ -249,16 +251,17 @@ func TestProtect(t *testing.T) {
 	n.expect("the Guaranteed pod is gone", whole)
 	known.Objects, known.Runtime = nil, nil
 	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 5 || r.Unknown != 2 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("protection without objects: result %+v", r)
 	}
 	n.expect("nobody tells of pods", map[string]string{})
 	if left := n.notes(); len(left) > 0 {
-		t.Errorf("notes are left: %v", left)
+		t.Errorf("notes after the restore = %v, want none", left)
 	}
 }
 
-// What others have set counts too, and is there again at the end; as what package protect raises for the agent itself.
-func TestProtectOnTopOfWhatWasThere(t *testing.T) {
+// Values of other writers are combined with the agent's and are restored at the end, including
+// those of package selfprotect.
+func TestProtectWithOtherWriters(t *testing.T) {
 	n, known, budget := protected(t)
 	n.write("kubepods/memory.min", "50331648\n")
 	n.write("kubepods/poda/memory.min", "209715200\n")
@@ -274,34 +277,34 @@ func TestProtectOnTopOfWhatWasThere(t *testing.T) {
 		"kubepods/burstable memory.low": "max",
 	} {
 		if got[at] != want {
-			t.Errorf("%s: %s, want %s", at, got[at], want)
+			t.Errorf("value of %s = %s, want %s", at, got[at], want)
 		}
 	}
 	if r := n.writer(never).Undo(t.Context(), false, true); r.Err != nil {
-		t.Error(r.Err)
+		t.Errorf("restore: error %v, want none", r.Err)
 	}
 	n.expect("put back", made)
 }
 
-// A pod that requests less than before has again what somebody else gave it, and nothing is noted of it any more.
-func TestAPodThatRequestsLess(t *testing.T) {
+// A pod with a smaller request gets another writer's value back, and the note is removed.
+func TestSmallerRequest(t *testing.T) {
 	n, known, budget := protected(t)
 	n.write("kubepods/poda/memory.min", "83886080\n")
 	made := n.differs()
 	n.writer(never).Protect(t.Context(), known, budget)
 	if got := n.differs()["kubepods/poda memory.min"]; got != "104857600" {
-		t.Errorf("memory.min %s", got)
+		t.Errorf("memory.min = %s, want the larger request", got)
 	}
 	known.Objects = []*v1.Pod{object("a", "c 60Mi 60Mi")}
 	n.writer(never).Protect(t.Context(), known, budget)
 	if got, notes := n.differs()["kubepods/poda memory.min"], n.notes(); got != "83886080" || slices.Contains(notes, "kubepods/poda memory.min") {
-		t.Errorf("memory.min %s, notes %v", got, notes)
+		t.Errorf("memory.min = %s, notes %v, want the other writer's value and no note", got, notes)
 	}
 	n.writer(never).Undo(t.Context(), false, true)
 	n.expect("put back", made)
 }
 
-// slow is a context of a pass in which each cgroup takes a while: the kernel reclaims.
+// slow is the context of a pass in which each cgroup takes a while, because the kernel reclaims.
 type slow struct {
 	context.Context
 	takes time.Duration
@@ -309,8 +312,9 @@ type slow struct {
 
 func (s slow) Err() error { time.Sleep(s.takes); return s.Context.Err() }
 
-// A pass that takes long looks for a kubelet again and again, but not all the time, and writes nothing more once one has come.
-func TestAKubeletThatComesInTheMiddleOfAPass(t *testing.T) {
+// A long pass searches for a kubelet repeatedly, but not all the time, and writes nothing after it
+// found one.
+func TestKubeletStartsDuringPass(t *testing.T) {
 	for _, c := range []struct {
 		each, search   time.Duration
 		looks, written int
@@ -323,35 +327,35 @@ func TestAKubeletThatComesInTheMiddleOfAPass(t *testing.T) {
 			w := n.writer(func() bool { looks++; time.Sleep(c.search); return looks > 1 })
 			r := w.Protect(slow{t.Context(), c.each}, known, budget)
 			if looks != c.looks || r.Written != c.written || r.Beside != (looks > 1) || r.Err != nil {
-				t.Errorf("%v each, %v a search: looked for a kubelet %d times, %+v", c.each, c.search, looks, r)
+				t.Errorf("with %v per write and %v per search, searches = %d, result %+v", c.each, c.search, looks, r)
 			}
 		})
 	}
 }
 
-// A pass that is to end writes nothing more.
-func TestAPassThatIsToEnd(t *testing.T) {
+// A pass with an ended context writes nothing more.
+func TestPassWithEndedContext(t *testing.T) {
 	n, known, budget := protected(t)
 	ctx, end := context.WithCancel(t.Context())
 	w := n.writer(func() bool { end(); return false })
 	if r := w.Limit(ctx, all); len(r.Limited) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("limit with an ended context: result %+v", r)
 	}
-	if r := w.Protect(ctx, known, budget); r.Written > 0 || !errors.Is(r.Err, context.Canceled) || !strings.Contains(r.Err.Error(), "cgroups of pods were not gone") {
-		t.Errorf("%+v", r)
+	if r := w.Protect(ctx, known, budget); r.Written > 0 || !errors.Is(r.Err, context.Canceled) || !strings.Contains(r.Err.Error(), "pod cgroups not processed") {
+		t.Errorf("protect with an ended context: result %+v", r)
 	}
 	n.expect("nothing", map[string]string{})
 }
 
-func TestNothingIsProtectedBesideAKubelet(t *testing.T) {
+func TestNoProtectionWithKubelet(t *testing.T) {
 	n, known, budget := protected(t)
 	if r := n.writer(always).Protect(t.Context(), known, budget); !r.Beside || r.Written > 0 || r.Err != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("protect with a kubelet: result %+v", r)
 	}
 	n.expect("beside a kubelet", map[string]string{})
 }
 
-// cut is a context that ends when it was asked so often.
+// cut is a context that ends after a number of calls.
 type cut struct {
 	context.Context
 	left int
@@ -364,9 +368,9 @@ func (c *cut) Err() error {
 	return nil
 }
 
-// Passes may be cut short anywhere, pods come, go and change, and the agent may be another process each time: once it puts back, the node is
-// as it was.
-func TestNothingStays(t *testing.T) {
+// After passes that end anywhere, while pods start, end and change, and with a new process each
+// time, a restore returns the node to its initial state.
+func TestRestoreAfterRandomPasses(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		n, known, budget := protected(t)
@@ -381,7 +385,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		mended := Mend(t.Context(), n.fs, "", false, never, nil)
 		if diff := cmp.Diff(made, n.differs()); diff != "" || mended.Err != nil || len(n.notes()) > 0 {
-			t.Fatalf("seed %d: notes %v, %v, (-want +got)\n%s", seed, n.notes(), mended.Err, diff)
+			t.Fatalf("with seed %d, notes after the restore = %v, error %v, (-want +got)\n%s", seed, n.notes(), mended.Err, diff)
 		}
 	}
 }

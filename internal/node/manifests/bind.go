@@ -13,16 +13,16 @@ import (
 	"jettison/stats/read"
 )
 
-// The kubelet's annotation for where it has a pod from (pkg/kubelet/types/pod_update.go).
+// The kubelet's annotation for the source of a pod, and its values
+// (pkg/kubelet/types/pod_update.go).
 const (
 	annotationSource = "kubernetes.io/config.source"
 	sourceAPI        = "api"
 	sourceFile       = "file"
 )
 
-// Bind makes objects of manifests whose pods the runtime has, by UID: copies of the manifests with
-// the UID, namespace and name that the runtime knows the pod by, and the annotation that says that
-// it is static.
+// Bind returns pod objects for manifests with a pod in the runtime, by UID: copies of the manifests
+// with the runtime's UID, namespace and name, and the annotation of static pods.
 func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	out := Match(manifests, index)
 	for uid, m := range out {
@@ -31,16 +31,16 @@ func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	return out
 }
 
-// Match finds the manifest of each pod of the runtime that has one, by the pod's UID.
+// Match returns the manifest of each pod of the runtime that has one, by the pod's UID.
 //
 // The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's
-// with "-" and the node's name after it (pkg/kubelet/config/common.go applyDefaults). So a manifest
-// is a pod's if it has that UID, and a name that fits; else if namespace and name are the same;
-// else if the pod's source says that it is static and its name is the manifest's, "-", and what may
-// be the node's name: all static pods' names end with it. Of several manifests the one with the
-// longest name is meant: "etcd-events-n1" is not another "etcd". A pod that came from an API server
-// has no manifest, nor has one with a container that the manifest has not. During an update a
-// manifest may have two pods.
+// name, "-", and the node's name (pkg/kubelet/config/common.go applyDefaults). So a manifest
+// matches a pod with the same UID and a compatible name; else with the same namespace and name;
+// else if the pod's source marks it as static, and its name is the manifest's name, "-", and a
+// possible node name, which all static pods' names end with. If several manifests match, the
+// longest name wins: "etcd-events-n1" does not belong to "etcd". A pod from an API server has no
+// manifest, nor has a pod with a container that the manifest lacks. During an update a manifest may
+// match two pods.
 func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	if len(manifests) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 			continue
 		}
 		m := byUID[uid]
-		if m == nil || !named(m, p) {
+		if m == nil || !nameMatches(m, p) {
 			m = byName(byNamespace[p.PodRef.Namespace], p, static)
 		}
 		if m != nil {
@@ -80,8 +80,9 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	return out
 }
 
-// named reports whether a pod may be a manifest's by its name: anyone may give a pod a UID.
-func named(m *v1.Pod, p *read.Pod) bool {
+// nameMatches reports whether a pod's name is compatible with a manifest, because any user may give a pod
+// a UID.
+func nameMatches(m *v1.Pod, p *read.Pod) bool {
 	_, fromKubelet := p.Annotations[annotationSource]
 	return p.PodRef.Namespace == m.Namespace && (p.PodRef.Name == m.Name || fromKubelet &&
 		strings.HasPrefix(p.PodRef.Name, m.Name+"-"))
@@ -120,7 +121,7 @@ func hasContainers(m *v1.Pod, p *read.Pod) bool {
 	return true
 }
 
-// Static is a copy of a manifest as the object of the pod that the runtime knows.
+// Static returns a copy of a manifest as the object of the runtime's pod.
 func Static(m *v1.Pod, ref stats.PodReference) *v1.Pod {
 	out := m.DeepCopy()
 	out.UID, out.Namespace, out.Name = types.UID(ref.UID), ref.Namespace, ref.Name

@@ -15,7 +15,7 @@ import (
 	"jettison/stats/read"
 )
 
-// manifest is "namespace/name", "namespace/name#uid".
+// manifest returns a manifest for "namespace/name" or "namespace/name#uid".
 func manifest(text string, containers ...string) *v1.Pod {
 	text, uid, _ := strings.Cut(text, "#")
 	namespace, name, _ := strings.Cut(text, "/")
@@ -26,7 +26,8 @@ func manifest(text string, containers ...string) *v1.Pod {
 	return p
 }
 
-// pod is a pod of the runtime, "uid namespace/name source" and its containers; source "-": no annotation.
+// pod returns a pod of the runtime for "uid namespace/name source" and its containers; source "-":
+// no annotation.
 func pod(text string, containers ...string) *read.Pod {
 	f := strings.Fields(text)
 	namespace, name, _ := strings.Cut(f[1], "/")
@@ -91,7 +92,7 @@ func TestMatch(t *testing.T) {
 			got[uid] = m.Name
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, want)
+			t.Errorf("matches of %s = %v, want %v", c.name, got, want)
 		}
 	}
 }
@@ -104,9 +105,9 @@ func TestBind(t *testing.T) {
 	o := got["u"]
 	if len(got) != 1 || o == nil || o.UID != "u" || o.Name != "etcd-n1" || o.Namespace != "a" || o.Annotations[annotationSource] != "file" ||
 		o.Annotations["jettison/priority"] != "1" || o.Spec.Containers[0].Name != "etcd" {
-		t.Errorf("got %v", got)
+		t.Errorf("bound objects = %v, want one with the runtime's UID", got)
 	}
 	if fmt.Sprint(m) != before {
-		t.Error("the manifest was changed")
+		t.Error("Bind modified the manifest")
 	}
 }

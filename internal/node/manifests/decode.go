@@ -12,9 +12,9 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// parse takes a manifest, YAML or JSON, as the kubelet does (pkg/kubelet/config/common.go
-// tryDecodeSinglePod): only the first document counts, and unknown or doubled fields do not matter,
-// but are returned as a doubt.
+// parse decodes a manifest, YAML or JSON, as the kubelet does (pkg/kubelet/config/common.go
+// tryDecodeSinglePod): it uses the first document only. Unknown or duplicate fields are returned as
+// doubt.
 func parse(text []byte) (p *v1.Pod, doubt, err error) {
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -45,9 +45,10 @@ func oneLine(err error) string {
 	return s
 }
 
-// setDefaults does what an API server has done to the objects of clients, as far as it is used here
-// (pkg/apis/core/v1/defaults.go SetDefaults_Pod, SetDefaults_PodSpec): a container's request that
-// is not given is its limit. Pod-level ones stay as they are: no static pod is ever ranked by them.
+// setDefaults sets the defaults that an API server sets, as far as they are used here
+// (pkg/apis/core/v1/defaults.go SetDefaults_Pod, SetDefaults_PodSpec): a missing request of a
+// container is its limit. Pod-level resources stay unset, because they are not used to rank static
+// pods.
 func setDefaults(p *v1.Pod) {
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Once reads all manifests once, for so long at most. doubt says why these may not be all; empty:
-// they are.
+// Once reads all manifests once, within limit. doubt is the reason why manifests may be missing;
+// empty: complete.
 func Once(ctx context.Context, path string, limit time.Duration) (all []*v1.Pod, doubt string) {
 	first := make(chan []*v1.Pod, 1)
 	wrong := make(chan error, 1)
@@ -33,7 +33,7 @@ func Once(ctx context.Context, path string, limit time.Duration) (all []*v1.Pod,
 	select {
 	case all = <-first:
 	case <-timer.C:
-		doubt = "the file system does not answer"
+		doubt = "file system not responding"
 	case <-ctx.Done():
 		doubt = ctx.Err().Error()
 	}

@@ -1,10 +1,10 @@
-// Package manifests reads static pod manifests as the kubelet does, again and again, and finds the
-// pods that the runtime made of them.
+// Package manifests reads static pod manifests periodically, as the kubelet does, and matches them
+// with the runtime's pods.
 //
-//	reader.go  Reader: looks at the files in a goroutine of its own
-//	once.go    Once: for a command that looks once
-//	decode.go  a manifest's text as a pod
-//	bind.go    Bind, Match: manifests and the runtime's pods
+//	reader.go  Reader: reads the files on its own goroutine
+//	once.go    Once: reads the files once, for commands
+//	decode.go  converts a manifest's text to a pod
+//	bind.go    Bind, Match: match manifests with the runtime's pods
 package manifests
 
 import (
@@ -27,43 +27,43 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Bounds. The kubelet takes 10 MiB a file (pkg/kubelet/config/common.go maxConfigLength) and any
-// number; an API server would take no pod above 1.5 MiB.
+// Limits. The kubelet accepts 10 MiB per file (pkg/kubelet/config/common.go maxConfigLength) and
+// any number of files; an API server accepts no pod above 1.5 MiB.
 const (
 	maxFile   = 1 << 20
 	maxFiles  = 1000
 	maxNames  = 10 * maxFiles // of a directory
-	maxMemory = 8 << 20       // bytes of all manifests, as podjson.Size has them
+	maxMemory = 8 << 20       // bytes of all manifests, by podjson.Size
 )
 
-// period between two looks, the kubelet's default (fileCheckFrequency).
+// period is the time between two scans, the kubelet's default (fileCheckFrequency).
 const period = 20 * time.Second
 
-// closeLimit is how long Close waits for a file system that hangs.
+// closeLimit bounds Close if the file system hangs.
 const closeLimit = 2 * time.Second
 
-// unsure is how long after a change a file may change again without its times telling: they are as
-// coarse as the kernel's tick.
-const unsure = time.Second
+// unsureAfter is the time after a change in which a file may change again without new timestamps, which
+// have the resolution of the kernel's tick.
+const unsureAfter = time.Second
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
 	Path string // staticPodPath: a directory or a file
-	// Changed gets the manifests that are valid, trimmed, whenever they are others than before; first
-	// with an empty list of none at all. It must not change them.
+	// Changed receives the valid manifests, trimmed, whenever they change, and after the first
+	// scan, even if it found none. It must not modify them.
 	Changed func([]*v1.Pod)
-	// Report gets what is wrong with the path or a file, once until it is another thing or the file
-	// was right in between.
+	// Report receives an error of the path or a file, once until it changes or the file was valid
+	// in between.
 	Report func(error)
 }
 
-// Reader looks at the path in a goroutine of its own, which calls Changed and Report.
+// Reader scans the path on its own goroutine, which calls Changed and Report.
 type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// Start starts a Reader. Close it.
+// Start starts a Reader. The caller must call Close.
 func Start(o Options) *Reader { return startEvery(o, period) }
 
 func startEvery(o Options, every time.Duration) *Reader {
@@ -76,11 +76,11 @@ func startEvery(o Options, every time.Duration) *Reader {
 	return r
 }
 
-// Close ends the reader. It returns an error where the file system hangs and the goroutine with it.
+// Close ends the reader. It returns an error if the file system hangs and blocks the goroutine.
 func (r *Reader) Close() error {
 	r.cancel()
 	if !retry.Await(r.done, closeLimit) {
-		return errors.New("static pod manifests: the file system does not answer")
+		return errors.New("static pod manifests: file system not responding")
 	}
 	return nil
 }
@@ -110,24 +110,23 @@ func run(ctx context.Context, o Options, every time.Duration) {
 	}
 }
 
-// scanner remembers what it has read.
+// scanner scans the path and keeps the results.
 type scanner struct {
-	path  string
-	files map[string]*file  // by path
-	said  map[string]string // errors that were returned, by path
-	last  []*v1.Pod         // what the last scan found
+	path     string
+	files    map[string]*file  // by path
+	reported map[string]string // errors that were reported, by path
+	last     []*v1.Pod         // result of the last scan
 }
 
-// file is one manifest as last read. The pod stays the same pointer as long as the file says the
-// same.
+// file is a manifest as last read. The pointer pod stays the same while the content does.
 type file struct {
 	stamp stamp
-	sure  bool // a change since would have changed the stamp
+	final bool // any later change has a different stamp
 	pod   *v1.Pod
-	err   error // what is wrong with it; with a pod: what is doubtful
+	err   error // why the file is invalid; with a pod: a warning
 }
 
-// stamp tells one state of a file from another.
+// stamp identifies a state of a file.
 type stamp struct {
 	dev, ino     uint64
 	size         int64
@@ -135,22 +134,21 @@ type stamp struct {
 }
 
 func newScanner(path string) *scanner {
-	return &scanner{path: path, files: map[string]*file{}, said: map[string]string{}}
+	return &scanner{path: path, files: map[string]*file{}, reported: map[string]string{}}
 }
 
-// scan looks at the path and returns the manifests in the order of the files' names, and the errors
-// that are new. Files that did not change are not read again. As in the kubelet
-// (pkg/kubelet/config/file.go listConfig), a wrong file of a directory is one manifest less, while
-// a path that cannot be read, or is itself a wrong file, changes nothing; one that does not exist
-// holds none.
+// scan returns the manifests sorted by file name, and the new errors. It does not read unchanged
+// files again. As in the kubelet (pkg/kubelet/config/file.go listConfig), an invalid file in a
+// directory is skipped. A path that is unreadable, or is itself an invalid file, changes nothing; a
+// path that does not exist has no manifests.
 func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news []error) {
 	wrong := map[string]error{}
 	names, err := s.names()
 	if err != nil {
 		wrong[s.path] = err
 	}
-	if err != nil && names == nil && !errors.Is(err, errNone) {
-		return s.last, s.news(wrong)
+	if err != nil && names == nil && !errors.Is(err, errNotExist) {
+		return s.last, s.newErrors(wrong)
 	}
 	files, memory := map[string]*file{}, 0
 	at := map[string]int{} // by namespace and name: index in pods
@@ -159,7 +157,7 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 			return nil, nil
 		}
 		f := s.read(name, now)
-		if f == nil { // gone meanwhile
+		if f == nil { // removed meanwhile
 			continue
 		}
 		files[name] = f
@@ -168,52 +166,51 @@ func (s *scanner) scan(ctx context.Context, now time.Time) (pods []*v1.Pod, news
 		}
 		if f.pod == nil && name == s.path {
 			s.files = files
-			return s.last, s.news(wrong)
+			return s.last, s.newErrors(wrong)
 		}
 		if f.pod == nil {
 			continue
 		}
 		if memory += podjson.Size(f.pod); memory > maxMemory {
 			wrong[name] = fmt.Errorf(
-				"the manifests before it take the %d MiB of memory that there are for them: ignored",
-				maxMemory>>20)
+				"ignored: the manifests before it use the limit of %d MiB of memory", maxMemory>>20)
 			continue
 		}
 		key := f.pod.Namespace + "/" + f.pod.Name
-		if i, twice := at[key]; twice { // the last one counts in the kubelet's store too
+		if i, twice := at[key]; twice { // the kubelet's store also uses the last one
 			pods[i] = f.pod
-			wrong[name] = fmt.Errorf("pod %s is in a file before it too: this one counts", key)
+			wrong[name] = fmt.Errorf("pod %s is also in an earlier file: this one is used", key)
 			continue
 		}
 		at[key] = len(pods)
 		pods = append(pods, f.pod)
 	}
 	s.files, s.last = files, pods
-	return pods, s.news(wrong)
+	return pods, s.newErrors(wrong)
 }
 
-var errNone = errors.New("does not exist: no static pods")
+var errNotExist = errors.New("does not exist: no static pods")
 
-// news are the errors that were not said before, by path.
-func (s *scanner) news(wrong map[string]error) (news []error) {
-	said := map[string]string{}
+// newErrors returns the errors that were not reported before, by path.
+func (s *scanner) newErrors(wrong map[string]error) (news []error) {
+	reported := map[string]string{}
 	for path, err := range wrong {
-		said[path] = err.Error()
-		if s.said[path] != err.Error() {
+		reported[path] = err.Error()
+		if s.reported[path] != err.Error() {
 			news = append(news, fmt.Errorf("static pod manifest %s: %w", path, err))
 		}
 	}
-	s.said = said
+	s.reported = reported
 	slices.SortFunc(news, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return news
 }
 
-// names are the files to read, sorted. With an error there may be some all the same.
+// names returns the files to read, sorted. It may return files together with an error.
 func (s *scanner) names() ([]string, error) {
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, errNone
+		return nil, errNotExist
 	case err != nil:
 		return nil, cause(err)
 	case !info.IsDir():
@@ -232,7 +229,7 @@ func (s *scanner) names() ([]string, error) {
 	all = slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, ".") })
 	slices.Sort(all)
 	if full || len(all) > maxFiles {
-		err = fmt.Errorf("more than %d files: the rest is ignored", maxFiles)
+		err = fmt.Errorf("more than %d files: ignoring the rest", maxFiles)
 		all = all[:min(len(all), maxFiles)]
 	} else {
 		err = nil
@@ -243,7 +240,7 @@ func (s *scanner) names() ([]string, error) {
 	return all, err
 }
 
-// read reads a file, unless it is as it was. nil: it is gone.
+// read reads a file unless it is unchanged. nil: the file does not exist.
 func (s *scanner) read(path string, now time.Time) *file {
 	old := s.files[path]
 	st, err := stat(path)
@@ -252,22 +249,22 @@ func (s *scanner) read(path string, now time.Time) *file {
 		return nil
 	case err != nil:
 		return &file{err: cause(err)}
-	case old != nil && old.sure && old.stamp == st:
+	case old != nil && old.final && old.stamp == st:
 		return old
 	}
 	text, st, err := readFile(path)
 	f := &file{stamp: st, err: err}
 	changed := max(st.mtime.Nano(), st.ctime.Nano())
-	f.sure = err == nil && now.UnixNano()-changed > int64(unsure)
+	f.final = err == nil && now.UnixNano()-changed > int64(unsureAfter)
 	if err != nil {
 		return f
 	}
 	var doubt error
 	if f.pod, doubt, f.err = parse(text); f.err == nil && doubt != nil {
-		f.err = fmt.Errorf("taken as the kubelet does, but %w", doubt)
+		f.err = fmt.Errorf("accepted as by the kubelet, but %w", doubt)
 	}
 	if old != nil && old.pod != nil && f.pod != nil && reflect.DeepEqual(old.pod, f.pod) {
-		f.pod = old.pod // it says what it said
+		f.pod = old.pod // unchanged
 	}
 	return f
 }
@@ -287,19 +284,20 @@ func stampOf(st *unix.Stat_t) stamp {
 	return stamp{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
 
-// regular refuses what is no file: opening a pipe may block, and opening a device may do anything.
+// regular rejects other things than files: opening a pipe may block, and opening a device may have
+// any effect.
 func regular(mode uint32) error {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return nil
 	case unix.S_IFDIR:
-		return errors.New("is a directory: not looked into")
+		return errors.New("is a directory: not read")
 	}
 	return errors.New("is neither a directory nor a file")
 }
 
-// readFile reads a regular file of bounded size. It may have become another thing since it was
-// looked at, so it is opened in a way that does not wait, and looked at again.
+// readFile reads a regular file of limited size. The file may have been replaced since the stat, so
+// it is opened without blocking and checked again.
 func readFile(path string) ([]byte, stamp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -323,7 +321,7 @@ func readFile(path string) ([]byte, stamp, error) {
 	return text, stampOf(&st), nil
 }
 
-// cause is an error without its path, which the message has already.
+// cause removes the path from an error, because the message already contains it.
 func cause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

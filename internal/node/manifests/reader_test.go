@@ -49,15 +49,15 @@ func TestParse(t *testing.T) {
 			got = "? " + doubt.Error()
 		}
 		if got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+			t.Errorf("parse of %s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 		if err == nil && (p.Name != "web" || p.Namespace != "default") {
-			t.Errorf("%s: pod %s/%s", c.name, p.Namespace, p.Name)
+			t.Errorf("parse of %s returned pod %s/%s", c.name, p.Namespace, p.Name)
 		}
 	}
 }
 
-// A request that is not given is the limit, as for pods that went through an API server.
+// A missing request is the limit, as for pods from an API server.
 func TestDefaults(t *testing.T) {
 	p, _, err := parse([]byte(head + "spec: {containers: [{name: a, resources: {limits: {memory: 1Gi, cpu: 1}, requests: {cpu: 100m}}}]}\nstatus: {phase: Failed}\n"))
 	if err != nil {
@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 	r := p.Spec.Containers[0].Resources.Requests
 	if r.Memory().String() != "1Gi" || r.Cpu().String() != "100m" || *p.Spec.TerminationGracePeriodSeconds != 30 || p.Status.Phase != "" {
-		t.Errorf("requests %v, grace %v, status %v", r, p.Spec.TerminationGracePeriodSeconds, p.Status)
+		t.Errorf("defaults: requests %v, grace period %v, status %v", r, p.Spec.TerminationGracePeriodSeconds, p.Status)
 	}
 }
 
@@ -76,20 +76,20 @@ func FuzzParse(f *testing.F) {
 		began := time.Now()
 		p, _, err := parse(text)
 		if d := time.Since(began); d > time.Minute {
-			t.Fatalf("%d bytes took %v", len(text), d)
+			t.Fatalf("parse of %d bytes took %v", len(text), d)
 		}
 		if err == nil && (p.Name == "" || p.Namespace == "") || err != nil && strings.ContainsAny(err.Error(), "\n\r") {
-			t.Fatalf("pod %v, error %q", p, err)
+			t.Fatalf("parse returned pod %v and error %q", p, err)
 		}
 	})
 }
 
-// at is after everything that a test writes, so that what is read is sure.
+// at is later than all writes of a test, so that a read is final.
 func at() time.Time { return time.Now().Add(time.Hour) }
 
 func text(name string) string { return strings.Replace(head, "web", name, 1) }
 
-// look is a scan: the pods' names, and the errors without the directory.
+// look scans and returns the pods' names, and the errors without the directory.
 func look(s *scanner, dir string) (names, errs []string) {
 	pods, news := s.scan(context.Background(), at())
 	for _, p := range pods {
@@ -105,12 +105,12 @@ func expect(t *testing.T, s *scanner, dir string, names, errs []string) {
 	t.Helper()
 	gotNames, gotErrs := look(s, dir)
 	if !slices.Equal(gotNames, names) || !slices.Equal(gotErrs, errs) {
-		t.Errorf("got  %q, errors %q\nwant %q, errors %q", gotNames, gotErrs, names, errs)
+		t.Errorf("scan returned %q, errors %q\nwant %q, errors %q", gotNames, gotErrs, names, errs)
 	}
 }
 
-// One wrong file is one manifest less, and is said once.
-func TestADirectory(t *testing.T) {
+// An invalid file is skipped and reported once.
+func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := newScanner(dir)
 	expect(t, s, dir, nil, nil)
@@ -131,7 +131,7 @@ func TestADirectory(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("b.yaml", filepath.Join(dir, "zz")); err != nil { // the same pod: the last one counts
+	if err := os.Symlink("b.yaml", filepath.Join(dir, "zz")); err != nil { // the same pod: the last file is used
 		t.Fatal(err)
 	}
 	filetest.Write(t, filepath.Join(dir, "large"), head+strings.Repeat("#", maxFile))
@@ -140,8 +140,8 @@ func TestADirectory(t *testing.T) {
 		`static pod manifest DIR/device: is neither a directory nor a file`,
 		`static pod manifest DIR/large: is larger than 1048576 bytes`,
 		`static pod manifest DIR/pipe: is neither a directory nor a file`,
-		`static pod manifest DIR/sub: is a directory: not looked into`,
-		`static pod manifest DIR/zz: pod default/b is in a file before it too: this one counts`,
+		`static pod manifest DIR/sub: is a directory: not read`,
+		`static pod manifest DIR/zz: pod default/b is also in an earlier file: this one is used`,
 	})
 	expect(t, s, dir, []string{"a", "b"}, nil)
 	filetest.Write(t, filepath.Join(dir, "a.json"), "{")
@@ -156,8 +156,9 @@ func TestADirectory(t *testing.T) {
 	expect(t, s, dir, nil, nil)
 }
 
-// A path that is a file is one manifest. While it is wrong, the last right one counts, as with the kubelet.
-func TestAFile(t *testing.T) {
+// A path that is a file is one manifest. While it is invalid, the last valid one is used, as in the
+// kubelet.
+func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pod.yaml")
 	s := newScanner(path)
@@ -173,9 +174,9 @@ func TestAFile(t *testing.T) {
 	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
 }
 
-// What did not change is the same pointer, so that nothing is done about it; a file is read again only where it may have
-// changed without its times telling.
-func TestUnchangedIsTheSame(t *testing.T) {
+// An unchanged manifest keeps its pointer, so that nothing is done. A file is read again only if it
+// may have changed without a new timestamp.
+func TestUnchangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	filetest.Write(t, path, text("a"))
@@ -185,14 +186,14 @@ func TestUnchangedIsTheSame(t *testing.T) {
 	}
 	s := newScanner(dir)
 	first, _ := s.scan(context.Background(), time.Unix(written.ctime.Unix())) // too early to be sure
-	if s.files[path].sure {
-		t.Error("sure of a file that was written just now")
+	if s.files[path].final {
+		t.Error("a file that was written just now counts as unchanged")
 	}
 	second, _ := s.scan(context.Background(), at())
 	read := s.files[path]
 	third, _ := s.scan(context.Background(), at())
 	if !slices.Equal(first, second) || !slices.Equal(second, third) || s.files[path] != read {
-		t.Errorf("%p %p %p, file read again", first[0], second[0], third[0])
+		t.Errorf("pointers of three scans: %p %p %p, want equal ones without a read", first[0], second[0], third[0])
 	}
 }
 
@@ -204,8 +205,8 @@ func TestBounds(t *testing.T) {
 	}
 	s := newScanner(dir)
 	names, errs := look(s, dir)
-	if len(names) != maxFiles || !slices.Equal(errs, []string{`static pod manifest DIR: more than 1000 files: the rest is ignored`}) {
-		t.Errorf("%d manifests, errors %q", len(names), errs)
+	if len(names) != maxFiles || !slices.Equal(errs, []string{`static pod manifest DIR: more than 1000 files: ignoring the rest`}) {
+		t.Errorf("scan of many files: %d manifests, errors %q", len(names), errs)
 	}
 	dir = t.TempDir()
 	label := strings.Repeat("x", 900<<10)
@@ -213,8 +214,8 @@ func TestBounds(t *testing.T) {
 		filetest.Write(t, filepath.Join(dir, name), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", labels: {a: "+label+"}}\n")
 	}
 	names, errs = look(newScanner(dir), dir)
-	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: the manifests before it take the 8 MiB of memory that there are for them: ignored` {
-		t.Errorf("%d manifests, errors %.200q", len(names), errs)
+	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: ignored: the manifests before it use the limit of 8 MiB of memory` {
+		t.Errorf("scan of large files: %d manifests, errors %.200q", len(names), errs)
 	}
 }
 
@@ -224,7 +225,7 @@ func TestReader(t *testing.T) {
 	o := Options{Path: dir, Changed: func(p []*v1.Pod) { changed <- p }, Report: func(err error) { reported <- err }}
 	r := startEvery(o, time.Millisecond)
 	if got := <-changed; len(got) != 0 {
-		t.Errorf("at first %v", got)
+		t.Errorf("manifests of the first call = %v", got)
 	}
 	// A file that comes into being whole, as an editor's or kubeadm's.
 	filetest.Write(t, filepath.Join(dir, ".new"), text("a"))
@@ -232,33 +233,33 @@ func TestReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := <-changed; len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("then %v", got)
+		t.Errorf("manifests of the second call = %v", got)
 	}
 	filetest.Write(t, filepath.Join(dir, ".new"), "{")
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-reported; !strings.Contains(err.Error(), "b.yaml") {
-		t.Errorf("reported %v", err)
+		t.Errorf("reported error = %v, want the invalid file", err)
 	}
 	if err := r.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("close of the reader failed: %v", err)
 	}
 	if len(reported) != 0 {
-		t.Errorf("reported again: %v", <-reported)
+		t.Errorf("error was reported a second time: %v", <-reported)
 	}
 }
 
-// A device or a pipe that took a file's place between two looks is not waited for.
+// Reading does not block on a device or pipe that replaced a file between two scans.
 func TestNotARegularFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readFile(path); err == nil || err.Error() != "is neither a directory nor a file" {
-		t.Errorf("error %v", err)
+		t.Errorf("read of a pipe: error %v, want one without a wait", err)
 	}
 	if _, _, err := readFile(filepath.Join(path, "below")); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("error %v", err)
+		t.Errorf("read below a pipe: error %v, want ENOTDIR", err)
 	}
 }

@@ -8,15 +8,14 @@ import (
 	"jettison/stats"
 )
 
-// Source is something that is read again and again. The zero value was never read. It allocates
-// nothing.
+// Source counts the reads of a source. The zero value was never read. It allocates nothing.
 type Source struct {
 	errors Counter
 	up     atomic.Bool
-	last   atomic.Int64 // when it was last read, nanoseconds since 1970; 0: never
+	last   atomic.Int64 // last successful read, nanoseconds since 1970; 0: never
 }
 
-// Read tells that it was read, or why not.
+// Read counts a read of the source, with its error.
 func (s *Source) Read(err error) {
 	s.up.Store(err == nil)
 	if err != nil {
@@ -26,17 +25,17 @@ func (s *Source) Read(err error) {
 	s.last.Store(time.Now().UnixNano())
 }
 
-// Looks is what looks at the node and its pods count.
+// Looks has the counts of looks.
 type Looks struct {
 	Cheap, Slow, Victims, Full       Counter
 	Delay                            *Histogram
 	Memory, Allocatable, Tasks, Node Source
 }
 
-// Wakes is what the kernel told.
+// Wakes has the counts of kernel events that woke the loop.
 type Wakes struct{ Pressure, MemoryEvents, CgroupEvents, PIDsEvents Counter }
 
-// Evictions is what evictions count.
+// Evictions has the counts of evictions.
 type Evictions struct {
 	Outcomes            Vec // eviction_signal, outcome, qos_class, dry_run
 	ToKill, ToRecovery  *Histogram
@@ -44,17 +43,17 @@ type Evictions struct {
 	StepErrors          Vec     // step
 }
 
-// Reclaim is what the reclaim of cold memory counts, in bytes.
+// Reclaim has the counts of proactive reclaim, in bytes.
 type Reclaim struct{ Asked, Freed, Refaulted Counter }
 
-// Garbage is what garbage collection counts, by kind.
+// Garbage has the counts of garbage collection, by kind.
 type Garbage struct {
 	Removed, Freed, Failed Vec
-	Success                Vec // when, in seconds since 1970
+	Success                Vec // end of the last pass, in seconds since 1970
 	Took                   *HistogramVec
 }
 
-// Parts are the counts of the agent's parts. A nil one has none.
+// Parts are the counts of the agent's parts. Counts of absent parts are nil.
 type Parts struct {
 	Looks      *Looks
 	Wakes      *Wakes
@@ -62,32 +61,32 @@ type Parts struct {
 	Reclaim    *Reclaim
 	Garbage    *Garbage
 	Operations *HistogramVec // of the runtime
-	// Background are the sources that are read beside the loop, by names that stay; nil: there are
-	// none.
+	// Background returns the sources that are read in the background, with stable names; nil: none.
 	Background func(time.Time) []stats.SourceStatus
-	// Dropped counts what was given up so far: records, frames.
+	// Records and Frames return the number of dropped records and frames.
 	Records, Frames func() uint64
-	// Refused and Observed count, by the first reason, pods that the gate refused, or would have.
+	// Refused and Observed return the pods that the gate rejected, or would have rejected, by first
+	// reason.
 	Refused, Observed func() map[string]uint64
 }
 
-// Now is what the loop has published.
+// Now is the state that the loop published last.
 type Now struct {
 	State      *api.State
 	Pressure   stats.NodePressure
 	Thresholds []Threshold
 	Met        map[stats.Signal]bool
-	// the node does not have what they are about: nobody is blind for it
+	// signals of resources that the node lacks, which need no observation
 	Gone      map[stats.Signal]bool
 	Pods, GC  string // mode_info
 	HeldOff   int
 	Protected int
 }
 
-// Threshold is one, in the signal's unit.
+// Threshold is a threshold in the signal's unit.
 type Threshold struct {
 	Signal stats.Signal
 	Hard   bool
 	Limit  uint64
-	Known  bool // else it is a share of a capacity that is not known
+	Known  bool // false: a share of an unknown capacity
 }

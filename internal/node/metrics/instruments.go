@@ -1,17 +1,17 @@
-// Package metrics says how the agent does, in the text format of Prometheus. The parts of the agent
-// count with its instruments, which any goroutine may read at any time; what is not counted, but is
-// so at the moment, is taken from the State that the loop has published.
+// Package metrics writes the agent's metrics in the text format of Prometheus. The parts of the
+// agent count with its instruments, which any goroutine may read at any time. Current values come
+// from the State that the loop published last.
 //
-//	instruments.go  Counter, Vec, Histogram: what parts count with
+//	instruments.go  Counter, Vec, Histogram: the instruments of parts
 //	text.go         Writer: the text format
-//	families.go     which families there are: name, type, labels, meaning
-//	counts.go       what each part counts, and what the loop publishes
-//	write.go        Write: all of them
-//	signals.go      those of the node, from the State
-//	process.go      the process's own
+//	families.go     Families: name, type, labels, meaning
+//	counts.go       the counts of each part, and the loop's published state
+//	write.go        Write: writes all families
+//	signals.go      families of the node, from the State
+//	process.go      families of the process
 //
-// There is a writer of its own because github.com/prometheus/client_golang is 21 packages and 0.8
-// MB of privileged code for a few lines of text.
+// It does not use github.com/prometheus/client_golang, which adds 21 packages and 0.8 MB of
+// privileged code for a few lines of text.
 package metrics
 
 import (
@@ -23,22 +23,22 @@ import (
 	"time"
 )
 
-// Counter only grows. The zero value is ready.
+// Counter is an increasing counter. The zero value is ready for use.
 type Counter struct{ n atomic.Uint64 }
 
-// Add adds to it.
+// Add adds n.
 func (c *Counter) Add(n uint64) { c.n.Add(n) }
 
-// Value is its value.
+// Value returns the current value.
 func (c *Counter) Value() uint64 { return c.n.Load() }
 
-// maxRows bounds the rows of a Vec: some labels are in a tenant's hand.
+// maxRows bounds the rows of a Vec, because tenants control some labels.
 const maxRows = 64
 
-// other is in place of each label of rows beyond that.
+// other replaces each label of rows beyond maxRows.
 const other = "other"
 
-// Vec are counters by labels. The zero value is ready.
+// Vec has counters by labels. The zero value is ready for use.
 type Vec struct {
 	mu   sync.Mutex
 	rows map[string]*row
@@ -50,21 +50,21 @@ type row struct {
 	n      float64
 }
 
-// Add adds to the counter of labels.
+// Add adds n to the counter of labels.
 func (v *Vec) Add(n float64, labels ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.row(labels).n += n
 }
 
-// Set sets the counter of labels, for what is no counter but the time of something.
+// Set sets the value of labels, for values that are not counters, such as times.
 func (v *Vec) Set(n float64, labels ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.row(labels).n = n
 }
 
-// row finds one, or makes it. mu is held.
+// row returns the row of labels, creating it if needed. mu must be held.
 func (v *Vec) row(labels []string) *row {
 	key := strings.Join(labels, "\x00")
 	if r := v.rows[key]; r != nil {
@@ -85,7 +85,7 @@ func (v *Vec) row(labels []string) *row {
 	return r
 }
 
-// each goes through the rows in the order of their labels.
+// each calls visit for each row, sorted by labels.
 func (v *Vec) each(visit func(n float64, labels []string)) {
 	v.mu.Lock()
 	all := make([]row, 0, len(v.rows))
@@ -101,39 +101,38 @@ func (v *Vec) each(visit func(n float64, labels []string)) {
 	}
 }
 
-// Histogram counts durations in classes. It allocates nothing and has no lock. Make it with
-// NewHistogram; the methods of a nil one do nothing.
+// Histogram counts durations in buckets, without allocations or locks. Create it with NewHistogram;
+// the methods of a nil Histogram do nothing.
 type Histogram struct {
-	bounds  []time.Duration // upper ones, growing
-	classes []atomic.Uint64 // one more than bounds
+	bounds  []time.Duration // upper bounds, increasing
+	buckets []atomic.Uint64 // one more than bounds
 	sum     atomic.Int64    // nanoseconds
 }
 
-// NewHistogram makes a Histogram of classes with these upper bounds, which grow.
+// NewHistogram creates a Histogram with these upper bounds, which must increase.
 func NewHistogram(bounds ...time.Duration) *Histogram {
-	return &Histogram{bounds: bounds, classes: make([]atomic.Uint64, len(bounds)+1)}
+	return &Histogram{bounds: bounds, buckets: make([]atomic.Uint64, len(bounds)+1)}
 }
 
-// Observe counts a duration. One below 0 is a clock's that went back, and counts as 0.
+// Observe counts a duration. A negative duration, of a clock that was set back, counts as 0.
 func (h *Histogram) Observe(d time.Duration) {
 	if h == nil {
 		return
 	}
 	d = max(d, 0)
 	at, _ := slices.BinarySearch(h.bounds, d)
-	h.classes[at].Add(1)
+	h.buckets[at].Add(1)
 	h.sum.Add(int64(d))
 }
 
-// HistogramVec are histograms by one label. The zero value has no classes: make it with
-// NewHistogramVec.
+// HistogramVec has histograms by one label. Create it with NewHistogramVec.
 type HistogramVec struct {
 	bounds []time.Duration
 	mu     sync.Mutex
 	of     map[string]*Histogram
 }
 
-// NewHistogramVec makes a HistogramVec of classes with these upper bounds, which grow.
+// NewHistogramVec creates a HistogramVec with these upper bounds, which must increase.
 func NewHistogramVec(bounds ...time.Duration) *HistogramVec {
 	return &HistogramVec{bounds: bounds, of: map[string]*Histogram{}}
 }
@@ -171,13 +170,13 @@ func (v *HistogramVec) each(visit func(h *Histogram, label string)) {
 	}
 }
 
-// Upper bounds of classes.
+// Upper bounds of buckets.
 var (
-	// Kills are bounds for what takes from a millisecond to a minute.
+	// Kills are bounds for durations from a millisecond to a minute.
 	Kills = durations(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	// Delays are bounds for what takes from 100 µs to a second.
+	// Delays are bounds for durations from 100 µs to a second.
 	Delays = durations(.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1)
-	// Passes are bounds for what takes from 10 ms to five minutes.
+	// Passes are bounds for durations from 10 ms to five minutes.
 	Passes = durations(.01, .05, .1, .5, 1, 5, 10, 30, 60, 300)
 )
 

@@ -18,10 +18,10 @@ import (
 	"jettison/stats"
 )
 
-// full are inputs of a node on which everything is known and has happened, more than there can be of what is counted by labels.
+// full returns inputs with a value for everything, and more label values than a Vec has rows.
 func full() *Inputs { return inputs(2 * maxRows) }
 
-// inputs are those of a node on which everything is known, with so many of the runtime's calls.
+// inputs returns inputs with a value for everything, with this number of runtime calls.
 func inputs(calls int) *Inputs {
 	share := stats.PSIData{Avg10: 50, Avg60: 25, Avg300: 12.5}
 	pressure := stats.Pressure{Stats: stats.Some(stats.PSIStats{Some: share, Full: share, HasSome: true, HasFull: true})}
@@ -74,7 +74,7 @@ func inputs(calls int) *Inputs {
 	return &Inputs{Version: "v1 \"x\"\n", Parts: p, Now: now, LogLines: 4, Events: 5, Proc: "/proc"}
 }
 
-// samples are those of a text, by name with labels.
+// samples returns the samples of a text, by name with labels.
 func samples(t *testing.T, text string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -84,21 +84,21 @@ func samples(t *testing.T, text string) map[string]string {
 		}
 		at := strings.LastIndexByte(line, ' ')
 		if out[line[:at]] != "" {
-			t.Errorf("twice: %s", line)
+			t.Errorf("duplicate sample in the text: %s", line)
 		}
 		out[line[:at]] = strings.TrimSpace(line[at+1:])
 	}
 	return out
 }
 
-// Every family is written where everything is known, each once, in a fixed order and with its own type; nothing else is.
+// Every family with data is written once, in a fixed order and with its type, and no other.
 func TestAllFamiliesAreWritten(t *testing.T) {
 	text := string(Write(full()))
 	var want, got []string
 	for _, f := range Families {
 		want = append(want, "# TYPE "+Prefix+f.Name+" "+f.Type)
 		if strings.Contains(f.Name, "kubelet") || strings.Contains(f.Labels, "uid") || strings.Contains(","+f.Labels+",", ",pod,") {
-			t.Errorf("%s has a name or a label that it must not have: %s", f.Name, f.Labels)
+			t.Errorf("family %s has a forbidden name or label: %s", f.Name, f.Labels)
 		}
 	}
 	for line := range strings.Lines(text) {
@@ -109,10 +109,10 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("written:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("families differ, written:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if t.Logf("%d bytes", len(text)); len(text) > 300<<10 {
-		t.Error("a scrape is larger than 300 KB")
+		t.Error("scrape is larger than 300 KB")
 	}
 	s := samples(t, text)
 	for name, want := range map[string]string{
@@ -138,25 +138,25 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 		`jettison_pods{state="with_client_object"}`: "3",
 	} {
 		if s[name] != want {
-			t.Errorf("%s is %q, want %s", name, s[name], want)
+			t.Errorf("value of %s = %q, want %s", name, s[name], want)
 		}
 	}
 	if _, wanted := s[`jettison_source_up{source="tasks"}`]; wanted {
-		t.Error("a source that nobody reads is down")
+		t.Error("a source that is not in use has a sample")
 	}
 	if !strings.Contains(text, `version="v1 \"x\"\n"`) {
-		t.Error("a label is not escaped")
+		t.Error("the value of a label is not escaped")
 	}
 	for _, name := range []string{"process_resident_memory_bytes", "process_start_time_seconds", "go_goroutines", "process_open_fds"} {
 		if s[name] == "" || s[name] == "NaN" {
-			t.Errorf("%s is %q", name, s[name])
+			t.Errorf("value of %s = %q, want a number", name, s[name])
 		}
 	}
 }
 
-// Of a counter that begins with 1 Prometheus sees no increase: the first eviction that is in vain would set off no alert. So each outcome
-// that is to be expected is there before, with 0.
-func TestOutcomesBeginWithZero(t *testing.T) {
+// Prometheus sees no increase in a counter that starts with 1, so the first failed eviction would
+// trigger no alert. Each expected outcome starts with 0.
+func TestOutcomesStartWithZero(t *testing.T) {
 	for dry, row := range map[bool]string{
 		false: `jettison_evictions_total{eviction_signal="memory.available",outcome="notBack",qos_class="Burstable",dry_run="false"}`,
 		true:  `jettison_evictions_total{eviction_signal="memory.available",outcome="dryRun",qos_class="Burstable",dry_run="true"}`,
@@ -164,29 +164,30 @@ func TestOutcomesBeginWithZero(t *testing.T) {
 		in := full()
 		in.Parts.Evictions.Outcomes, in.Now.State.DryRun = Vec{}, dry
 		if s := samples(t, string(Write(in))); s[row] != "0" {
-			t.Errorf("%s is %q before the first", row, s[row])
+			t.Errorf("value of %s = %q before the first eviction, want 0", row, s[row])
 		}
 	}
 }
 
-// Values that are another each time.
+// volatile matches values that differ in each run.
 var volatile = regexp.MustCompile(`(?m)^((?:process_|go_)\S+|\S+_timestamp_seconds\S*) .*$`)
 
-// The scrape that Prometheus' own parser reads in e2e/metricsserver is what is written, but for values that are another each time.
+// The scrape that Prometheus' parser reads in e2e/metricsserver equals the written text, except for
+// volatile values.
 func TestAScrape(t *testing.T) {
 	text := strings.ReplaceAll(string(Write(inputs(3))), runtime.Version(), "go1")
 	nodetest.Golden(t, "scrape.metrics", volatile.ReplaceAllString(text, "$1 1"))
 }
 
-// Before the loop has published anything there is what is known by then.
-func TestWhatIsWrittenAtFirst(t *testing.T) {
+// Before the first publication, Write returns the families with data.
+func TestBeforeFirstPublication(t *testing.T) {
 	text := string(Write(&Inputs{Version: "v1", Proc: t.TempDir()}))
 	if !strings.Contains(text, "jettison_build_info{") || strings.Contains(text, "condition_status") || strings.Contains(text, "process_cpu") {
-		t.Error(text)
+		t.Errorf("unexpected text before the first publication: %s", text)
 	}
 }
 
-// promtool, of Debian's package prometheus, finds nothing wrong.
+// promtool, of Debian's package prometheus, accepts the text.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -195,20 +196,20 @@ func TestPromtool(t *testing.T) {
 	cmd := exec.Command(promtool, "check", "metrics")
 	cmd.Stdin = strings.NewReader(string(Write(full())))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("promtool rejects the metrics text: %v: %s", err, out)
 	}
 }
 
-// The cheap look counts, and it does not allocate.
-func TestCountingAllocatesNothing(t *testing.T) {
+// The cheap look counts, so counting must not allocate.
+func TestCountingAllocations(t *testing.T) {
 	var s Source
 	h, c := NewHistogram(Delays...), Counter{}
 	if n := testing.AllocsPerRun(100, func() { s.Read(nil); h.Observe(time.Millisecond); c.Add(1) }); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("counting made %v allocations, want none", n)
 	}
 }
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the table of docs/reference/metrics.md")
 
 const (
 	page  = "../../../docs/reference/metrics.md"
@@ -216,8 +217,8 @@ const (
 	end   = "<!-- end of families -->\n"
 )
 
-// The table of the page is that of the code.
-func TestThePageHasAllFamilies(t *testing.T) {
+// The table of the page matches Families.
+func TestPageHasAllFamilies(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, f := range Families {
@@ -234,7 +235,7 @@ func TestThePageHasAllFamilies(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	is, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the table", page)
+		t.Fatalf("page %s lacks the markers of the table", page)
 	}
 	if *rewrite {
 		if err := os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
@@ -243,6 +244,6 @@ func TestThePageHasAllFamilies(t *testing.T) {
 		return
 	}
 	if is != table.String() {
-		t.Errorf("%s is not of this code: go test ./internal/node/metrics -run Page -rewrite", page)
+		t.Errorf("page %s is stale: run go test ./internal/node/metrics -run Page -rewrite", page)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"jettison/stats"
 )
 
-// Units of signals, as names of families end.
+// Units of signals, which are the suffixes of families' names.
 const (
 	inBytes  = "bytes"
 	inInodes = "inodes"
 	inTasks  = "tasks"
-	inRatio  = "ratio" // of a pressure
+	inRatio  = "ratio" // of pressure
 )
 
-// unit of a signal.
+// unit returns the unit of a signal.
 func unit(s stats.Signal) string {
 	switch {
 	case strings.Contains(string(s), ".pressure."):
@@ -31,8 +31,8 @@ func unit(s stats.Signal) string {
 	return inBytes
 }
 
-// amount is a value of a signal in its unit: of a pressure, which counts millionths of stalled
-// time, the share that is left.
+// amount returns a value of a signal in its unit. For pressure, which is in millionths of stalled
+// time, it returns the share without stalls.
 func amount(s stats.Signal, v uint64) float64 {
 	if unit(s) == inRatio {
 		return 1 - float64(v)/stats.ShareUnit
@@ -42,7 +42,7 @@ func amount(s stats.Signal, v uint64) float64 {
 
 func sorted(m map[string]uint64) []string { return slices.Sorted(maps.Keys(m)) }
 
-// state writes what is so at the moment.
+// state writes the current values.
 func (w *families) state(now *Now) {
 	s := now.State
 	w.mode(now, s)
@@ -53,15 +53,15 @@ func (w *families) state(now *Now) {
 	for _, c := range s.Conditions {
 		w.Sample(name, oneIf(c.Status), time.Time{}, "condition", string(c.Type))
 	}
-	w.one("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
-	w.one("evictions_in_progress", float64(len(s.Underway)))
+	w.single("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
+	w.single("evictions_in_progress", float64(len(s.Underway)))
 	w.pods(now)
-	w.one("breaker_open", oneIf(s.Stopped != ""))
-	w.one("runtime_connected", oneIf(!s.Runtime.Lost))
-	w.one("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
+	w.single("breaker_open", oneIf(s.Stopped != ""))
+	w.single("runtime_connected", oneIf(!s.Runtime.Lost))
+	w.single("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
 }
 
-// signals writes what is available of them, by unit.
+// signals writes the available amounts and capacities, by unit.
 func (w *families) signals(now *Now) {
 	s := now.State
 	for _, f := range []struct {
@@ -105,13 +105,13 @@ func (w *families) thresholds(now *Now) {
 		hard   bool
 	}
 	for _, u := range []string{inBytes, inInodes, inTasks, inRatio} {
-		name, said := "", map[key]bool{}
+		name, written := "", map[key]bool{}
 		for _, t := range now.Thresholds {
-			// of two over different windows the first
-			if unit(t.Signal) != u || !t.Known || said[key{t.Signal, t.Hard}] {
+			// the first of several with different windows
+			if unit(t.Signal) != u || !t.Known || written[key{t.Signal, t.Hard}] {
 				continue
 			}
-			said[key{t.Signal, t.Hard}] = true
+			written[key{t.Signal, t.Hard}] = true
 			if name == "" {
 				name = w.begin("threshold_" + u)
 			}

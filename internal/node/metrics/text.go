@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Writer makes the text format of Prometheus, version 0.0.4: of each family HELP, TYPE, then its
-// samples.
+// Writer writes the text format of Prometheus, version 0.0.4: HELP and TYPE of each family, then
+// its samples.
 type Writer struct{ text []byte }
 
-// Text is what was written.
+// Text returns the written text.
 func (w *Writer) Text() []byte { return w.text }
 
-// help is a text as HELP may have it, value as a label's value may.
+// help escapes texts of HELP, value escapes values of labels.
 var (
 	help  = strings.NewReplacer("\\", `\\`, "\n", `\n`)
 	value = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// Family begins one.
+// Family writes the header of a family.
 func (w *Writer) Family(name, kind, meaning string) {
 	w.text = append(w.text, "# HELP "+name+" "+help.Replace(meaning)+"\n# TYPE "+name+" "+kind+"\n"...)
 }
 
-// Sample writes one. labels are names and values in turn; at is when it was so, zero: now.
+// Sample writes a sample. labels alternate between names and values; at is its time, zero: now.
 func (w *Writer) Sample(name string, v float64, at time.Time, labels ...string) {
 	w.text = append(w.text, name...)
 	for i := 0; i+1 < len(labels); i += 2 {
@@ -50,12 +50,12 @@ func (w *Writer) Sample(name string, v float64, at time.Time, labels ...string) 
 	w.text = append(w.text, '\n')
 }
 
-// histogram writes one's samples.
+// histogram writes the samples of a histogram.
 func (w *Writer) histogram(name string, h *Histogram, labels ...string) {
 	sum := uint64(0)
 	labels = append(labels[:len(labels):len(labels)], "le", "")
-	for i := range h.classes {
-		sum += h.classes[i].Load()
+	for i := range h.buckets {
+		sum += h.buckets[i].Load()
 		labels[len(labels)-1] = "+Inf"
 		if i < len(h.bounds) {
 			labels[len(labels)-1] = strconv.FormatFloat(h.bounds[i].Seconds(), 'g', -1, 64)

@@ -8,33 +8,33 @@ import (
 	"jettison/api"
 )
 
-// Inputs are what is written.
+// Inputs are the data for Write.
 type Inputs struct {
 	Version string
 	Parts   *Parts // nil: the agent has no parts yet
 	Now     *Now   // nil: the loop has published nothing yet
-	// LogLines and Events count what was dropped.
+	// LogLines and Events are the numbers of dropped lines and events.
 	LogLines, Events uint64
-	Proc             string // where /proc is mounted
+	Proc             string // mount of /proc
 }
 
-// families writes them in their order.
+// families writes families by name.
 type families struct {
 	Writer
 	named map[string]*Family
 }
 
-// begin begins a family and returns its whole name.
+// begin writes the header of a family and returns its full name.
 func (w *families) begin(name string) string {
 	f := w.named[name]
 	w.Family(Prefix+name, f.Type, f.Meaning)
 	return Prefix + name
 }
 
-// one writes a family that is one sample.
-func (w *families) one(name string, v float64) { w.Sample(w.begin(name), v, time.Time{}) }
+// single writes a family with one sample.
+func (w *families) single(name string, v float64) { w.Sample(w.begin(name), v, time.Time{}) }
 
-// Write writes all families of which something is known.
+// Write returns all families with data, in the text format of Prometheus.
 func Write(in *Inputs) []byte {
 	w := &families{named: make(map[string]*Family, len(Families))}
 	for i := range Families {
@@ -48,8 +48,8 @@ func Write(in *Inputs) []byte {
 	if in.Parts != nil {
 		w.parts(in.Parts, in.Now)
 	}
-	w.one("log_lines_dropped_total", float64(in.LogLines))
-	w.one("events_dropped_total", float64(in.Events))
+	w.single("log_lines_dropped_total", float64(in.LogLines))
+	w.single("events_dropped_total", float64(in.Events))
 	if in.Now != nil && in.Now.State.Config != nil {
 		w.config(in.Now.State.Config)
 	}
@@ -57,7 +57,7 @@ func Write(in *Inputs) []byte {
 	return w.Text()
 }
 
-// config writes what became of the configuration.
+// config writes the reloads of the configuration.
 func (w *families) config(c *api.ConfigState) {
 	name := w.begin("config_reloads_total")
 	w.Sample(name, float64(c.Failed), time.Time{}, "outcome", "failed")
@@ -66,8 +66,8 @@ func (w *families) config(c *api.ConfigState) {
 	if c.Error != "" {
 		good = 0
 	}
-	w.one("config_last_reload_successful", good)
-	w.one("config_last_reload_success_timestamp_seconds", seconds(c.Read))
+	w.single("config_last_reload_successful", good)
+	w.single("config_last_reload_success_timestamp_seconds", seconds(c.Read))
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
@@ -79,15 +79,15 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// parts writes what parts count.
+// parts writes the counts of the agent's parts.
 func (w *families) parts(p *Parts, now *Now) {
 	w.sources(p)
 	w.evictions(p.Evictions, now)
 	w.gate(p, now)
 	if r := p.Reclaim; r != nil {
-		w.one("memory_reclaim_asked_bytes_total", float64(r.Asked.Value()))
-		w.one("memory_reclaim_freed_bytes_total", float64(r.Freed.Value()))
-		w.one("memory_reclaim_refaulted_bytes_total", float64(r.Refaulted.Value()))
+		w.single("memory_reclaim_asked_bytes_total", float64(r.Asked.Value()))
+		w.single("memory_reclaim_freed_bytes_total", float64(r.Freed.Value()))
+		w.single("memory_reclaim_refaulted_bytes_total", float64(r.Refaulted.Value()))
 	}
 	if g := p.Garbage; g != nil {
 		w.vec("gc_removed_total", &g.Removed, "kind")
@@ -98,8 +98,8 @@ func (w *families) parts(p *Parts, now *Now) {
 	}
 	w.looks(p)
 	w.histograms("runtime_operations_duration_seconds", p.Operations, "operation")
-	w.one("records_dropped_total", float64(p.Records()))
-	w.one("frames_dropped_total", float64(p.Frames()))
+	w.single("records_dropped_total", float64(p.Records()))
+	w.single("frames_dropped_total", float64(p.Frames()))
 }
 
 func (w *families) vec(name string, v *Vec, labels ...string) {
@@ -118,7 +118,7 @@ func (w *families) histograms(name string, v *HistogramVec, label string) {
 	v.each(func(h *Histogram, value string) { w.histogram(name, h, label, value) })
 }
 
-// sources writes those of signals, in the order of their names in each family.
+// sources writes the sources of signals, sorted by name in each family.
 func (w *families) sources(p *Parts) {
 	type row struct {
 		name   string
@@ -136,7 +136,7 @@ func (w *families) sources(p *Parts) {
 		if at := s.of.last.Load(); at != 0 {
 			r.last = time.Unix(0, at)
 		}
-		if !r.last.IsZero() || r.errors > 0 { // else nobody wants it
+		if !r.last.IsZero() || r.errors > 0 { // otherwise the source is not in use
 			all = append(all, r)
 		}
 	}
@@ -165,22 +165,22 @@ func (w *families) evictions(e *Evictions, now *Now) {
 	w.outcomes(&e.Outcomes, now)
 	w.histogram(w.begin("eviction_crossing_to_kill_seconds"), e.ToKill)
 	w.histogram(w.begin("eviction_kill_to_recovery_seconds"), e.ToRecovery)
-	w.one("eviction_predicted_bytes_total", float64(e.Predicted.Value()))
-	w.one("eviction_released_bytes_total", float64(e.Released.Value()))
+	w.single("eviction_predicted_bytes_total", float64(e.Predicted.Value()))
+	w.single("eviction_released_bytes_total", float64(e.Released.Value()))
 	w.vec("kill_step_errors_total", &e.StepErrors, "step")
 }
 
-// outcomes writes how evictions ended. Of a counter that begins with 1 Prometheus sees no increase,
-// so that the first eviction of its kind would set off no alert: what is to be expected of the
-// signals that have a threshold is there from the start.
+// outcomes writes the outcomes of evictions. Prometheus sees no increase in a counter that starts
+// with 1, so the first eviction of a kind would trigger no alert. Therefore the expected outcomes
+// of signals with a threshold start with 0.
 func (w *families) outcomes(v *Vec, now *Now) {
-	name, said := w.begin("evictions_total"), map[[4]string]bool{}
+	name, written := w.begin("evictions_total"), map[[4]string]bool{}
 	sample := func(n float64, labels []string) {
 		w.Sample(name, n, time.Time{}, signalLabel, labels[0], "outcome", labels[1], "qos_class",
 			labels[2], "dry_run", labels[3])
 	}
 	v.each(func(n float64, labels []string) {
-		said[[4]string(labels)] = true
+		written[[4]string(labels)] = true
 		sample(n, labels)
 	})
 	if now == nil {
@@ -195,7 +195,7 @@ func (w *families) outcomes(v *Vec, now *Now) {
 			for _, qos := range []string{"BestEffort", "Burstable", "Guaranteed"} {
 				row := [4]string{string(now.State.Signals[i].Signal), outcome, qos,
 					strconv.FormatBool(now.State.DryRun)}
-				if !said[row] {
+				if !written[row] {
 					sample(0, row[:])
 				}
 			}
@@ -203,7 +203,7 @@ func (w *families) outcomes(v *Vec, now *Now) {
 	}
 }
 
-// gate writes what the gate decided: some of that is counted with its reason.
+// gate writes the decisions of the gate, some with their reasons.
 func (w *families) gate(p *Parts, now *Now) {
 	if now == nil || now.State.Gate == nil {
 		return

@@ -1,9 +1,9 @@
-// Package nodedescheduler finds pods that should not be on this node any more, now and then while
-// the agent runs. What is decided is in reclaim/nodedeschedule; pods are stopped by
-// internal/agent/evictions.
+// Package nodedescheduler runs descheduling passes in the agent. It prepares the input of a plan and
+// remembers recent evictions. The strategies are in reclaim/nodedeschedule; internal/agent/evictions
+// evicts the pods.
 //
-//	nodedescheduler.go Part: the loop's, which plans in passes
-//	seen.go           what the runtime, objects and a look tell of pods, for a plan
+//	nodedescheduler.go Part: passes, and memory of recent evictions
+//	input.go           Seen: input of a plan, from the runtime, pod objects and a look
 package nodedescheduler
 
 import (
@@ -16,39 +16,41 @@ import (
 	"jettison/stats"
 )
 
-// A pod that went and came back does not go again for so long, or it would for ever. So many are
-// remembered.
+// A pod that was evicted and came back is not evicted again for rememberFor, to avoid an eviction
+// loop. At most maxRemembered pods are remembered.
 const (
-	remember = 24 * time.Hour
-	mostGone = 1000
+	rememberFor   = 24 * time.Hour
+	maxRemembered = 1000
 )
 
-// Part is the loop's.
+// Part is the descheduler of the agent's loop. It is not safe for concurrent use.
 type Part struct {
-	log  *logthrottle.Logger
-	last time.Time            // the last pass, or when the agent began
-	gone map[string]time.Time // when pods went, by UID
+	log       *logthrottle.Logger
+	lastPass  time.Time            // time of the last pass, or the start of the agent
+	evictedAt map[string]time.Time // time of the last eviction, by pod UID
 }
 
-// NewPart makes one whose first pass is due a period from now.
+// NewPart returns a Part with its first pass due one period after now.
 func NewPart(now time.Time, log *logthrottle.Logger) *Part {
-	return &Part{log: log, last: now, gone: map[string]time.Time{}}
+	return &Part{log: log, lastPass: now, evictedAt: map[string]time.Time{}}
 }
 
-// Due reports whether a pass is.
+// Due reports whether a pass is due.
 func (p *Part) Due(now time.Time, c *config.Config) bool {
-	return c.Deschedule != config.Off && now.Sub(p.last) >= time.Duration(c.Descheduling.Period)
+	return c.Deschedule != config.Off && now.Sub(p.lastPass) >= time.Duration(c.Descheduling.Period)
 }
 
-// Plan makes a pass: it says who should go. acts: they will, and are remembered.
-func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []eviction.Eviction {
-	p.last = now
-	seen.Before = p.before(now)
+// Plan runs a pass and returns the evictions. Without act it only logs them and returns none.
+func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, act bool) []eviction.Eviction {
+	p.lastPass = now
+	seen.RecentlyEvicted = p.recentlyEvicted(now)
 	policy, look := c.Descheduling.Policy(), seen.Look()
 	plan := policy.Plan(&look, now)
 	if plan.Stopped != "" {
-		p.log.Repeat("descheduling stops: "+plan.Stopped, func() {
-			p.log.Warn("descheduling does not know enough", "strategy", nodedeschedule.Shed,
+		//log: A descheduling strategy lacks the data named in reason, so it evicts nothing in this pass.
+		//do: Fix the source of the missing data: memory usage of the node or its pods.
+		p.log.Repeat("descheduling strategy skipped: "+plan.Stopped, func() {
+			p.log.Warn("descheduling strategy skipped, data missing", "strategy", nodedeschedule.Shed,
 				"reason", plan.Stopped)
 		})
 	}
@@ -56,36 +58,42 @@ func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []ev
 	for _, e := range plan.Evictions {
 		fields := []any{"victim", e.Pod.Namespace + "/" + e.Pod.Name, "uid", e.Pod.UID, "strategy",
 			e.Strategy, "reason", e.Reason}
-		if !acts {
-			p.log.Info("would deschedule", fields...)
+		if !act {
+			//log: A strategy selected the pod. The agent only reports it: in report mode, in a dry run, or
+			//  with a kubelet on the node.
+			p.log.Info("pod would be descheduled", fields...)
 			continue
 		}
-		p.log.Info("descheduling", fields...)
-		stats, object := seen.of(e.Pod.UID)
+		//log: A strategy selected the pod and the agent evicts it.
+		p.log.Info("descheduling pod", fields...)
+		stats, object := seen.podStats(e.Pod.UID)
 		out = append(out, eviction.Descheduled(&stats, object, e.Strategy+": "+e.Reason))
 	}
 	return out
 }
 
-// Went remembers a pod that is being stopped, or notes why it is not.
+// Went records the outcome of starting an eviction: nil remembers the pod, an error is logged.
 func (p *Part) Went(now time.Time, pod stats.PodReference, err error) {
 	if err != nil {
-		p.log.Warn("a pod that should go cannot be stopped", "victim", pod.Namespace+"/"+pod.Name,
+		//log: The agent could not start the eviction of a pod that a strategy selected. A later pass
+		//  tries again.
+		//do: Fix the cause in error.
+		p.log.Warn("pod descheduling failed", "victim", pod.Namespace+"/"+pod.Name,
 			"uid", pod.UID, "error", err)
 		return
 	}
-	p.gone[pod.UID] = now
+	p.evictedAt[pod.UID] = now
 }
 
-// before are the pods that went lately.
-func (p *Part) before(now time.Time) map[string]bool {
-	if len(p.gone) > mostGone {
-		clear(p.gone)
+// recentlyEvicted returns the UIDs of remembered pods and removes expired ones.
+func (p *Part) recentlyEvicted(now time.Time) map[string]bool {
+	if len(p.evictedAt) > maxRemembered {
+		clear(p.evictedAt)
 	}
-	out := make(map[string]bool, len(p.gone))
-	for uid, at := range p.gone {
-		if now.Sub(at) >= remember {
-			delete(p.gone, uid)
+	out := make(map[string]bool, len(p.evictedAt))
+	for uid, at := range p.evictedAt {
+		if now.Sub(at) >= rememberFor {
+			delete(p.evictedAt, uid)
 		} else {
 			out[uid] = true
 		}

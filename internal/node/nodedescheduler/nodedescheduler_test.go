@@ -21,8 +21,8 @@ import (
 
 var t0 = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// listing is a pod that restarts too often, one of which nothing tells who made it, and a static one.
-func listing(edit func(*cri.Listing)) read.Index {
+// podIndex returns a pod that restarts too often, a pod with unknown owner, and a static pod.
+func podIndex(edit func(*cri.Listing)) read.Index {
 	l := cri.Listing{Time: t0}
 	for _, name := range []string{"web", "bare", "static"} {
 		s := cri.PodSandbox{ID: "s-" + name, UID: "u-" + name, Name: name, Namespace: "shop", Ready: true, CreatedAt: t0.Add(-time.Hour)}
@@ -45,7 +45,7 @@ func listing(edit func(*cri.Listing)) read.Index {
 }
 
 func seen(edit func(*cri.Listing)) *Seen {
-	out := &Seen{Pods: listing(edit), Summary: &stats.Summary{}, Policy: &eviction.Policy{}}
+	out := &Seen{Pods: podIndex(edit), Summary: &stats.Summary{}, Policy: &eviction.Policy{}}
 	out.Whole = []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-web"}}}
 	return out
 }
@@ -65,49 +65,49 @@ func TestPass(t *testing.T) {
 	p, log := part()
 	c := settings()
 	if !p.Due(t0, c) {
-		t.Fatal("not due")
+		t.Fatal("Due() = false an hour after the last pass, want true")
 	}
 	victims := p.Plan(t0, c, seen(nil), true)
 	if len(victims) != 1 || victims[0].Pod.PodRef.UID != "u-web" || !victims[0].Planned() || victims[0].Reason != "Descheduled" ||
 		victims[0].Message != "RemovePodsHavingTooManyRestarts: 201 restarts >= maxRestarts 100" {
-		t.Fatalf("%+v\n%s", victims, log)
+		t.Fatalf("victims = %+v, want only pod web with its restarts\n%s", victims, log)
 	}
 	if p.Due(t0.Add(time.Second), c) {
-		t.Error("due again at once")
+		t.Error("Due() = true a second after a pass, want false")
 	}
 	p.Went(t0, victims[0].Pod.PodRef, nil)
 	if again := p.Plan(t0.Add(time.Hour), c, seen(nil), true); len(again) != 0 {
-		t.Errorf("a pod that came back goes again: %+v", again)
+		t.Errorf("victims an hour later = %+v, want none: the pod came back", again)
 	}
 	if later := p.Plan(t0.Add(25*time.Hour), c, seen(nil), true); len(later) != 1 {
-		t.Errorf("never again: %+v", later)
+		t.Errorf("victims after 25 hours = %+v, want one", later)
 	}
 }
 
-// What could not be stopped may be tried again, and is said.
-func TestWhatIsNotStoppedIsSaid(t *testing.T) {
+// A pod that could not be evicted is logged and selected again by a later pass.
+func TestFailedEvictionIsRetriedAndLogged(t *testing.T) {
 	p, log := part()
 	victims := p.Plan(t0, settings(), seen(nil), true)
 	p.Went(t0, victims[0].Pod.PodRef, errors.New("it cannot be pinned"))
 	if again := p.Plan(t0.Add(time.Hour), settings(), seen(nil), true); len(again) != 1 || !strings.Contains(log.String(), "cannot be pinned") {
-		t.Errorf("%+v\n%s", again, log)
+		t.Errorf("victims of the second pass = %+v, want one and the error in the log\n%s", again, log)
 	}
 }
 
-func TestReportStopsNobody(t *testing.T) {
+func TestReportModeEvictsNothing(t *testing.T) {
 	p, log := part()
-	if victims := p.Plan(t0, settings(), seen(nil), false); len(victims) != 0 || !strings.Contains(log.String(), `"would deschedule" victim=shop/web`) {
-		t.Errorf("%+v\n%s", victims, log)
+	if victims := p.Plan(t0, settings(), seen(nil), false); len(victims) != 0 || !strings.Contains(log.String(), `"pod would be descheduled" victim=shop/web`) {
+		t.Errorf("victims in report mode = %+v, want none and a log line\n%s", victims, log)
 	}
 	off := settings()
 	off.Deschedule = config.Off
 	if p.Due(t0.Add(24*time.Hour), off) {
-		t.Error("due though off")
+		t.Error("Due() = true with deschedule: off, want false")
 	}
 }
 
-// An object tells what the runtime does not: who makes the pod again, and that it keeps files.
-func TestObjectsTellMore(t *testing.T) {
+// Pod objects provide data that the runtime lacks: the owner and the use of local storage.
+func TestPodObjectsAddData(t *testing.T) {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare", UID: "u-bare",
 		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}}}
 	s := seen(nil)
@@ -116,30 +116,30 @@ func TestObjectsTellMore(t *testing.T) {
 	c.Descheduling.MaxPods = 5
 	p, log := part()
 	if victims := p.Plan(t0, c, s, true); len(victims) != 2 {
-		t.Errorf("%+v\n%s", victims, log)
+		t.Errorf("victims = %+v, want web and bare\n%s", victims, log)
 	}
 	object.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	if victims := p.Plan(t0, c, s, true); len(victims) != 1 {
-		t.Errorf("%+v\n%s", victims, log)
+		t.Errorf("victims with an emptyDir = %+v, want only web\n%s", victims, log)
 	}
 }
 
-// Without an object nobody knows whether the pod has files here, or who makes it again: the labels tell the latter.
-func TestARuntimeAloneTellsLess(t *testing.T) {
+// Without a pod object the use of local storage is unknown. The owner is known from labels.
+func TestRuntimeDataAlone(t *testing.T) {
 	s := seen(nil)
 	s.Whole = nil
 	p, log := part()
 	if victims := p.Plan(t0, settings(), s, true); len(victims) != 0 {
-		t.Errorf("%+v\n%s", victims, log)
+		t.Errorf("victims = %+v, want none: local storage is unknown\n%s", victims, log)
 	}
 	c := settings()
 	c.Descheduling.EvictLocalStorage = true
 	if victims := p.Plan(t0, c, s, true); len(victims) != 1 || victims[0].Pod.PodRef.Name != "web" {
-		t.Errorf("%+v\n%s", victims, log)
+		t.Errorf("victims with evictLocalStorage = %+v, want web\n%s", victims, log)
 	}
 }
 
-func TestAgeIsTheKubelets(t *testing.T) {
+func TestAgeComesFromKubeletAnnotation(t *testing.T) {
 	s := seen(func(l *cri.Listing) {
 		l.Sandboxes[0].Annotations = map[string]string{seenAnnotation: t0.Add(-100 * time.Hour).Format(time.RFC3339Nano)}
 		l.Sandboxes[1].Annotations = map[string]string{seenAnnotation: "long ago"}
@@ -151,7 +151,7 @@ func TestAgeIsTheKubelets(t *testing.T) {
 			want = t0.Add(-100 * time.Hour)
 		}
 		if !look.Pods[i].Since.Equal(want) {
-			t.Errorf("%s since %v, want %v", look.Pods[i].Name, look.Pods[i].Since, want)
+			t.Errorf("pod %s: Since = %v, want %v", look.Pods[i].Name, look.Pods[i].Since, want)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 )
 
 var golden = flag.Bool("golden", false,
-	"write files of testdata anew that outputs are compared with")
+	"rewrite the files of testdata that outputs are compared with")
 
-// Golden compares an output with a file of testdata. With -golden it writes the file.
+// Golden compares an output with a file of testdata. The flag -golden writes the file.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -30,6 +30,6 @@ func Golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -golden writes it anew):\n%s", path, diff)
+		t.Errorf("%s (-want +got; go test -golden rewrites it):\n%s", path, diff)
 	}
 }

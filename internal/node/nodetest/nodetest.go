@@ -1,5 +1,5 @@
-// Package nodetest is a node for unit tests: a tree of files that a part of the agent takes for
-// cgroups and /proc, and a fake runtime.
+// Package nodetest provides a node for unit tests: a tree of files in place of cgroups and /proc, and
+// a fake runtime.
 package nodetest
 
 import (
@@ -21,13 +21,13 @@ import (
 	"jettison/stats/read"
 )
 
-// UID is the pod's that a Node begins with, Pod its cgroup below the root.
+// UID is the UID of a Node's first pod, Pod its cgroup below the root.
 const (
 	UID = "12345678-1234-1234-1234-123456789abc"
 	Pod = "kubepods/besteffort/pod" + UID
 )
 
-// Node has 1 GiB and one pod that uses 400 MiB.
+// Node is a node with 1 GiB of memory and one pod that uses 400 MiB.
 type Node struct {
 	*sources.Sources
 	Dir     string // "cgroup" and "proc" are below it
@@ -37,7 +37,7 @@ type Node struct {
 	text    text
 }
 
-// text is what was logged, from any goroutine.
+// text collects the log, from any goroutine.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer // mu guards it
@@ -49,7 +49,7 @@ func (x *text) Write(b []byte) (int, error) {
 	return x.b.Write(b)
 }
 
-// New makes a Node that is gone with the test.
+// New creates a Node that is removed at the end of the test.
 func New(t testing.TB) *Node {
 	t.Helper()
 	n := &Node{t: t, Dir: t.TempDir()}
@@ -79,11 +79,11 @@ func (n *Node) must(err error) {
 	}
 }
 
-// Proc is where its /proc is.
+// Proc returns the path of the node's /proc.
 func (n *Node) Proc() string { return filepath.Join(n.Dir, "proc") }
 
-// Write puts a text into a file of it. What reads the file meanwhile never finds it empty, as the
-// kernel's never are.
+// Write writes a text to a file of the node. A concurrent reader never finds the file empty,
+// because the kernel's files never are.
 func (n *Node) Write(name, text string) {
 	n.t.Helper()
 	path := filepath.Join(n.Dir, name)
@@ -96,7 +96,7 @@ func (n *Node) Write(name, text string) {
 	n.must(f.Close())
 }
 
-// AddPod makes the cgroup of a pod that uses so many MiB.
+// AddPod creates the cgroup of a pod that uses this many MiB.
 func (n *Node) AddPod(path string, mib int) {
 	n.t.Helper()
 	pod := "cgroup/" + path + "/"
@@ -116,13 +116,13 @@ func (n *Node) Populated(path string, is bool) {
 	n.Write("cgroup/"+path+"/cgroup.events", fmt.Sprintf("populated %d\nfrozen 0\n", number))
 }
 
-// Available sets how many MiB are, by the kernel's word.
+// Available sets the kernel's MemAvailable, in MiB.
 func (n *Node) Available(mib int) {
 	n.t.Helper()
 	n.Write("proc/meminfo", fmt.Sprintf("MemTotal: 1048576 kB\nMemAvailable: %d kB\n", mib<<10))
 }
 
-// Runs gives the fake runtime the pod that the Node begins with, with one container, and lists it.
+// Runs adds the first pod with one container to the fake runtime, and returns its list.
 func (n *Node) Runs() read.Index {
 	n.t.Helper()
 	n.Runtime.Change(func() {
@@ -140,7 +140,7 @@ func (n *Node) Runs() read.Index {
 	return read.NewIndex(listing)
 }
 
-// Text is what was logged.
+// Text returns the log.
 func (n *Node) Text() string {
 	n.text.mu.Lock()
 	defer n.text.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package observe takes one whole look at a node for the commands that show it: every source is
-// asked, none is waited for longer than a bound, and what did not answer is absent with its reason.
+// Package observe reads a node once, completely, for commands that show it. It reads every source
+// with a time limit; a source that did not answer is absent, with the reason.
 package observe
 
 import (
@@ -15,53 +15,53 @@ import (
 	"jettison/stats/read"
 )
 
-// Options of a look.
+// Options are the options of Once.
 type Options struct {
 	sources.Options
 	HostRoot string        // the node's root directory; empty: /
-	Watch    time.Duration // between the two looks that rates and pressure are the difference of
-	Wait     time.Duration // longest wait for what may block: runtime, file systems, directories
+	Watch    time.Duration // between the two readings from which rates and pressure are computed
+	Wait     time.Duration // time limit of sources that may block: runtime, file systems, directories
 }
 
-// SysMount is where the node's /sys is seen.
+// SysMount returns the path of the node's /sys.
 func (o Options) SysMount() string { return strings.TrimSuffix(o.HostRoot, "/") + "/sys" }
 
-// Runtime is how the container runtime answered.
+// Runtime has the answers of the container runtime.
 type Runtime struct {
 	Endpoint   string
 	Version    cri.Version
 	Conditions []cri.Condition
-	Driver     string // cgroup driver; empty: it does not say
+	Driver     string // cgroup driver; empty: unknown
 	Listed     time.Duration
 	Pods       read.Index
 	Err        error
 }
 
-// Look is what was seen.
+// Look is the result of Once.
 type Look struct {
 	Time    time.Time
 	Summary stats.Summary
 	Runtime Runtime
-	Err     error // of the kernel's files
-	HostErr error // the host's root directory: without it no file system is measured
+	Err     error // of reading the kernel's files
+	HostErr error // of opening the host's root directory, without which no file system is measured
 }
 
-// Once looks at the node through open sources.
+// Once reads the node through open sources.
 func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
 	l := &Look{}
-	// The runtime gets half of the wait: what else may block is told its answer, and must not wait for
-	// one that does not come.
+	// The runtime gets half of the time, because the other blocking sources need its answer and
+	// must not wait for a missing one.
 	bounded, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	half, cancelHalf := context.WithTimeout(ctx, o.Wait/2)
 	defer cancelHalf()
-	l.Runtime = askRuntime(half, s.Client)
+	l.Runtime = readRuntime(half, s.Client)
 	l.Err = s.Reader.FindSelf()
 	background := l.startBackground(s, o)
 	if background != nil {
 		defer background.Close()
 	}
-	// The first of two looks: rates and shares are differences.
+	// The first of two readings: rates and shares are differences.
 	began := time.Now()
 	_ = s.Reader.Collect(began, l.Runtime.Pods, &l.Summary)
 	l.watch(ctx, s, began.Add(o.Watch))
@@ -79,7 +79,7 @@ func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
 	return l
 }
 
-// watch reads the pressure now and then, as an agent does.
+// watch reads the pressure periodically, as the agent does.
 func (l *Look) watch(ctx context.Context, s *sources.Sources, until time.Time) {
 	const step = 250 * time.Millisecond
 	for left := time.Until(until); left > 0; left = time.Until(until) {
@@ -94,11 +94,11 @@ func (l *Look) watch(ctx context.Context, s *sources.Sources, until time.Time) {
 func (l *Look) startBackground(s *sources.Sources, o Options) *read.Background {
 	host, err := read.OpenHostRoot(o.HostRoot)
 	if err != nil {
-		l.HostErr = fmt.Errorf("%w: name the node's root directory with --host-root", err)
+		l.HostErr = fmt.Errorf("%w: set --host-root to the node's root directory", err)
 		return nil
 	}
-	// Not closed: a file system that hangs may hold a goroutine of Background's on it for ever, and
-	// the process ends soon.
+	// The host root is not closed: a file system that hangs may block a goroutine of Background on
+	// it forever, and the process ends soon.
 	return read.StartBackground(read.BackgroundOptions{
 		Host: host, Runtime: s.Client, Proc: o.ProcMount, RootDir: o.Config.RootDir,
 		PodLogsDir: o.Config.PodLogsDir,
@@ -106,7 +106,7 @@ func (l *Look) startBackground(s *sources.Sources, o Options) *read.Background {
 	})
 }
 
-func askRuntime(ctx context.Context, c *cri.Client) (r Runtime) {
+func readRuntime(ctx context.Context, c *cri.Client) (r Runtime) {
 	r.Endpoint = c.Endpoint()
 	began := time.Now()
 	if r.Version, r.Err = c.Version(ctx); r.Err != nil {
@@ -120,6 +120,6 @@ func askRuntime(ctx context.Context, c *cri.Client) (r Runtime) {
 		return r
 	}
 	r.Conditions, r.Err = c.Status(ctx)
-	r.Driver, _ = c.CgroupDriver(ctx) // older runtimes do not say
+	r.Driver, _ = c.CgroupDriver(ctx) // older runtimes do not provide it
 	return r
 }

@@ -13,29 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The emptyDirs of a pod are put aside before they are removed: that takes minutes, and the pod may
-// be back before its end. They get a name beside their own, which is this package's from then on:
-// nobody else knows it, and it is never given back once something below it may have been removed.
-// What cannot be removed stays there, and a later life's volumes get a name of their own: aside,
-// aside-1, aside-2.
+// The emptyDirs of a pod are moved aside before their removal: it can take minutes, and the pod may
+// be restarted before its end. They are renamed to a name that only this package uses, and never
+// renamed back once a file below may have been removed. Files that cannot be removed stay there.
+// The volumes of a later life get another name: aside, aside-1, aside-2.
 const (
 	aside    = ".jettison-removes"
-	maxAside = 16 // of one pod; beyond, volumes are removed in place
+	maxAside = 16 // for one pod; beyond that volumes are removed in place
 )
 
-// inPlace is for how long volumes that cannot be put aside are removed in place until it is tried
-// again, and asked whether the pod is back.
-const inPlace = time.Second
+// inPlaceLimit bounds one round of removing volumes in place. After it moving aside is retried, and
+// the pod is checked for a restart.
+const inPlaceLimit = time.Second
 
-// ErrTaken: another removal, of this process or another, is at it.
-var ErrTaken = errors.New("another removal is at it")
+// ErrInProgress reports that another removal, of this or another process, is in progress.
+var ErrInProgress = errors.New("another removal is in progress")
 
 var (
-	errRefused = errors.New("they cannot be put aside")
-	errThere   = errors.New("the pod is there") // which is no error where only what is aside goes
+	errNotMovable = errors.New("cannot move volumes aside")
+	errPodExists  = errors.New("the pod exists") // not reported if only moved volumes are removed
 )
 
-// asideNumber is which of the names that are put aside a name is.
+// asideNumber returns the number of a name of volumes moved aside; ok is false for other names.
 func asideNumber(name string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(name, aside)
 	if !ok || rest == "" {
@@ -52,7 +51,7 @@ func asideName(n int) string {
 	return aside + "-" + strconv.Itoa(n)
 }
 
-// asideIn are the numbers of those in a directory of volumes, the highest, which is the newest,
+// asideIn returns the numbers of the volumes moved aside in a directory, the highest (newest)
 // first.
 func asideIn(volumes int) (numbers []int, err error) {
 	names, err := namesIn(volumes)
@@ -66,10 +65,10 @@ func asideIn(volumes int) (numbers []int, err error) {
 	return numbers, err
 }
 
-// hold opens a directory for one remover alone until it is closed: with a lock (flock(2)) that also
-// another process sees, and that ends with its holder. No tenant can open these directories, only
-// what is in them. -1: it is not there, or what is the matter is noted.
-func (t *tree) hold(dir int, name string) int {
+// lockDir opens and locks a directory (flock(2)), also against other processes, until it is closed
+// or the process ends. Tenants cannot open these directories, only their content. It returns -1 if
+// the directory does not exist, or records the error in the tree and returns -1.
+func (t *tree) lockDir(dir int, name string) int {
 	fd := t.openDir(dir, name)
 	if fd < 0 {
 		return fd
@@ -78,17 +77,17 @@ func (t *tree) hold(dir int, name string) int {
 	for err == unix.EINTR {
 		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	}
-	var is, named unix.Stat_t
+	var opened, named unix.Stat_t
 	if err == nil {
-		err = unix.Fstat(fd, &is)
+		err = unix.Fstat(fd, &opened)
 	}
 	if err == nil {
 		err = unix.Fstatat(dir, name, &named, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	// Another one: who had the lock has renamed it.
+	// Another inode: the previous holder of the lock has renamed the directory.
 	if err == unix.EWOULDBLOCK || err == unix.ENOENT || err == nil &&
-		(is.Dev != named.Dev || is.Ino != named.Ino) {
-		err = ErrTaken
+		(opened.Dev != named.Dev || opened.Ino != named.Ino) {
+		err = ErrInProgress
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -98,12 +97,12 @@ func (t *tree) hold(dir int, name string) int {
 	return fd
 }
 
-// SetAside puts a pod's emptyDirs aside, unless back has an error, which is returned: nothing uses
-// them then any more, and what is not removed in the end, since the node loses its power perhaps,
-// PutAside tells.
+// SetAside moves a pod's emptyDirs aside, unless back returns an error, which it returns. Nothing
+// uses the volumes afterwards. If they are not removed, for example after a power loss, PutAside
+// lists them.
 func (r *Remover) SetAside(uid string, back func() error) error {
 	if checkName(uid) != nil {
-		return fmt.Errorf("put volumes of a pod aside: %.64q cannot be a UID", uid)
+		return fmt.Errorf("move volumes of a pod aside: %.64q is not a valid UID", uid)
 	}
 	t := newTree(r.pods() + "/" + uid + "/" + volumes)
 	fd, err := r.volumesOf(uid)
@@ -112,21 +111,21 @@ func (r *Remover) SetAside(uid string, back func() error) error {
 	}
 	if fd >= 0 {
 		defer unix.Close(fd)
-		err = r.setAside(t, fd, back)
+		err = r.moveAside(t, fd, back)
 	}
 	if err = t.error(err); err != nil {
-		return fmt.Errorf("put volumes of pod %s aside: %w", uid, err)
+		return fmt.Errorf("move volumes of pod %s aside: %w", uid, err)
 	}
 	return nil
 }
 
-// setAside gives the emptyDirs in a directory of volumes another name. The pod is asked for before
-// and after: while they have none that anybody else knows, nobody begins to use them.
-func (r *Remover) setAside(t *tree, fd int, back func() error) error {
+// moveAside renames the emptyDirs in a directory of volumes. It calls back before and after: under
+// the new name no program can begin to use them.
+func (r *Remover) moveAside(t *tree, fd int, back func() error) error {
 	if err := back(); err != nil {
 		return err
 	}
-	held := t.hold(fd, emptyDirPlugin)
+	held := t.lockDir(fd, emptyDirPlugin)
 	if held < 0 {
 		return nil
 	}
@@ -137,22 +136,22 @@ func (r *Remover) setAside(t *tree, fd int, back func() error) error {
 		n = numbers[0] + 1
 	}
 	if err == nil && len(numbers) >= maxAside {
-		err = fmt.Errorf("%d are there already", len(numbers))
+		err = fmt.Errorf("%d earlier ones exist already", len(numbers))
 	}
 	if err == nil {
 		err = unix.Renameat(fd, emptyDirPlugin, fd, asideName(n))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRefused, err)
+		return fmt.Errorf("%w: %w", errNotMovable, err)
 	}
-	if err = back(); err != nil { // it was then already: they are its own
-		again := unix.Renameat(fd, asideName(n), fd, emptyDirPlugin)
-		// these: it has made new ones, and did not see them
-		if again != nil && again != unix.ENOTEMPTY && again != unix.EEXIST {
-			err = errors.Join(err, fmt.Errorf("give them their name again: %w", again))
+	if err = back(); err != nil { // restarted before the rename: the volumes are in use
+		undoErr := unix.Renameat(fd, asideName(n), fd, emptyDirPlugin)
+		// ENOTEMPTY, EEXIST: the restarted pod has created new volumes and does not use these
+		if undoErr != nil && undoErr != unix.ENOTEMPTY && undoErr != unix.EEXIST {
+			err = errors.Join(err, fmt.Errorf("rename the volumes back: %w", undoErr))
 		}
 	}
-	// Where that fails they may have the other name after a power cut.
+	// If the sync fails the volumes may have the other name after a power loss.
 	if r.sync != nil {
 		_ = r.sync(fd)
 	} else {
@@ -161,26 +160,26 @@ func (r *Remover) setAside(t *tree, fd int, back func() error) error {
 	return err
 }
 
-// putAside puts the emptyDirs aside, or removes them where they are. fd is the directory of
-// volumes, or -1.
-func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() error) error {
+// moveOrRemove moves the emptyDirs aside, or removes them in place if that fails. fd is the
+// directory of volumes, or -1.
+func (r *Remover) moveOrRemove(ctx context.Context, t *tree, fd int, back func() error) error {
 	if fd < 0 {
 		return back()
 	}
-	up := t.into(volumes)
+	up := t.enter(volumes)
 	defer up()
 	t.unmount = r.unmount
 	defer func() { t.unmount = nil }()
 	for ended := false; ; {
-		err := r.setAside(t, fd, back)
-		if ended || !errors.Is(err, errRefused) {
+		err := r.moveAside(t, fd, back)
+		if ended || !errors.Is(err, errNotMovable) {
 			return err
 		}
-		held := t.hold(fd, emptyDirPlugin)
+		held := t.lockDir(fd, emptyDirPlugin)
 		if held < 0 {
 			return nil
 		}
-		piece, cancel := context.WithTimeout(ctx, inPlace)
+		piece, cancel := context.WithTimeout(ctx, inPlaceLimit)
 		err = t.remove(piece, fd, emptyDirPlugin)
 		cancel()
 		unix.Close(held)
@@ -191,7 +190,7 @@ func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() err
 	}
 }
 
-// volumesOf opens a pod's directory of volumes; -1: there is none.
+// volumesOf opens a pod's directory of volumes; it returns -1 if the directory does not exist.
 func (r *Remover) volumesOf(uid string) (int, error) {
 	base, err := r.Host.Dir(r.pods())
 	fd := -1
@@ -208,7 +207,7 @@ func (r *Remover) volumesOf(uid string) (int, error) {
 	return fd, nil
 }
 
-// PutAside are the UIDs of pods of which emptyDirs were put aside and are not removed.
+// PutAside returns the UIDs of pods with emptyDirs that were moved aside and not removed.
 func (r *Remover) PutAside() (uids []string, err error) {
 	pods, err := List(r.Host, r.pods())
 	if err != nil || len(pods) == 0 {
@@ -216,7 +215,7 @@ func (r *Remover) PutAside() (uids []string, err error) {
 	}
 	base, err := r.Host.Dir(r.pods())
 	if err != nil {
-		return nil, fmt.Errorf("look for volumes that were put aside: %w", err)
+		return nil, fmt.Errorf("find volumes that were moved aside: %w", err)
 	}
 	defer unix.Close(base)
 	for _, p := range pods {
@@ -232,21 +231,21 @@ func (r *Remover) PutAside() (uids []string, err error) {
 	return uids, nil
 }
 
-// Aside removes the emptyDirs of a pod that were put aside; whether the pod is back does not matter
-// to them. Where gone says so it is not, and what its removal did not come to goes, too: as
-// Volumes, but for volumes that were not put aside.
+// Aside removes the emptyDirs of a pod that were moved aside, even if the pod was restarted. If
+// gone returns true, it also removes the rest as Volumes does, except volumes that were not moved
+// aside.
 func (r *Remover) Aside(ctx context.Context, uid string, gone func() bool) (Result, error) {
 	back := func() error {
 		if !gone() {
-			return errThere
+			return errPodExists
 		}
 		return nil
 	}
 	return r.volumes(ctx, uid, func(*tree, int) error { return back() }, back)
 }
 
-// removeAside removes what was put aside. What cannot be removed, or is being removed, is noted and
-// stays.
+// removeAside removes the volumes that were moved aside. Those that cannot be removed, or that
+// another removal works on, are recorded in the tree.
 func (r *Remover) removeAside(ctx context.Context, t *tree, fd int) error {
 	numbers, err := asideIn(fd)
 	if err != nil {
@@ -255,7 +254,7 @@ func (r *Remover) removeAside(ctx context.Context, t *tree, fd int) error {
 	t.unmount = r.unmount
 	defer func() { t.unmount = nil }()
 	for _, n := range numbers {
-		held := t.hold(fd, asideName(n))
+		held := t.lockDir(fd, asideName(n))
 		if held < 0 {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 
 func there() bool { return false }
 
-// put is where a file of a volume lies once that is put aside.
+// put returns the path of a file of a volume after the volume was moved aside.
 func put(path string) string {
 	return strings.Replace(path, "volumes/"+emptyDirPlugin+"/", "volumes/"+aside+"/", 1)
 }
@@ -30,7 +30,7 @@ func stuck(t *testing.T, file string) (free func()) {
 	}
 	open, err := os.Open(file)
 	must(t, err)
-	free = sync.OnceFunc(func() { // wherever it lies by then
+	free = sync.OnceFunc(func() { // at any of its paths
 		must(t, unix.IoctlSetPointerInt(int(open.Fd()), unix.FS_IOC_SETFLAGS, 0), open.Close())
 	})
 	t.Cleanup(free)
@@ -75,7 +75,7 @@ func TestTwoRemoveWhatWasPutAside(t *testing.T) {
 			t.Fatalf("it has its name again; what the pod has written since is there: %v", err)
 		}
 		if uids, err := b.PutAside(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
-			t.Errorf("%v, %v; %v", uids, err, errs)
+			t.Errorf("PutAside = %v, %v, want the pod; removal errors %v", uids, err, errs)
 		}
 	}
 }
@@ -93,11 +93,11 @@ func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 	}
 	write(t, b.volume+"/large")
 	if _, err := b.Volumes(t.Context(), ref.UID, nil); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "(and 2 more)") {
-		t.Errorf("got %v", err)
+		t.Errorf("Volumes with immutable files = %v, want EPERM and 2 more errors", err)
 	}
 	gone(t, b.volume)
 	if left, err := filepath.Glob(b.pod + "/volumes/*/data/*"); err != nil || len(left) != 3 {
-		t.Errorf("left: %q", left)
+		t.Errorf("files after the removal = %q, want the 3 immutable ones", left)
 	}
 	for _, f := range free {
 		f()
@@ -106,7 +106,7 @@ func TestAStuckFileKeepsNoLaterVolume(t *testing.T) {
 		t.Error(err)
 	}
 	if uids, err := b.PutAside(); err != nil || uids != nil {
-		t.Errorf("%v, %v", uids, err)
+		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestVolumesThatCannotBeRenamed(t *testing.T) {
 		for range 2 {
 			got, err := b.Volumes(t.Context(), ref.UID, func() error { return answer })
 			if answer != nil && (!errors.Is(err, back) || got.Entries > 0) || answer == nil && !errors.Is(err, unix.EPERM) {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("Volumes = %+v, %v, want the error of back without removals, or EPERM", got, err)
 			}
 			if _, err := os.Stat(b.volume); (err == nil) != (answer != nil) {
 				t.Errorf("answer %v: the volume is there: %v", answer, err)
@@ -139,8 +139,8 @@ func TestOneRemoverAtATime(t *testing.T) {
 	put := filepath.Dir(put(b.volume))
 	other, err := os.Open(put)
 	must(t, err, unix.Flock(int(other.Fd()), unix.LOCK_EX))
-	if _, err := b.Aside(t.Context(), ref.UID, there); !errors.Is(err, ErrTaken) {
-		t.Errorf("got %v", err)
+	if _, err := b.Aside(t.Context(), ref.UID, there); !errors.Is(err, ErrInProgress) {
+		t.Errorf("Aside during another removal = %v, want ErrInProgress", err)
 	}
 	if _, err := os.Stat(put + "/data/file"); err != nil {
 		t.Error(err)
@@ -172,7 +172,7 @@ func TestTheOldNameIsSynced(t *testing.T) {
 	}
 }
 
-// A removal that was interrupted is brought to its end: with what was put aside go the pod's notes and its directory, unless it is there.
+// An interrupted removal is finished: with the volumes moved aside, the pod's notes and directory are removed too, unless the pod exists.
 func TestAnInterruptedRemovalIsBroughtToItsEnd(t *testing.T) {
 	for _, isGone := range []bool{true, false} {
 		b := newBox(t, t.TempDir())
@@ -195,7 +195,7 @@ func TestAnInterruptedRemovalIsBroughtToItsEnd(t *testing.T) {
 			t.Errorf("gone %v: its termination message: %v", isGone, err)
 		}
 		if _, err := os.Stat(b.pod); (err == nil) == isGone {
-			t.Errorf("gone %v: its directory: %v", isGone, err)
+			t.Errorf("pod gone %v: stat of its directory = %v", isGone, err)
 		}
 		b.check("ended")
 	}

@@ -8,8 +8,8 @@ import (
 
 var errRecord = errors.New("malformed directory record")
 
-// dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the
-// next (8), length (2), type (1), name.
+// dirent parses the first record of a getdents64(2) buffer: inode (8 bytes), position of the next
+// (8), length (2), type (1), name. It returns the rest of the buffer.
 func dirent(b []byte) (name string, next int64, rest []byte, err error) {
 	const nameOffset = 19
 	if len(b) <= nameOffset {

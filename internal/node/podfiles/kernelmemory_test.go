@@ -8,8 +8,8 @@ import (
 	"jettison/seqfile/seqtest"
 )
 
-// A pod may have something mounted on the host that lies so far down that the kernel needs 64 MiB for its line, charged to who reads it:
-// what a killed pod leaves in memory is looked for all the same, and it is an error that it cannot be found.
+// A pod may have a mount on the host at a path so deep that the kernel needs 64 MiB for its line, charged to the reader. The search for the
+// memory of a killed pod still works, and reports an error for that mount.
 func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 	if thread, ok := seqtest.Inside(t); ok {
 		r := Remover{Proc: thread}
@@ -22,7 +22,7 @@ func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 	_, said, _ := strings.Cut(out, "said: ")
 	said, _, _ = strings.Cut(said, "\n")
 	if err != nil || !strings.Contains(said, "line") {
-		t.Errorf("%v, %.1f MiB at most\n%.2000s", err, float64(peak)/(1<<20), out)
+		t.Errorf("search = %v with a peak of %.1f MiB, want an error about the line; output:\n%.2000s", err, float64(peak)/(1<<20), out)
 	}
 	t.Logf("%.1f MiB at most: %s", float64(peak)/(1<<20), said)
 }

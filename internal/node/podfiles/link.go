@@ -15,17 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxEntries is how many names of a directory List takes; more are an error beside those.
+// MaxEntries bounds the names that List returns; a larger directory also returns an error.
 const MaxEntries = 100_000
 
-// Entry is one name in a directory, and whether it is a directory itself, or a symbolic link, which
-// is not followed.
+// Entry is a directory entry. Dir and Link give its own type: links are not followed.
 type Entry struct {
 	Name      string
 	Dir, Link bool
 }
 
-// List lists a directory of the host, by name. One that does not exist has no entries.
+// List lists a directory of the host, sorted by name. A missing directory has no entries.
 func List(host *read.HostRoot, dir string) ([]Entry, error) {
 	fd, err := host.Dir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -37,18 +36,18 @@ func List(host *read.HostRoot, dir string) ([]Entry, error) {
 	defer unix.Close(fd)
 	names, err := namesIn(fd)
 	if err != nil {
-		return nil, fmt.Errorf("list the host's %s: %w", dir, err)
+		return nil, fmt.Errorf("list %s on the host: %w", dir, err)
 	}
 	slices.Sort(names)
 	if len(names) > MaxEntries {
-		err = fmt.Errorf("list the host's %s: more than %d entries: the others are not looked at", dir,
+		err = fmt.Errorf("list %s on the host: more than %d entries, the others are ignored", dir,
 			MaxEntries)
 		names = names[:MaxEntries]
 	}
 	out := make([]Entry, 0, len(names))
 	for _, name := range names {
 		var st unix.Stat_t
-		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil { // else it is gone
+		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil { // otherwise it was removed
 			out = append(out, Entry{Name: name, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
 				Link: st.Mode&unix.S_IFMT == unix.S_IFLNK})
 		}
@@ -56,8 +55,7 @@ func List(host *read.HostRoot, dir string) ([]Entry, error) {
 	return out, err
 }
 
-// namesIn are the names in the directory behind a descriptor (O_PATH will do), one more than
-// MaxEntries at most.
+// namesIn returns the names in a directory, MaxEntries+1 at most. The descriptor may be O_PATH.
 func namesIn(dir int) ([]string, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -72,21 +70,20 @@ func namesIn(dir int) ([]string, error) {
 	return names, err
 }
 
-// Dangling says whether an entry of a directory of the host is a symbolic link to a place below
-// PodLogsDir at which nothing is. A link to anywhere else is not this package's to judge: an error,
-// as is what is no link.
+// Dangling reports whether an entry of a host directory is a symbolic link to a missing file below
+// PodLogsDir. A link to another place is an error, and so is an entry that is not a link.
 func (r *Remover) Dangling(dir, name string) (bool, error) {
 	fd, err := r.Host.Dir(dir)
 	if err != nil {
 		return false, err
 	}
 	defer unix.Close(fd)
-	return r.leadsNowhere(fd, name)
+	return r.dangles(fd, name)
 }
 
-var errElsewhere = errors.New("it does not lead into the pod log directory")
+var errElsewhere = errors.New("link target is not in the pod log directory")
 
-func (r *Remover) leadsNowhere(fd int, name string) (bool, error) {
+func (r *Remover) dangles(fd int, name string) (bool, error) {
 	if err := checkName(name); err != nil {
 		return false, err
 	}
@@ -119,20 +116,20 @@ func (r *Remover) leadsNowhere(fd int, name string) (bool, error) {
 	return false, err
 }
 
-// Link removes a symbolic link from a directory of the host if it still is Dangling. One that is
-// gone is no error.
+// Link removes a symbolic link from a host directory if it is still dangling. A missing link is no
+// error.
 func (r *Remover) Link(dir, name string) error {
 	fd, err := r.Host.Dir(dir)
 	if err != nil {
 		return fmt.Errorf("remove link %.128q: %w", name, err)
 	}
 	defer unix.Close(fd)
-	dangles, err := r.leadsNowhere(fd, name)
+	dangles, err := r.dangles(fd, name)
 	switch {
 	case err == unix.ENOENT:
 		return nil
 	case err == nil && !dangles:
-		err = errors.New("what it leads to is there")
+		err = errors.New("link target exists")
 	case err == nil:
 		if err = unix.Unlinkat(fd, name, 0); err == unix.ENOENT {
 			err = nil
@@ -144,10 +141,10 @@ func (r *Remover) Link(dir, name string) error {
 	return nil
 }
 
-// ContainerLog deletes the log of a container that is gone, and what it was rotated to (the same
-// name with more after a dot, kubelet pkg/kubelet/logs GetAllLogs). file is what the runtime says:
-// it must be PodLogsDir/POD/CONTAINER/NAME, and only regular files go. What is not there is no
-// error.
+// ContainerLog deletes the log of a container that is gone, and its rotated files (the same name
+// with a suffix after a dot, kubelet pkg/kubelet/logs GetAllLogs). file is the path reported by the
+// runtime. It must be PodLogsDir/POD/CONTAINER/NAME, and only regular files are deleted. Missing
+// files are no error.
 func (r *Remover) ContainerLog(ctx context.Context, file string) (Result, error) {
 	t := newTree(r.PodLogsDir)
 	err := r.removeContainerLog(ctx, t, file)
@@ -175,11 +172,11 @@ func (r *Remover) removeContainerLog(ctx context.Context, t *tree, file string) 
 	for _, dir := range parts[:2] {
 		next := t.openDir(fd, dir)
 		if next < 0 {
-			return nil // not there, or noted in the tree
+			return nil // missing, or recorded in the tree
 		}
 		unix.Close(fd)
 		fd = next
-		t.into(dir)
+		t.enter(dir)
 	}
 	names, err := namesIn(fd)
 	if err != nil {

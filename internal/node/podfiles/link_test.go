@@ -40,10 +40,10 @@ func TestLinks(t *testing.T) {
 			got = err.Error()
 		}
 		if !strings.Contains(got, want) {
-			t.Errorf("%q: %s, want %s", entry, got, want)
+			t.Errorf("Dangling(%q) = %s, want %s", entry, got, want)
 		}
 		if err := b.Link("/links", entry); (err == nil) != (want == "true" || entry == "none") {
-			t.Errorf("remove %q: %v", entry, err)
+			t.Errorf("Link(%q) = %v, want success only for dangling or missing links", entry, err)
 		}
 	}
 	gone(t, nowhere)
@@ -59,17 +59,17 @@ func TestList(t *testing.T) {
 	write(t, filepath.Join(b.root, "log/pods/a-file"))
 	got, err := List(b.Host, "/log/pods")
 	if err != nil || len(got) != 4 || got[0] != (Entry{Name: "a-file"}) || got[1] != (Entry{Name: "a-link", Link: true}) || !got[2].Dir {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("List = %+v, %v, want 4 sorted entries with their types", got, err)
 	}
 	if got, err := List(b.Host, "/none"); len(got) > 0 || err != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("List of a missing directory = %+v, %v, want none", got, err)
 	}
 	if _, err := List(b.Host, "/log/pods/a-file"); err == nil {
 		t.Error("a file has entries")
 	}
 	must(t, os.Mkdir(filepath.Join(b.root, "empty"), 0o755))
 	if got, err := List(b.Host, "/empty"); len(got) > 0 || err != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("List of an empty directory = %+v, %v, want none", got, err)
 	}
 }
 
@@ -81,8 +81,8 @@ func TestContainerLog(t *testing.T) {
 	write(t, other)
 	must(t, os.Symlink(b.outside+"/precious", app+"/0.log.link"), unix.Mkfifo(app+"/0.log.fifo", 0o600), os.Mkdir(app+"/0.log.dir", 0o755), os.Symlink(b.outside, b.log+"/evil"))
 	r, err := b.ContainerLog(t.Context(), name+"/app/0.log")
-	if err == nil || !strings.Contains(err.Error(), "not a file") || r.Entries != 2 || r.Bytes < 10000 {
-		t.Errorf("%+v, %v", r, err)
+	if err == nil || !strings.Contains(err.Error(), "not a regular file") || r.Entries != 2 || r.Bytes < 10000 {
+		t.Errorf("ContainerLog = %+v, %v, want 2 files removed and an error about the directory", r, err)
 	}
 	gone(t, app+"/0.log", app+"/0.log.20260101-000000.gz")
 	if _, err := os.Lstat(other); err != nil {
@@ -92,11 +92,11 @@ func TestContainerLog(t *testing.T) {
 		"/outside/precious", "/log/pods/x", "/log/pods/a/b/c/d", name + "/../../outside/precious", name + "/app/..", name + "/app/", "", "/log/pods", name + "//0.log", name + "/app/\x00",
 	} {
 		if _, err := b.ContainerLog(t.Context(), path); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", path, err)
+			t.Errorf("ContainerLog(%q) = %v, want an error of one line", path, err)
 		}
 	}
 	if r, err := b.ContainerLog(t.Context(), name+"/evil/precious"); err == nil || r.Entries > 0 {
-		t.Errorf("through a link: %+v, %v", r, err)
+		t.Errorf("ContainerLog through a link = %+v, %v, want an error without removals", r, err)
 	}
 	for _, path := range []string{name + "/none/0.log", "/log/pods/none/app/0.log", name + "/app/7.log"} {
 		if r, err := b.ContainerLog(t.Context(), path); err != nil || r.Entries > 0 {
@@ -106,7 +106,7 @@ func TestContainerLog(t *testing.T) {
 	b.check("after container logs")
 }
 
-// A listing may end after each entry: what is left has to be asked for again.
+// A listing may end after each entry: the rest must be listed with another call.
 func TestAShortListing(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -121,6 +121,6 @@ func TestAShortListing(t *testing.T) {
 	must(t, tr.removeEmpty(dir, "p"), tr.error(nil))
 	slices.Sort(tr.result.Left)
 	if want := []string{"p/a-stays", "p/b-stays", "p/c-stays", "p/d-stays"}; tr.result.Entries != 4 || !slices.Equal(tr.result.Left, want) {
-		t.Errorf("%+v", tr.result)
+		t.Errorf("result = %+v, want 4 entries removed and %q left", tr.result, want)
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryVolumes unmounts the emptyDirs of a pod that is gone which lie in memory (tmpfs), and
-// returns how many bytes they held. What lies on a disk stays. The directories stay, too, empty.
-// Nothing that is no tmpfs is touched, and no symbolic link is followed.
+// MemoryVolumes unmounts the memory-backed emptyDirs (tmpfs) of a pod that is gone, and returns the
+// number of bytes that they held. Volumes on disk stay, and so do the empty directories. It touches
+// only tmpfs mounts and follows no symbolic link.
 func (r *Remover) MemoryVolumes(ctx context.Context, uid string) (bytes uint64, err error) {
 	if checkName(uid) != nil {
-		return 0, fmt.Errorf("unmount volumes of a pod: %.64q cannot be a UID", uid)
+		return 0, fmt.Errorf("unmount volumes of a pod: %.64q is not a valid UID", uid)
 	}
 	base, err := r.Host.Dir(strings.TrimRight(r.RootDir, "/") + "/pods")
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,7 +64,7 @@ func (r *Remover) MemoryVolumes(ctx context.Context, uid string) (bytes uint64, 
 func (r *Remover) unmountMemory(dir int, name string) (bytes uint64, err error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, nil // no directory: no volume
+		return 0, nil // not a directory, so not a volume
 	}
 	var fs unix.Statfs_t
 	err = unix.Fstatfs(fd, &fs)
@@ -78,15 +78,15 @@ func (r *Remover) unmountMemory(dir int, name string) (bytes uint64, err error) 
 	return (fs.Blocks - fs.Bfree) * uint64(fs.Bsize), nil
 }
 
-// shortestID is how long an id of a sandbox is at least that is looked for in paths: containerd and
-// CRI-O make 64 digits, and something short may be the name of any directory.
+// shortestID is the minimum length of a sandbox ID that is searched for in paths. containerd and
+// CRI-O use 64 digits; a short ID could be the name of any directory.
 const shortestID = 32
 
-// SharedMemory unmounts the /dev/shm of a sandbox of which no process is left, and returns how many
-// bytes it held. A runtime does that in its own time, or not: containerd only for a sandbox that it
-// calls ready (v2.4 internal/cri/server/sandbox_stop.go), so after a kill from outside its files
-// stay in memory until the sandbox is removed. No mount, and one that the runtime takes away
-// meanwhile, are no errors.
+// SharedMemory unmounts the /dev/shm of a sandbox without processes, and returns the number of
+// bytes that it held. A runtime may do that late or not at all: containerd unmounts it only for a
+// ready sandbox (v2.4 internal/cri/server/sandbox_stop.go), so after a kill from outside the files
+// stay in memory until the sandbox is removed. A missing mount, and one that the runtime unmounts
+// concurrently, are no errors.
 func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
 	points, err := r.sharedMemoryPoints(sandbox)
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
 	return bytes, errors.Join(errs...)
 }
 
-// sharedMemoryPoints is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the
-// sandbox's id and ends in "/shm" (containerd:
+// sharedMemoryPoints returns the mount points of a sandbox's /dev/shm: a whole tmpfs with a path
+// that contains the sandbox's ID and ends in "/shm" (containerd:
 // /run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/shm; CRI-O:
 // /run/containers/storage/overlay-containers/ID/userdata/shm).
 func (r *Remover) sharedMemoryPoints(sandbox string) (points []string, err error) {
@@ -127,7 +127,7 @@ func (r *Remover) sharedMemoryPoints(sandbox string) (points []string, err error
 	return points, nil
 }
 
-// unmountShared unmounts one of them.
+// unmountShared unmounts one mount point.
 func (r *Remover) unmountShared(point string) (bytes uint64, err error) {
 	dir, err := r.Host.Dir(path.Dir(point))
 	if err != nil {

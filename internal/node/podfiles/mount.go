@@ -11,9 +11,9 @@ import (
 	"jettison/seqfile"
 )
 
-// unmount takes away the memory-backed emptyDir that is mounted on an entry of a directory: a whole
-// tmpfs or hugetlbfs (kubelet pkg/volume/emptydir/empty_dir.go) that is mounted nowhere else and
-// has nothing mounted inside. Anything else is an error, and stays.
+// unmount unmounts the memory-backed emptyDir on an entry of a directory: a whole tmpfs or
+// hugetlbfs (kubelet pkg/volume/emptydir/empty_dir.go) that is mounted nowhere else and contains no
+// other mount. Any other mount stays and is an error.
 func (r *Remover) unmount(dir int, name string) error {
 	proc := r.Proc
 	if proc == "" {
@@ -21,8 +21,7 @@ func (r *Remover) unmount(dir int, name string) error {
 	}
 	result := make(chan error)
 	go func() {
-		// The thread gets a working directory and maybe a namespace of its own, and ends with the
-		// goroutine.
+		// The thread gets its own working directory and possibly namespace, and ends with the goroutine.
 		runtime.LockOSThread()
 		result <- func() error {
 			fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -43,12 +42,12 @@ func (r *Remover) unmount(dir int, name string) error {
 }
 
 // detach unmounts an entry of a directory in the mount namespace of a process. It changes the
-// calling thread for good.
+// calling thread permanently.
 func detach(dir int, name, proc string) error {
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // the working directory, and setns asks for it
-		return fmt.Errorf("leave the program's working directory: %w", err)
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // own working directory, which setns requires
+		return fmt.Errorf("unshare the working directory: %w", err)
 	}
-	// a mount can only be taken away from inside its namespace (v6.12 fs/namespace.c can_umount)
+	// the kernel unmounts only inside the mount's own namespace (v6.12 fs/namespace.c can_umount)
 	if proc != "" {
 		ns, err := unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -65,8 +64,8 @@ func detach(dir int, name, proc string) error {
 	return unix.Unmount("./"+name, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 }
 
-// ownMount says why the mount whose root directory this is may not be an emptyDir's own. name is a
-// mountinfo that has it.
+// ownMount returns an error unless fd is the root of a mount that can be an emptyDir's own. name is
+// the path of a mountinfo file that lists the mount.
 func ownMount(fd int, name string) error {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID,
@@ -74,7 +73,7 @@ func ownMount(fd int, name string) error {
 		return err
 	}
 	if st.Mask&unix.STATX_MNT_ID == 0 {
-		return errOld
+		return errOldKernel
 	}
 	mounts, err := readMounts(name)
 	if err != nil {
@@ -88,22 +87,22 @@ func ownMount(fd int, name string) error {
 	}
 	own := mounts[at]
 	if own.FSType != "tmpfs" && own.FSType != "hugetlbfs" || own.Root != "/" {
-		return fmt.Errorf("%s of type %s, which no emptyDir is", own.Root, own.FSType)
+		return fmt.Errorf("mount of %s with type %s is not an emptyDir", own.Root, own.FSType)
 	}
 	for _, m := range mounts {
 		switch {
-		// the same point: one more on top of it
+		// the same mount point means another mount on top of it
 		case m.Parent == own.ID && m.ID != own.ID && m.Mountpoint != own.Mountpoint:
 			return fmt.Errorf("%q is mounted inside", m.Mountpoint)
 		case m.Major == own.Major && m.Minor == own.Minor && m.Mountpoint != own.Mountpoint:
-			return fmt.Errorf("it is %q, too", m.Mountpoint)
+			return fmt.Errorf("%q is a mount of the same file system", m.Mountpoint)
 		}
 	}
 	return nil
 }
 
-// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be, or cannot
-// be read, is none.
+// readMounts reads a mountinfo file (proc_pid_mountinfo(5)). A malformed or unreadable line is an
+// error.
 func readMounts(name string) ([]*mountinfo.Info, error) {
 	f, err := seqfile.Open(name)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 
 const mayNotMount = "this user may not make mounts: the virtual machine's run of this test covers it (make e2e RUN=LiveTests)"
 
-// TestLiveMounts runs mountAttacks in a process with mounts of its own, which end with it.
+// TestLiveMounts runs mountAttacks in a process with its own mounts, which end with it.
 func TestLiveMounts(t *testing.T) {
 	switch os.Getenv(childRole) {
 	case "attacked":
@@ -52,12 +52,12 @@ func TestLiveMounts(t *testing.T) {
 		t.Skip(mayNotMount)
 	}
 	if err != nil || !strings.Contains(string(out), "PASS") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("test process = %v, want PASS; output:\n%s", err, out)
 	}
 }
 
-// child runs TestLiveMounts again in a mount namespace of its own, where nothing is shared with this one. The kernel sends
-// Pdeathsig when the thread that started the child ends, and unmount ends the thread that it ran on: the test keeps this one.
+// child runs TestLiveMounts again in its own mount namespace, which shares nothing with this one. The kernel sends Pdeathsig when the thread
+// that started the child ends, and unmount ends its thread: the test keeps this one.
 func child(t *testing.T, role, root string) *exec.Cmd {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -119,21 +119,21 @@ func sharedMemory(t *testing.T) {
 	b.bind(b.root+"/elsewhere/d", stay[4])
 	bytes, err := b.SharedMemory(id)
 	if err != nil || bytes == 0 {
-		t.Errorf("%d bytes, %v", bytes, err)
+		t.Errorf("unmounted memory = %d bytes, %v, want some", bytes, err)
 	}
 	for _, at := range gone {
 		if _, err := os.Stat(at + "/d"); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is mounted: %v", at, err)
+			t.Errorf("stat below %s after the unmount = %v, want not exist", at, err)
 		}
 	}
 	for _, at := range stay {
 		if entries, err := os.ReadDir(at); err != nil || len(entries) == 0 {
-			t.Errorf("%s is not: %v", at, err)
+			t.Errorf("entries of %s = %v, want the mount untouched", at, err)
 		}
 	}
 	for _, id := range []string{id, "s", "", ".."} {
 		if bytes, err := b.SharedMemory(id); err != nil || bytes != 0 {
-			t.Errorf("%q: %d bytes, %v", id, bytes, err)
+			t.Errorf("SharedMemory(%q) = %d bytes, %v, want none", id, bytes, err)
 		}
 	}
 	b.memory(gone[0])
@@ -164,15 +164,15 @@ func mountAttacks() []attack {
 		{name: "memory inside", attack: func(b *box) { b.memory(b.volume + "/sub") },
 			says: "data/sub\": " + errMounted.Error(), stays: []string{empty + "data/sub/d/file"}},
 		{name: "a bind of a disk", attack: func(b *box) { b.bind(b.outside, b.volume) },
-			says: "which no emptyDir is", stays: []string{empty + "data/precious"}},
+			says: "is not an emptyDir", stays: []string{empty + "data/precious"}},
 		{name: "a part of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere/d", b.volume)
-		}, says: "which no emptyDir is", stays: []string{empty + "data/file"}},
+		}, says: "is not an emptyDir", stays: []string{empty + "data/file"}},
 		{name: "all of another memory", attack: func(b *box) {
 			b.memory(b.root + "/elsewhere")
 			b.bind(b.root+"/elsewhere", b.volume)
-		}, says: "/elsewhere\", too", stays: []string{empty + "data/d/file"}},
+		}, says: "/elsewhere\" is a mount of the same file system", stays: []string{empty + "data/d/file"}},
 		{name: "the volumes", attack: func(b *box) { b.bind(b.outside, filepath.Dir(b.volume)) },
 			says: "empty-dir\": " + errMounted.Error(), stays: []string{empty + "precious"}},
 		{name: "the pod", attack: func(b *box) { b.bind(b.outside, b.pod) },
@@ -207,13 +207,13 @@ func logsBesideMounts(t *testing.T) {
 		t.Error(err)
 	}
 	b.check("on it")
-	// The log folder may be a disk of its own.
+	// The log directory may be on its own disk.
 	b = newBox(t, t.TempDir())
 	b.memory(b.root + "/log/pods")
 	write(t, b.log+"/app/0.log")
 	b.before = b.others()
 	if got, err := b.Logs(t.Context(), ref); err != nil || got.Entries != 3 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Logs on its own disk = %+v, %v, want 3 entries removed", got, err)
 	}
 	gone(t, b.log)
 	b.check("a disk of its own")
@@ -249,16 +249,16 @@ func TestLiveMountsOfAnotherNamespace(t *testing.T) {
 		}
 	}
 	proc := fmt.Sprintf("/proc/%d", node.Process.Pid)
-	seen := newBox(t, proc+"/root"+b.root) // its files are there already
+	seen := newBox(t, proc+"/root"+b.root) // sees the files of b
 	seen.Proc = proc
 	got, err := seen.Volumes(t.Context(), ref.UID, nil)
 	if err == nil || !strings.Contains(err.Error(), errMounted.Error()) || !strings.Contains(err.Error(), "(and 1 more)") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("removal = %+v, %v, want two errors about mounts", got, err)
 	}
 	gone(t, seen.pod+"/volumes/kubernetes.io~empty-dir/cache", seen.volume+"/file")
 	for _, stays := range []string{put(seen.volume) + "/dir/precious", put(seen.volume) + "/one file"} {
 		if info, err := os.Stat(stays); err != nil || info.Size() != 5000 {
-			t.Errorf("%s: %v", stays, err)
+			t.Errorf("stat of the protected file %s = %v, want 5000 bytes", stays, err)
 		}
 	}
 	seen.check("seen from the node")
@@ -293,9 +293,9 @@ func TestAMountinfoThatIsNone(t *testing.T) {
 		mounts, err := readMounts(name)
 		switch {
 		case want < 0 && (err == nil || mounts != nil), want >= 0 && (err != nil || len(mounts) != want):
-			t.Errorf("%q: %d mounts, %v", text, len(mounts), err)
+			t.Errorf("mountinfo %q: %d mounts, %v, want %d", text, len(mounts), err, want)
 		case want == 1 && (mounts[0].Mountpoint != "/a b" || mounts[0].FSType != "tmpfs" || mounts[0].Root != "/" || mounts[0].Parent != 35):
-			t.Errorf("%+v", mounts[0])
+			t.Errorf("mount = %+v, want the unescaped point and its parent", mounts[0])
 		}
 	}
 }
@@ -309,15 +309,15 @@ func FuzzDirent(f *testing.F) {
 				return
 			}
 			if len(rest) >= len(b) || strings.ContainsRune(name, 0) {
-				t.Fatalf("%q, %d of %d bytes left", name, len(rest), len(b))
+				t.Fatalf("dirent = %q with %d of %d bytes left, want progress and no NUL", name, len(rest), len(b))
 			}
 			b = rest
 		}
 	})
 }
 
-// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where it
-// is another mount's, and the volume's own mounts are all known still.
+// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where
+// it is another mount's, and the volume's own mounts are all known still.
 func TestALongLineOfMountsKeepsNothing(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	point := "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/" + id + "/shm"
@@ -329,10 +329,10 @@ func TestALongLineOfMountsKeepsNothing(t *testing.T) {
 	}
 	r := Remover{Proc: proc}
 	if got, err := r.sharedMemoryPoints(id); err != nil || len(got) != 1 || got[0] != point {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("mount points = %q, %v, want [%s]", got, err, point)
 	}
 	mounts, err := readMounts(filepath.Join(proc, "mountinfo"))
 	if err != nil || len(mounts) != 3 || mounts[0].Parent != 500 || mounts[0].Mountpoint != "/m" || mounts[0].Root == "/" {
-		t.Errorf("%d mounts, %v", len(mounts), err)
+		t.Errorf("%d mounts read, %v, want 3 with the long root cut", len(mounts), err)
 	}
 }

@@ -1,18 +1,18 @@
-// Package podfiles deletes the files of pods that are gone: logs and emptyDir volumes. What pods
-// left may be hostile: nothing outside a pod's own directories is ever deleted. No symbolic link is
-// followed, no mount crossed, and no path is resolved twice: everything happens relative to open
+// Package podfiles deletes the files of pods that are gone: logs and emptyDir volumes. Leftovers
+// may be hostile, so nothing outside a pod's own directories is ever deleted. The package follows
+// no symbolic link, crosses no mount, and resolves no path twice: it works relative to open
 // directories.
 //
-// os.Root.RemoveAll would not do: it goes into what is mounted inside (Go 1.26 os/root_openat.go),
-// keeps one descriptor a level, and reads a directory from its start after each thousand names.
+// os.Root.RemoveAll is not suitable: it enters mounts (Go 1.26 os/root_openat.go), keeps one
+// descriptor per level, and rereads a directory from its start after each thousand names.
 //
-//	podfiles.go         Remover: logs and volumes of a pod
-//	aside.go          what is removed has a name of its own, and one remover
-//	tree.go           a directory with all that is in it
-//	mount.go          memory-backed volumes are unmounted first
-//	memoryvolumes.go  what a dead pod left in memory: such volumes, /dev/shm
-//	link.go           lists of the host's directories, links that lead nowhere, one container's log
-//	dirent.go         records of getdents64(2)
+//	podfiles.go       Remover: logs and volumes of a pod
+//	aside.go          moves volumes aside before their removal, one remover at a time
+//	tree.go           removes a directory tree
+//	mount.go          unmounts memory-backed volumes
+//	memoryvolumes.go  memory that a dead pod left: tmpfs volumes, /dev/shm
+//	link.go           lists host directories, dangling links, logs of one container
+//	dirent.go         parses getdents64(2) records
 package podfiles
 
 import (
@@ -28,49 +28,49 @@ import (
 	"jettison/stats/read"
 )
 
-// Remover deletes files of pods on one node. Its callers see to it that the pods are gone. Calls
-// for different pods may run at the same time.
+// Remover deletes files of pods on one node. The callers ensure that the pods are gone. Calls for
+// different pods may run concurrently.
 type Remover struct {
 	Host *read.HostRoot
-	// the kubelet's: "/var/lib/kubelet". Itself, and on the way to it, symbolic links and mounts are
-	// the administrator's
+	// RootDir is the kubelet's root directory: "/var/lib/kubelet". Symbolic links and mounts on its
+	// path belong to the administrator and are followed.
 	RootDir    string
-	PodLogsDir string // "/var/log/pods"; as RootDir
-	// Proc is the folder of a process in the host's mount namespace: "/proc/1" where this program
-	// lives in another. It is where mounts are looked up and taken away. Empty: this program's own.
+	PodLogsDir string // "/var/log/pods"; links and mounts as in RootDir
+	// Proc is the /proc directory of a process in the host's mount namespace: "/proc/1" if the agent
+	// runs in another one. Mounts are read and unmounted there. Empty: the agent's own namespace.
 	Proc string
-	sync func(fd int) error // tests: instead of fsync(2)
+	sync func(fd int) error // tests: replaces fsync(2)
 }
 
-// Result is what was deleted. It is right beside an error, too.
+// Result describes the deleted files. It is valid together with an error too.
 type Result struct {
-	Entries uint64 // files, directories and the like
-	// Bytes that were allocated to them (st_blocks), without files that have another name left, and
-	// without directories. What a process still holds open is not free yet.
+	Entries uint64 // files, directories and other entries
+	// Bytes allocated to the deleted files (st_blocks), without directories and without files that
+	// have other links. Files that a process still has open are included, although not free yet.
 	Bytes uint64
-	// Left names what is not this package's to delete, below the pod's directory:
+	// Left names entries below the pod's directory that this package does not delete:
 	// "volumes/kubernetes.io~csi". At most 16.
 	Left []string
 }
 
 const maxLeft = 16
 
-func (r *Result) leave(name string) {
+func (r *Result) addLeft(name string) {
 	if len(r.Left) < maxLeft {
 		r.Left = append(r.Left, name)
 	}
 }
 
 // Logs deletes a pod's log directory, NAMESPACE_NAME_UID (kubelet
-// pkg/kubelet/kuberuntime/helpers.go BuildPodLogsDirectory). One that does not exist is no error.
-// What cannot be deleted is left and named in the error, and the rest goes on; an error also is
-// what is there and no directory. It ends early with ctx.
+// pkg/kubelet/kuberuntime/helpers.go BuildPodLogsDirectory). A missing directory is no error. An
+// entry that cannot be deleted is named in the error, and the rest is still deleted. An entry of
+// that name that is not a directory is an error too. Logs returns early if ctx ends.
 func (r *Remover) Logs(ctx context.Context, pod stats.PodReference) (Result, error) {
 	for _, part := range []string{pod.Namespace, pod.Name, pod.UID} {
-		// With another "_" the name could be that of another pod.
+		// With an additional "_" the name could be that of another pod.
 		if err := checkName(part); err != nil || strings.Contains(part, "_") {
 			return Result{}, fmt.Errorf(
-				"remove logs of pod %.64q: %.64q cannot be part of a log directory's name", pod.UID, part)
+				"remove logs of pod %.64q: %.64q is invalid in the name of a log directory", pod.UID, part)
 		}
 	}
 	t := newTree(r.PodLogsDir)
@@ -96,30 +96,30 @@ const (
 	containers     = "containers" // termination messages
 )
 
-// Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without
-// worth there without the pod: etc-hosts, termination messages (containers/), the emptyDir plugin's
-// own notes, and directories that are empty. Volumes of other plugins are left alone, for they may
-// hold what a tenant wants back; Left names them. A memory-backed emptyDir is unmounted first;
-// anything else that is mounted stays, with what is below it, and is named in the error. A pod
-// without files is no error. It ends early with ctx.
+// Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and files that are worthless
+// without the pod: etc-hosts, termination messages (containers/), notes of the emptyDir plugin, and
+// empty directories. Volumes of other plugins stay, because they may hold data that a tenant needs;
+// Left names them. A memory-backed emptyDir is unmounted first. Any other mount stays with its
+// content, and is named in the error. A pod without files is no error. Volumes returns early if ctx
+// ends.
 //
-// The pod may come back at any time: as soon as back, which asks for that, has an error, nothing of
-// its new life is touched, and that error is returned. What it had before goes nevertheless as far
-// as it was put aside. nil: it does not come back.
+// The pod may be restarted at any time. As soon as back returns an error, Volumes leaves the files
+// of the restarted pod untouched and returns that error; it still deletes the former volumes that
+// were moved aside. nil: the pod is not restarted.
 func (r *Remover) Volumes(ctx context.Context, uid string, back func() error) (Result, error) {
 	if back == nil {
 		back = func() error { return nil }
 	}
-	return r.volumes(ctx, uid, func(t *tree, fd int) error { return r.putAside(ctx, t, fd, back) },
+	return r.volumes(ctx, uid, func(t *tree, fd int) error { return r.moveOrRemove(ctx, t, fd, back) },
 		back)
 }
 
-// volumes deletes what is ours in a pod's directory. What the pod has now goes only as long as
-// first, which is asked before anything is done, and back have no error, which is returned then.
+// volumes deletes a pod's volumes and notes. It calls first before anything else. It deletes
+// current files only while first and back return nil, and otherwise returns their error.
 func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, volumes int) error,
 	back func() error) (Result, error) {
 	if checkName(uid) != nil {
-		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
+		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q is not a valid UID", uid)
 	}
 	t := newTree(r.pods())
 	base, err := r.Host.Dir(t.path)
@@ -127,7 +127,7 @@ func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, v
 		defer unix.Close(base)
 		err = r.removeVolumes(ctx, t, base, uid, first, back)
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errThere) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errPodExists) {
 		err = nil
 	}
 	if err = t.error(err); err != nil {
@@ -136,12 +136,12 @@ func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, v
 	return t.result, err
 }
 
-// pods is where the directories of pods are.
+// pods returns the directory with the pods' directories.
 func (r *Remover) pods() string { return strings.TrimRight(r.RootDir, "/") + "/pods" }
 
-// removeVolumes: an error ends it; what is only left is noted in the tree. What takes long comes
-// last but for the directories themselves, and with it the name by which a pass sees that the
-// removal has not ended.
+// removeVolumes does the work of volumes. It returns errors that end it; entries that stay are
+// recorded in the tree. The volumes moved aside, which take long, come last except for the
+// directories, because a garbage collection pass detects an unfinished removal by their name.
 func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string,
 	first func(*tree, int) error, back func() error) error {
 	pod := t.openDir(base, uid)
@@ -149,7 +149,7 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 		return nil
 	}
 	defer unix.Close(pod)
-	up := t.into(uid)
+	up := t.enter(uid)
 	defer up()
 	fd := t.openDir(pod, volumes)
 	if fd >= 0 {
@@ -160,14 +160,14 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 		stays = t.removeNotes(ctx, pod)
 	}
 	if fd >= 0 {
-		up := t.into(volumes)
+		up := t.enter(volumes)
 		err := r.removeAside(ctx, t, fd)
 		up()
 		if err != nil {
 			return err
 		}
 	}
-	if stays == nil { // what is empty may be a volume that it was just given
+	if stays == nil { // an empty directory may be a new volume of the restarted pod
 		stays = back()
 	}
 	if stays != nil {
@@ -176,11 +176,10 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	return t.removeDirs(base, pod, fd, uid)
 }
 
-// removeNotes removes the small things: what the emptyDir plugin has noted, termination messages,
-// etc-hosts.
+// removeNotes removes small files: notes of the emptyDir plugin, termination messages, etc-hosts.
 func (t *tree) removeNotes(ctx context.Context, pod int) error {
 	if fd := t.openDir(pod, plugins); fd >= 0 {
-		up := t.into(plugins)
+		up := t.enter(plugins)
 		err := t.remove(ctx, fd, emptyDirPlugin)
 		if err == nil {
 			err = t.removeEmpty(fd, plugins)
@@ -197,10 +196,10 @@ func (t *tree) removeNotes(ctx context.Context, pod int) error {
 	return t.removeFile(pod, "etc-hosts")
 }
 
-// removeDirs removes what is empty by now of a pod's directory, and with it that itself.
+// removeDirs removes the empty directories of a pod, and the pod's directory itself if it is empty.
 func (t *tree) removeDirs(base, pod, fd int, uid string) error {
 	if fd >= 0 {
-		up := t.into(volumes)
+		up := t.enter(volumes)
 		err := t.removeEmpty(fd, volumes)
 		up()
 		if err != nil {
@@ -214,7 +213,7 @@ func (t *tree) removeDirs(base, pod, fd int, uid string) error {
 	return t.removeDir(base, uid)
 }
 
-// checkName says whether a name is one entry of a directory.
+// checkName returns an error unless name is the name of a directory entry.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || len(name) > 255 ||
 		strings.ContainsAny(name, "/\x00") {

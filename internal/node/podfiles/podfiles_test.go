@@ -106,12 +106,12 @@ func (b *box) check(context string) {
 	if now := b.others(); !maps.Equal(now, b.before) {
 		for path, what := range b.before {
 			if now[path] != what {
-				b.t.Errorf("%s: %s was %s, is %q", context, path, what, now[path])
+				b.t.Errorf("%s: %s = %q, want %s unchanged", context, path, now[path], what)
 			}
 		}
 		for path := range now {
 			if _, ok := b.before[path]; !ok {
-				b.t.Errorf("%s: %s is new", context, path)
+				b.t.Errorf("%s: unexpected new file %s", context, path)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func gone(t testing.TB, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", path, err)
+			t.Errorf("stat of removed %s = %v, want not exist", path, err)
 		}
 	}
 }
@@ -132,12 +132,12 @@ func TestAPodsFiles(t *testing.T) {
 	// data, sub, 2 files; the plugin's 4 (kubernetes.io~empty-dir twice), ready; containers, app, 1234; etc-hosts; volumes,
 	// plugins and the pod's own.
 	if err != nil || got.Entries != 15 || got.Bytes < 4*5000 || got.Bytes > 100000 || got.Left != nil {
-		t.Errorf("volumes: %+v, %v", got, err)
+		t.Errorf("Volumes = %+v, %v, want 15 entries and nothing left", got, err)
 	}
 	gone(t, b.pod)
 	got, err = b.Logs(t.Context(), ref)
 	if err != nil || got.Entries != 4 || got.Bytes < 2*5000 {
-		t.Errorf("logs: %+v, %v", got, err)
+		t.Errorf("Logs = %+v, %v, want 4 entries", got, err)
 	}
 	gone(t, b.log)
 	b.check("after both")
@@ -145,13 +145,13 @@ func TestAPodsFiles(t *testing.T) {
 		got, err = b.Volumes(t.Context(), ref.UID, nil)
 		again, err2 := b.Logs(t.Context(), ref)
 		if err != nil || err2 != nil || got.Entries+again.Entries != 0 {
-			t.Errorf("once more: %+v, %v; %+v, %v", got, err, again, err2)
+			t.Errorf("second removal = %+v, %v and %+v, %v, want no entries", got, err, again, err2)
 		}
 		b.RootDir, b.PodLogsDir = "/no/such", "/no/such" // a node that never had a kubelet
 	}
 }
 
-// The administrator's own links lead where they lead for the kubelet.
+// Links of the administrator in the configured paths are followed, as the kubelet does.
 func TestTheConfiguredDirectoriesMayBeLinks(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	must(t, os.Symlink("/kubelet", filepath.Join(b.root, "var-lib-kubelet")), os.Symlink("/log", filepath.Join(b.root, "var-log")))
@@ -182,20 +182,20 @@ func TestAPodThatIsBack(t *testing.T) {
 			return back
 		})
 		if !errors.Is(err, back) || calls != n {
-			t.Errorf("%d: %v after %d calls", n, err, calls)
+			t.Errorf("restart before call %d: error = %v after %d calls, want the error of back", n, err, calls)
 		}
 		file := b.volume + "/new"
 		if want == "old" {
 			file = b.volume + "/file"
 		}
 		if _, err := os.Lstat(file); err != nil {
-			t.Errorf("back before call %d: %v", n, err)
+			t.Errorf("restart before call %d: stat of the file = %v, want it kept", n, err)
 		}
 		gone(t, filepath.Join(b.pod, "volumes", aside))
 	}
 }
 
-// A removal that ended early is gone on with, also where the pod is back: what was put aside is of its life before.
+// An interrupted removal is continued, even if the pod was restarted: the volumes moved aside belong to its former life.
 func TestWhatWasPutAsideGoes(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,7 +208,7 @@ func TestWhatWasPutAsideGoes(t *testing.T) {
 	})
 	left := filepath.Join(b.pod, "volumes", aside)
 	if _, there := os.Lstat(left); !errors.Is(err, context.Canceled) || there != nil {
-		t.Fatalf("%v; aside: %v", err, there)
+		t.Fatalf("canceled removal = %v, stat of the moved file = %v, want canceled and the file kept", err, there)
 	}
 	write(t, b.volume+"/new")
 	back := errors.New("it is back")
@@ -227,11 +227,11 @@ func TestNamesThatAreNoPods(t *testing.T) {
 	b.before = b.others()
 	for _, bad := range []string{"", ".", "..", "../..", "u-1/..", "/", "u-1/volumes", "u\x00", strings.Repeat("u", 256), "../../outside"} {
 		if got, err := b.Volumes(t.Context(), bad, nil); err == nil || got.Entries != 0 {
-			t.Errorf("UID %q: %+v, %v", bad, got, err)
+			t.Errorf("Volumes of UID %q = %+v, %v, want an error without removals", bad, got, err)
 		}
 		for _, pod := range []stats.PodReference{{Namespace: bad, Name: "n", UID: "u"}, {Namespace: "n", Name: bad, UID: "u"}, {Namespace: "n", Name: "n", UID: bad}} {
 			if got, err := b.Logs(t.Context(), pod); err == nil || got.Entries != 0 || len(err.Error()) > 300 {
-				t.Errorf("%+q: %+v, %v", pod, got, err)
+				t.Errorf("Logs of pod %+q = %+v, %v, want a short error without removals", pod, got, err)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func TestNamesThatAreNoPods(t *testing.T) {
 	b.check("bad names")
 }
 
-// attack is what a pod may have left. says: what the error says; empty: none.
+// attack is a set of hostile leftovers. says is a part of the expected error; empty: no error.
 type attack struct {
 	name   string
 	attack func(b *box)
@@ -272,7 +272,7 @@ func attacks() []attack {
 		{name: "etc-hosts is a directory", attack: func(b *box) {
 			must(b.t, os.Remove(b.pod+"/etc-hosts"))
 			write(b.t, b.pod+"/etc-hosts/x")
-		}, says: "/etc-hosts\": not a file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
+		}, says: "/etc-hosts\": not a regular file", left: []string{"etc-hosts"}, stays: []string{"etc-hosts/x"}},
 		{name: "hard links", attack: func(b *box) { must(b.t, os.Link(b.outside+"/precious", b.volume+"/mine")) }},
 		{name: "other plugins", attack: func(b *box) {
 			write(b.t, b.pod+"/volumes/kubernetes.io~csi/pvc-1/mount/precious")
@@ -336,7 +336,7 @@ func TestALogDirectoryThatIsNone(t *testing.T) {
 		b := newBox(t, t.TempDir())
 		must(t, os.RemoveAll(b.log), attack(b))
 		if got, err := b.Logs(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "log/pods/shop_web-0_u-1\": not a directory") || got.Entries != 0 {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: Logs = %+v, %v, want an error about the entry without removals", name, got, err)
 		}
 		b.check(name)
 	}
@@ -377,12 +377,12 @@ func TestADeepTreeGoes(t *testing.T) {
 	before := descriptors(t)
 	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	if err != nil || got.Entries != 15+2*depth {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("removal of a deep tree = %+v, %v, want %d entries", got, err, 15+2*depth)
 	}
 	gone(t, b.pod)
 	b.check("deep")
 	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("open descriptors after the removal = %d, want %d as before", after, before)
 	}
 }
 
@@ -418,7 +418,7 @@ func TestManyEntriesTakeNoMemory(t *testing.T) {
 	defer unix.Close(dir)
 	err = tr.remove(t.Context(), dir, emptyDirPlugin)
 	if err = tr.error(err); err != nil || tr.result.Entries != 2*many+5 {
-		t.Errorf("%+v, %v", tr.result, err)
+		t.Errorf("removal of a wide tree = %+v, %v, want %d entries", tr.result, err, 2*many+5)
 	}
 	if most-before > 1<<20 {
 		t.Errorf("the heap grew by %d bytes", most-before)
@@ -452,7 +452,7 @@ func TestARemovalEnds(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, context.Canceled) || seen != 10 || got.Entries == 0 || got.Entries > 10 {
-		t.Errorf("%d entries seen, %+v, %v", seen, got, err)
+		t.Errorf("canceled removal: %d entries seen, %+v, %v, want the end after 10", seen, got, err)
 	}
 	if _, err := b.Volumes(t.Context(), ref.UID, nil); err != nil {
 		t.Error(err)
@@ -461,8 +461,8 @@ func TestARemovalEnds(t *testing.T) {
 	b.check("interrupted")
 }
 
-// Between the look at an entry and its removal somebody swaps it for a link to elsewhere, or moves directories away that are
-// being walked: all that goes is what was in them.
+// Between the stat of an entry and its removal another program replaces it with a link to another place, or moves directories of the walk:
+// only their content is removed.
 func TestATreeThatChanges(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	for i := range 20 {
@@ -481,7 +481,7 @@ func TestATreeThatChanges(t *testing.T) {
 				must(t, unix.Mkdirat(dir, name, 0o700))
 			}
 		case strings.HasPrefix(name, "d") && name != "data":
-			if st, _, err := look(dir, name); err == nil && isDir(&st) && n%2 == 0 {
+			if st, _, err := stat(dir, name); err == nil && isDir(&st) && n%2 == 0 {
 				must(t, unix.Renameat(dir, name, unix.AT_FDCWD, away), unix.Symlinkat(b.outside, dir, name))
 			}
 		}
@@ -492,7 +492,7 @@ func TestATreeThatChanges(t *testing.T) {
 	b.check("changing")
 }
 
-// Something still writes: the removal ends all the same, and says so.
+// Another program still writes: the removal ends with an error about it.
 func TestADirectoryThatFillsUp(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	n := 0
@@ -504,8 +504,8 @@ func TestADirectoryThatFillsUp(t *testing.T) {
 			must(t, os.WriteFile(fmt.Sprintf("%s/new%d", filepath.Dir(b.volume), n), nil, 0o600))
 		}
 	})
-	if err == nil || !strings.Contains(err.Error(), errBusy.Error()) || got.Entries < maxPasses {
-		t.Errorf("%+v, %v", got, err)
+	if err == nil || !strings.Contains(err.Error(), errStillWritten.Error()) || got.Entries < maxPasses {
+		t.Errorf("removal = %+v, %v, want an error about the writer after %d entries", got, err, maxPasses)
 	}
 	b.check("full")
 }
@@ -524,7 +524,7 @@ func TestImmutableFiles(t *testing.T) {
 	}
 	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "/fixed\": operation not permitted (and 9 more)") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("removal with immutable files = %+v, %v, want EPERM and 9 more errors", got, err)
 	}
 	gone(t, b.volume+"/locked/d3/free", b.volume+"/file", b.pod+"/etc-hosts")
 	b.check("immutable")
@@ -540,11 +540,11 @@ func setFlags(path string, flags int) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 
-// What is put aside is told, and goes whatever the pod does; what it has under the plain name stays.
+// Volumes moved aside are listed and removed regardless of the pod's state; its volumes under the plain name stay.
 func TestSetAside(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	back := errors.New("it is back")
-	for n := range 2 { // at once, or in the middle
+	for n := range 2 { // restarted before the first call of back, or before the second
 		calls := 0
 		err := b.SetAside(ref.UID, func() error {
 			if calls++; calls > n {
@@ -553,11 +553,11 @@ func TestSetAside(t *testing.T) {
 			return nil
 		})
 		if _, there := os.Lstat(b.volume + "/file"); !errors.Is(err, back) || there != nil {
-			t.Errorf("back before call %d: %v, %v", n+1, err, there)
+			t.Errorf("restart before call %d: error %v, stat of the volume %v, want the error of back and the volume kept", n+1, err, there)
 		}
 	}
 	if uids, err := b.PutAside(); err != nil || uids != nil {
-		t.Errorf("%v, %v", uids, err)
+		t.Errorf("PutAside after a restart = %v, %v, want none", uids, err)
 	}
 	here := func() error { return nil }
 	must(t, b.SetAside(ref.UID, here), b.SetAside("none", here))
@@ -567,24 +567,24 @@ func TestSetAside(t *testing.T) {
 	gone(t, b.volume)
 	write(t, b.volume+"/new")
 	if uids, err := b.PutAside(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
-		t.Errorf("%v, %v", uids, err)
+		t.Errorf("PutAside = %v, %v, want the pod", uids, err)
 	}
 	got, err := b.Aside(t.Context(), ref.UID, there)
 	if err != nil || got.Entries < 4 || got.Bytes < 2*5000 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Aside = %+v, %v, want at least 4 entries", got, err)
 	}
 	if _, err := os.Lstat(b.volume + "/new"); err != nil {
 		t.Error(err)
 	}
 	if uids, err := b.PutAside(); err != nil || uids != nil {
-		t.Errorf("%v, %v", uids, err)
+		t.Errorf("PutAside after the removal = %v, %v, want none", uids, err)
 	}
 	if got, err := b.Aside(t.Context(), ref.UID, there); err != nil || got.Entries != 0 {
-		t.Errorf("once more: %+v, %v", got, err)
+		t.Errorf("second Aside = %+v, %v, want no entries", got, err)
 	}
 	for _, bad := range []string{"", "..", "u-1/.."} {
 		if _, err := b.Aside(t.Context(), bad, there); err == nil || b.SetAside(bad, here) == nil {
-			t.Errorf("UID %q is taken", bad)
+			t.Errorf("UID %q accepted, want an error", bad)
 		}
 	}
 	b.check("set aside")

@@ -12,8 +12,8 @@ import (
 	"jettison/stats"
 )
 
-// Whatever a pod leaves, and whatever names it goes by: nothing outside its directories ever disappears or changes, its
-// emptyDirs and logs do, and other plugins' volumes do not.
+// For any leftovers and names of a pod: nothing outside its directories is removed or changed, its emptyDirs and logs are removed, and
+// volumes of other plugins are not.
 func TestNothingElseEverGoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		root, err := os.MkdirTemp(t.TempDir(), "")
@@ -44,7 +44,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 			must(t, err)
 		}
 		kept = count(t, csi)
-		// Somebody else's names first: they remove nothing of this pod, nor of others.
+		// Names of other pods first: the removal affects neither this pod nor others.
 		for range 3 {
 			uid := rapid.SampledFrom([]string{"u-", "u-1 ", "U-1", "u-1/", "./u-1", "../pods/u-1", "*", "", "..", "u-11"}).Draw(rt, "uid")
 			_, _ = b.Volumes(t.Context(), uid, nil)

@@ -9,57 +9,57 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a tenant decides - how many files, how deep - must not decide how much memory and how many
-// descriptors it takes.
+// Tenants choose the number and depth of files. These limits keep the memory and the number of
+// descriptors independent of that.
 const (
-	maxLevels = 48   // directories open at a time; deeper ones are moved to the top of what is removed
-	maxBatch  = 1024 // names of directories kept of one level; the rest is listed when those are gone
-	minBatch  = 4    // the same, where the levels above keep maxNames already
-	maxNames  = 8192 // names kept of all levels together, but for the minBatch of each
-	maxPasses = 100  // through one directory that something still writes to
-	// entries remembered as not to be removed; beyond, they are tried, and counted, again
+	maxLevels = 48   // open directories; deeper ones are moved to the top of the removed tree
+	maxBatch  = 1024 // names of directories kept of one level; the rest is listed after their removal
+	minBatch  = 4    // the same, if the levels above keep maxNames already
+	maxNames  = 8192 // names kept of all levels together, except the minBatch of each
+	maxPasses = 100  // through one directory that another program still writes to
+	// remembered entries that cannot be removed; beyond that they are tried and counted again
 	maxStuck = 4096
 )
 
 var (
-	errMounted = errors.New("a file system is mounted there")
-	errBusy    = errors.New("something writes to it")
-	errForeign = errors.New("not a directory")
-	errOld     = errors.New("this kernel does not tell mount points (5.8 does)")
+	errMounted      = errors.New("a file system is mounted there")
+	errStillWritten = errors.New("another program writes to it")
+	errNotDir       = errors.New("not a directory")
+	errOldKernel    = errors.New("this kernel does not report mount points (needs 5.8)")
 )
 
-// tree removes directories and keeps the account of it.
+// tree removes directories and records the result.
 type tree struct {
-	result  Result
-	path    string // where the names in errors begin
-	levels  []level
-	names   int // in below of all levels
-	buf     []byte
-	stuck   map[id]bool // could not be removed
-	first   error       // what was the matter with the first of them
-	others  int         // how many more there were
-	hoisted int
-	each    func(dir int, name string) // tests: called before each entry; nil: nothing is
-	// unmount takes away what is mounted on an entry of the top directory; nil: nothing may be.
+	result     Result
+	path       string // prefix of names in errors
+	levels     []level
+	names      int // number of names in below of all levels
+	buf        []byte
+	stuck      map[id]bool // entries that cannot be removed
+	first      error       // error of the first of them
+	moreErrors int         // number of further errors
+	hoisted    int
+	each       func(dir int, name string) // tests: called before each entry; may be nil
+	// unmount unmounts an entry of the top directory; nil: nothing may be unmounted.
 	unmount func(dir int, name string) error
 }
 
-// id tells one inode of this removal from another.
+// id identifies an inode.
 type id struct {
 	major, minor uint32
 	ino          uint64
 }
 
-// level is a directory that was gone into.
+// level is an open directory of the current path.
 type level struct {
 	name    string // in the level above
 	id      id
 	fd      int
-	below   []string // directories in it that were listed and not gone into yet
-	next    int64    // where in the directory listing goes on
-	more    bool     // it does
-	removed bool     // something, in this pass
-	kept    bool     // something in it cannot be removed
+	below   []string // listed directories that were not entered yet
+	next    int64    // position at which the listing continues
+	more    bool     // the listing is not complete
+	removed bool     // an entry was removed in this pass
+	kept    bool     // an entry in it cannot be removed
 	passes  int
 }
 
@@ -67,26 +67,26 @@ func newTree(path string) *tree {
 	return &tree{path: path, buf: make([]byte, 32<<10), stuck: map[id]bool{}}
 }
 
-// into puts a name before those in errors, until the function that it returns is called (more than
-// once does not matter).
-func (t *tree) into(name string) func() {
+// enter adds a name to the prefix of names in errors, until the returned function is called, once
+// or more.
+func (t *tree) enter(name string) func() {
 	before := t.path
 	t.path += "/" + name
 	return func() { t.path = before }
 }
 
-// error is what the whole removal ends with.
+// error returns the error of the whole removal.
 func (t *tree) error(err error) error {
 	switch {
 	case err != nil:
 		return err
-	case t.others > 0:
-		return fmt.Errorf("%w (and %d more)", t.first, t.others)
+	case t.moreErrors > 0:
+		return fmt.Errorf("%w (and %d more)", t.first, t.moreErrors)
 	}
 	return t.first
 }
 
-// keep notes that an entry of the lowest level stays, and why.
+// keep records that an entry of the lowest level stays, and why.
 func (t *tree) keep(l *level, of id, name string, err error) {
 	if l != nil {
 		l.kept = true
@@ -95,7 +95,7 @@ func (t *tree) keep(l *level, of id, name string, err error) {
 		t.stuck[of] = true
 	}
 	if t.first != nil {
-		t.others++
+		t.moreErrors++
 		return
 	}
 	path := t.path
@@ -108,8 +108,8 @@ func (t *tree) keep(l *level, of id, name string, err error) {
 	t.first = fmt.Errorf("%q: %w", path, err)
 }
 
-// look asks what an entry is, without following it if it is a symbolic link.
-func look(dir int, name string) (st unix.Statx_t, of id, err error) {
+// stat returns the attributes of an entry. It does not follow symbolic links.
+func stat(dir int, name string) (st unix.Statx_t, of id, err error) {
 	for {
 		err = unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
 			unix.STATX_TYPE|unix.STATX_NLINK|unix.STATX_INO|unix.STATX_BLOCKS, &st)
@@ -118,7 +118,7 @@ func look(dir int, name string) (st unix.Statx_t, of id, err error) {
 		}
 	}
 	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		err = errOld
+		err = errOldKernel
 	}
 	return st, id{st.Dev_major, st.Dev_minor, st.Ino}, err
 }
@@ -127,12 +127,13 @@ func mounted(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT
 
 func isDir(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// open opens a directory in a directory, and nothing else: EXDEV: it is a mount point (a btrfs
-// subvolume is none); ELOOP or ENOTDIR: it is no directory.
+// open opens a directory in a directory. It returns EXDEV for a mount point (but not for a btrfs
+// subvolume), and ELOOP or ENOTDIR for an entry that is not a directory.
 func open(dir int, name string) (int, error) {
 	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS |
+			unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	}
 	for {
 		fd, err := unix.Openat2(dir, name, &how)
@@ -143,8 +144,8 @@ func open(dir int, name string) (int, error) {
 	}
 }
 
-// openDir opens a directory that is to be there, or not: -1. What else there is stays, and is
-// noted.
+// openDir opens a directory. It returns -1 if the directory does not exist. For other entries and
+// errors it records the error and returns -1.
 func (t *tree) openDir(dir int, name string) int {
 	fd, err := open(dir, name)
 	switch err {
@@ -154,22 +155,22 @@ func (t *tree) openDir(dir int, name string) int {
 	case unix.EXDEV:
 		t.keep(nil, id{}, name, errMounted)
 	case unix.ENOTDIR, unix.ELOOP:
-		t.keep(nil, id{}, name, errForeign)
+		t.keep(nil, id{}, name, errNotDir)
 	default:
 		t.keep(nil, id{}, name, err)
 	}
 	return -1
 }
 
-// remove removes a directory with all that is in it. Its error, ctx's for the most part, ends the
-// removal; what stays is only noted.
+// remove removes a directory tree. It returns errors that end the removal, mostly of ctx; entries
+// that stay are recorded.
 func (t *tree) remove(ctx context.Context, dir int, name string) (err error) {
 	fd := t.openDir(dir, name)
 	if fd < 0 {
 		return nil
 	}
 	t.levels = append(t.levels[:0], level{name: name, fd: fd, more: true})
-	defer func() { t.leave(0) }()
+	defer func() { t.closeFrom(0) }()
 	for {
 		l := &t.levels[len(t.levels)-1]
 		switch n := len(l.below); {
@@ -183,7 +184,7 @@ func (t *tree) remove(ctx context.Context, dir int, name string) (err error) {
 			err = t.list(ctx, l)
 		// some file systems skip entries when others are removed
 		case l.kept && l.removed && l.passes < maxPasses:
-			l.again()
+			l.restart()
 		default:
 			above := dir
 			if n := len(t.levels); n > 1 {
@@ -202,11 +203,11 @@ func (t *tree) remove(ctx context.Context, dir int, name string) (err error) {
 	}
 }
 
-// again has a directory listed from its start.
-func (l *level) again() { l.next, l.more, l.removed, l.passes = 0, true, false, l.passes+1 }
+// restart makes the listing start over.
+func (l *level) restart() { l.next, l.more, l.removed, l.passes = 0, true, false, l.passes+1 }
 
-// leave forgets all levels from one on.
-func (t *tree) leave(from int) {
+// closeFrom closes and drops all levels starting with one.
+func (t *tree) closeFrom(from int) {
 	for i := from; i < len(t.levels); i++ {
 		unix.Close(t.levels[i].fd)
 		t.names -= len(t.levels[i].below)
@@ -215,11 +216,11 @@ func (t *tree) leave(from int) {
 	t.levels = t.levels[:from]
 }
 
-// descend goes into a directory of the lowest level. One too deep is moved to the top instead: no
-// file system on which emptyDirs or logs lie refuses that, and within what is removed it does no
-// harm.
+// descend enters a directory of the lowest level. A directory that is too deep is moved to the top
+// instead: no file system used for emptyDirs or logs rejects that, and it is harmless within the
+// removed tree.
 func (t *tree) descend(l *level, name string) {
-	st, of, err := look(l.fd, name)
+	st, of, err := stat(l.fd, name)
 	if err == unix.ENOENT || err == nil && t.stuck[of] {
 		l.kept = l.kept || err == nil
 		return
@@ -235,7 +236,7 @@ func (t *tree) descend(l *level, name string) {
 	}
 	switch {
 	case err == unix.ENOENT:
-	case err == unix.ENOTDIR || err == unix.ELOOP: // replaced since it was listed: list it again
+	case err == unix.ENOTDIR || err == unix.ELOOP: // replaced after the listing: list it again
 		l.removed = true
 	case err == unix.EXDEV || err == nil && fd < 0:
 		t.keep(l, of, name, errMounted)
@@ -255,7 +256,7 @@ func (t *tree) hoist(l *level, name string, of id) {
 	case nil:
 		l.removed, top.removed, top.passes = true, true, 0
 	case unix.ENOENT:
-	// that name is taken; the next pass takes the next one
+	// the name exists; the next pass uses the next one
 	case unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR:
 		l.removed = true
 	default:
@@ -263,8 +264,8 @@ func (t *tree) hoist(l *level, name string, of id) {
 	}
 }
 
-// ascend removes the lowest level, which was emptied, from the directory above, unless something in
-// it stays. done: that was the top.
+// ascend removes the emptied lowest level from the directory above, unless an entry in it stays. It
+// returns true after the top level.
 func (t *tree) ascend(above int) (done bool) {
 	n := len(t.levels) - 1
 	l := t.levels[n]
@@ -275,7 +276,7 @@ func (t *tree) ascend(above int) (done bool) {
 	var err error
 	if !l.kept {
 		var st unix.Statx_t
-		if st, _, err = look(above, l.name); err == nil && mounted(&st) {
+		if st, _, err = stat(above, l.name); err == nil && mounted(&st) {
 			err = errMounted
 		}
 		if err == nil {
@@ -283,10 +284,10 @@ func (t *tree) ascend(above int) (done bool) {
 		}
 	}
 	if (err == unix.ENOTEMPTY || err == unix.EEXIST) && l.passes < maxPasses {
-		t.levels[n].again()
+		t.levels[n].restart()
 		return false
 	}
-	t.leave(n)
+	t.closeFrom(n)
 	switch {
 	case l.kept:
 		if up != nil {
@@ -300,18 +301,18 @@ func (t *tree) ascend(above int) (done bool) {
 		if up != nil {
 			up.removed = true
 		}
-	case err == unix.ENOTDIR && up != nil: // moved away, and replaced: that is listed again
+	case err == unix.ENOTDIR && up != nil: // moved and replaced: list it again
 		up.removed = true
 	case err == unix.ENOTEMPTY || err == unix.EEXIST:
-		t.keep(up, l.id, l.name, errBusy)
+		t.keep(up, l.id, l.name, errStillWritten)
 	case err != unix.ENOENT:
 		t.keep(up, l.id, l.name, err)
 	}
 	return n == 0
 }
 
-// list removes the files of a directory, from where its listing stopped, until enough directories
-// are found among them.
+// list continues the listing of a directory and removes its files, until it has found enough
+// directories for a batch.
 func (t *tree) list(ctx context.Context, l *level) error {
 	if _, err := unix.Seek(l.fd, l.next, unix.SEEK_SET); err != nil {
 		t.keep(l, l.id, "", fmt.Errorf("list: %w", err))
@@ -354,23 +355,23 @@ func (t *tree) list(ctx context.Context, l *level) error {
 	}
 }
 
-// entry removes a file, or notes a directory for later.
+// entry removes a file, or keeps the name of a directory for later.
 func (t *tree) entry(l *level, name string) error {
 	if t.each != nil {
 		t.each(l.fd, name)
 	}
-	st, of, err := look(l.fd, name)
+	st, of, err := stat(l.fd, name)
 	for tries := 0; err == nil && mounted(&st) && t.unmount != nil && len(t.levels) == 1 &&
 		tries < 16; tries++ {
 		if err := t.unmount(l.fd, name); err != nil {
 			t.keep(l, of, name, err)
 			return nil
 		}
-		st, of, err = look(l.fd, name)
+		st, of, err = stat(l.fd, name)
 	}
 	switch {
 	case err == unix.ENOENT:
-	case err == errOld:
+	case err == errOldKernel:
 		return err
 	case err != nil:
 		t.keep(l, id{}, name, err)
@@ -387,7 +388,7 @@ func (t *tree) entry(l *level, name string) error {
 	return nil
 }
 
-// unlink removes what is no directory.
+// unlink removes an entry that is not a directory.
 func (t *tree) unlink(l *level, name string, st *unix.Statx_t, of id) error {
 	switch err := unix.Unlinkat(l.fd, name, 0); err {
 	case nil:
@@ -397,9 +398,9 @@ func (t *tree) unlink(l *level, name string, st *unix.Statx_t, of id) error {
 			t.result.Bytes += st.Blocks * 512
 		}
 	case unix.ENOENT:
-	case unix.EISDIR: // replaced since it was looked at
+	case unix.EISDIR: // replaced after the stat
 		l.removed = true
-	case unix.EROFS: // nothing else will go either
+	case unix.EROFS: // nothing else can be removed either
 		return fmt.Errorf("%s: %w", t.path, err)
 	default:
 		t.keep(l, of, name, err)
@@ -407,19 +408,19 @@ func (t *tree) unlink(l *level, name string, st *unix.Statx_t, of id) error {
 	return nil
 }
 
-// removeFile removes a regular file, if it is there.
+// removeFile removes a regular file. A missing file is no error.
 func (t *tree) removeFile(dir int, name string) error {
-	st, of, err := look(dir, name)
+	st, of, err := stat(dir, name)
 	switch {
 	case err == unix.ENOENT:
 		return nil
-	case err == errOld:
+	case err == errOldKernel:
 		return err
 	case err != nil:
 	case mounted(&st):
 		err = errMounted
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		err = errors.New("not a file")
+		err = errors.New("not a regular file")
 	default:
 		return t.unlink(&level{fd: dir}, name, &st, of)
 	}
@@ -427,9 +428,9 @@ func (t *tree) removeFile(dir int, name string) error {
 	return nil
 }
 
-// removeDir removes a directory if it is empty. One that is not stays, without a word.
+// removeDir removes a directory if it is empty. A directory that is not empty is no error.
 func (t *tree) removeDir(dir int, name string) error {
-	st, of, err := look(dir, name)
+	st, of, err := stat(dir, name)
 	if err == nil && mounted(&st) {
 		err = errMounted
 	}
@@ -440,7 +441,7 @@ func (t *tree) removeDir(dir int, name string) error {
 	case nil:
 		t.result.Entries++
 	case unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR:
-	case errOld:
+	case errOldKernel:
 		return err
 	default:
 		t.keep(nil, of, name, err)
@@ -448,16 +449,16 @@ func (t *tree) removeDir(dir int, name string) error {
 	return nil
 }
 
-// removeEmpty removes the empty directories in a directory, and puts the names of the others with a
-// prefix into Left. Only the node's administrator writes there: more than maxBatch entries are left
-// as they are.
+// removeEmpty removes the empty directories in a directory, and adds the names of the others with a
+// prefix to Left. Only the node's administrator writes there, so entries beyond maxBatch are
+// ignored.
 func (t *tree) removeEmpty(dir int, prefix string) error {
 	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
 		return fmt.Errorf("list %q: %w", t.path, err)
 	}
 	for seen := 0; seen < maxBatch; {
-		// A signal, the Go scheduler's too, ends a listing before its buffer is full (v6.12 fs/readdir.c
-		// filldir64).
+		// A signal, including those of the Go scheduler, ends a listing before its buffer is full (v6.12
+		// fs/readdir.c filldir64).
 		n, err := unix.Getdents(dir, t.buf)
 		if err == unix.EINTR {
 			continue
@@ -480,10 +481,10 @@ func (t *tree) removeEmpty(dir int, prefix string) error {
 				return err
 			}
 			_, own := asideNumber(name)
-			// said already, if anything stays
+			// errors for these are recorded already
 			own = own || name == volumes || name == plugins || name == emptyDirPlugin || name == containers
-			if _, _, err := look(dir, name); err == nil && !own {
-				t.result.leave(strings.TrimPrefix(prefix+"/"+name, "/"))
+			if _, _, err := stat(dir, name); err == nil && !own {
+				t.result.addLeft(strings.TrimPrefix(prefix+"/"+name, "/"))
 			}
 		}
 	}

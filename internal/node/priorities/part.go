@@ -9,91 +9,94 @@ import (
 	"jettison/stats/read"
 )
 
-// patience is how long a pod may run until it is missed that nobody tells its priority: a client
-// hears of it later than the runtime.
+// patience is the time that a pod may run with an unknown priority before the warning: a client
+// receives its object later than the runtime.
 const patience = 5 * time.Minute
 
-// Options of New.
+// Options are the options of New.
 type Options struct {
 	Policy eviction.Policy
 	Self   func() string // the cgroup of this process; empty: unknown
 	Log    *logthrottle.Logger
 }
 
-// Part is the loop's. It counts when it is asked and something has changed, never in a look.
+// Part keeps the count for the loop. It counts on demand, after a change, and never during a look.
 type Part struct {
-	o       Options
-	pods    read.Index // nil: the runtime has told none yet
-	objects map[string]*eviction.Pod
-	counted *api.UnknownPriority // nil: not as it is now
-	never   int                  // pods that are never victims, as of counted
-	// since when Tick has found some that nothing protects; zero: there is none
-	since  time.Time
-	said   bool // that there are some
-	mended bool // that there are none any more
+	o            Options
+	pods         read.Index // nil: no list of the runtime yet
+	objects      map[string]*eviction.Pod
+	counts       *api.UnknownPriority // nil: out of date
+	neverVictims int                  // pods that are never victims, counted with counted
+	// first Tick with unprotected pods; zero: none
+	unprotectedSince time.Time
+	warned           bool // the warning was logged
+	resolved         bool // the end of the problem was logged
 }
 
-// New makes a Part that knows of no pod.
+// New creates a Part without pods.
 func New(o Options) *Part { return &Part{o: o} }
 
-// Reconfigure takes another policy.
-func (p *Part) Reconfigure(policy eviction.Policy) { p.o.Policy, p.counted = policy, nil }
+// Reconfigure sets another policy.
+func (p *Part) Reconfigure(policy eviction.Policy) { p.o.Policy, p.counts = policy, nil }
 
-// OnPods takes the runtime's pods.
-func (p *Part) OnPods(pods read.Index) { p.pods, p.counted = pods, nil }
+// OnPods sets the runtime's pods.
+func (p *Part) OnPods(pods read.Index) { p.pods, p.counts = pods, nil }
 
-// OnObjects takes the objects that are known, by UID.
-func (p *Part) OnObjects(objects map[string]*eviction.Pod) { p.objects, p.counted = objects, nil }
+// OnObjects sets the known objects, by UID.
+func (p *Part) OnObjects(objects map[string]*eviction.Pod) { p.objects, p.counts = objects, nil }
 
-// Count is how many there are now; nil: the runtime has told no pods yet. It is not changed
-// afterwards.
+// Count returns the current counts; nil: no list of the runtime yet. The result is immutable.
 func (p *Part) Count() *api.UnknownPriority {
-	if p.counted == nil && p.pods != nil {
+	if p.counts == nil && p.pods != nil {
 		var n api.UnknownPriority
-		n, p.never = count(&p.o.Policy, p.pods, p.objects, p.o.Self())
-		p.counted = &n
+		n, p.neverVictims = count(&p.o.Policy, p.pods, p.objects, p.o.Self())
+		p.counts = &n
 	}
-	return p.counted
+	return p.counts
 }
 
-// Protected is how many pods that run are never victims.
+// Protected returns the number of running pods that are never victims.
 func (p *Part) Protected() int {
 	p.Count()
-	return p.never
+	return p.neverVictims
 }
 
-// Start warns where there are some at the start.
+// Start warns if pods are unprotected at the start.
 func (p *Part) Start() {
 	if n := p.Count(); n != nil && n.Unprotected > 0 {
 		p.warn(n)
 	}
 }
 
-// Tick warns where there are some for too long, and says once that there are none any more.
+// Tick warns if pods are unprotected for too long, and logs once that none are left.
 func (p *Part) Tick(now time.Time) {
-	if p.mended {
+	if p.resolved {
 		return
 	}
 	n := p.Count()
 	switch {
 	case n == nil:
-	case n.Unprotected == 0 && p.said:
-		p.mended = true
-		p.o.Log.Info("no pod of unknown priority is left that nothing protects", api.EventPod.Attr(),
+	case n.Unprotected == 0 && p.warned:
+		p.resolved = true
+		//log: Each pod of unknown priority is protected by another rule now. unknown counts the remaining ones.
+		p.o.Log.Info("no unprotected pod of unknown priority left", api.EventPod.Attr(),
 			"unknown", n.Pods)
 	case n.Unprotected == 0:
-		p.since = time.Time{}
-	case p.said:
-	case p.since.IsZero():
-		p.since = now
-	case now.Sub(p.since) >= patience:
+		p.unprotectedSince = time.Time{}
+	case p.warned:
+	case p.unprotectedSince.IsZero():
+		p.unprotectedSince = now
+	case now.Sub(p.unprotectedSince) >= patience:
 		p.warn(n)
 	}
 }
 
 func (p *Part) warn(n *api.UnknownPriority) {
-	p.said = true
-	p.o.Log.Warn("pods of unknown priority: a critical one among those that nothing protects may be "+
-		"evicted before a pod that leaks", api.EventPod.Attr(),
-		"unknown", n.Pods, "unprotected", n.Unprotected, "mend", Ways)
+	p.warned = true
+	//log: The agent does not know the priority of some running pods. A critical pod among the
+	//  unprotected ones may be evicted before a leaking pod.
+	//do: Provide priorities: staticPodPath, the kubelet's feature gate PodsAPI, jettison-bridge or another
+	//  client of the socket. The key advice has the details.
+	p.o.Log.Warn("pods of unknown priority found", api.EventPod.Attr(),
+		"unknown", n.Pods, "unprotected", n.Unprotected, "advice", Ways)
 }

@@ -1,9 +1,9 @@
-// Package priorities counts the pods whose priority nobody has told, and says so. The CRI knows no
-// priorities, and labels are the tenant's own: without objects a critical pod outside the protected
-// namespaces looks like any other, and may go before the one that leaks.
+// Package priorities counts the pods of unknown priority and warns about them. The CRI does not
+// report priorities, and tenants control labels. Without pod objects, the agent cannot distinguish a
+// critical pod outside the protected namespaces, and may evict it before a leaking pod.
 //
-//	priorities.go  Count; Ways: how to mend it
-//	part.go        Part: the loop's, which keeps the count and warns
+//	priorities.go  Count; Ways: the sources of priorities
+//	part.go        Part: keeps the count for the loop and warns
 package priorities
 
 import (
@@ -15,13 +15,12 @@ import (
 	"jettison/stats/read"
 )
 
-// Ways are how priorities become known.
-const Ways = "name the directory of the static pods' manifests (staticPodPath), switch on the " +
-	"kubelet's feature gate PodsAPI (v1.36), or " +
-	"have a client put pod objects on the agent's socket: one of your own, or a bridge to the " +
-	"Kubernetes API (docs/reference/socket.md)"
+// Ways is advice for the operator: the sources of priorities.
+const Ways = "set staticPodPath to the directory of the static pods' manifests, enable the kubelet's " +
+	"feature gate PodsAPI (v1.36), or put pod objects on the agent's socket with jettison-bridge or " +
+	"another client (docs/reference/socket.md)"
 
-// Count counts, of the runtime's pods that have a ready sandbox, those of unknown priority. objects
+// Count counts the pods of unknown priority among the runtime's pods with a ready sandbox. objects
 // are by UID; self is the cgroup of this process, empty: unknown.
 func Count(policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod,
 	self string) (n api.UnknownPriority) {
@@ -29,7 +28,7 @@ func Count(policy *eviction.Policy, pods read.Index, objects map[string]*evictio
 	return n
 }
 
-// count counts those that are never victims, too.
+// count also returns the number of pods that are never victims.
 func count(
 	policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod, self string,
 ) (n api.UnknownPriority, neverVictims int) {
@@ -53,27 +52,27 @@ func count(
 	return n, neverVictims
 }
 
-// Origins says where objects come from that tell priorities.
+// Origins returns the sources of pod objects, which provide priorities.
 func Origins(p *api.PodCount) string {
 	var out []string
-	add := func(n int, whose string) {
+	add := func(n int, source string) {
 		if n > 0 {
-			out = append(out, fmt.Sprintf("%s (%d pods)", whose, n))
+			out = append(out, fmt.Sprintf("%s (%d pods)", source, n))
 		}
 	}
 	add(p.Kubelet, "the kubelet's local pods API")
 	add(p.Objects-p.Clients-p.Kubelet, "static manifests")
 	add(p.Clients, "clients of the agent's socket")
 	if p.Stale > 0 {
-		out[len(out)-1] += ", none of which was heard for " + api.StaleAfter.String()
+		out[len(out)-1] += ", silent for " + api.StaleAfter.String()
 	}
 	if len(out) == 0 {
-		return "annotations alone: no object is known"
+		return "annotations only: no pod objects known"
 	}
 	return strings.Join(out, ", ")
 }
 
-// Text is a count in words.
+// Text returns a count as text.
 func Text(n api.UnknownPriority) string {
 	return fmt.Sprintf("pods of unknown priority: %d, not protected otherwise: %d", n.Pods,
 		n.Unprotected)

@@ -16,7 +16,8 @@ import (
 	"jettison/stats/read"
 )
 
-// runs are pods of the runtime: "uid namespace", then ready's opposite gone, critical (an oom_score_adj of -997), self, or an annotation KEY=VALUE.
+// runs returns pods of the runtime: "uid namespace", then gone (no ready sandbox), critical (an
+// oom_score_adj of -997), self, or an annotation KEY=VALUE.
 func runs(lines ...string) read.Index {
 	l := cri.Listing{}
 	for _, line := range lines {
@@ -49,7 +50,8 @@ func object(uid, name string, priority *int32) *eviction.Pod {
 
 var policy = eviction.Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}
 
-// Each pod that runs counts unless its priority is known, and as unprotected unless other evidence protects it.
+// Each running pod counts unless its priority is known, and as unprotected unless another rule
+// protects it.
 func TestCount(t *testing.T) {
 	for _, c := range []struct {
 		pod    string
@@ -72,40 +74,41 @@ func TestCount(t *testing.T) {
 	} {
 		got := Count(&policy, runs(c.pod), map[string]*eviction.Pod{"a": c.object}, "kubepods/burstable/podself/agent")
 		if got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.pod, got, c.want)
+			t.Errorf("count of pod %q = %+v, want %+v", c.pod, got, c.want)
 		}
 	}
 }
 
-// A Part on a node: what has not been told is not zero, and what comes later counts.
-func TestTheCountFollows(t *testing.T) {
+// Before the first list the count is absent, not 0. It follows later changes.
+func TestCountFollowsChanges(t *testing.T) {
 	p := New(Options{Policy: policy, Self: func() string { return "" }, Log: nodetest.New(t).Log})
 	if got := p.Count(); got != nil {
-		t.Errorf("before the runtime has told: %+v", got)
+		t.Errorf("count before the first list = %+v, want nil", got)
 	}
 	p.Start()
 	p.Tick(time.Unix(1, 0))
 	p.OnPods(read.Index{})
 	if got := p.Count(); got == nil || *got != (api.UnknownPriority{}) {
-		t.Errorf("no pod: %+v", got)
+		t.Errorf("count of an empty list = %+v, want zeros", got)
 	}
 	p.OnPods(runs("a default", "b default", "c kube-system"))
 	first := p.Count()
 	p.OnObjects(map[string]*eviction.Pod{"a": object("a", "a", new(int32(0)))})
 	if second := p.Count(); *first != (api.UnknownPriority{Pods: 3, Unprotected: 2}) || *second != (api.UnknownPriority{Pods: 2, Unprotected: 1}) {
-		t.Errorf("%+v, then %+v", first, second)
+		t.Errorf("counts before and after an object = %+v, %+v", first, second)
 	}
 	if allocs := testing.AllocsPerRun(10, func() { p.Tick(time.Unix(2, 0)); p.Count() }); allocs != 0 {
-		t.Errorf("%v allocations where nothing has changed", allocs)
+		t.Errorf("unchanged input made %v allocations, want none", allocs)
 	}
 }
 
-// It is said once that there are some: at the start, or when one has run for minutes; and once that there are none any more.
-func TestWhatIsSaid(t *testing.T) {
-	const warning, mended = "pods of unknown priority", "no pod of unknown priority is left"
+// Unprotected pods are logged once: at the start, or after some minutes; and once when none are
+// left.
+func TestLog(t *testing.T) {
+	const warning, resolved = "pods of unknown priority found", "no unprotected pod of unknown priority left"
 	at := func(minutes int) time.Time { return time.Unix(int64(minutes)*60, 0) }
-	said := func(n *nodetest.Node) string {
-		return fmt.Sprint(strings.Count(n.Text(), warning), " ", strings.Count(n.Text(), mended))
+	logged := func(n *nodetest.Node) string {
+		return fmt.Sprint(strings.Count(n.Text(), warning), " ", strings.Count(n.Text(), resolved))
 	}
 	known := map[string]*eviction.Pod{"a": object("a", "a", new(int32(0)))}
 	for _, c := range []struct {
@@ -115,7 +118,7 @@ func TestWhatIsSaid(t *testing.T) {
 	}{
 		{"some at the start", func(p *Part) { p.OnPods(runs("a default")); p.Start(); p.Tick(at(0)); p.Tick(at(9)) }, "1 0"},
 		{"none at the start", func(p *Part) { p.OnPods(runs("a kube-system")); p.Start(); p.Tick(at(0)); p.Tick(at(9)) }, "0 0"},
-		{"a client tells late", func(p *Part) {
+		{"a client sends objects late", func(p *Part) {
 			p.Start()
 			p.OnPods(runs("a default"))
 			p.Tick(at(0))
@@ -123,7 +126,7 @@ func TestWhatIsSaid(t *testing.T) {
 			p.OnObjects(known)
 			p.Tick(at(9))
 		}, "0 0"},
-		{"one pod after another, each told in time", func(p *Part) {
+		{"one pod after another, each with an object in time", func(p *Part) {
 			for i := range 5 {
 				p.OnPods(runs("a default"))
 				p.OnObjects(nil)
@@ -132,8 +135,8 @@ func TestWhatIsSaid(t *testing.T) {
 				p.Tick(at(4*i + 3))
 			}
 		}, "0 0"},
-		{"nobody tells", func(p *Part) { p.OnPods(runs("a default")); p.Tick(at(0)); p.Tick(at(5)); p.Tick(at(9)) }, "1 0"},
-		{"a client tells after the start", func(p *Part) {
+		{"no objects", func(p *Part) { p.OnPods(runs("a default")); p.Tick(at(0)); p.Tick(at(5)); p.Tick(at(9)) }, "1 0"},
+		{"a client sends objects after the start", func(p *Part) {
 			p.OnPods(runs("a default"))
 			p.Start()
 			p.OnObjects(known)
@@ -144,25 +147,25 @@ func TestWhatIsSaid(t *testing.T) {
 	} {
 		n := nodetest.New(t)
 		c.do(New(Options{Policy: policy, Self: func() string { return "" }, Log: n.Log}))
-		if got := said(n); got != c.want {
-			t.Errorf("%s: said %s times, want %s:\n%s", c.name, got, c.want, n.Text())
+		if got := logged(n); got != c.want {
+			t.Errorf("%s: logged %s times, want %s:\n%s", c.name, got, c.want, n.Text())
 		}
 	}
 }
 
-// Where objects come from is said, each origin with its pods, and what may be out of date.
+// Each source of objects is listed with its number of pods and whether it is silent.
 func TestOrigins(t *testing.T) {
 	for want, p := range map[string]api.PodCount{
-		"annotations alone: no object is known":  {Runtime: 3},
+		"annotations only: no pod objects known": {Runtime: 3},
 		"the kubelet's local pods API (3 pods)":  {Objects: 3, Kubelet: 3},
 		"static manifests (1 pods)":              {Objects: 1},
 		"clients of the agent's socket (2 pods)": {Objects: 2, Clients: 2},
-		"the kubelet's local pods API (3 pods), static manifests (1 pods), clients of the agent's socket (2 pods), none of which was heard for 5m0s": {
+		"the kubelet's local pods API (3 pods), static manifests (1 pods), clients of the agent's socket (2 pods), silent for 5m0s": {
 			Objects: 6, Kubelet: 3, Clients: 2, Stale: 2,
 		},
 	} {
 		if got := Origins(&p); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("origins of objects = %q, want %q", got, want)
 		}
 	}
 }

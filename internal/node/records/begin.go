@@ -1,17 +1,17 @@
-// Package records keeps what an eviction was: a bounded file that outlives restarts, and a line in
-// the kernel's log, where a post-mortem finds it. It keeps what the next process needs to go on,
-// too. What a record is, package api says.
+// Package records keeps the records of evictions in a bounded file that survives restarts, and
+// writes a line for each to the kernel log, for post-mortem analysis. It also keeps the state that
+// the next process needs to continue. Package api defines the record.
 //
 //	begin.go    Begin: the record of an eviction that has just begun
-//	bound.go    what of a record is cut, and made one line
-//	file.go     the file of records: appended to, bounded
-//	read.go     reading it back, whatever it has become
-//	kmsg.go     the line in the kernel's log
-//	keeper.go   Keeper: what the loop hands over
-//	queue.go    Queue: the last ones, and those of the file, for readers
-//	state.go    State: what a restart must not lose
-//	state1.go   the State of version 1, read by what came after it
-//	writer.go   Writer: the goroutine that all of this is written by
+//	bound.go    limits of a record's texts and lists
+//	file.go     the file of records: append, limit its size
+//	read.go     Read: reads the file, skipping corrupt lines
+//	kmsg.go     the line in the kernel log
+//	keeper.go   Keeper: the loop's side
+//	queue.go    Queue: the last records, and those of the file, for readers
+//	state.go    State: the state that survives a restart
+//	state1.go   conversion of State version 1
+//	writer.go   Writer: the goroutine that writes
 package records
 
 import (
@@ -26,25 +26,25 @@ import (
 	"jettison/stats"
 )
 
-// Version of a Record's format. A field may be added without a new one. StateVersion is that of a
-// State.
+// Version is the format version of a Record. Adding a field does not change it. StateVersion is the
+// version of a State.
 const Version = api.RecordVersion
 
-// NewID is the identity of the record of an eviction that begins at a time: sorted as text, IDs are
-// in the order of time.
+// NewID returns the ID of the record of an eviction that begins at a time. IDs sort as text in the
+// order of time.
 func NewID(at time.Time, uid string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
 	return fmt.Sprintf("%s-%04x", at.UTC().Format(idTime), h.Sum32()&0xffff)
 }
 
-// idTime is how an ID begins.
+// idTime is the time layout at the start of an ID.
 const idTime = "20060102T150405.000000Z"
 
-// Begin makes the record of an eviction that has just begun, of the decision that it follows from;
-// it shares nothing with it. name says how a pod is called where the decision does not know its
-// name; nil: by its UID. What Begin cannot know is for the caller: Crossed, Reclaimed, Squeeze,
-// HoldOffUntil, and where nothing is killed yet, killed is zero.
+// Begin returns the record of an eviction that has just begun, from its decision. The record shares
+// no memory with the decision. name returns a name for a pod without a name in the decision; nil:
+// use its UID. killed is zero if no kill has happened yet. The caller sets Crossed, Reclaimed,
+// Squeeze and HoldOffUntil.
 func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp,
 	name func(stats.PodReference) string) api.Record {
 	r := api.Record{
@@ -69,8 +69,7 @@ func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp,
 	return r
 }
 
-// decidedAt is the instant of a decision on both clocks, as far as that of the eviction's beginning
-// tells.
+// decidedAt returns the time of a decision on both clocks, derived from the start of the eviction.
 func decidedAt(decided time.Time, began api.Stamp) api.Stamp {
 	at := api.Stamp{Time: decided}
 	if back := began.Time.Sub(decided); began.Monotonic > 0 && back >= 0 && back < began.Monotonic {
@@ -86,7 +85,7 @@ func victimOf(p *stats.PodStats) api.Victim {
 	}
 }
 
-// rankingOf is the start of a decision's ranking.
+// rankingOf returns the first maxRows candidates of a decision's ranking.
 func rankingOf(d *eviction.Decision, name func(stats.PodReference) string) api.Ranking {
 	k := api.Ranking{More: max(0, len(d.Ranking)-maxRows), Protected: len(d.Protected)}
 	for _, c := range d.Ranking[:min(len(d.Ranking), maxRows)] {
@@ -101,7 +100,7 @@ func rankingOf(d *eviction.Decision, name func(stats.PodReference) string) api.R
 	return k
 }
 
-// ReadingOf makes a Reading of an observation that a threshold is judged by.
+// ReadingOf converts the observation of a threshold's signal to a Reading.
 func ReadingOf(t eviction.Threshold, o stats.Observation, at api.Stamp) *api.Reading {
 	r := &api.Reading{Stamp: at, Reason: o.Reason}
 	if o.OK {

@@ -8,7 +8,7 @@ import (
 	"jettison/stats"
 )
 
-// Bounds of a record. What comes from outside is cut.
+// Limits of a record. Longer texts and lists are cut.
 const (
 	maxRows  = 10
 	maxSteps = 64
@@ -22,8 +22,8 @@ const (
 	maxAnnotations = 8
 )
 
-// bound cuts what is too long and makes every text one line that a terminal may be shown. It writes
-// to no slice that the caller has.
+// bound cuts texts and lists that are too long, and makes every text one printable line. It does
+// not modify slices of the caller.
 func bound(r *api.Record) {
 	for _, f := range []struct {
 		text *string
@@ -49,7 +49,7 @@ func bound(r *api.Record) {
 	r.Annotations = boundAnnotations(r.Annotations)
 }
 
-// boundEach makes a new list of the first items.
+// boundEach returns a new list of the first bounded items.
 func boundEach[T any](items []T, most int, bound func(T) T) []T {
 	out := make([]T, 0, min(len(items), most))
 	for _, item := range items[:cap(out)] {
@@ -58,7 +58,8 @@ func boundEach[T any](items []T, most int, bound func(T) T) []T {
 	return out
 }
 
-// boundAnnotations makes a new map; nil: there are none, or more than any eviction has.
+// boundAnnotations returns a new map, or nil if there are no annotations or more than any eviction
+// has.
 func boundAnnotations(all map[string]string) map[string]string {
 	if len(all) == 0 || len(all) > maxAnnotations {
 		return nil
@@ -102,8 +103,8 @@ func boundStep(s api.Step) api.Step {
 	return s
 }
 
-// oneLine is a text from outside as it may stand in a line and on a terminal: what cannot be
-// printed is a question mark.
+// oneLine returns untrusted text as one line that is safe for a terminal. It cuts the text and
+// replaces each unprintable character with a question mark.
 func oneLine(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

@@ -18,26 +18,26 @@ import (
 // File is the name of the file of records below the state directory.
 const File = "records.jsonl"
 
-// Bounds of the file. At one of them it is written anew with the newest half.
+// Limits of the file. At a limit the file is rewritten with the newest half.
 const (
 	maxBytes   = 4 << 20
 	maxRecords = 1000
-	maxLine    = 128 << 10 // of one record; bound makes it less
+	maxLine    = 128 << 10 // bytes of one record; bound keeps it smaller
 )
 
-// journal is the file of records, for the Writer's goroutine. Each record is one line and one
-// write; a process that dies in the middle leaves half a line, which the next one ends.
+// journal is the file of records; the Writer's goroutine owns it. Each record is one line and one
+// write. A process that dies in the middle leaves a partial line, which the next write terminates.
 type journal struct {
 	path    string
-	bytes   int64 // bounds
+	bytes   int64 // limits
 	records int
 
 	file *os.File // nil: not open
 	size int64
-	torn bool                // the file does not end with a whole line
-	ids  map[string]struct{} // of the records in it
+	torn bool                // the file ends with a partial line
+	ids  map[string]struct{} // IDs of the records in the file
 
-	write func(*os.File, []byte) (int, error) // File.Write; a test's, to fail
+	write func(*os.File, []byte) (int, error) // File.Write; replaced in tests
 }
 
 func newJournal(dir string, o *Options) journal {
@@ -45,7 +45,7 @@ func newJournal(dir string, o *Options) journal {
 		write: (*os.File).Write}
 }
 
-// append writes the line of one record; without an ID it is a mark.
+// append writes the line of one record, or, without an ID, a gap mark.
 func (j *journal) append(id string, line []byte) error {
 	if err := j.open(); err != nil {
 		return fmt.Errorf("records: %w", err)
@@ -53,7 +53,7 @@ func (j *journal) append(id string, line []byte) error {
 	_, again := j.ids[id]
 	if j.size+int64(len(line)) > j.bytes || !again && id != "" && len(j.ids) >= j.records {
 		if err := j.halve(); err != nil {
-			return fmt.Errorf("records: making room in %s: %w", j.path, err)
+			return fmt.Errorf("records: shrink %s: %w", j.path, err)
 		}
 	}
 	if j.torn {
@@ -71,25 +71,24 @@ func (j *journal) append(id string, line []byte) error {
 	if id != "" {
 		j.ids[id] = struct{}{}
 	}
-	if err := j.file.Sync(); err != nil { // the node may not last long
+	if err := j.file.Sync(); err != nil { // the node may crash soon
 		return fmt.Errorf("records: %w", err)
 	}
 	return nil
 }
 
-// encode makes the line of a record.
+// encode returns the line of a record.
 func encode(r *api.Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
-		return nil, fmt.Errorf("records: encoding %s: %w", r.ID, err)
+		return nil, fmt.Errorf("records: encode record %s: %w", r.ID, err)
 	}
 	return b.Bytes(), nil
 }
 
-// open opens the file and finds out what is in it. A file that was moved or removed since is not
-// written to any more.
+// open opens the file and indexes it. If the file was moved or removed, open creates a new one.
 func (j *journal) open() error {
 	if j.file != nil {
 		there, err1 := os.Lstat(j.path)
@@ -107,7 +106,7 @@ func (j *journal) open() error {
 		return err
 	}
 	j.file, j.ids, j.torn, j.size = f, map[string]struct{}{}, false, 0
-	_ = f.Chmod(0o600) // a file system without modes keeps its own
+	_ = f.Chmod(0o600) // fails on a file system without modes
 	info, err := f.Stat()
 	if err == nil {
 		j.size = info.Size()
@@ -119,7 +118,7 @@ func (j *journal) open() error {
 	return err
 }
 
-// index reads the IDs of what is there. What is before the last maxBytes is on its way out.
+// index reads the IDs in the last maxBytes of the file. Older lines are dropped at the next shrink.
 func (j *journal) index() error {
 	from := max(0, j.size-j.bytes)
 	return lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
@@ -130,8 +129,8 @@ func (j *journal) index() error {
 	})
 }
 
-// idOf is the ID of a record's line; empty: it is none. mark: it is that of records that are lost,
-// and why they are.
+// idOf returns the ID of a record's line; empty: the line is no record. For a gap mark it also
+// returns the reason why records are lost.
 func idOf(text []byte) (id, mark string) {
 	var r struct {
 		ID      string      `json:"id"`
@@ -147,24 +146,24 @@ func idOf(text []byte) (id, mark string) {
 	return r.ID, mark
 }
 
-// markOf makes the line that stands for records which are lost.
-func markOf(l lost) []byte {
-	// cannot fail
+// markOf returns the line of a gap mark, which stands for lost records.
+func markOf(l lostRange) []byte {
+	// encode cannot fail here
 	text, _ := encode(&api.Record{Version: Version, ID: l.id, Outcome: api.OutcomeLost,
 		Error: l.reason})
 	return text
 }
 
-// place is where a line lies in the file.
+// place is the position of a line in the file.
 type place struct {
 	at   int64
 	size int
 }
 
-// newest finds the newest half: the last lines that take half of the bound, each record once, half
-// as many as may be. It returns their IDs in order, where they lie, and what is lost without the
-// rest.
-func (j *journal) newest() (order []string, last map[string]place, gone lost, err error) {
+// newest selects the newest half: the last line of each of the newest records, up to half of both
+// limits. It returns their IDs in order, their places, and the range of records lost by dropping
+// the rest.
+func (j *journal) newest() (order []string, last map[string]place, gone lostRange, err error) {
 	in, err := search(j.file, j.size, j.bytes, j.records)
 	order, last, gone = in.order, in.last, in.lost
 	keep, size := len(order), int64(0)
@@ -179,8 +178,8 @@ func (j *journal) newest() (order []string, last map[string]place, gone lost, er
 	return order[keep:], last, gone, err
 }
 
-// halve writes the newest half of the file anew, after a line for what is lost. What was there
-// stays until that lies on the disk whole.
+// halve rewrites the file with a gap mark for the lost records and the newest half. The old file
+// stays until the new one is complete on disk.
 func (j *journal) halve() error {
 	order, last, gone, err := j.newest()
 	if err != nil {

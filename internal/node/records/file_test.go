@@ -66,11 +66,11 @@ func TestTheLaterLineCounts(t *testing.T) {
 	}
 	got, warnings := ids(t, j.path)
 	if want := []string{some(1, "").ID + " back", some(2, "").ID + " running"}; !slices.Equal(got, want) || warnings != nil {
-		t.Errorf("%v, %v, want %v", got, warnings, want)
+		t.Errorf("records = %v, warnings %v, want %v without warnings", got, warnings, want)
 	}
 	for path, mode := range map[string]os.FileMode{j.path: 0o600, filepath.Dir(j.path): 0o700 | os.ModeDir} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, mode)
+			t.Errorf("mode of %s = %v, %v, want %v", path, info.Mode(), err, mode)
 		}
 	}
 }
@@ -90,18 +90,18 @@ func TestBounds(t *testing.T) {
 			}
 			info, err := os.Stat(j.path)
 			if err != nil || info.Size() > c.bytes || info.Size() != j.size {
-				t.Fatalf("%d bytes, it thinks %d, %v", info.Size(), j.size, err)
+				t.Fatalf("size of the file = %d, %v, want %d as recorded, at most %d", info.Size(), err, j.size, c.bytes)
 			}
 			got, _ := ids(t, j.path)
 			if len(got) > c.records || got[len(got)-1] != some(i, "").ID+" back" || !slices.IsSorted(got) {
-				t.Fatalf("%d records, the last %s", len(got), got[len(got)-1])
+				t.Fatalf("%d records with the last %s, want at most %d with the newest last", len(got), got[len(got)-1], c.records)
 			}
 		}
 		if got, _ := ids(t, j.path); len(got) < 4 {
-			t.Errorf("only %d are left", len(got))
+			t.Errorf("records after the shrink = %d, want at least 4", len(got))
 		}
 		if left, _ := filepath.Glob(filepath.Dir(j.path) + "/*"); len(left) != 1 {
-			t.Errorf("left behind: %v", left)
+			t.Errorf("files in the directory = %v, want only the file of records", left)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestTornLines(t *testing.T) {
 				j.close()
 				j = journalIn(t, dir, maxBytes, maxRecords)
 				list, err := Read(j.path)
-				if err != nil || !strings.Contains(fmt.Sprint(list.Warnings), "the last line is not whole") {
+				if err != nil || !strings.Contains(fmt.Sprint(list.Warnings), "skipped the last line, which is incomplete") {
 					rt.Fatalf("half a line is not said: %v %v", list, err)
 				}
 			}
@@ -160,7 +160,7 @@ func TestHalfAWrite(t *testing.T) {
 		}
 		got, warnings := ids(t, j.path)
 		if want := []string{some(1, "").ID + " back", some(3, "").ID + " back"}; !slices.Equal(got, want) || (warnings == nil) != takenBack {
-			t.Errorf("%v, %v", got, warnings)
+			t.Errorf("records = %v, warnings %v, want %v and warnings: %v", got, warnings, want, !takenBack)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 			t.Errorf("write: %v, want %s", err, name)
 		}
 		if _, err := Read(j.path); err == nil {
-			t.Errorf("read: %s", name)
+			t.Errorf("Read of %s succeeded, want an error", name)
 		}
 		// A temporary file that another process laid there is removed, not written through.
 		target := filepath.Join(dir, "target")
@@ -235,8 +235,8 @@ func TestAHugeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, warnings := ids(t, path)
-	if len(got) != 1 || strings.Join(warnings, "; ") != "only the end of the file was read, it is larger than it should be" {
-		t.Errorf("%v, %v", got, warnings)
+	if len(got) != 1 || strings.Join(warnings, "; ") != "the file is larger than the limit, only its end was read" {
+		t.Errorf("records = %v, warnings %v, want one record and a warning about the size", got, warnings)
 	}
 	j := journalIn(t, filepath.Dir(path), maxBytes, maxRecords)
 	if err := j.add(some(8, api.OutcomeBack)); err != nil {
@@ -246,7 +246,7 @@ func TestAHugeFile(t *testing.T) {
 		t.Errorf("%d bytes after the next record, %v", info.Size(), err)
 	}
 	if got, warnings := ids(t, path); len(got) != 2 || warnings != nil {
-		t.Errorf("%v, %v", got, warnings)
+		t.Errorf("records = %v, warnings %v, want two records without warnings", got, warnings)
 	}
 }
 
@@ -259,9 +259,9 @@ func TestCorruptLines(t *testing.T) {
 	}
 	list, err := Read(path)
 	if err != nil || len(list.Records) != 2 || list.Records[1].Pod.Name != "a?[31m?b" {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("list = %+v, %v, want two records with a printable name", list, err)
 	}
-	if got := strings.Join(list.Warnings, "; "); got != "5 lines are no records and were skipped; 1 records are of a later version of jettison: what it does not know is not shown" {
+	if got := strings.Join(list.Warnings, "; "); got != "skipped 5 corrupt lines; 1 records were written by a later version of jettison: unknown fields are not shown" {
 		t.Error(got)
 	}
 	var b strings.Builder
@@ -269,7 +269,7 @@ func TestCorruptLines(t *testing.T) {
 		fmt.Fprintf(&b, "{\"version\":1,\"id\":\"%d\"}\n", i)
 	}
 	if list, err = parse(strings.NewReader(b.String()), false); err != nil || len(list.Records) != maxRecords || list.Records[maxRecords-1].ID != "4999" {
-		t.Errorf("%d records, %v", len(list.Records), err)
+		t.Errorf("number of records = %d, %v, want the newest %d", len(list.Records), err, maxRecords)
 	}
 }
 
@@ -288,14 +288,14 @@ func FuzzRecords(f *testing.F) {
 		for i := range list.Records {
 			r := &list.Records[i]
 			if len(r.Steps) > maxSteps || len(r.Ranking.Rows) > maxRows || strings.ContainsAny(r.Pod.Name+r.Reason+r.Message+r.Error, "\n\x1b\r\u009b") {
-				t.Errorf("%+v", r)
+				t.Errorf("bounded record = %+v, want cut lists and printable texts", r)
 			}
 			if k := kmsgLine(r); len(k) > maxKmsg || strings.Count(string(k), "\n") != 1 {
-				t.Errorf("%q", k)
+				t.Errorf("kernel log line = %q, want one line of at most %d bytes", k, maxKmsg)
 			}
 			again, err := encode(r)
 			if err != nil || len(again) > maxLine {
-				t.Fatalf("%d bytes, %v", len(again), err)
+				t.Fatalf("size of the encoded record = %d, %v, want at most %d", len(again), err, maxLine)
 			}
 			if l, err := parse(strings.NewReader(string(again)), false); err != nil || len(l.Records) != 1 || l.Warnings != nil && r.Version == Version {
 				t.Errorf("what it wrote it does not read: %s: %v, %v", again, l, err)
@@ -319,10 +319,10 @@ func TestTheLargestRecord(t *testing.T) {
 	bound(r)
 	line, err := encode(r)
 	if err != nil || len(line) > maxLine {
-		t.Fatalf("%d bytes, %v", len(line), err)
+		t.Fatalf("size of the largest record = %d, %v, want at most %d", len(line), err, maxLine)
 	}
 	if list, err := parse(strings.NewReader(string(line)), false); err != nil || len(list.Records) != 1 || len(list.Records[0].Steps) != maxSteps {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("parsed list = %v, %v, want one record with %d steps", list, err, maxSteps)
 	}
 }
 

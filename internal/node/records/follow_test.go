@@ -16,7 +16,7 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// said are the lines that a reader gets, in short.
+// said returns the lines that a reader gets, abbreviated.
 func said(t *testing.T, q *Queue, after string) (out []string, at Position) {
 	t.Helper()
 	at, err := q.Read(after, func(l *api.RecordsLine) error {
@@ -33,7 +33,7 @@ func said(t *testing.T, q *Queue, after string) (out []string, at Position) {
 	return out, at
 }
 
-// Whoever reads gets what lies in the file before what is at hand, each record once and as it is now, from where it says on.
+// A reader gets the records of the file and then those in memory, the current version of each once, after its position.
 func TestAReaderGetsAllThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keeper(t, t.TempDir(), false)
@@ -60,14 +60,14 @@ func TestAReaderGetsAllThatAreKept(t *testing.T) {
 	})
 }
 
-// Who follows gets each record when it has begun and when it is another, in that order; one that missed some is told.
+// A follower gets each new and changed record in order; one that missed some is notified.
 func TestAFollowerGetsWhatChanges(t *testing.T) {
 	k := keeper(t, "", false)
 	a, b := &api.Record{ID: "a", Outcome: api.OutcomeRunning}, &api.Record{ID: "b", Outcome: api.OutcomeRunning}
 	k.Begin(a)
 	got, at := said(t, k.queue, "")
 	if !slices.Equal(got, []string{"a running"}) {
-		t.Fatalf("%q", got)
+		t.Fatalf("first records = %q, want [a running]", got)
 	}
 	select {
 	case <-at.More:
@@ -80,10 +80,10 @@ func TestAFollowerGetsWhatChanges(t *testing.T) {
 	k.Update(a)
 	changed, at, ok := k.queue.Next(at)
 	if !ok || len(changed) != 2 || changed[0].ID != "b" || changed[1].Outcome != api.OutcomeBack {
-		t.Errorf("%v %+v", ok, changed)
+		t.Errorf("Next = %+v, %v, want records b and a", changed, ok)
 	}
 	if changed, at, ok = k.queue.Next(at); !ok || len(changed) != 0 {
-		t.Errorf("once more: %v %+v", ok, changed)
+		t.Errorf("second Next = %+v, %v, want no records", changed, ok)
 	}
 	for i := range recentSize + 1 {
 		k.Begin(&api.Record{ID: fmt.Sprintf("c%03d", i)})
@@ -92,7 +92,7 @@ func TestAFollowerGetsWhatChanges(t *testing.T) {
 		t.Error("one that was not at hand any more was missed, and nothing said so")
 	}
 	if got, _ := said(t, k.queue, ""); !strings.HasPrefix(got[0], "gap ..c000: no stateDir") || len(got) != recentSize+1 {
-		t.Errorf("without a file: %q", got)
+		t.Errorf("lines without a file = %q, want a gap and %d records", got, recentSize)
 	}
 	if got, _ := said(t, k.queue, "c000"); len(got) != recentSize || got[0] != "c001 " {
 		t.Errorf("after the last that is missing: %q", got)
@@ -107,16 +107,16 @@ func TestARestartWithoutAFileIsAGap(t *testing.T) {
 	for after, gap := range map[string]bool{"": false, before: true, before[:len(before)-1]: true, now[:len(now)-1]: false} {
 		got, _ := said(t, k.queue, after)
 		if gap != strings.HasPrefix(got[0], "gap "+after+"..2") || gap != strings.HasSuffix(got[0], unkeptReason) || got[len(got)-1] != now+" running" {
-			t.Errorf("after %q: %q", after, got)
+			t.Errorf("lines after %q = %q, want a gap: %v", after, got, gap)
 		}
 	}
 	with := keeper(t, t.TempDir(), false)
 	if got, _ := said(t, with.queue, before); len(got) > 0 {
-		t.Errorf("with a file: %q", got)
+		t.Errorf("lines with a file = %q, want none", got)
 	}
 }
 
-// What the file lost when it was written anew is a gap for those who ask for more, in the next process, too, and for no other.
+// Records lost by a shrink of the file are a gap for readers from before them, in the next process too, and for no other reader.
 func TestARotatedFileLeavesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -129,12 +129,12 @@ func TestARotatedFileLeavesAGap(t *testing.T) {
 		k := keeper(t, dir, false)
 		all, _ := said(t, k.queue, "")
 		if !strings.HasPrefix(all[0], "gap ..a") || !strings.HasSuffix(all[0], rotatedReason) || !strings.HasPrefix(all[len(all)-1], "a019") {
-			t.Fatalf("%q", all)
+			t.Fatalf("lines = %q, want a gap for removed records and the newest record last", all)
 		}
 		first, _, _ := strings.Cut(all[1], " ")
 		last := fmt.Sprintf("a%03d", 20-len(all)) // before the first
 		if first != fmt.Sprintf("a%03d", 21-len(all)) || !strings.Contains(all[0], ".."+last+":") {
-			t.Errorf("%q, first %s, gap until %s", all, first, last)
+			t.Errorf("lines = %q with the first record %s, want a gap until %s", all, first, last)
 		}
 		if got, _ := said(t, k.queue, last); len(got) != len(all)-1 || got[0] != all[1] {
 			t.Errorf("after the last that went: %q", got)
@@ -146,7 +146,7 @@ func TestARotatedFileLeavesAGap(t *testing.T) {
 	})
 }
 
-// Records that were given up while the disk took nothing are a gap, before and after the file says so.
+// Records dropped while the disk fails are a gap, before and after the file contains the gap mark.
 func TestRecordsThatWereGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
@@ -173,7 +173,7 @@ func TestRecordsThatWereGivenUp(t *testing.T) {
 		n.wait(t, 1)
 		got, _ := said(t, q, "")
 		if !strings.HasPrefix(got[0], "gap ..a0") || !strings.Contains(got[0], lostReason) {
-			t.Errorf("%q", got[0])
+			t.Errorf("first line = %q, want a gap for lost records", got[0])
 		}
 		<-full
 		full <- false
@@ -186,17 +186,17 @@ func TestRecordsThatWereGivenUp(t *testing.T) {
 		}
 		_ = f.Close()
 		if len(in.last) != 2 || in.lost.id != "a033" || in.lost.reason != lostReason {
-			t.Errorf("%+v", in)
+			t.Errorf("search result = %+v, want two records and a gap mark for a033", in)
 		}
 	})
 }
 
-// A file that cannot be read, and lines that are none, are gaps: nothing is passed over in silence.
+// A file that cannot be read, and corrupt lines, are gaps: no loss is hidden.
 func TestWhatCannotBeReadIsAGap(t *testing.T) {
 	dir := t.TempDir()
 	k := keeper(t, dir, false)
 	if got, _ := said(t, k.queue, ""); len(got) != 0 {
-		t.Errorf("no file: %q", got)
+		t.Errorf("lines of a missing file = %q, want none", got)
 	}
 	line := func(id string) string { return `{"version":1,"id":"` + id + `","outcome":"back"}` + "\n" }
 	err := atomicfile.Replace(Path(dir), func(f *os.File) error {
@@ -209,7 +209,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 	for after, want := range map[string][]string{
 		"":  {"gap ..c: " + brokenReason, "a back", "b back", "c back"},
 		"a": {"gap a..c: " + brokenReason, "b back", "c back"},
-		"b": {"gap b..c: " + brokenReason, "c back"}, // what came between was never told
+		"b": {"gap b..c: " + brokenReason, "c back"}, // the record in between was never read
 		"c": nil,
 	} {
 		if got, _ := said(t, k.queue, after); !slices.Equal(got, want) {
@@ -223,6 +223,6 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := said(t, k.queue, ""); len(got) != 1 || !strings.HasPrefix(got[0], "gap ..: open ") {
-		t.Errorf("a link: %q", got)
+		t.Errorf("lines of a file that is a link = %q, want one gap", got)
 	}
 }

@@ -10,37 +10,37 @@ import (
 	"jettison/internal/node/bootid"
 )
 
-// closeLimit is how long the last records may take to be written when the agent ends.
+// closeLimit bounds the write of the last records when the agent ends.
 const closeLimit = time.Second
 
-// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of
-// its own, and has the last records at hand for readers. The methods of a nil Keeper do nothing.
+// Keeper is the loop's side: it passes records and state to a Writer, which has its own goroutine,
+// and keeps the last records in memory for readers. The methods of a nil Keeper do nothing.
 type Keeper struct {
-	writer *Writer // nil: nothing is kept
-	agent  string  // its version
-	// of a dry run: it keeps what would have been done, and nothing that a restart needs
+	writer *Writer // nil: nothing is written
+	agent  string  // version of the agent
+	// dry run: records are kept, but no state for a restart
 	dry     bool
 	bootID  string
-	changed bool // what a restart needs has changed since it was saved
+	changed bool // the state for a restart has changed since the last Save
 	queue   *Queue
 }
 
 // KeeperOptions of StartKeeper.
 type KeeperOptions struct {
-	Dir  string // empty: only the kernel's log gets records
-	Proc string // where /proc is mounted
-	// Agent is its version.
+	Dir  string // empty: records go to the kernel log only
+	Proc string // mount point of /proc
+	// Agent is the version of the agent.
 	Agent string
 	Log   *logthrottle.Logger
-	// Queue is for readers. nil: there are none.
+	// Queue serves readers. nil: no readers.
 	Queue *Queue
-	// DryRun: nothing is taken over from the process before this one, nothing is left to the next, and
-	// the kernel's log gets no line.
+	// DryRun makes the Keeper read no earlier state, save none, and write no line to the kernel log.
 	DryRun bool
 }
 
-// StartKeeper begins to write records and state, and returns what the process before this one has
-// left; nothing, while another one keeps its own there. Close it.
+// StartKeeper starts to write records and state. It returns the state and the running evictions
+// that the previous process left, or nothing while another process has locked the directory. Call
+// Close at the end.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
 	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun,
 		queue: cmp.Or(o.Queue, NewQueue())}
@@ -48,42 +48,55 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 	if o.DryRun {
 		kmsg = os.DevNull
 	}
-	log := o.Log.Logger // the writer's goroutine reports
+	log := o.Log.Logger // the Writer's goroutine calls Report
 	writer, err := Start(Options{Dir: o.Dir, Kmsg: kmsg, BootID: k.bootID, Agent: o.Agent,
 		Report: func(n Notice) {
 			if n.Err != nil {
-				log.Warn("not kept", "what", n.What, "error", n.Err)
+				//log: The agent could not write eviction records, its state, or a line of the kernel log.
+				//  The key what names the target. The agent retries, and evictions continue. Records are
+				//  kept in memory, and the oldest are lost if there are too many.
+				//do: Fix the cause in the key error, for example a full disk below stateDir.
+				log.Warn("record keeping failed, will retry", "what", n.What, "error", n.Err)
 				return
 			}
-			log.Info("kept again", "what", n.What, "lost", n.Lost)
+			//log: The agent can write its eviction records, its state or the kernel log again. The key lost
+			//  is the number of records that were lost in the meantime.
+			log.Info("record keeping works again", "what", n.What, "lost", n.Lost)
 		}})
 	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
 		var warnings []error
 		var kept []api.Record
 		state, kept, warnings = Load(o.Dir, now, k.bootID)
 		for _, err := range warnings {
-			o.Log.Warn("what was kept is not whole", "error", err)
+			//log: A part of the state or of the records that the previous agent process left is missing,
+			//  corrupt or implausible. The agent ignores that part. Evictions in progress or hold-offs may
+			//  be forgotten.
+			//do: Read the key error. Check the disk if files are corrupt.
+			o.Log.Warn("saved state incomplete", "error", err)
 		}
-		running = stillRunning(kept)
+		running = runningRecords(kept)
 		k.queue.start(now, kept, Path(o.Dir), writer)
 	} else {
 		k.queue.start(now, nil, "", nil)
 	}
 	if err != nil {
-		o.Log.Warn("neither records nor state are kept", "error", err)
+		//log: The agent could not start to write records and state. Evictions work, but leave no records,
+		//  and a restart forgets evictions in progress.
+		//do: Fix the cause in the key error, and restart the agent.
+		o.Log.Warn("records and state disabled", "error", err)
 		return k, state, running
 	}
 	k.writer = writer
 	return k, state, running
 }
 
-// Keeps reports whether records are wanted.
+// Keeps reports whether records are kept at all.
 func (k *Keeper) Keeps() bool { return k != nil }
 
-// writes reports whether they are written down.
+// writes reports whether records are written.
 func (k *Keeper) writes() bool { return k != nil && k.writer != nil }
 
-// Foreign says which other agent keeps its records and state there; nil: none does.
+// Foreign returns an error that names the other agent with a lock on the directory; nil: none.
 func (k *Keeper) Foreign() error {
 	if !k.writes() {
 		return nil
@@ -91,7 +104,7 @@ func (k *Keeper) Foreign() error {
 	return k.writer.Foreign()
 }
 
-// Would keeps what a dry run would have done.
+// Would keeps the record of an eviction that a dry run would have begun.
 func (k *Keeper) Would(r *api.Record) {
 	if k.Keeps() && k.dry {
 		r.DryRun, r.Outcome, r.Over = true, api.OutcomeDryRun, true
@@ -99,37 +112,37 @@ func (k *Keeper) Would(r *api.Record) {
 	}
 }
 
-// Begin keeps that an eviction has begun, Update what became of it.
+// Begin keeps the record of an eviction that has begun, and writes a line to the kernel log.
 func (k *Keeper) Begin(r *api.Record) {
 	if !k.Keeps() {
 		return
 	}
 	k.changed = true
-	k.remember(r)
+	k.publish(r)
 	if k.writes() {
 		k.writer.Begin(*r)
 	}
 }
 
-// Update keeps a record anew.
+// Update replaces a record.
 func (k *Keeper) Update(r *api.Record) {
 	if !k.Keeps() {
 		return
 	}
-	k.remember(r)
+	k.publish(r)
 	if k.writes() {
 		k.writer.Update(*r)
 	}
 }
 
-// Tell tells readers of a record as it is now, and writes it not: more is to come soon.
+// Tell publishes a record to readers without writing it, because another update follows soon.
 func (k *Keeper) Tell(r *api.Record) {
 	if k.Keeps() {
-		k.remember(r)
+		k.publish(r)
 	}
 }
 
-// Recent are the last records, oldest first. Nothing of it is ever written again.
+// Recent returns the last records, oldest first. The records are never modified.
 func (k *Keeper) Recent() (out []*api.Record) {
 	if k.Keeps() {
 		out, _ = k.queue.Recent()
@@ -137,22 +150,22 @@ func (k *Keeper) Recent() (out []*api.Record) {
 	return out
 }
 
-// remember has a record at hand for readers.
-func (k *Keeper) remember(r *api.Record) {
+// publish makes a record available to readers.
+func (k *Keeper) publish(r *api.Record) {
 	now := *r
 	now.BootID, now.Agent = k.bootID, k.agent
 	k.queue.put(now)
 }
 
-// Changed tells that what a restart needs is something else now.
+// Changed marks the state for a restart as changed, so that Save writes it.
 func (k *Keeper) Changed() {
 	if k != nil {
 		k.changed = true
 	}
 }
 
-// Save hands over what the next process needs, if that has changed. fill completes a state that has
-// its version, boot and time.
+// Save passes the state for the next process to the Writer, if it has changed. fill completes a
+// state that already has its version, boot and time.
 func (k *Keeper) Save(now time.Time, fill func(*State)) {
 	if !k.writes() || k.dry || !k.changed {
 		return
@@ -163,7 +176,7 @@ func (k *Keeper) Save(now time.Time, fill func(*State)) {
 	k.writer.Save(s)
 }
 
-// Dropped is how many records were given up since the start. It is for any goroutine.
+// Dropped returns the number of records lost since the start. Any goroutine may call it.
 func (k *Keeper) Dropped() uint64 {
 	if !k.writes() {
 		return 0
@@ -171,7 +184,7 @@ func (k *Keeper) Dropped() uint64 {
 	return k.writer.dropped.Load()
 }
 
-// Close writes what was handed over, which may take a second.
+// Close writes the pending records and the state, for closeLimit at most.
 func (k *Keeper) Close() error {
 	if !k.writes() {
 		return nil

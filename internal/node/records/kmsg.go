@@ -10,22 +10,21 @@ import (
 	"jettison/api"
 )
 
-// Kmsg is where the kernel's log is written to.
+// Kmsg is the device for writing to the kernel log.
 const Kmsg = "/dev/kmsg"
 
-// maxKmsg bounds a line. The kernel refuses one of more than 1024 bytes less a prefix of its own
-// with EINVAL (devkmsg_write: LOG_LINE_MAX in v6.1 kernel/printk/printk.c, PRINTKRB_RECORD_MAX
-// since v6.4).
+// maxKmsg bounds a line. The kernel rejects lines longer than 1024 bytes minus its own prefix with
+// EINVAL (devkmsg_write: LOG_LINE_MAX in v6.1 kernel/printk/printk.c, PRINTKRB_RECORD_MAX since
+// v6.4).
 const maxKmsg = 900
 
-// openKmsg opens the kernel's log for writing. To write takes no capability, only the right to open
-// the device, which is root's (mode 0644); with printk.devkmsg=off that is EPERM (v6.12
-// kernel/printk/printk.c devkmsg_open). Each open file may write 10 lines in 5 s with the default
-// printk.devkmsg=ratelimit; what is beyond that is dropped, and the write reports success
-// (devkmsg_write).
+// openKmsg opens the kernel log for writing. Writing needs no capability, only permission to open
+// the device, which root has (mode 0644). With printk.devkmsg=off the open fails with EPERM (v6.12
+// kernel/printk/printk.c devkmsg_open). With the default printk.devkmsg=ratelimit each open file
+// may write 10 lines in 5 s; the kernel drops further lines and reports success (devkmsg_write).
 //
-// It is kept from Go's poller, which every line of the kernel's would wake; to open does not block,
-// whatever lies there.
+// The file is not registered with Go's poller, which every line of the kernel would wake. The open
+// never blocks, for any type of file.
 func openKmsg(path string) (*os.File, error) {
 	fd, err := unix.Open(path,
 		unix.O_WRONLY|unix.O_APPEND|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -40,14 +39,15 @@ func openKmsg(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// kmsgLine is the line of an eviction. Its values have no spaces and no line ends, so that no name
-// can look like another field or another line. <12> is user.warning (facility 1, level 4).
+// kmsgLine returns the kernel log line of an eviction. Its values have no spaces and no line
+// breaks, so that no name can imitate another field or line. <12> is user.warning (facility 1,
+// level 4).
 func kmsgLine(r *api.Record) []byte {
 	var b strings.Builder
 	verb, how := "evicted", ""
 	switch {
 	case r.WasKilled():
-		how = fmt.Sprintf(" killed_at=%.6f", r.Killed.Monotonic.Seconds()) // near the line's own stamp
+		how = fmt.Sprintf(" killed_at=%.6f", r.Killed.Monotonic.Seconds()) // near the line's timestamp
 	case r.Error != "":
 		verb, how = "evicting", " kill=refused"
 	default:
@@ -67,7 +67,7 @@ func kmsgLine(r *api.Record) []byte {
 	return []byte(line[:min(len(line), maxKmsg-1)] + "\n")
 }
 
-// word is a text as one word of ASCII.
+// word returns a text as one word of ASCII characters, cut to most bytes.
 func word(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {

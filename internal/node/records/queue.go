@@ -16,40 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recentSize bounds the records that are at hand for readers.
+// recentSize bounds the records in memory.
 const recentSize = 32
 
-// Queue has the last records at hand for readers, finds older ones in the file, and tells who waits
-// of each that is new or another by now. It is safe for concurrent use, and no reader holds up
-// whoever keeps records.
+// Queue keeps the last records in memory for readers, finds older ones in the file, and notifies
+// waiting readers of each new or changed record. It is safe for concurrent use, and readers never
+// block the Keeper.
 type Queue struct {
-	reading sync.Mutex // the file is searched by one reader at a time
+	reading sync.Mutex // one reader at a time searches the file
 
 	mu   sync.Mutex
 	open bool
-	// in the order in which they came first. What one points to is never written again
-	recent  []change
-	seq     uint64  // of the last change
-	past    uint64  // the last change of a record that is not at hand any more
-	path    string  // of the file; empty: there is none
-	writer  *Writer // nil: nothing is written
-	dropped string  // without a file: the newest ID that is not at hand any more
-	// without a file: what sorts before each ID of this process; empty: there is a file
+	// in the order of their first put; the records are never modified
+	recent     []change
+	seq        uint64  // number of the last change
+	droppedSeq uint64  // last change of a record that is no longer in memory
+	path       string  // of the file; empty: no file
+	writer     *Writer // nil: nothing is written
+	droppedID  string  // without a file: the newest ID that is no longer in memory
+	// without a file: sorts before each ID of this process; empty: there is a file
 	began string
 	more  chan struct{}
 }
 
-// change is a record as it is since then.
+// change is a version of a record, with the number of the change.
 type change struct {
 	record *api.Record
 	seq    uint64
 }
 
-// NewQueue makes a Queue that does not know of any record yet: a Keeper fills it.
+// NewQueue returns an empty Queue, which a Keeper fills.
 func NewQueue() *Queue { return &Queue{} }
 
-// start begins with those that were kept before, oldest first, and where all lie; writer and path
-// may be missing.
+// start fills the Queue with earlier records, oldest first, and sets the file and its Writer. path
+// may be empty and writer nil.
 func (q *Queue) start(now time.Time, kept []api.Record, path string, writer *Writer) {
 	for _, r := range kept[max(0, len(kept)-recentSize):] {
 		q.put(r)
@@ -62,9 +62,9 @@ func (q *Queue) start(now time.Time, kept []api.Record, path string, writer *Wri
 	}
 }
 
-// put has a record at hand as it is now, in the place of what there was of its eviction.
+// put adds a record or replaces its earlier version.
 func (q *Queue) put(now api.Record) {
-	bound(&now) // which makes lists of its own
+	bound(&now) // copies the lists
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.seq++
@@ -76,7 +76,8 @@ func (q *Queue) put(now api.Record) {
 		q.recent = append(q.recent, c)
 	}
 	for len(q.recent) > recentSize {
-		q.past, q.dropped = max(q.past, q.recent[0].seq), max(q.dropped, q.recent[0].record.ID)
+		q.droppedSeq = max(q.droppedSeq, q.recent[0].seq)
+		q.droppedID = max(q.droppedID, q.recent[0].record.ID)
 		q.recent = slices.Delete(q.recent, 0, 1)
 	}
 	if q.more != nil {
@@ -85,8 +86,8 @@ func (q *Queue) put(now api.Record) {
 	}
 }
 
-// Recent are the records at hand, oldest first, never nil; ok false: there are none yet, for the
-// agent starts.
+// Recent returns the records in memory, oldest first, never nil. ok is false while the agent
+// starts.
 func (q *Queue) Recent() (records []*api.Record, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,10 +98,10 @@ func (q *Queue) Recent() (records []*api.Record, ok bool) {
 	return records, q.open
 }
 
-// Position is how far a reader is.
+// Position is the position of a reader in the changes.
 type Position struct {
 	seq  uint64
-	More <-chan struct{} // closed when there is something new; never nil
+	More <-chan struct{} // closed at the next change; never nil
 }
 
 func (q *Queue) position() Position {
@@ -110,8 +111,9 @@ func (q *Queue) position() Position {
 	return Position{q.seq, q.more}
 }
 
-// Next are the records that have changed since, in the order in which they did, each as it is now.
-// ok false: others have, too, that are not at hand any more, so that the reader has to begin again.
+// Next returns the current versions of the records changed since a position, in the order of the
+// changes. ok is false if the changed records are no longer all in memory, so that the reader must
+// start over.
 func (q *Queue) Next(from Position) (records []*api.Record, to Position, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,16 +123,16 @@ func (q *Queue) Next(from Position) (records []*api.Record, to Position, ok bool
 	for _, c := range changed {
 		records = append(records, c.record)
 	}
-	return records, q.position(), q.past <= from.seq
+	return records, q.position(), q.droppedSeq <= from.seq
 }
 
-// Read hands over what is kept after an ID, or what looks like the beginning of one; empty: all.
-// First what is missing, if something is, then the records by their IDs, each as it is now. An
-// error is each's.
+// Read calls each for the records after an ID or a prefix of one; empty: all. It passes the record
+// gap first, if there is one, and then the current versions of the records, sorted by ID. It
+// returns the error of each.
 func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position, error) {
 	q.mu.Lock()
-	at, path, dropped := q.position(), q.path, q.dropped
-	// who asks after one may have missed what the process before this one has begun since
+	at, path, dropped := q.position(), q.path, q.droppedID
+	// a reader with a position may have missed records of the previous process
 	if after != "" {
 		dropped = max(dropped, q.began)
 	}
@@ -141,10 +143,10 @@ func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position,
 	writer := q.writer
 	q.mu.Unlock()
 
-	var older kept
+	var older fileRecords
 	defer older.close()
 	if path != "" {
-		older = q.older(path, writer, after, recent)
+		older = q.readFile(path, writer, after, recent)
 	} else if dropped > after {
 		older.gap = &api.RecordsGap{Until: dropped, Reason: unkeptReason}
 	}
@@ -171,21 +173,21 @@ func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position,
 	return at, nil
 }
 
-// kept are the records that lie in the file and are not at hand.
-type kept struct {
-	file *os.File // nil: none do
+// fileRecords are the records in the file that are not in memory.
+type fileRecords struct {
+	file *os.File // nil: no records
 	at   map[string]place
-	gap  *api.RecordsGap // nil: nothing is missing
+	gap  *api.RecordsGap // nil: no gap
 }
 
-func (k *kept) close() {
+func (k *fileRecords) close() {
 	if k.file != nil {
 		_ = k.file.Close()
 	}
 }
 
-// record reads one; nil: it is none.
-func (k *kept) record(id string) *api.Record {
+// record reads one record; nil: the line is no such record.
+func (k *fileRecords) record(id string) *api.Record {
 	p := k.at[id]
 	text := make([]byte, p.size)
 	if _, err := k.file.ReadAt(text, p.at); err != nil {
@@ -198,13 +200,13 @@ func (k *kept) record(id string) *api.Record {
 	return &r
 }
 
-// older finds the records of the file after an ID, without those at hand. What is missing is found
-// by what was left in their place, and by what waits to be written.
-func (q *Queue) older(path string, writer *Writer, after string,
-	recent map[string]*api.Record) (k kept) {
+// readFile finds the records in the file after an ID, without those in memory. It derives the
+// record gap from the gap marks in the file and from the records pending in the Writer.
+func (q *Queue) readFile(path string, writer *Writer, after string,
+	recent map[string]*api.Record) (k fileRecords) {
 	q.reading.Lock()
 	defer q.reading.Unlock()
-	waiting, lost := writer.missing() // before the file is read: what is written meanwhile is in it
+	pending, lost := writer.missing() // before the file is read, so that no record is missed
 	until, reason := lost, lostReason
 	found, file, err := searchFile(path)
 	switch {
@@ -218,9 +220,9 @@ func (q *Queue) older(path string, writer *Writer, after string,
 			until, reason = found.lost.id, found.lost.reason
 		}
 	}
-	for _, id := range waiting {
+	for _, id := range pending {
 		if _, written := k.at[id]; !written && recent[id] == nil && id > until {
-			until, reason = id, "they are not written yet: the disk does not take them"
+			until, reason = id, "not written yet, the disk is full, slow or fails"
 		}
 	}
 	maps.DeleteFunc(k.at, func(id string, _ place) bool { return id <= after || recent[id] != nil })
@@ -230,59 +232,59 @@ func (q *Queue) older(path string, writer *Writer, after string,
 	return k
 }
 
-// searchFile finds where the records of a file lie. The file is the caller's to close.
-func searchFile(path string) (found, *os.File, error) {
+// searchFile finds the places of the records in a file. The caller must close the file.
+func searchFile(path string) (searchResult, *os.File, error) {
 	f, err := atomicfile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
-		return found{}, nil, err
+		return searchResult{}, nil, err
 	}
 	info, err := f.Stat()
-	var in found
+	var in searchResult
 	if err == nil {
 		in, err = search(f, info.Size(), readBytes, maxRecords)
 	}
 	if err != nil {
 		_ = f.Close()
-		return found{}, nil, fmt.Errorf("read %s: %w", path, err)
+		return searchResult{}, nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return in, f, nil
 }
 
-// found is what lies in a file of records.
-type found struct {
-	order []string         // IDs in the order in which they came first
-	last  map[string]place // of the last line of each
-	lost  lost             // the newest mark of what was there once
+// searchResult is the content of a file of records.
+type searchResult struct {
+	order []string         // IDs in the order of their first lines
+	last  map[string]place // place of the last line of each
+	lost  lostRange        // newest range of lost records
 }
 
-// lost says that records up to an ID may be missing.
-type lost struct{ id, reason string }
+// lostRange means that records up to an ID may be missing.
+type lostRange struct{ id, reason string }
 
-func (l *lost) add(id, reason string) {
+func (l *lostRange) add(id, reason string) {
 	if id > l.id {
-		*l = lost{id, reason}
+		*l = lostRange{id, reason}
 	}
 }
 
 // Why records are missing.
 const (
-	rotatedReason = "the file is bounded, and the oldest records went"
-	lostReason    = "they could not be written in time"
-	brokenReason  = "lines of the file are no records"
-	unkeptReason  = "no stateDir is configured: only the last are in memory, and none from before the agent started"
+	rotatedReason = "the file reached its size limit and the oldest records were removed"
+	lostReason    = "the records could not be written in time"
+	brokenReason  = "the file contains corrupt lines"
+	unkeptReason  = "no stateDir is configured: only the last records since the start are in memory"
 )
 
 // search finds the records in the last bytes of a file.
-func search(r io.ReaderAt, size, most int64, records int) (found, error) {
+func search(r io.ReaderAt, size, most int64, records int) (searchResult, error) {
 	from := max(0, size-most)
-	out := found{last: map[string]place{}}
+	out := searchResult{last: map[string]place{}}
 	before, broken, cut := "0", false, from > 0
 	err := lines(io.NewSectionReader(r, from, size-from), func(l line) {
 		id, mark := idOf(l.text)
 		switch {
-		case l.torn: // it is being written, or will be ended by who writes next
+		case l.torn: // it is being written, or the next write will terminate it
 			return
-		case cut: // the end of one
+		case cut: // the end of a line
 			cut = false
 			return
 		case id == "" && (len(l.text) > 0 || l.long):
@@ -295,7 +297,7 @@ func search(r io.ReaderAt, size, most int64, records int) (found, error) {
 			out.lost.add(id, mark)
 			return
 		}
-		if broken && id > before { // what there was came after what is before it, and before this
+		if broken && id > before { // the corrupt record is between the previous ID and this one
 			out.lost.add(id, brokenReason)
 			broken = false
 		}
@@ -304,14 +306,14 @@ func search(r io.ReaderAt, size, most int64, records int) (found, error) {
 			out.order = append(out.order, id)
 		}
 		out.last[id] = place{from + l.at, len(l.text)}
-		if len(out.order) > 2*records { // lines that no agent wrote
+		if len(out.order) > 2*records { // not written by an agent
 			out.lost.add(out.order[0], rotatedReason)
 			delete(out.last, out.order[0])
 			out.order = out.order[1:]
 		}
 	})
 	if from > 0 && len(out.order) > 0 {
-		out.lost.add(out.order[0], rotatedReason) // what is before the first
+		out.lost.add(out.order[0], rotatedReason) // the records before the first one
 	}
 	return out, err
 }

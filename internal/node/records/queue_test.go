@@ -52,7 +52,7 @@ func TestRecentRecords(t *testing.T) {
 		k.Begin(&api.Record{Version: Version, ID: fmt.Sprintf("b%03d", i)})
 	}
 	if got := atHand(k); len(got) != recentSize || got[0] != "b032 " || got[recentSize-1] != "b063 " {
-		t.Errorf("%d: %v", len(got), got)
+		t.Errorf("%d records in memory %v, want the newest %d", len(got), got, recentSize)
 	}
 }
 
@@ -68,12 +68,12 @@ func TestRecentRecordsOutliveTheProcess(t *testing.T) {
 	}
 	second := keeper(t, dir, false)
 	if got := atHand(second); len(got) != recentSize || got[0] != "a002 back" {
-		t.Errorf("%d: %v", len(got), got)
+		t.Errorf("%d records in memory of the next process %v, want the newest %d", len(got), got, recentSize)
 	}
 	dry := keeper(t, "", true)
 	dry.Would(&api.Record{Version: Version, ID: "w"})
 	if got := atHand(dry); !slices.Equal(got, []string{"w dryRun"}) {
-		t.Errorf("a dry run: %v", got)
+		t.Errorf("records in memory of a dry run = %v, want w dryRun", got)
 	}
 	var none *Keeper
 	none.Update(&api.Record{})

@@ -18,18 +18,18 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// readBytes is how much of the end of a file is read: twice what the agent lets it become.
+// readBytes bounds the part of a file that is read, from its end: twice the agent's limit.
 const readBytes = 2 * maxBytes
 
-// List is what a file of records holds.
+// List is the content of a file of records.
 type List struct {
-	Records  []api.Record // each once, as it was written last, in the order in which evictions began
-	Warnings []string     // what could not be read, one line each
-	Foreign  int          // lines that are no records, where none is one
+	Records  []api.Record // the last version of each, in the order in which the evictions began
+	Warnings []string     // problems of the file, one line each
+	Foreign  int          // number of lines, if no line is a record
 }
 
-// Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the
-// file cannot be read, with os.ErrNotExist for one that is not there.
+// Read reads the end of a file of records. It skips and counts corrupt lines. It fails if the file
+// cannot be read, with os.ErrNotExist if it does not exist.
 func Read(path string) (*List, error) { return readTail(path, readBytes) }
 
 func readTail(path string, most int64) (*List, error) {
@@ -50,8 +50,7 @@ func readTail(path string, most int64) (*List, error) {
 	return list, nil
 }
 
-// parse reads records line by line. cut: the text begins somewhere in the file, perhaps within a
-// line.
+// parse reads records line by line. cut means that the text may begin within a line.
 func parse(r io.Reader, cut bool) (*List, error) {
 	p := parser{at: map[string]int{}, within: cut}
 	err := lines(r, p.line)
@@ -66,21 +65,23 @@ func parse(r io.Reader, cut bool) (*List, error) {
 	if !p.known {
 		p.list.Foreign = p.corrupt
 	}
-	warn(cut, "only the end of the file was read, it is larger than it should be")
-	warn(p.corrupt > 0, "%d lines are no records and were skipped", p.corrupt)
-	warn(p.torn, "the last line is not whole and was skipped: it is being written, or the agent died while it wrote")
-	warn(p.newer > 0, "%d records are of a later version of jettison: what it does not know is not shown", p.newer)
+	warn(cut, "the file is larger than the limit, only its end was read")
+	warn(p.corrupt > 0, "skipped %d corrupt lines", p.corrupt)
+	warn(p.torn, "skipped the last line, which is incomplete: it is being written, or the agent "+
+		"died during the write")
+	warn(p.newer > 0, "%d records were written by a later version of jettison: "+
+		"unknown fields are not shown", p.newer)
 	return &p.list, err
 }
 
-// parser makes a List of lines.
+// parser builds a List from lines.
 type parser struct {
 	list           List
 	at             map[string]int // index + 1 in list.Records, by ID
-	within         bool           // the next line most likely is the end of one
-	torn           bool           // the last line is not whole
-	corrupt, newer int            // lines
-	known          bool           // one line at least is a record
+	within         bool           // the next line probably is the end of a line
+	torn           bool           // the last line is incomplete
+	corrupt, newer int            // numbers of lines
+	known          bool           // at least one line is a record
 }
 
 func (p *parser) line(l line) {
@@ -98,7 +99,7 @@ func (p *parser) line(l line) {
 		p.torn = true
 	case !ok:
 		p.corrupt++
-	case rec.Outcome == api.OutcomeLost: // it stands for others
+	case rec.Outcome == api.OutcomeLost: // a gap mark
 	default:
 		if rec.Version > Version {
 			p.newer++
@@ -107,7 +108,7 @@ func (p *parser) line(l line) {
 	}
 }
 
-// add adds a record, or puts it in the place of an earlier line of the same eviction.
+// add adds a record, or replaces the one from an earlier line of the same eviction.
 func (p *parser) add(rec api.Record) {
 	if i := p.at[rec.ID]; i > 0 {
 		p.list.Records[i-1] = rec
@@ -115,7 +116,7 @@ func (p *parser) add(rec api.Record) {
 	}
 	p.list.Records = append(p.list.Records, rec)
 	p.at[rec.ID] = len(p.list.Records)
-	if len(p.list.Records) >= 2*maxRecords { // lines that no agent wrote
+	if len(p.list.Records) >= 2*maxRecords { // not written by an agent
 		p.list.Records = slices.Delete(p.list.Records, 0, maxRecords)
 		clear(p.at)
 		for i := range p.list.Records {
@@ -124,7 +125,7 @@ func (p *parser) add(rec api.Record) {
 	}
 }
 
-// decode makes a record of a line.
+// decode parses the record of a line.
 func decode(l line) (r api.Record, ok bool) {
 	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !ValidID(r.ID) {
 		return api.Record{}, false
@@ -133,21 +134,21 @@ func decode(l line) (r api.Record, ok bool) {
 	return r, true
 }
 
-// ValidID tells what can be the ID of a record: it is compared, and typed by people.
+// ValidID reports whether a text can be the ID of a record, which is compared and typed by users.
 func ValidID(id string) bool {
 	return id != "" && len(id) <= 64 &&
 		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
 }
 
-// line of a file, valid until the next one.
+// line is a line of a file, valid until the next one is read.
 type line struct {
-	at   int64  // where it begins
-	text []byte // without its end; nil of one that is too long
+	at   int64  // offset in the file
+	text []byte // without line break; nil if the line is too long
 	long bool
-	torn bool // the file ends before it does
+	torn bool // the line has no line break: the file ends
 }
 
-// lines reads lines of any length in bounded memory.
+// lines calls each for every line, of any length, in bounded memory.
 func lines(r io.Reader, each func(line)) error {
 	b := bufio.NewReaderSize(r, maxLine)
 	var at int64
@@ -179,5 +180,5 @@ func lines(r io.Reader, each func(line)) error {
 	}
 }
 
-// Path is where the records of a state directory lie.
+// Path returns the path of the file of records in a state directory.
 func Path(dir string) string { return filepath.Join(dir, File) }

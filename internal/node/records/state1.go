@@ -7,12 +7,12 @@ import (
 	"jettison/eviction"
 )
 
-// state1 is a State of version 1. It held an eviction twice: what the agent carried out, and what
-// its effect was awaited by.
+// state1 is a State of version 1. It contains an eviction twice: as carried out by the agent, and
+// as awaited by the eviction manager.
 type state1 struct {
-	BootID    string      `json:"bootId"`
-	Time      time.Time   `json:"time"`
-	Evictions []underway1 `json:"evictions"`
+	BootID    string     `json:"bootId"`
+	Time      time.Time  `json:"time"`
+	Evictions []running1 `json:"evictions"`
 	Manager   struct {
 		Pending []pending1 `json:"pending"`
 		eviction.Saved
@@ -20,9 +20,9 @@ type state1 struct {
 	HoldOffs []HoldOff `json:"holdOffs"`
 }
 
-// underway1 is an eviction that was not over for the agent: the pod lived, or the runtime had not
+// running1 is an eviction in progress for the agent: the pod was alive, or the runtime had not
 // cleaned up.
-type underway1 struct {
+type running1 struct {
 	Record      string                 `json:"record"`
 	Eviction    eviction.SavedEviction `json:"eviction"`
 	Began       api.Stamp              `json:"began"`
@@ -32,25 +32,25 @@ type underway1 struct {
 	RemoveFiles bool                   `json:"removeFiles"`
 }
 
-// pending1 is an eviction that others waited for.
+// pending1 is an eviction with an effect that the manager awaited before the next one.
 type pending1 struct {
 	Eviction eviction.SavedEviction `json:"eviction"`
 	Level    uint64                 `json:"level"`
 	Died     bool                   `json:"died"`
-	Until    time.Time              `json:"until"` // of a dead one: what it returned was awaited
+	Until    time.Time              `json:"until"` // of a dead pod: end of the wait for its memory
 	Cleaned  bool                   `json:"cleaned"`
 	Ended    time.Time              `json:"ended"`
 }
 
-// settle1 is how long after the end of its processes a pod's memory was awaited; longer where much
-// of it was shared.
-const settle1 = 2 * time.Second
+// memoryWait1 is the wait for a pod's memory after the end of its processes; version 1 waited
+// longer if much of it was shared.
+const memoryWait1 = 2 * time.Second
 
-// migrate makes a State of it. Evictions that others waited for come first, in their order.
+// migrate converts a state1 to a State. Pending evictions come first, in their order.
 func (o *state1) migrate(warn func(string, ...any)) State {
 	s := State{Version: StateVersion, BootID: o.BootID, Time: o.Time, Manager: o.Manager.Saved,
 		HoldOffs: o.HoldOffs}
-	carried := map[string]*underway1{}
+	carried := map[string]*running1{}
 	for i := range o.Evictions {
 		u := &o.Evictions[i]
 		if uid := u.Eviction.Pod.UID; carried[uid] == nil {
@@ -63,8 +63,8 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 		p := &o.Manager.Pending[i]
 		uid := p.Eviction.Pod.UID
 		u := carried[uid]
-		if u == nil && !p.Died { // others would wait for it for ever
-			warn("the eviction of pod %.64q is awaited, and is not carried out", uid)
+		if u == nil && !p.Died { // other evictions would wait for it forever
+			warn("pending eviction of pod %.64q ignored: it was not in progress", uid)
 			continue
 		}
 		waited[uid] = true
@@ -73,7 +73,7 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 	for i := range o.Evictions {
 		if u := &o.Evictions[i]; !waited[u.Eviction.Pod.UID] || u != carried[u.Eviction.Pod.UID] {
 			l := u.life()
-			// Nothing waited for it any more: what it returned did not come for long, or it did not die.
+			// Nothing waited for it: its memory did not return in time, or the pod did not die.
 			l.Settled, l.Undying = true, l.Emptied.Time.IsZero()
 			if l.Undying {
 				l.Outcome = string(api.OutcomeUndying)
@@ -89,8 +89,8 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 	return s
 }
 
-// life is what the agent knew of an eviction.
-func (u *underway1) life() eviction.SavedLife {
+// life converts the agent's state of an eviction.
+func (u *running1) life() eviction.SavedLife {
 	return eviction.SavedLife{
 		Eviction: u.Eviction, Record: u.Record, RemoveFiles: u.RemoveFiles,
 		Began: eviction.Stamp(u.Began), Deadline: u.Deadline,
@@ -98,10 +98,10 @@ func (u *underway1) life() eviction.SavedLife {
 	}
 }
 
-// life joins both; u is nil where the agent had done its part.
-func (p *pending1) life(u *underway1) (l eviction.SavedLife) {
+// life merges both states of an eviction; u is nil if the agent had finished its part.
+func (p *pending1) life(u *running1) (l eviction.SavedLife) {
 	if u == nil {
-		l.Emptied, l.Clean, l.Gone = eviction.Stamp{Time: p.Until.Add(-settle1)}, p.Cleaned, true
+		l.Emptied, l.Clean, l.Gone = eviction.Stamp{Time: p.Until.Add(-memoryWait1)}, p.Cleaned, true
 		if p.Cleaned {
 			l.Cleaned = eviction.Stamp{Time: p.Ended}
 		}
@@ -109,13 +109,14 @@ func (p *pending1) life(u *underway1) (l eviction.SavedLife) {
 		l = u.life()
 		dead := !l.Emptied.Time.IsZero()
 		l.CameBack = p.Died && !dead // in another cgroup, so that the agent did not know yet
-		l.Shared = p.Died && dead && p.Until.Sub(l.Emptied.Time) > settle1
+		l.Shared = p.Died && dead && p.Until.Sub(l.Emptied.Time) > memoryWait1
 	}
 	l.Eviction, l.Level = p.Eviction, p.Level
 	return l
 }
 
-// recall adds what an eviction was decided on, which a State of version 1 left to its record.
+// recall restores the observation behind an eviction from its record. A State of version 1 does not
+// contain it.
 func (s *State) recall(running []api.Record) {
 	for i := range s.Manager.Lives {
 		l := &s.Manager.Lives[i]

@@ -17,7 +17,7 @@ import (
 	"jettison/stats"
 )
 
-// underway is the eviction of a pod that lies in a cgroup of its own.
+// underway returns the eviction of a pod with its own cgroup.
 func underway(uid string) eviction.SavedLife {
 	return eviction.SavedLife{
 		Record: "r-" + uid, Began: eviction.Stamp{Time: epoch, Monotonic: 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
@@ -33,11 +33,11 @@ func load(t *testing.T, dir string, now time.Time, boot string) (s State, runnin
 	s, kept, errs := Load(dir, now, boot)
 	for _, err := range errs {
 		if strings.ContainsAny(err.Error(), "\n\x1b") {
-			t.Errorf("not one line: %q", err)
+			t.Errorf("warning %q contains a line break or an escape, want one plain line", err)
 		}
 		warnings += strings.ReplaceAll(err.Error(), dir, "DIR") + "\n"
 	}
-	return s, stillRunning(kept), warnings
+	return s, runningRecords(kept), warnings
 }
 
 // A restart takes back what was saved; the same after a boot only who is held off.
@@ -63,7 +63,7 @@ func TestAStateComesBack(t *testing.T) {
 	stop(t, w)
 	s, running, warnings := load(t, dir, epoch, "boot")
 	if s.Time.IsZero() || warnings != "" || len(running) != 1 || running[0].ID != begun(2).ID {
-		t.Errorf("running %v, warnings %q", running, warnings)
+		t.Errorf("running = %v, warnings %q, want one record without warnings", running, warnings)
 	}
 	want.Version, want.BootID, want.Time = StateVersion, "boot", s.Time
 	if diff := cmp.Diff(want, s); diff != "" {
@@ -72,7 +72,7 @@ func TestAStateComesBack(t *testing.T) {
 	for _, boot := range []string{"another", ""} {
 		s, _, warnings := load(t, dir, epoch, boot)
 		if len(s.Manager.Lives)+len(s.Manager.Aside) > 0 || !cmp.Equal(s.HoldOffs, want.HoldOffs) || warnings != "" {
-			t.Errorf("of another boot: %+v, %q", s, warnings)
+			t.Errorf("state of another boot = %+v, warnings %q, want only hold-offs", s, warnings)
 		}
 	}
 	unknown, _ := start(t, Options{}) // no boot is known to be the same as another one that is not known
@@ -86,7 +86,7 @@ func TestAStateComesBack(t *testing.T) {
 	}
 }
 
-// What is missing, corrupt or cannot be true is left out, and said.
+// Missing, corrupt and implausible parts of a state are left out, with a warning each.
 func TestAStateThatCannotBe(t *testing.T) {
 	far := epoch.Add(1000 * time.Hour)
 	odd := underway("odd")
@@ -111,35 +111,35 @@ func TestAStateThatCannotBe(t *testing.T) {
 	for _, err := range manager.Resume(epoch, s.Manager) {
 		warnings += err.Error() + "\n"
 	}
-	want := `DIR/state.json: an eviction: "a b" is no ID of a record
-DIR/state.json: the hold-off of pod a ends at 2026-02-11T16:00:00Z, which is too far: 5m0s from now
-DIR/state.json: a hold-off of "", which is no UID or comes twice
-DIR/state.json: a hold-off of "a", which is no UID or comes twice
-the grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far: 30 s from now
-an eviction: pod foreign: "kubepods" is not its cgroup
-an eviction: pod odd comes twice
+	want := `DIR/state.json: eviction with invalid record ID "a b" ignored
+DIR/state.json: hold-off of pod a ends too late, at 2026-02-11T16:00:00Z: reduced to 5m0s from now
+DIR/state.json: hold-off of UID "" ignored: invalid or duplicate
+DIR/state.json: hold-off of UID "a" ignored: invalid or duplicate
+grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far ahead: shortened to 30 s from now
+eviction: pod foreign: "kubepods" is not the pod's cgroup
+eviction: pod odd occurs twice
 `
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Error(diff)
 	}
 	if l := manager.Lives(); len(l) != 1 || l[0].Killed().Monotonic != 0 || !l[0].Began().Time.Equal(epoch) || !l[0].Deadline().Equal(epoch.Add(30*time.Second)) {
-		t.Errorf("%+v", l)
+		t.Errorf("resumed evictions = %+v, want one with a clamped deadline", l)
 	}
 	if len(s.HoldOffs) != 1 || !s.HoldOffs[0].Until.Equal(epoch.Add(5*time.Minute)) || s.HoldOffs[0].Reason != "x?y" || s.HoldOffs[0].Signal != "memory?.available" || s.HoldOffs[0].Times != 1 {
-		t.Errorf("%+v", s.HoldOffs)
+		t.Errorf("hold-offs = %+v, want one with clamped values", s.HoldOffs)
 	}
 	for text, want := range map[string]string{
-		"":                              "is no state, starting afresh: unexpected end of JSON input",
-		"{\"version\":1":                "is no state, starting afresh: unexpected end of JSON input",
-		"{}":                            "is no state, starting afresh: version 0, want 2",
-		"{\"version\":3}":               "is no state, starting afresh: version 3, want 2",
-		"{\"version\":\"\x1b\"}":        "is no state, starting afresh: invalid character",
-		"{\"version\":1,\"time\":1}":    "is no state, starting afresh: ",
-		strings.Repeat(" ", maxState+1): "cannot be read, starting afresh: larger than 2097152 bytes",
+		"":                              "state.json: unexpected end of JSON input (starting with empty state)",
+		"{\"version\":1":                "state.json: unexpected end of JSON input (starting with empty state)",
+		"{}":                            "state.json: unsupported version 0, want 2 (starting with empty state)",
+		"{\"version\":3}":               "state.json: unsupported version 3, want 2 (starting with empty state)",
+		"{\"version\":\"\x1b\"}":        "state.json: invalid character",
+		"{\"version\":1,\"time\":1}":    "(starting with empty state)",
+		strings.Repeat(" ", maxState+1): "state.json: larger than 2097152 bytes (starting with empty state)",
 	} {
 		put(text)
 		if s, _, warnings := load(t, dir, epoch, "boot"); !strings.Contains(warnings, want) || strings.Count(warnings, "\n") != 1 || !cmp.Equal(s, State{}) {
-			t.Errorf("%.40q: %+v, %q, want %q", text, s, warnings, want)
+			t.Errorf("state of text %.40q = %+v, warnings %q, want an empty state and %q", text, s, warnings, want)
 		}
 	}
 	var many State
@@ -148,15 +148,15 @@ an eviction: pod odd comes twice
 	}
 	said := 0
 	if many.check(epoch, func(string, ...any) { said++ }); len(many.HoldOffs) != maxHoldOffs || said != 1 {
-		t.Errorf("%d, %d", len(many.HoldOffs), said)
+		t.Errorf("%d hold-offs kept with %d warnings, want %d with 1", len(many.HoldOffs), said, maxHoldOffs)
 	}
 	manager = eviction.NewManager(eviction.Config{})
 	if errs := manager.Resume(epoch, many.Manager); len(errs) != 1 || len(manager.Lives()) != 128 {
-		t.Errorf("%d, %v", len(manager.Lives()), errs)
+		t.Errorf("%d evictions resumed with errors %v, want 128 with one error", len(manager.Lives()), errs)
 	}
 	many.Manager = manager.Save()
 	if text, err := many.encode(); err != nil || len(text) > maxState/2 {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("size of the state = %d, %v, want at most %d", len(text), err, maxState/2)
 	}
 }
 
@@ -170,18 +170,18 @@ func TestAnOlderStateIsRead(t *testing.T) {
 	s, _, warnings := load(t, dir, epoch, "boot")
 	want := []HoldOff{{UID: "a", Until: epoch.Add(time.Minute), Reason: "memory was short", Times: 2}}
 	if diff := cmp.Diff(want, s.HoldOffs); diff != "" || warnings != "" {
-		t.Errorf("%s%s", warnings, diff)
+		t.Errorf("hold-offs differ from the saved ones, warnings %q:\n%s", warnings, diff)
 	}
 }
 
-// An upgrade in the middle of evictions loses nothing. The state of version 1 in testdata, and the records beside it, were written by the
-// agent before version 2, with an eviction in each phase: at epoch it ended.
+// An upgrade in the middle of evictions loses no state. The agent before version 2 wrote the state of version 1 and the records in
+// testdata, with an eviction in each phase; it ended at epoch.
 func TestTheStateOfTheVersionBeforeIsRead(t *testing.T) {
 	s, running, warnings := load(t, filepath.Join("testdata", "v1"), epoch, "boot")
 	thresholds, _, errs := eviction.Settings{OwnSignals: true, EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "memory.pressure.full": "20%/1s"},
 		EvictionSoft: map[string]string{"memory.available": "200Mi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"}}.Parse()
 	if warnings != "" || len(running) != 2 || len(errs) > 0 {
-		t.Fatalf("running %d, %v\n%s", len(running), errs, warnings)
+		t.Fatalf("%d running records, errors %v, warnings %q, want 2 without errors and warnings", len(running), errs, warnings)
 	}
 	m := eviction.NewManager(eviction.Config{Thresholds: thresholds, MaxPodGracePeriodSeconds: 600, Breaker: true})
 	for _, err := range m.Resume(epoch, s.Manager) {
@@ -228,7 +228,7 @@ undying memory.available undying hard=true returns=300 record=r-undying began=-3
 	// What others wait for, and for how long, and what the breaker and the memory of pods held.
 	saved := m.Save()
 	if len(saved.Aside) != 1 || saved.Aside[0].UID != "undying" || len(saved.Evicted) != 5 || len(saved.Breaker) == 0 || saved.Breaker[0].Futile != 2 {
-		t.Errorf("%+v", saved)
+		t.Errorf("saved manager state = %+v, want the values of version 1", saved)
 	}
 	var old state1
 	if text, err := os.ReadFile(filepath.Join("testdata", "v1", StateFile)); err != nil || json.Unmarshal(text, &old) != nil || len(old.Evictions) != 10 {
@@ -255,11 +255,11 @@ undying memory.available undying hard=true returns=300 record=r-undying began=-3
 		t.Error(diff)
 	}
 	if len(s.HoldOffs) != 2 || s.HoldOffs[0].Signal != stats.SignalMemoryAvailable || s.HoldOffs[1].Signal != stats.SignalNodeFsAvailable {
-		t.Errorf("%+v", s.HoldOffs)
+		t.Errorf("hold-offs = %+v, want two with their signals", s.HoldOffs)
 	}
 }
 
-// A state that lies behind a link is none: whoever can lay one there says nothing to the agent.
+// A state file that is a symbolic link is ignored: the creator of a link must not control the agent.
 func TestAStateBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{StateFile, File} {
@@ -283,7 +283,7 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		warn := func(format string, args ...any) {
 			if text := fmt.Errorf(format, args...).Error(); strings.ContainsAny(text, "\n\x1b") || len(text) > 2000 {
-				t.Errorf("%q", text)
+				t.Errorf("warning = %q, want one line of at most 2000 bytes", text)
 			}
 		}
 		s, err := parseState(text, warn)
@@ -296,18 +296,18 @@ func FuzzState(f *testing.F) {
 		for _, l := range m.Lives() {
 			e := l.Eviction()
 			if e.Pod.Cgroup != "" && (e.Pod.CgroupID.Ino == 0 || strings.Contains(e.Pod.Cgroup, "..")) || l.Began().Time.After(epoch) {
-				t.Errorf("%+v", l)
+				t.Errorf("parsed eviction = %+v, want a valid cgroup and no start in the future", l)
 			}
 		}
 		for _, h := range s.HoldOffs {
 			if h.Until.Sub(epoch) > maxHoldOff || h.Times < 1 {
-				t.Errorf("%+v", h)
+				t.Errorf("parsed hold-off = %+v, want a bounded end and Times >= 1", h)
 			}
 		}
 	})
 }
 
-// A hold-off of an owner has no UID; what cannot be one is left out, said, and harms no other.
+// A hold-off of an owner has no UID. An invalid one is left out with a warning and affects no other.
 func TestHoldOffsOfOwners(t *testing.T) {
 	until := epoch.Add(time.Minute)
 	good := Owner{"StatefulSet", "s", "shop", "db-0"}
@@ -319,6 +319,6 @@ func TestHoldOffsOfOwners(t *testing.T) {
 	said := 0
 	s.check(epoch, func(string, ...any) { said++ })
 	if len(s.HoldOffs) != 2 || s.HoldOffs[0].Owner != good || s.HoldOffs[1].UID != "u" || said != 6 {
-		t.Errorf("%d warnings, kept %+v", said, s.HoldOffs)
+		t.Errorf("%d warnings, hold-offs = %+v, want 6 warnings and two hold-offs", said, s.HoldOffs)
 	}
 }

@@ -18,85 +18,87 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Options of a Writer. The zero value of a bound is the default.
+// Options of a Writer. The zero value of a limit selects its default.
 type Options struct {
-	Dir    string // the state directory; empty: nothing is kept but in the kernel's log
-	Kmsg   string // the kernel's log; empty: Kmsg
-	BootID string // as bootid.Read has it, for records and state
-	Agent  string // this version
-	// Bytes and Records bound the file of records. Default 4 MiB, 1000.
+	Dir    string // the state directory; empty: write to the kernel log only
+	Kmsg   string // the kernel log; empty: Kmsg
+	BootID string // from bootid.Read, for records and state
+	Agent  string // version of the agent
+	// Bytes and Records limit the file of records. Default 4 MiB, 1000.
 	Bytes   int64
 	Records int
-	Queue   int           // records that wait to be written; default 64
-	Retry   time.Duration // after something could not be written; default 5 s
-	// Report is called when something cannot be written, and when it can be again, from Start and from
-	// the Writer's own goroutine. It must not block. nil: it is not told.
+	Queue   int           // limit of pending records; default 64
+	Retry   time.Duration // delay before a retry; default 5 s
+	// Report is called when a write fails, and when writes work again, from Start and from the
+	// Writer's goroutine. It must not block. May be nil.
 	Report func(Notice)
 }
 
-// Notice is what a Writer has to say. Each trouble is said once.
+// Notice reports a failure or the end of one. Each failure is reported once.
 type Notice struct {
 	What string // records, state, kernel log
-	Err  error  // nil: it is written again
-	Lost int    // records that were given up meanwhile, the oldest ones
+	Err  error  // nil: writes work again
+	Lost int    // records lost in the meantime, the oldest ones
 }
 
-// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It
-// never blocks the caller that hands them over: a disk that hangs or is full costs the oldest
-// records beyond what may wait. Close it.
+// Writer writes records, the state and lines of the kernel log in its own goroutine. It never
+// blocks its callers: with a hanging or full disk it drops the oldest records beyond the limit of
+// pending ones. Call Close at the end.
 type Writer struct {
 	o       Options
 	wake    chan struct{} // one slot
 	done    chan struct{}
 	foreign error
-	dropped atomic.Uint64 // records given up since the start
+	dropped atomic.Uint64 // records lost since the start
 
 	mu     sync.Mutex
 	queue  []*entry // oldest first
-	state  *State   // the newest one that is not written; nil: none
-	lost   int      // records given up since it was last said
-	gone   string   // the newest ID of those; empty: the file says so, or there are none
-	batch  []string // IDs of what is being written
+	state  *State   // newest unwritten state; nil: none
+	lost   int      // records lost since the last report
+	lostID string   // newest lost ID that the file does not mark yet; empty: none
+	batch  []string // IDs of the records being written
 	closed bool
 
-	// Of the goroutine.
-	lock      *os.File // of the directory; nil: not held
-	kmsg      *os.File // nil: it cannot be written
+	// Fields of the goroutine.
+	lock      *os.File // of the directory; nil: not locked
+	kmsg      *os.File // nil: cannot be opened
 	journal   journal
-	saved     []byte // the state as it lies on the disk, but for its time; nil: not known
-	troubles  [3]string
-	unwritten error // of the last round
+	saved     []byte // the state on disk, without its time; nil: unknown
+	failures  [3]string
+	unwritten error // error of the last round
 }
 
-// entry is a record that waits.
+// entry is a pending record.
 type entry struct {
 	record api.Record
-	kmsg   bool // a line in the kernel's log as well
+	kmsg   bool // also write a line to the kernel log
 }
 
-// What may be in trouble, as indices of troubles.
+// Targets of writes, as indices of failures.
 const (
 	toRecords = iota
 	toState
 	toKmsg
 )
 
-var troubleNames = [...]string{"records", "state", "kernel log"}
+var targetNames = [...]string{"records", "state", "kernel log"}
 
-// lockFile is in the state directory, of the one process that writes there.
+// lockFile is the lock file in the state directory of the one process that writes there.
 const lockFile = "agent.lock"
 
-// another is what a second agent has to say.
-func another(dir string, err error) error {
+// lockedError returns the error for a directory that another agent has locked.
+func lockedError(dir string, err error) error {
 	who := "another agent"
 	if locked := (*atomicfile.LockedError)(nil); errors.As(err, &locked) && locked.PID != 0 {
 		who = fmt.Sprintf("another agent (pid %d)", locked.PID)
 	}
-	return fmt.Errorf("%s: %s keeps its records and state there: stop it, or give this one another stateDir", dir, who)
+	return fmt.Errorf("stateDir %s is locked by %s: stop that agent, or configure another stateDir",
+		dir, who)
 }
 
-// acquire takes the directory's lock: two agents would take each other's evictions for their own.
-// An error: another process has it. Where there can be no lock, what is written says what is wrong.
+// acquire locks the directory, because two agents would treat each other's evictions as their own.
+// It fails if another process has the lock. If the directory cannot be locked at all, it returns
+// nil and the first write reports the error.
 func (w *Writer) acquire() error {
 	if w.o.Dir == "" || w.lock != nil || os.MkdirAll(w.o.Dir, 0o700) != nil {
 		return nil
@@ -104,7 +106,7 @@ func (w *Writer) acquire() error {
 	var err error
 	if w.lock, err = atomicfile.Lock(filepath.Join(w.o.Dir, lockFile)); errors.Is(err,
 		atomicfile.ErrLocked) {
-		return another(w.o.Dir, err)
+		return lockedError(w.o.Dir, err)
 	}
 	if err == nil {
 		for _, name := range []string{StateFile, File} {
@@ -114,15 +116,14 @@ func (w *Writer) acquire() error {
 	return nil
 }
 
-// Start starts a Writer. It opens the kernel's log and takes the directory's lock; what else is
-// wrong with the directory is found out at the first write. While another process has the lock
-// nothing is written, and what lies there is its own.
+// Start starts a Writer. It opens the kernel log and locks the directory; the first write reports
+// other problems of the directory. While another process has the lock, nothing is written there.
 func Start(o Options) (*Writer, error) {
 	if o.Bytes < 0 || o.Records < 0 || o.Queue < 0 || o.Retry < 0 {
-		return nil, errors.New("records: a bound is negative")
+		return nil, errors.New("records: limits must not be negative")
 	}
 	if o.Dir != "" && !filepath.IsAbs(o.Dir) {
-		return nil, fmt.Errorf("records: %q: want an absolute path", o.Dir)
+		return nil, fmt.Errorf("records: stateDir %q must be an absolute path", o.Dir)
 	}
 	o.Kmsg = cmp.Or(o.Kmsg, Kmsg)
 	o.Bytes = cmp.Or(o.Bytes, maxBytes)
@@ -136,35 +137,36 @@ func Start(o Options) (*Writer, error) {
 		journal: newJournal(o.Dir, &o)}
 	var err error
 	if w.kmsg, err = openKmsg(o.Kmsg); err != nil {
-		w.said(toKmsg, err)
+		w.report(toKmsg, err)
 	}
 	err = w.acquire()
-	w.said(toState, err)
+	w.report(toState, err)
 	w.foreign = err
 	go w.run()
 	return w, nil
 }
 
-// Foreign says which other process had the directory's lock when this one started; nil: none had.
+// Foreign returns an error that names the process with the directory's lock at the start; nil:
+// none.
 func (w *Writer) Foreign() error { return w.foreign }
 
-// Begin hands over the record of an eviction that has begun, and has a line written to the kernel's
-// log. The Writer owns what the record points to.
+// Begin queues the record of an eviction that has begun, and a line for the kernel log. The Writer
+// owns all memory that the record points to.
 func (w *Writer) Begin(r api.Record) { w.put(&entry{r, true}) }
 
-// Update hands over the same record, whole, with what is known by now. The Writer owns what the
-// record points to.
+// Update queues a complete new version of a record. The Writer owns all memory that the record
+// points to.
 func (w *Writer) Update(r api.Record) { w.put(&entry{r, false}) }
 
-// Save hands over what the next process needs, in place of what was handed over before. The Writer
-// owns what it points to. One that says the same as the one before is not written again.
+// Save queues the state for the next process, in place of an earlier one. The Writer owns all
+// memory that it points to. An unchanged state is not written again.
 func (w *Writer) Save(s State) {
 	w.mu.Lock()
 	if !w.closed {
 		w.state = &s
 	}
 	w.mu.Unlock()
-	w.poke()
+	w.wakeUp()
 }
 
 func (w *Writer) put(e *entry) {
@@ -173,11 +175,11 @@ func (w *Writer) put(e *entry) {
 		w.enqueue(e)
 	}
 	w.mu.Unlock()
-	w.poke()
+	w.wakeUp()
 }
 
-// enqueue takes a record instead of what waits of the same eviction; of too many the oldest is
-// given up. mu is held.
+// enqueue adds a record or replaces the pending version of it. If there are too many it drops the
+// oldest. mu is held.
 func (w *Writer) enqueue(e *entry) {
 	for i, old := range w.queue {
 		if old.record.ID == e.record.ID {
@@ -187,51 +189,51 @@ func (w *Writer) enqueue(e *entry) {
 		}
 	}
 	w.queue = append(w.queue, e)
-	w.trim()
+	w.dropOldest()
 }
 
-func (w *Writer) trim() {
+func (w *Writer) dropOldest() {
 	if over := len(w.queue) - w.o.Queue; over > 0 {
 		w.lost += over
 		w.dropped.Add(uint64(over))
 		for _, e := range w.queue[:over] {
-			w.gone = max(w.gone, e.record.ID)
+			w.lostID = max(w.lostID, e.record.ID)
 		}
 		w.queue = append(w.queue[:0], w.queue[over:]...)
 	}
 }
 
-// missing are the IDs of records that wait to be written, and the newest of those that were given
-// up and of which the file does not say so.
-func (w *Writer) missing() (waiting []string, gone string) {
+// missing returns the IDs of pending records, and the newest lost ID that the file does not mark
+// yet.
+func (w *Writer) missing() (pending []string, lostID string) {
 	if w == nil {
 		return nil, ""
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waiting = slices.Clone(w.batch)
+	pending = slices.Clone(w.batch)
 	for _, e := range w.queue {
-		waiting = append(waiting, e.record.ID)
+		pending = append(pending, e.record.ID)
 	}
-	return waiting, w.gone
+	return pending, w.lostID
 }
 
-func (w *Writer) poke() {
+func (w *Writer) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Close writes what waits. A disk that hangs is waited for so long at most; then the goroutine that
-// hangs on it is left behind. An error says what was not written.
+// Close writes the pending records and state. It waits for atMost; with a hanging disk it leaves
+// the goroutine behind. It returns an error if data was not written.
 func (w *Writer) Close(atMost time.Duration) error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.poke()
+	w.wakeUp()
 	if !retry.Await(w.done, atMost) {
-		return fmt.Errorf("records: %s did not take the last records and the state within %v", w.o.Dir,
+		return fmt.Errorf("write the last records and the state to %s: not finished within %v", w.o.Dir,
 			atMost)
 	}
 	return w.unwritten
@@ -252,7 +254,7 @@ func (w *Writer) run() {
 		case <-retry.C:
 		}
 		w.mu.Lock()
-		last := w.closed // nothing is handed over after this
+		last := w.closed // nothing is queued after this
 		w.mu.Unlock()
 		w.unwritten = w.round()
 		if last {
@@ -270,23 +272,23 @@ func (w *Writer) unlock() {
 	}
 }
 
-// round writes what waits: what is quick and survives the node first. An error: some of it still
-// waits.
+// round writes everything pending, the kernel log first, because it is quick and may survive the
+// node. It returns an error if some data is still pending.
 func (w *Writer) round() error {
 	w.mu.Lock()
-	batch, state, lost, gone := w.queue, w.state, w.lost, w.gone
+	batch, state, lost, gone := w.queue, w.state, w.lost, w.lostID
 	w.queue, w.state, w.lost = nil, nil, 0
 	for _, e := range batch {
 		w.batch = append(w.batch, e.record.ID)
 	}
 	w.mu.Unlock()
-	defer w.wrote()
+	defer w.endRound()
 	for _, e := range batch {
 		e.record.Version, e.record.BootID, e.record.Agent = Version, w.o.BootID, w.o.Agent
 		bound(&e.record)
 		if e.kmsg && w.kmsg != nil {
 			_, err := w.kmsg.Write(kmsgLine(&e.record))
-			w.said(toKmsg, err)
+			w.report(toKmsg, err)
 		}
 		e.kmsg = false
 	}
@@ -294,76 +296,76 @@ func (w *Writer) round() error {
 		return nil
 	}
 	if err := w.acquire(); err != nil {
-		w.said(toState, err)
-		w.putBack(batch, lost)
-		w.keep(state)
+		w.report(toState, err)
+		w.requeue(batch, lost)
+		w.keepState(state)
 		return err
 	}
 	err := w.writeState(state)
 	for i, e := range batch {
 		line, err2 := encode(&e.record)
-		if err2 != nil { // it never will be
-			w.said(toRecords, err2)
+		if err2 != nil { // permanent
+			w.report(toRecords, err2)
 			lost++
 			w.dropped.Add(1)
 			gone = max(gone, e.record.ID)
 			continue
 		}
 		if err2 := w.journal.append(e.record.ID, line); err2 != nil {
-			w.said(toRecords, err2)
-			w.putBack(batch[i:], lost)
+			w.report(toRecords, err2)
+			w.requeue(batch[i:], lost)
 			return errors.Join(err, err2)
 		}
 	}
 	if err2 := w.mark(gone); err2 != nil {
-		w.said(toRecords, err2)
-		w.putBack(nil, lost)
+		w.report(toRecords, err2)
+		w.requeue(nil, lost)
 		return errors.Join(err, err2)
 	}
-	if len(batch) > 0 && (lost > 0 || w.troubles[toRecords] != "") {
-		w.troubles[toRecords] = ""
-		w.o.Report(Notice{What: troubleNames[toRecords], Lost: lost})
+	if len(batch) > 0 && (lost > 0 || w.failures[toRecords] != "") {
+		w.failures[toRecords] = ""
+		w.o.Report(Notice{What: targetNames[toRecords], Lost: lost})
 	}
 	return err
 }
 
-// mark has the file say that records up to an ID were given up; empty: none were.
+// mark writes a gap mark for lost records up to an ID; empty: none are lost.
 func (w *Writer) mark(gone string) error {
 	if gone == "" {
 		return nil
 	}
-	err := w.journal.append("", markOf(lost{gone, lostReason}))
+	err := w.journal.append("", markOf(lostRange{gone, lostReason}))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err != nil:
-		w.gone = max(w.gone, gone)
-	case w.gone <= gone:
-		w.gone = ""
+		w.lostID = max(w.lostID, gone)
+	case w.lostID <= gone:
+		w.lostID = ""
 	}
 	return err
 }
 
-// wrote ends a round.
-func (w *Writer) wrote() {
+// endRound clears the batch.
+func (w *Writer) endRound() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.batch = nil
 }
 
-// writeState writes the state, or keeps it for the next round.
+// writeState writes the state. If that fails it keeps the state for the next round.
 func (w *Writer) writeState(s *State) error {
 	if s == nil {
 		return nil
 	}
 	s.Version, s.BootID, s.Time = StateVersion, w.o.BootID, time.Time{}
-	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { // they come out of maps
+	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { // they come from maps, in random order
 		return cmp.Or(strings.Compare(x.UID, y.UID), strings.Compare(fmt.Sprint(x.Owner),
 			fmt.Sprint(y.Owner)))
 	})
 	text, err := s.encode()
-	if err != nil { // it never will be
-		w.said(toState, err)
+	if err != nil { // permanent
+		w.report(toState, err)
 		return err
 	}
 	if bytes.Equal(text, w.saved) {
@@ -376,14 +378,14 @@ func (w *Writer) writeState(s *State) error {
 	} else if err = w.replaceState(text2); err == nil {
 		w.saved = text
 	}
-	if w.said(toState, err); err != nil {
-		w.keep(s)
+	if w.report(toState, err); err != nil {
+		w.keepState(s)
 	}
 	return err
 }
 
-// keep has a state wait that was not written, unless there is a newer one.
-func (w *Writer) keep(s *State) {
+// keepState makes an unwritten state pending again, unless there is a newer one.
+func (w *Writer) keepState(s *State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state == nil {
@@ -405,28 +407,28 @@ func (w *Writer) replaceState(text []byte) error {
 	return nil
 }
 
-// putBack has records wait that could not be written, before those that came meanwhile, and not
-// those that are out of date by now.
-func (w *Writer) putBack(batch []*entry, lost int) {
+// requeue makes unwritten records pending again, before newer ones, except those that have been
+// replaced since.
+func (w *Writer) requeue(batch []*entry, lost int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	since := w.queue
+	newer := w.queue
 	w.queue = append([]*entry(nil), batch...)
-	for _, e := range since {
+	for _, e := range newer {
 		w.enqueue(e)
 	}
-	w.trim()
+	w.dropOldest()
 	w.lost += lost
 }
 
-// said reports the first of a row of errors that say the same, and the end of them.
-func (w *Writer) said(what int, err error) {
+// report reports the first of a series of equal errors, and the end of the series.
+func (w *Writer) report(what int, err error) {
 	switch {
-	case err == nil && w.troubles[what] != "":
-		w.troubles[what] = ""
-		w.o.Report(Notice{What: troubleNames[what]})
-	case err != nil && w.troubles[what] != err.Error():
-		w.troubles[what] = err.Error()
-		w.o.Report(Notice{What: troubleNames[what], Err: err})
+	case err == nil && w.failures[what] != "":
+		w.failures[what] = ""
+		w.o.Report(Notice{What: targetNames[what]})
+	case err != nil && w.failures[what] != err.Error():
+		w.failures[what] = err.Error()
+		w.o.Report(Notice{What: targetNames[what], Err: err})
 	}
 }

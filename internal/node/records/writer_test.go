@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// notices are what a Writer says, in order.
+// notices collects the reports of a Writer, in order.
 type notices struct {
 	mu   sync.Mutex
 	all  []Notice
@@ -41,7 +41,7 @@ func (n *notices) report(x Notice) {
 	}
 }
 
-// wait returns what was said once it is so many lines.
+// wait returns the reports once there are as many lines.
 func (n *notices) wait(t *testing.T, lines int) string {
 	t.Helper()
 	timer := time.NewTimer(20 * time.Second)
@@ -110,23 +110,23 @@ func TestAWriter(t *testing.T) {
 	w.Begin(begun(2))
 	list, err := Read(Path(w.o.Dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != api.OutcomeBack || list.Records[0].BootID != "boot" || list.Records[0].Agent != "v1" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("list = %+v, %v, want one finished record of this boot and agent", list, err)
 	}
 	line, err := os.ReadFile(w.o.Kmsg)
 	want := "<12>jettison: evicted pod ns/pod uid=1 signal=memory.available killed_at=1.234567 qos=- record=" + r.ID + "\n"
 	if string(line) != want || err != nil {
-		t.Errorf("%q, %v, want %q", line, err, want)
+		t.Errorf("kernel log = %q, %v, want %q", line, err, want)
 	}
 	text, err := os.ReadFile(filepath.Join(w.o.Dir, StateFile))
 	if !strings.Contains(string(text), `"uid":"new"`) || !strings.Contains(string(text), `"bootId":"boot"`) || err != nil {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf("state file = %s, %v, want the newest state and the boot ID", text, err)
 	}
 	if n.said != nil {
 		t.Error(n.said)
 	}
 }
 
-// A disk that does not take anything is said once, the newest records wait, and what was given up is said when it does.
+// A failing disk is reported once. The newest records stay pending, and the number of dropped ones is reported when writes work again.
 func TestADirectoryThatIsNot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
@@ -154,14 +154,14 @@ func TestADirectoryThatIsNot(t *testing.T) {
 	}
 	got, _ := ids(t, Path(dir))
 	if len(got) < 3 || len(got)+lost != 20 || got[len(got)-1] != some(19, "").ID+" running" || errs != 2 {
-		t.Errorf("written: %v, said:\n%s", got, strings.Join(n.said, "\n"))
+		t.Errorf("records = %v, want the newest of 20 with %d lost and 2 errors; reports:\n%s", got, lost, strings.Join(n.said, "\n"))
 	}
 	if _, err := os.Stat(filepath.Join(dir, StateFile)); err != nil {
 		t.Error(err)
 	}
 }
 
-// What could not be written is tried again without anybody asking, and the kernel's log has it once.
+// A failed write is retried without a new record, and the kernel log gets its line once.
 func TestItIsTriedAgain(t *testing.T) {
 	w, n := start(t, Options{Retry: time.Millisecond})
 	full := 5
@@ -177,11 +177,11 @@ func TestItIsTriedAgain(t *testing.T) {
 	stop(t, w)
 	line, err := os.ReadFile(w.o.Kmsg)
 	if len(got) != 1 || bytes.Count(line, []byte("\n")) != 1 || err != nil || len(n.said) != 2 {
-		t.Errorf("%v, %q, %v, said %q", got, line, err, n.said)
+		t.Errorf("records = %v, kernel log %q, %v, reports %q, want one record, one line and two reports", got, line, err, n.said)
 	}
 }
 
-// A disk that is full for good: Close says what was not written, within its time.
+// With a permanently full disk Close returns an error about the unwritten data in time.
 func TestCloseOnAFullDisk(t *testing.T) {
 	w, n := start(t, Options{Retry: time.Hour})
 	w.journal.write = func(*os.File, []byte) (int, error) { return 0, unix.ENOSPC } // nothing was handed over yet
@@ -214,25 +214,25 @@ func TestADiskThatHangs(t *testing.T) {
 		w.Begin(begun(1 + i))
 		w.Save(State{})
 	}
-	if err := w.Close(time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not take") {
+	if err := w.Close(time.Millisecond); err == nil || !strings.Contains(err.Error(), "not finished within") {
 		t.Error(err)
 	}
 	close(goOn)
 	stop(t, w)
 	got, _ := ids(t, Path(w.o.Dir))
 	if len(got) != 3 || !strings.HasPrefix(got[0], some(0, "").ID) || !strings.HasPrefix(got[2], some(1000, "").ID) {
-		t.Errorf("written: %v", got)
+		t.Errorf("records = %v, want three with the first and the newest", got)
 	}
 }
 
-// Without the kernel's log it is said once, and records are written all the same; without a directory only the kernel's log is.
+// A missing kernel log is reported once, and records are still written; without a directory only the kernel log is written.
 func TestWithoutOneOfThem(t *testing.T) {
 	w, n := start(t, Options{Kmsg: filepath.Join(t.TempDir(), "none")})
 	w.Begin(begun(1))
 	w.Begin(begun(2))
 	stop(t, w)
 	if got, _ := ids(t, Path(w.o.Dir)); len(got) != 2 || len(n.said) != 1 || !strings.Contains(n.said[0], "kernel log: open") {
-		t.Errorf("%v, said %q", got, n.said)
+		t.Errorf("records = %v, reports %q, want two records and one report about the kernel log", got, n.said)
 	}
 	kmsg := filepath.Join(t.TempDir(), "kmsg")
 	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
@@ -246,16 +246,16 @@ func TestWithoutOneOfThem(t *testing.T) {
 	w.Save(State{})
 	stop(t, w)
 	if text, _ := os.ReadFile(kmsg); bytes.Count(text, []byte("\n")) != 1 {
-		t.Errorf("%q", text)
+		t.Errorf("kernel log = %q, want one line", text)
 	}
 	for _, o := range []Options{{Dir: "here"}, {Queue: -1}} {
 		if _, err := Start(o); err == nil {
-			t.Errorf("%+v: no error", o)
+			t.Errorf("Start with options %+v = nil, want an error", o)
 		}
 	}
 }
 
-// A state that says the same is not written again.
+// An unchanged state is not written again.
 func TestTheSameState(t *testing.T) {
 	w := &Writer{o: Options{Dir: t.TempDir(), Report: func(Notice) {}}}
 	writes := 0
@@ -279,20 +279,20 @@ func TestKmsgLine(t *testing.T) {
 	want := "<12>jettison: evicted pod a?b/c?signal=x?? uid=u?id=x signal=memory.available observed=50Mi threshold=memory.available<100Mi" +
 		" killed_at=1.234567 qos=BestEffort record=" + r.ID + "\n"
 	if got := string(kmsgLine(&r)); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("kernel log line = %q, want %q", got, want)
 	}
 	r.Killed, r.GracePeriodSeconds, r.Decided = api.Stamp{}, 30, &api.Reading{Reason: "gone"}
 	if got := string(kmsgLine(&r)); !strings.Contains(got, "jettison: evicting pod ") || !strings.Contains(got, " grace=30s ") || !strings.Contains(got, " observed=unknown ") {
-		t.Errorf("%q", got)
+		t.Errorf("kernel log line = %q, want evicting, a grace period and an unknown observation", got)
 	}
 	long := strings.Repeat("x", 5000)
 	r.Pod, r.ID, r.Threshold, r.Signal = api.Victim{UID: long, Namespace: long, Name: long, QOSClass: stats.QOSClass(long), Cgroup: long}, long, long, stats.Signal(long)
 	if got := kmsgLine(&r); len(got) > maxKmsg || !bytes.HasSuffix(got, []byte("\n")) {
-		t.Errorf("%d bytes: %q", len(got), got)
+		t.Errorf("kernel log line of %d bytes = %q, want at most %d bytes", len(got), got, maxKmsg)
 	}
 }
 
-// A record says what the decision was based on, and shares nothing with it.
+// A record contains the basis of the decision, and shares no memory with it.
 func TestBegin(t *testing.T) {
 	thresholds, _, errs := (&eviction.Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}).Parse()
 	if errs != nil {
@@ -320,27 +320,28 @@ func TestBegin(t *testing.T) {
 	r := Begin(&d, &d.Evictions[0], began, began, func(p stats.PodReference) string { return "named " + p.UID })
 	s.Pods[0].PodRef.Name, s.Pods[0].SandboxIDs[0] = "changed", "changed"
 	if r.Pod.Title() != "ns/pod0" || r.Pod.SandboxIDs[0] != "s" || r.Threshold != "memory.available<100Mi" || r.Outcome != api.OutcomeRunning || r.GracePeriodSeconds != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("record = %+v, want the pod, threshold and grace period of the eviction", r)
 	}
 	if r.Decided.Text != "50Mi" || *r.Decided.Available != 50<<20 || r.Decided.Monotonic != time.Minute-2*time.Millisecond || !r.Decided.Time.Equal(epoch) {
-		t.Errorf("%+v", r.Decided)
+		t.Errorf("observation of the decision = %+v, want 50Mi at the decision", r.Decided)
 	}
 	k := r.Ranking
 	if len(k.Rows) != 10 || k.More != 2 || k.Protected != 1 || k.Rows[0].Pod != "ns/pod0" || k.Rows[1].Pod != "named 1" || k.Rows[1].DecidedBy == "" || !strings.Contains(k.Rows[0].Keys, "uses 100Mi") {
-		t.Errorf("%+v", k)
+		t.Errorf("ranking = %+v, want 10 rows, 2 more and 1 protected", k)
 	}
 	if r.Predicted == nil {
 		t.Error("what it returns is not predicted")
 	}
 	if o := ReadingOf(thresholds[0], stats.Observation{Reason: "blind"}, began); o.Available != nil || o.Text != "" || o.Reason != "blind" {
-		t.Errorf("%+v", o)
+		t.Errorf("reading without a value = %+v, want only the reason", o)
 	}
 	if a, b := NewID(epoch, "x"), NewID(epoch.Add(time.Microsecond), "a"); a >= b || !ValidID(a) {
-		t.Errorf("%s, then %s", a, b)
+		t.Errorf("IDs = %s, then %s, want them sorted by time", a, b)
 	}
 }
 
-// Of two agents the first keeps the directory. The second goes by nothing that lies there, says why, and takes over when the first has ended.
+// Of two agents the first one locks the directory. The second one reads no state there, reports the reason, and takes over after the first
+// has ended.
 func TestTwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
@@ -361,10 +362,10 @@ func TestTwoAgents(t *testing.T) {
 		}
 		second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
 		second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
-		want := fmt.Sprintf("%s: another agent (pid %d) keeps its records and state there: stop it, or give this one another stateDir",
+		want := fmt.Sprintf("stateDir %s is locked by another agent (pid %d): stop that agent, or configure another stateDir",
 			dir, os.Getpid())
 		if got := said.wait(t, 1); !strings.Contains(got, want) {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("report = %q, want %q", got, want)
 		}
 		if got := text(); strings.Contains(got, "second") {
 			t.Errorf("the second has written: %s", got)
@@ -398,6 +399,6 @@ func TestWhatADeadProcessLeftIsRemoved(t *testing.T) {
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, "*"))
 	if len(left) != 2 || filepath.Base(left[0]) != lockFile || filepath.Base(left[1]) != "foreign.tmp" {
-		t.Errorf("%q", left)
+		t.Errorf("files in the directory = %q, want the lock and the foreign file", left)
 	}
 }

@@ -32,7 +32,7 @@ func live(t *testing.T) (*cgroup.FS, string) {
 	return fs, top
 }
 
-// The former values are put back, after a crash of an earlier run too, and not where somebody else has changed them.
+// The former values are restored, also after a crash of an earlier run, except where another program has changed them.
 func TestLiveMemoryMin(t *testing.T) {
 	fs, top := live(t)
 	min := func(dir, want string) {

@@ -10,31 +10,31 @@ import (
 	"jettison/cgroup"
 )
 
-// ownMemory is what is protected: the agent has up to 28 MiB resident, and the kernel counts its
-// page tables, sockets and files to it as well.
+// ownMemory is the protected amount: the agent has up to 28 MiB resident, and the kernel also
+// charges its page tables, sockets and files.
 const ownMemory = 48 << 20
 
-// noteName is where a cgroup's memory.min from before is kept: "BEFORE WRITTEN", in bytes. Any
-// owner of a cgroup's directory can leave one; these cgroups are the agent's own and those above
-// it, which are no other container's.
+// noteName is the note with a cgroup's former memory.min: "BEFORE WRITTEN", in bytes. The owner of
+// a cgroup's directory can write it, but these cgroups are the agent's own and its ancestors, which
+// belong to no other container.
 const noteName = "memory.min"
 
-// Memory has the kernel leave the agent's memory alone: it raises memory.min of the cgroup that the
-// agent runs in (own, below the root of fs) to 48 MiB. That counts only if each cgroup above it has
-// as much, beyond what it protects already; with parents these are raised too. Beside a kubelet
-// parents must be false: those cgroups are its own. Where the hierarchy is mounted with
-// memory_recursiveprot (as systemd does), what a parent has and its children did not ask for
-// protects all of them: without parents, nothing is lost by own's claim; with them, own claims
-// exactly what was added.
+// Memory protects the agent's memory from reclaim: it raises memory.min of the agent's cgroup (own,
+// below the root of fs) to 48 MiB. The kernel honors that only if each ancestor has as much in
+// addition to its other protection; with parents set, Memory raises the ancestors too. On a node
+// with a kubelet parents must be false, because the kubelet owns those cgroups. If the hierarchy is
+// mounted with memory_recursiveprot (as systemd does), unclaimed protection of a parent covers all
+// its children: without parents, own's claim takes nothing from them; with parents, own claims
+// exactly the added amount.
 //
-// undo puts the former values back, unless another process has changed them meanwhile. After a
-// crash they stay; they are noted on the cgroups (extended attributes), so the next start takes the
-// values from before, not its own, for the former ones. Where the kernel has no such notes,
-// memory.min is only raised where it is smaller, and refused says so. Each step that is refused is
-// an error of its own.
+// undo restores the former values, unless another process has changed them. After a crash the
+// raised values stay. The former values are noted on the cgroups (extended attributes), so that the
+// next start does not treat its own values as the former ones. If the kernel does not support
+// notes, memory.min is raised only where it is smaller, and refused contains the error. refused
+// contains one error for each failed step.
 func Memory(fs *cgroup.FS, own string, parents bool) (undo func() error, refused []error) {
 	own = strings.Trim(path.Clean("/"+own), "/")
-	var done []raised
+	var done []raisedCgroup
 	undo = func() error {
 		var errs []error
 		for i := range done {
@@ -58,39 +58,39 @@ func Memory(fs *cgroup.FS, own string, parents bool) (undo func() error, refused
 		if err != nil {
 			refused = append(refused, fmt.Errorf("protect own memory: %w", err))
 		}
-		if r != (raised{}) {
+		if r != (raisedCgroup{}) {
 			done = append(done, r)
 		}
 	}
 	return undo, refused
 }
 
-// raised is one cgroup whose memory.min was written.
-type raised struct {
+// raisedCgroup is a cgroup with a raised memory.min.
+type raisedCgroup struct {
 	path            string
 	id              cgroup.ID
 	before, written uint64
 }
 
-// raise raises one cgroup's memory.min; add: on top of what it had. The zero value: nothing was
-// done.
-func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
+// raise raises one cgroup's memory.min; with add set, on top of its former value. It returns the
+// zero value if it changed nothing.
+func raise(fs *cgroup.FS, name string, add bool) (raisedCgroup, error) {
 	g, err := fs.Group(name)
 	if err != nil {
-		return raised{}, err
+		return raisedCgroup{}, err
 	}
 	defer g.Close()
 	limit, err := g.MemoryMin(make([]byte, 64))
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: the memory controller is off there", err)
+		err = fmt.Errorf("%w: the memory controller is not enabled in the parent cgroup", err)
 	}
-	if err != nil || limit.Unlimited { // nothing is taken from it as it is
-		return raised{}, err
+	if err != nil || limit.Unlimited { // unlimited protection needs no raise
+		return raisedCgroup{}, err
 	}
-	r := raised{path: name, id: g.ID(), before: limit.Bytes}
+	r := raisedCgroup{path: name, id: g.ID(), before: limit.Bytes}
 	text, noted, noteErr := g.Note(noteName)
 	if before, written, ok := parseNote(text); noted && ok && written == limit.Bytes {
-		r.before = before // limit is what an earlier run left
+		r.before = before // an earlier run wrote limit
 	}
 	r.written = max(r.before, ownMemory)
 	if add {
@@ -99,23 +99,22 @@ func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
 	if noteErr == nil {
 		noteErr = g.SetNote(noteName, fmt.Sprintf("%d %d", r.before, r.written))
 	}
-	if noteErr != nil { // who knows whose value it is: never add to it
+	if noteErr != nil { // an earlier run may have written the value: do not add to it
 		r.written = max(limit.Bytes, ownMemory)
-		noteErr = fmt.Errorf("remember memory.min of /%s: %w: after a crash it would stay raised", name,
+		noteErr = fmt.Errorf("note memory.min of /%s (it stays raised if the agent crashes): %w", name,
 			noteErr)
 	}
 	if r.written == limit.Bytes && r.written == r.before {
-		return raised{}, errors.Join(noteErr, g.RemoveNote(noteName))
+		return raisedCgroup{}, errors.Join(noteErr, g.RemoveNote(noteName))
 	}
 	if err := g.SetMemoryMin(r.written); err != nil {
-		return raised{}, errors.Join(err, noteErr)
+		return raisedCgroup{}, errors.Join(err, noteErr)
 	}
 	return r, noteErr
 }
 
-// Restore puts back the memory.min that a cgroup had before an agent raised it that has crashed
-// since, and removes the note. A value that another process has written meanwhile stays. Without a
-// note nothing is done.
+// Restore restores the memory.min of a cgroup that a crashed agent raised, and removes the note. A
+// value that another process has written since stays. Without a note Restore does nothing.
 func Restore(g *cgroup.Group) (changed bool, err error) {
 	text, noted, err := g.Note(noteName)
 	if err != nil || !noted {
@@ -128,13 +127,13 @@ func Restore(g *cgroup.Group) (changed bool, err error) {
 			changed = true
 		}
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // the note says still what is to be put back
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // keep the note for another attempt
 		return false, err
 	}
 	return changed, g.RemoveNote(noteName)
 }
 
-// parseNote reads what raise noted.
+// parseNote parses the note of raise.
 func parseNote(text string) (before, written uint64, ok bool) {
 	a, b, two := strings.Cut(text, " ")
 	before, okA := cgroup.Decimal([]byte(a))
@@ -142,8 +141,8 @@ func parseNote(text string) (before, written uint64, ok bool) {
 	return before, written, two && okA && okB
 }
 
-// undo puts back what was there before. A cgroup that is gone needs nothing.
-func (r *raised) undo(fs *cgroup.FS) error {
+// undo restores the former value. A cgroup that no longer exists is no error.
+func (r *raisedCgroup) undo(fs *cgroup.FS) error {
 	g, err := fs.Group(r.path)
 	if errors.Is(err, cgroup.ErrVanished) {
 		return nil
@@ -160,7 +159,7 @@ func (r *raised) undo(fs *cgroup.FS) error {
 		err = g.SetMemoryMin(r.before)
 	}
 	if err == nil {
-		_ = g.RemoveNote(noteName) // where there are none it fails, and then there is none
+		_ = g.RemoveNote(noteName) // fails if the kernel does not support notes
 	}
 	if errors.Is(err, cgroup.ErrVanished) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"jettison/cgroup"
 )
 
-// tree is a folder that looks like a hierarchy.
+// tree creates a directory that looks like a cgroup hierarchy.
 func tree(t *testing.T, files map[string]string) (*cgroup.FS, func(dir string) string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func tree(t *testing.T, files map[string]string) (*cgroup.FS, func(dir string) s
 	}
 }
 
-func TestMemoryIsRaisedAndPutBack(t *testing.T) {
+func TestMemoryIsRaisedAndRestored(t *testing.T) {
 	fs, min := tree(t, map[string]string{"a/memory.min": "max\n", "a/b/memory.min": "1048576\n", "a/b/own/memory.min": "0\n"})
 	for name, parents := range map[string]bool{"alone": false, "with parents": true} {
 		undo, refused := Memory(fs, "/a/b/own", parents)
@@ -47,7 +47,7 @@ func TestMemoryIsRaisedAndPutBack(t *testing.T) {
 			want = "51380224"
 		}
 		if min("a") != "max" || min("a/b") != want || min("a/b/own") != "50331648" {
-			t.Errorf("%s: %s, %s, %s, %v", name, min("a"), min("a/b"), min("a/b/own"), refused)
+			t.Errorf("%s: memory.min of a, a/b, a/b/own = %s, %s, %s, refused %v, want max, %s, 50331648", name, min("a"), min("a/b"), min("a/b/own"), refused, want)
 		}
 		for range 2 {
 			if err := undo(); err != nil {
@@ -55,7 +55,7 @@ func TestMemoryIsRaisedAndPutBack(t *testing.T) {
 			}
 		}
 		if min("a") != "max" || min("a/b") != "1048576" || min("a/b/own") != "0" {
-			t.Errorf("%s, undone: %s, %s, %s", name, min("a"), min("a/b"), min("a/b/own"))
+			t.Errorf("%s: memory.min after undo = %s, %s, %s, want max, 1048576, 0", name, min("a"), min("a/b"), min("a/b/own"))
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestMemoryThatCannotBeRaised(t *testing.T) {
 	for _, own := range []string{"", "/", "a", "none", "../../.."} {
 		undo, refused := Memory(fs, own, true)
 		if len(refused) != 1 || undo() != nil {
-			t.Errorf("%q: %v", own, refused)
+			t.Errorf("Memory of cgroup %q refused %v, want one error and an undo without one", own, refused)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestMemoryThatCannotBeRaised(t *testing.T) {
 func TestNotes(t *testing.T) {
 	for text, want := range map[string]bool{"0 1": true, "": false, "1": false, "a b": false, "1 2 3": false, "-1 2": false} {
 		if _, _, ok := parseNote(text); ok != want {
-			t.Errorf("%q: %v", text, ok)
+			t.Errorf("parseNote(%q) accepted = %v, want %v", text, ok, want)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command in the agent's container is killed alone; the former value is put back, after a crash too, and not where it has been changed.
-func TestAnOOMKillIsOfOneProcess(t *testing.T) {
+// Apart clears memory.oom.group. The former value is restored, also after a crash, except where another program has changed it.
+func TestApart(t *testing.T) {
 	fs, _ := tree(t, map[string]string{"a/own/memory.oom.group": "1\n", "b/memory.oom.group": "0\n", "c/cgroup.events": ""})
-	is := func(name, want string) {
+	check := func(name, want string) {
 		t.Helper()
 		if b, err := os.ReadFile(filepath.Join(fs.Mount(), name, "memory.oom.group")); err != nil || strings.TrimSpace(string(b)) != want {
-			t.Errorf("%s: %q, %v, want %s", name, b, err, want)
+			t.Errorf("memory.oom.group of %s = %q, %v, want %s", name, b, err, want)
 		}
 	}
 	if _, err := unix.Listxattr(fs.Mount(), nil); err != nil {
@@ -24,7 +24,7 @@ func TestAnOOMKillIsOfOneProcess(t *testing.T) {
 	if _, err := Apart(fs, "/a/own"); err != nil { // a crash follows
 		t.Fatal(err)
 	}
-	is("a/own", "0")
+	check("a/own", "0")
 	undo, err := Apart(fs, "/a/own")
 	if err != nil {
 		t.Fatal(err)
@@ -33,17 +33,17 @@ func TestAnOOMKillIsOfOneProcess(t *testing.T) {
 		if err := undo(); err != nil {
 			t.Error(err)
 		}
-		is("a/own", "1")
+		check("a/own", "1")
 	}
-	for _, own := range []string{"/", "", "/b", "/c"} { // there is nothing to do
+	for _, own := range []string{"/", "", "/b", "/c"} { // nothing to do
 		undo, err := Apart(fs, own)
 		if err != nil || undo() != nil {
-			t.Errorf("%q: %v", own, err)
+			t.Errorf("Apart of cgroup %q = %v, want nil and an undo without error", own, err)
 		}
 	}
-	is("b", "0")
+	check("b", "0")
 	if _, err := Apart(fs, "/none"); err == nil {
-		t.Error("a cgroup that is not there, and no error")
+		t.Error("Apart of a missing cgroup = nil, want an error")
 	}
 	if _, err := Apart(fs, "/a/own"); err != nil {
 		t.Fatal(err)
@@ -53,13 +53,13 @@ func TestAnOOMKillIsOfOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if err := g.SetOOMGroup(true); err != nil { // somebody else's
+	if err := g.SetOOMGroup(true); err != nil { // by another program
 		t.Fatal(err)
 	}
 	if changed, err := RestoreOOMGroup(g); changed || err != nil {
-		t.Errorf("%v, %v", changed, err)
+		t.Errorf("RestoreOOMGroup = %v, %v, want no change of a foreign value", changed, err)
 	}
 	if notes, err := g.Notes(); len(notes) > 0 || err != nil {
-		t.Errorf("%q %v", notes, err)
+		t.Errorf("notes after the restore = %q, %v, want none", notes, err)
 	}
 }

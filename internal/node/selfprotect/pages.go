@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SmallPages runs this program anew, without huge pages, where the kernel would give them; it
-// returns where that is so already, or cannot be. What the Go runtime takes before main is a page
-// of 2 MiB else, of which it uses a part and gives nothing back: it believes that it has never
-// touched the rest. That a process gets none outlives execve(2) (include/linux/sched/coredump.h
-// MMF_INIT_MASK, Linux 6.1). The process keeps its id, and what it was called with.
+// SmallPages restarts this program with execve(2) without huge pages, if the kernel would use them.
+// It returns if they are disabled already or cannot be disabled. Otherwise the memory that the Go
+// runtime allocates before main is a huge page of 2 MiB: the runtime uses a part and never returns
+// the rest, which it considers untouched. The flag survives execve (include/linux/sched/coredump.h
+// MMF_INIT_MASK, Linux 6.1). The process keeps its ID, arguments and environment.
 func SmallPages() error {
 	already, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0)
-	if err != nil || already != 0 || os.Getenv(anew) != "" {
+	if err != nil || already != 0 || os.Getenv(reexecEnv) != "" {
 		return err
 	}
 	program, err := os.Executable()
@@ -22,29 +22,29 @@ func SmallPages() error {
 		err = noHugePages()
 	}
 	if err == nil {
-		err = unix.Exec(program, os.Args, append(os.Environ(), anew+"=1"))
+		err = unix.Exec(program, os.Args, append(os.Environ(), reexecEnv+"=1"))
 	}
 	return err
 }
 
-// anew is set in the environment of a program that was run anew: where a kernel does not keep the
-// flag it would be for ever.
-const anew = "JETTISON_SMALL_PAGES"
+// reexecEnv is set in the environment of the restarted program. It prevents an endless loop on a
+// kernel that does not keep the flag.
+const reexecEnv = "JETTISON_SMALL_PAGES"
 
-// WithHugePages does something as processes do that have huge pages, if this one may.
+// WithHugePages calls do with huge pages enabled for this process, if permitted.
 func WithHugePages(do func()) {
 	if unix.Prctl(unix.PR_SET_THP_DISABLE, 0, 0, 0, 0) == nil {
-		defer func() { _ = noHugePages() }() // it was so before
+		defer func() { _ = noHugePages() }() // disabled before
 	}
 	do()
 }
 
-// noHugePages has none from now on. Where the kernel gives them by itself, as Debian's do
-// (transparent_hugepage/enabled is "always"), a heap of some MiB lies in them for the most part,
-// and what is given back of one is not free.
+// noHugePages disables huge pages for this process. Where the kernel uses them by default, as
+// Debian's do (transparent_hugepage/enabled is "always"), most of a heap of a few MiB is in huge
+// pages, and memory that the runtime returns from one is not free.
 func noHugePages() error {
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("have no huge pages: %w", err)
+		return fmt.Errorf("disable huge pages: %w", err)
 	}
 	return nil
 }

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that wants small pages runs anew once, with the process id and the arguments that it had, and without huge pages from its first
-// page on.
-func TestAProgramRunsAnewWithSmallPages(t *testing.T) {
+// SmallPages restarts the program once, with the same process ID and arguments, and without huge pages from its first page on.
+func TestSmallPagesRestartsTheProgram(t *testing.T) {
 	if os.Getenv("JETTISON_PAGES") != "" {
 		before, _ := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0)
 		if before == 0 {
@@ -23,7 +22,7 @@ func TestAProgramRunsAnewWithSmallPages(t *testing.T) {
 		during := -1
 		WithHugePages(func() { during, _ = unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0) })
 		if after, _ := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); during != 0 || after != 1 {
-			t.Errorf("without huge pages: %d while it has them, %d after that", during, after)
+			t.Errorf("huge pages disabled within WithHugePages = %d, after it = %d, want 0 and 1", during, after)
 		}
 		_, _ = os.Stdout.WriteString("small " + strings.Join(os.Args[1:], " ") + "\n")
 		return
@@ -36,6 +35,6 @@ func TestAProgramRunsAnewWithSmallPages(t *testing.T) {
 	program.Stderr = os.Stderr
 	out, err := program.Output()
 	if lines := strings.Split(string(out), "\n"); err != nil || len(lines) < 2 || lines[0] != "huge" || lines[1] != "small -test.run=^"+t.Name()+"$" {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("output of the restarted program = %q, %v, want huge and small", out, err)
 	}
 }

@@ -1,9 +1,9 @@
-// Package selfprotect keeps the agent itself alive when its node is at its worst.
+// Package selfprotect keeps the agent itself alive on a node under extreme pressure.
 //
-//	selfprotect.go   Self, Lock: the process
-//	pages.go     SmallPages: it is run without huge ones
-//	memory.go    Memory: its memory, in its cgroup and those above
-//	oomgroup.go  Apart: others' commands in its container
+//	selfprotect.go  Self, Lock: OOM score, heap limit, locked memory
+//	pages.go        SmallPages: restarts the process without huge pages
+//	memory.go       Memory: memory.min of the agent's cgroup and its ancestors
+//	oomgroup.go     Apart: OOM kills of single processes in the agent's container
 package selfprotect
 
 import (
@@ -19,22 +19,22 @@ import (
 
 // Limits of this process, for the Go runtime.
 const (
-	// memoryLimit is soft: near it the collector works harder. It lies well below the container's
-	// limit in deploy/base/daemonset.yaml, and well above what the agent uses (see
-	// docs/build/performance.md): with its program, and with what the kernel has for it, a heap of 32
-	// MiB that was full came too close to that.
+	// memoryLimit is soft: near it the garbage collector works harder. It is well below the
+	// container's limit in deploy/base/daemonset.yaml, and well above the agent's use (see
+	// docs/build/performance.md). A full heap of 32 MiB, together with the program and kernel memory,
+	// came too close to the container's limit.
 	memoryLimit = 24 << 20
-	// gcPercent trades a little CPU for a heap that stays near what is live; the agent's is a few MiB.
+	// gcPercent trades some CPU for a heap close to its live size, which is a few MiB.
 	gcPercent = 30
 )
 
-// Self makes the kernel's OOM killer look elsewhere first and bounds the Go heap. profiled:
-// somebody may ask what the heap is made of. Each step that is refused is an error of its own, in
-// words: the agent runs without it, less safely.
+// Self lowers the process's OOM score and limits the Go heap. profiled keeps heap profiling
+// enabled. refused contains one error for each failed step; the agent can run without it, with less
+// protection.
 func Self(profiled bool) (refused []error) {
 	if !profiled {
-		// Each stack that is sampled has a page of a table of 1.4 MB for itself (runtime/mprof.go
-		// buckHashSize, Go 1.26).
+		// Each sampled stack touches its own page of a table of 1.4 MB (runtime/mprof.go buckHashSize, Go
+		// 1.26).
 		runtime.MemProfileRate = 0
 	}
 	if err := noHugePages(); err != nil {
@@ -54,22 +54,22 @@ func Self(profiled bool) (refused []error) {
 	return refused
 }
 
-// Lock keeps the process's pages in memory from now on. What only the start needed is given back
-// first: garbage of the heap, and the program's pages, of which those that are used come back at
-// their next use. So it comes when the start is over.
+// Lock locks the process's pages in memory. It first returns memory that only the start needed:
+// heap garbage, and the program's pages, which are read again at their next use. Call it at the end
+// of the start.
 func Lock() (refused []error) {
 	debug.FreeOSMemory()
 	dropProgram()
-	// ONFAULT: only pages that were touched stay. Without it every reserved page of the Go heap would
-	// become resident.
+	// ONFAULT locks only touched pages. Without it every reserved page of the Go heap would become
+	// resident.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		refused = append(refused, fmt.Errorf("lock memory: %w (needs CAP_IPC_LOCK)", err))
 	}
 	return refused
 }
 
-// dropProgram unmaps the pages of the program's file that cannot have been written to. They lie in
-// the page cache still.
+// dropProgram drops the mapped pages of the program's file that are not writable. They stay in the
+// page cache.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package socketpath keeps in the state directory the path of the socket at which the agent
-// listens, for commands that ask it.
+// Package socketpath stores the path of the agent's socket in the state directory, for commands that
+// connect to it.
 package socketpath
 
 import (
@@ -13,17 +13,16 @@ import (
 	"jettison/internal/base/atomicfile"
 )
 
-// maxPath is how long the path of a unix socket may be (sun_path less its end; v6.12
+// maxPath is the maximum length of a unix socket's path (sun_path without its terminator; v6.12
 // include/uapi/linux/un.h).
 const maxPath = 107
 
-// leftFile is in the state directory, with the path of the socket at which the agent listens that
-// keeps its state there.
+// leftFile is the file in the state directory with the path of the agent's socket.
 const leftFile = "socket.path"
 
-// Leave writes into stateDir (empty: nowhere) at which path the agent listens, for programs that go
-// by a configuration which has changed since: socket is read only at the start. path empty: at
-// none. It is for the one agent that keeps its state there.
+// Leave stores the path of the agent's socket in stateDir (empty: nowhere), for programs with a
+// newer configuration: socket is read only at the start. An empty path removes the file. Only the
+// agent that owns stateDir may call it.
 func Leave(stateDir, path string) error {
 	if stateDir == "" {
 		return nil
@@ -45,8 +44,8 @@ func Leave(stateDir, path string) error {
 	})
 }
 
-// Left is the path that Leave has left in stateDir last; empty: none, or it cannot be read. No
-// process may listen there any more.
+// Left returns the path that Leave stored in stateDir last; empty: none, or unreadable. The agent
+// may not listen there any more.
 func Left(stateDir string) string {
 	if stateDir == "" {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Where the agent listens is what is read, and nothing that is no path of a socket is.
+// Left returns the stored path, and nothing if the file's content is no path of a socket.
 func TestLeft(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	for _, path := range []string{"/run/a.sock", "/run/b.sock", "", ""} {
@@ -15,7 +15,7 @@ func TestLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := Left(dir); got != path {
-			t.Errorf("%q, want %q", got, path)
+			t.Errorf("path of the socket = %q, want %q", got, path)
 		}
 	}
 	for _, text := range []string{"", "\n", "a.sock", "/a\n/b\n", "/a\x00b", "/" + strings.Repeat("a", maxPath)} {
@@ -23,10 +23,10 @@ func TestLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := Left(dir); got != "" {
-			t.Errorf("%q is taken from %q", got, text)
+			t.Errorf("path %q was read from the invalid text %q", got, text)
 		}
 	}
 	if err := Leave("", "/a"); err != nil || Left("") != "" || Left(filepath.Join(dir, "none")) != "" {
-		t.Errorf("without a folder: %v", err)
+		t.Errorf("Leave without a state directory: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package sources opens what the agent reads and acts through, and says in words what is wrong with
-// each: what, where, and what to do about it.
+// Package sources opens the sources that the agent reads and acts on. Its errors state the cause, the
+// place, and what to do.
 package sources
 
 import (
@@ -20,16 +20,17 @@ import (
 	"jettison/stats/read"
 )
 
-// Options say where things are. Empty strings stand for the defaults of the packages that use them.
+// Options are the places of the sources. Empty strings select the defaults of the packages that use
+// them.
 type Options struct {
 	Config      *config.Loaded
 	CgroupMount string
 	ProcMount   string
-	// Act: something will be killed through them, so what is merely readable will not do.
+	// Act: the caller will kill pods, so read-only access is an error.
 	Act bool
 }
 
-// Sources are a node's cgroups, its /proc and its runtime.
+// Sources are a node's cgroups, /proc and container runtime.
 type Sources struct {
 	FS     *cgroup.FS
 	Proc   *read.Proc
@@ -37,7 +38,7 @@ type Sources struct {
 	Client *cri.Client
 }
 
-// Close gives everything back that was opened.
+// Close closes all open sources.
 func (s *Sources) Close() {
 	if s.Reader != nil {
 		s.Reader.Close()
@@ -53,7 +54,7 @@ func (s *Sources) Close() {
 	}
 }
 
-// Open opens all of them; the runtime is not connected to yet.
+// Open opens all sources, without a connection to the runtime yet.
 func Open(o Options) (_ *Sources, err error) {
 	s := &Sources{}
 	defer func() {
@@ -76,16 +77,16 @@ func Open(o Options) (_ *Sources, err error) {
 	return s, nil
 }
 
-// OpenCgroups opens the hierarchy.
+// OpenCgroups opens the cgroup v2 hierarchy.
 func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 	fs, err := cgroup.Open(o.CgroupMount)
 	switch {
 	case errors.Is(err, cgroup.ErrNotV2):
-		return nil, fmt.Errorf("%w: boot the node with systemd.unified_cgroup_hierarchy=1, or name the "+
-			"cgroup v2 mount with --cgroup-mount", err)
+		return nil, fmt.Errorf("%w: boot the node with systemd.unified_cgroup_hierarchy=1, or set "+
+			"--cgroup-mount to the cgroup v2 mount", err)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission),
 		errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%w: mount the node's cgroup v2 hierarchy there, or name it with --cgroup-mount", err)
+		return nil, fmt.Errorf("%w: mount the node's cgroup v2 hierarchy there, or set --cgroup-mount", err)
 	case err != nil:
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 		return nil, err
 	}
 	if !slices.Contains(controllers, "memory") {
-		return nil, fmt.Errorf("%s: no memory controller (cgroup.controllers: %s): on a hybrid node cgroup v1 holds it, "+
+		return nil, fmt.Errorf("%s: no memory controller (cgroup.controllers: %s): on a hybrid node cgroup v1 uses it, "+
 			"boot with systemd.unified_cgroup_hierarchy=1; else enable it on the kernel command line",
 			fs.Mount(), strings.Join(controllers, " "))
 	}
@@ -107,11 +108,11 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 		return fs, nil
 	}
 	if fs.ReadOnly() {
-		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: "+
+		return nil, fmt.Errorf("%s: mounted read-only, pods cannot be killed: "+
 			"run the agent privileged (docs/operate/privileges.md), or with --dry-run", fs.Mount())
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%s: user %d may not kill: "+
+		return nil, fmt.Errorf("%s: user %d cannot kill pods: "+
 			"run the agent as root (docs/operate/privileges.md), or with --dry-run",
 			fs.Mount(), os.Geteuid())
 	}
@@ -122,18 +123,18 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 func OpenProc(o Options) (*read.Proc, error) {
 	proc, err := read.OpenProc(o.ProcMount)
 	if err != nil {
-		return nil, fmt.Errorf("%w: mount the node's /proc there, or name it with --proc-mount", err)
+		return nil, fmt.Errorf("%w: mount the node's /proc there, or set --proc-mount", err)
 	}
 	return proc, nil
 }
 
-// Dial makes the runtime's client.
+// Dial creates the runtime's client.
 func Dial(o Options) (*cri.Client, error) {
 	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
-// Redial makes the runtime's client anew, for a configuration that has another one by now, and
-// closes the one before.
+// Redial replaces the runtime's client, for a configuration with another socket, and closes the
+// previous one.
 func (s *Sources) Redial(c *config.Loaded) error {
 	client, err := Dial(Options{Config: c})
 	if err != nil {
@@ -144,38 +145,37 @@ func (s *Sources) Redial(c *config.Loaded) error {
 	return nil
 }
 
-// soon is how long the runtime's name may take before it is said that it is waited for.
-const soon = time.Second
+// silenceLimit is the time without an answer of the runtime after which FirstAnswer reports the wait.
+const silenceLimit = time.Second
 
-// The pauses between two attempts double from the first to the last.
+// Pauses between two attempts, doubled from minPause to maxPause.
 const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = time.Second
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
 )
 
-// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. runtime is
-// asked before each attempt whom to ask. waits is told at once, or a second after the start of one
-// that does not answer at all, that it is waited for and why, and again when that is something
-// else.
+// FirstAnswer waits for the runtime's version and its first list; limit 0 means forever. It calls
+// runtime before each attempt for the client. It calls waits with the reason immediately after a
+// failed attempt, or after a second without an answer, and again when the reason changes.
 func FirstAnswer(
 	ctx context.Context, runtime func() (*cri.Client, *cri.Lister), limit time.Duration,
 	waits func(why string),
 ) (version cri.Version, listing cri.Listing, err error) {
-	first, cancelFirst := context.WithTimeout(ctx, soon)
+	first, cancelFirst := context.WithTimeout(ctx, silenceLimit)
 	defer cancelFirst()
-	said := ""
+	reported := ""
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	for wait := firstWait; ; wait = retry.Backoff(wait, firstWait, lastWait) {
+	for wait := minPause; ; wait = retry.Backoff(wait, minPause, maxPause) {
 		c, l := runtime()
-		asking := ctx
-		if said == "" {
-			asking = first
+		attempt := ctx
+		if reported == "" {
+			attempt = first
 		}
-		if version, err = c.Version(asking); err == nil {
+		if version, err = c.Version(attempt); err == nil {
 			listing, err = l.List(ctx)
 		}
 		if err == nil {
@@ -185,9 +185,9 @@ func FirstAnswer(
 			return version, listing, fmt.Errorf(
 				"%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
 		}
-		if why := Diagnose(c.Endpoint(), err); why != said && ctx.Err() == nil {
+		if why := Diagnose(c.Endpoint(), err); why != reported && ctx.Err() == nil {
 			waits(why)
-			said = why
+			reported = why
 		}
 		if !retry.Sleep(ctx, wait) {
 			return version, listing, fmt.Errorf("container runtime %s: no answer within %v: %s",
@@ -196,7 +196,7 @@ func FirstAnswer(
 	}
 }
 
-// Diagnose says in words why a socket does not answer, or what is wrong with its answer.
+// Diagnose returns the reason why a socket does not answer, or the error of its answer.
 func Diagnose(endpoint string, err error) string {
 	if errors.Is(err, cri.ErrTooLarge) {
 		return err.Error()
@@ -206,7 +206,7 @@ func Diagnose(endpoint string, err error) string {
 	switch {
 	case dialErr == nil:
 		conn.Close()
-		return "it accepts connections and does not speak CRI v1, or hangs: check the runtime, or set " +
+		return "the socket accepts connections but does not answer in CRI v1: check the runtime, or set " +
 			"containerRuntimeEndpoint"
 	case errors.Is(dialErr, os.ErrNotExist):
 		return "no such socket: start the runtime, or set containerRuntimeEndpoint"
@@ -218,7 +218,7 @@ func Diagnose(endpoint string, err error) string {
 	return err.Error()
 }
 
-// NoPressure says what is missing of PSI, or "".
+// NoPressure returns the reason why PSI is unavailable; empty: it is available.
 func NoPressure(procMount string) string {
 	if procMount == "" {
 		procMount = "/proc"

@@ -16,7 +16,7 @@ import (
 	"jettison/cri/critest"
 )
 
-// FirstAnswer tells what is wrong with a socket in words, and outlasts a runtime that answers late.
+// FirstAnswer describes the problem of a socket, and waits for a runtime that answers late.
 func TestFirstAnswer(t *testing.T) {
 	r := critest.Start(t)
 	for name, c := range map[string]struct {
@@ -24,9 +24,9 @@ func TestFirstAnswer(t *testing.T) {
 		want string
 	}{
 		"all is well":        {"", ""},
-		"the list fails":     {"ListPodSandbox", "hangs: check the runtime"},
-		"the version fails":  {"Version", "hangs: check the runtime"},
-		"the list fails too": {"ListContainers", "hangs: check the runtime"},
+		"the list fails":     {"ListPodSandbox", "in CRI v1: check the runtime"},
+		"the version fails":  {"Version", "in CRI v1: check the runtime"},
+		"the list fails too": {"ListContainers", "in CRI v1: check the runtime"},
 	} {
 		client, err := cri.Dial(r.Endpoint(), "")
 		if err != nil {
@@ -35,7 +35,7 @@ func TestFirstAnswer(t *testing.T) {
 		r.Change(func() { clear(r.Fail); r.Fail[c.fail] = errors.New("broken") })
 		_, _, err = FirstAnswer(t.Context(), only(client), 200*time.Millisecond, func(string) {})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("where %s, error = %v", name, err)
 		}
 		client.Close()
 	}
@@ -48,13 +48,14 @@ func TestFirstAnswer(t *testing.T) {
 	l.Close()
 	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nothing listens"} {
 		if got := Diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", path, got, want)
+			t.Errorf("diagnosis of %s = %q, want %q", path, got, want)
 		}
 	}
 }
 
-// The agent starts on a node whose pods have more annotations than fit one answer, and an answer that is too large is not called silence.
-func TestLargePodsKeepNobodyFromStarting(t *testing.T) {
+// The agent starts on a node with more annotations than one answer can hold, and does not report a
+// too large answer as silence.
+func TestFirstAnswerWithLargePods(t *testing.T) {
 	r := critest.Start(t)
 	for i := range 70 {
 		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{
@@ -71,36 +72,36 @@ func TestLargePodsKeepNobodyFromStarting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	_, listing, err := FirstAnswer(t.Context(), only(client), 5*time.Second, func(why string) { t.Error("waits: ", why) })
+	_, listing, err := FirstAnswer(t.Context(), only(client), 5*time.Second, func(why string) { t.Error("FirstAnswer waits without need: ", why) })
 	if err != nil || len(listing.Sandboxes) != 70 {
-		t.Errorf("%d sandboxes, %v", len(listing.Sandboxes), err)
+		t.Errorf("first list: %d sandboxes, error %v", len(listing.Sandboxes), err)
 	}
 	if why := Diagnose(r.Endpoint(), fmt.Errorf("list: %w: 18 of 16", cri.ErrTooLarge)); !strings.Contains(why, "too large: 18 of 16") {
-		t.Errorf("an answer that is too large: %q", why)
+		t.Errorf("diagnosis of a too large answer = %q", why)
 	}
 }
 
-// A runtime that is not there, does not answer or hangs is said at once and not after half a minute of silence: once, and again when
-// something else is wrong.
-func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
+// A runtime that is missing, silent or hanging is reported immediately: once, and again when the
+// reason changes.
+func TestMissingRuntimeIsReported(t *testing.T) {
 	r := critest.Start(t)
 	r.Change(func() { r.Hang = map[string]bool{"Version": true} })
-	for endpoint, want := range map[string]string{"unix:///nowhere.sock": "no such socket", r.Endpoint(): "or hangs"} {
+	for endpoint, want := range map[string]string{"unix:///nowhere.sock": "no such socket", r.Endpoint(): "does not answer in CRI v1"} {
 		client, err := cri.Dial(endpoint, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		start := time.Now()
-		said := 0
+		reported := 0
 		_, _, err = FirstAnswer(ctx, only(client), 0, func(why string) {
-			if said++; !strings.Contains(why, want) || time.Since(start) > 20*soon {
-				t.Errorf("%s: after %v: %s", endpoint, time.Since(start), why)
+			if reported++; !strings.Contains(why, want) || time.Since(start) > 20*silenceLimit {
+				t.Errorf("problem of %s reported after %v: %s", endpoint, time.Since(start), why)
 			}
 			time.AfterFunc(200*time.Millisecond, cancel) // some more tries
 		})
-		if said != 1 || err == nil {
-			t.Errorf("%s: said %d times, %v", endpoint, said, err)
+		if reported != 1 || err == nil {
+			t.Errorf("problem of %s reported %d times, error %v", endpoint, reported, err)
 		}
 		cancel()
 		client.Close()
@@ -113,11 +114,11 @@ func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
 	if _, _, err := FirstAnswer(t.Context(), only(client), 10*time.Second, func(string) {
 		r.Change(func() { clear(r.Hang) })
 	}); err != nil {
-		t.Errorf("one that answers in the end: %v", err)
+		t.Errorf("runtime that answers later: error %v, want none", err)
 	}
 }
 
-// only is a runtime that is the same at each attempt.
+// only returns the same client at each attempt.
 func only(c *cri.Client) func() (*cri.Client, *cri.Lister) {
 	l := cri.NewLister(c)
 	return func() (*cri.Client, *cri.Lister) { return c, l }

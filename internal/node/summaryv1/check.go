@@ -9,11 +9,11 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// most is the greatest figure that can be true; the API's own types let greater and, of tasks,
-// negative ones through.
-const most = math.MaxInt64
+// maxPlausible is the largest plausible number. The API's types permit larger ones and, for tasks, negative
+// ones.
+const maxPlausible = math.MaxInt64
 
-// checker keeps the first thing that is wrong.
+// checker keeps the first error.
 type checker struct{ err *strict.FieldError }
 
 func (c *checker) fail(what, field string, args ...any) {
@@ -22,9 +22,9 @@ func (c *checker) fail(what, field string, args ...any) {
 	}
 }
 
-// Check refuses what cannot be true in a Summary that came from outside: figures beyond 2^63-1 and
-// sums of them, negative numbers of tasks, shares of time that are no percentage, pods without a
-// UID and two with the same. It returns a *strict.FieldError, whose field is a JSON path, as in
+// Check rejects implausible values in a Summary from outside: numbers and sums beyond 2^63-1,
+// negative numbers of tasks, shares of time that are no percentage, and pods with a missing or
+// duplicate UID. It returns a *strict.FieldError with a JSON path as its field, for example
 // pods[3].podRef.uid.
 func Check(s *v1alpha1.Summary) error {
 	var c checker
@@ -33,7 +33,7 @@ func Check(s *v1alpha1.Summary) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if before, twice := seen[p.PodRef.UID]; twice {
-			c.fail(fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.PodRef.UID, before),
+			c.fail(fmt.Sprintf("%.64q is not unique, first in pods[%d]", p.PodRef.UID, before),
 				"pods[%d].podRef.uid", i)
 		}
 		if seen[p.PodRef.UID] = i; p.PodRef.UID == "" {
@@ -78,8 +78,7 @@ func (c *checker) node(n *v1alpha1.NodeStats) {
 	}
 }
 
-// pod names fields below the pod. It reports whether nothing was wrong in it or something had been
-// before.
+// pod checks a pod, and names fields below it. It reports whether it found no new error.
 func (c *checker) pod(p *v1alpha1.PodStats) bool {
 	if c.err != nil {
 		return true
@@ -95,7 +94,7 @@ func (c *checker) pod(p *v1alpha1.PodStats) bool {
 		c.number("process_stats", "process_count", p.ProcessStats.ProcessCount)
 	}
 	for i := range p.VolumeStats {
-		if v := &p.VolumeStats[i].FsStats; c.largeFs(v) {
+		if v := &p.VolumeStats[i].FsStats; c.fsIsImplausible(v) {
 			c.fs(fmt.Sprintf("volume[%d]", i), v)
 		}
 	}
@@ -115,8 +114,8 @@ func (c *checker) pod(p *v1alpha1.PodStats) bool {
 }
 
 func (c *checker) number(in, name string, v *uint64) {
-	if v != nil && *v > most {
-		c.fail(fmt.Sprintf("%d is more than any node has", *v), "%s.%s", in, name)
+	if v != nil && *v > maxPlausible {
+		c.fail(fmt.Sprintf("%d is implausibly large", *v), "%s.%s", in, name)
 	}
 }
 
@@ -130,8 +129,8 @@ func (c *checker) memory(in string, m *v1alpha1.MemoryStats) {
 	c.number(in, "rssBytes", m.RSSBytes)
 	c.number(in, "pageFaults", m.PageFaults)
 	c.number(in, "majorPageFaults", m.MajorPageFaults)
-	if v := both(m.AvailableBytes, m.WorkingSetBytes); v.V > most {
-		c.fail("with workingSetBytes it is more than any node has", "%s.availableBytes", in)
+	if v := sum(m.AvailableBytes, m.WorkingSetBytes); v.V > maxPlausible {
+		c.fail("the sum with workingSetBytes is implausibly large", "%s.availableBytes", in)
 	}
 	c.psi(in, m.PSI)
 }
@@ -151,16 +150,17 @@ func (c *checker) swap(in string, v *v1alpha1.SwapStats) {
 	}
 	c.number(in, "swapAvailableBytes", v.SwapAvailableBytes)
 	c.number(in, "swapUsageBytes", v.SwapUsageBytes)
-	if v := both(v.SwapAvailableBytes, v.SwapUsageBytes); v.V > most {
-		c.fail("with swapUsageBytes it is more than any node has", "%s.swapAvailableBytes", in)
+	if v := sum(v.SwapAvailableBytes, v.SwapUsageBytes); v.V > maxPlausible {
+		c.fail("the sum with swapUsageBytes is implausibly large", "%s.swapAvailableBytes", in)
 	}
 }
 
-// largeFs is true where a figure is wrong: most often none is, and no name has to be made.
-func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
+// fsIsImplausible reports an implausible number. It is checked first because that is rare, so that names
+// need not be built.
+func (c *checker) fsIsImplausible(v *v1alpha1.FsStats) bool {
 	for _, n := range [...]*uint64{v.AvailableBytes, v.CapacityBytes, v.UsedBytes, v.InodesFree,
 		v.Inodes, v.InodesUsed} {
-		if n != nil && *n > most {
+		if n != nil && *n > maxPlausible {
 			return true
 		}
 	}
@@ -168,7 +168,7 @@ func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
 }
 
 func (c *checker) fs(in string, v *v1alpha1.FsStats) {
-	if v == nil || !c.largeFs(v) {
+	if v == nil || !c.fsIsImplausible(v) {
 		return
 	}
 	c.number(in, "availableBytes", v.AvailableBytes)
@@ -179,7 +179,7 @@ func (c *checker) fs(in string, v *v1alpha1.FsStats) {
 	c.number(in, "inodesUsed", v.InodesUsed)
 }
 
-// psi: the averages are percentages.
+// psi checks the averages, which are percentages, and the totals.
 func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
 	if p == nil {
 		return
@@ -188,12 +188,12 @@ func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
 		for j, share := range [...]float64{d.Avg10, d.Avg60, d.Avg300} {
 			if !(share >= 0 && share <= 100) {
 				window := [...]string{"avg10", "avg60", "avg300"}[j]
-				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in,
+				c.fail(fmt.Sprintf("%v is not a percentage", share), "%s.psi.%s.%s", in,
 					[...]string{"some", "full"}[i], window)
 			}
 		}
-		if d.Total > most {
-			c.fail(fmt.Sprintf("%d is more than any node has", d.Total), "%s.psi.%s.total", in,
+		if d.Total > maxPlausible {
+			c.fail(fmt.Sprintf("%d is implausibly large", d.Total), "%s.psi.%s.total", in,
 				[...]string{"some", "full"}[i])
 		}
 	}

@@ -1,9 +1,9 @@
-// Package summaryv1 writes a Summary of this project as the kubelet's Summary API has it
-// (k8s.io/kubelet pkg/apis/stats/v1alpha1), and reads one. What is absent here is absent there.
+// Package summaryv1 converts a stats.Summary to the kubelet's Summary API (k8s.io/kubelet
+// pkg/apis/stats/v1alpha1) and back. Absent values stay absent.
 //
-//	summaryv1.go  From: ours as the API's
-//	to.go         To: the API's as ours
-//	check.go      Check: figures of the API's that cannot be true
+//	summaryv1.go  From: converts to the API's Summary
+//	to.go         To: converts from the API's Summary
+//	check.go      Check: finds implausible numbers in the API's Summary
 package summaryv1
 
 import (
@@ -15,7 +15,7 @@ import (
 	"jettison/stats"
 )
 
-// From converts a Summary.
+// From converts a Summary to the API's.
 func From(s *stats.Summary, nodeName string) v1alpha1.Summary {
 	out := v1alpha1.Summary{Node: node(&s.Node, nodeName), Pods: make([]v1alpha1.PodStats, 0,
 		len(s.Pods))}
@@ -57,7 +57,7 @@ func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 			NumOfRunningProcesses: signed(n.PIDs.Current),
 		},
 	}
-	// the API's meaning, whatever this agent acts on
+	// the API's definition, independent of the configured memoryAvailable
 	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK {
 		out.Memory.AvailableBytes = &o.Value
 	}
@@ -117,7 +117,7 @@ func swap(at time.Time, used, free stats.Opt[uint64]) *v1alpha1.SwapStats {
 		SwapAvailableBytes: ptr(free)}
 }
 
-// left is what is left of a limit; absent: there is none, or what is used is not known.
+// left returns the unused part of a limit; absent if there is no limit or usage is unknown.
 func left(limit, used stats.Opt[uint64]) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: limit.V - min(limit.V, used.V), OK: limit.OK && used.OK}
 }
@@ -160,7 +160,7 @@ func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
 	return out
 }
 
-// processes are those of the containers: the API leaves the sandbox's own out.
+// processes returns the number of the containers' processes: the API excludes the sandbox's.
 func processes(p *stats.PodStats) (n uint64, ok bool) {
 	for _, c := range p.Containers {
 		if !c.Processes.OK {
@@ -171,7 +171,7 @@ func processes(p *stats.PodStats) (n uint64, ok bool) {
 	return n, p.Processes.OK
 }
 
-// onFs is a part of a file system: what is used of it here, and what the whole of it has left.
+// onFs returns the usage of a part of a file system, with the capacity and free space of the whole.
 func onFs(at time.Time, used, inodes stats.Opt[uint64],
 	whole stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
 	out := &v1alpha1.FsStats{Time: metav1.NewTime(at), UsedBytes: ptr(used), InodesUsed: ptr(inodes)}
@@ -220,7 +220,7 @@ func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerSt
 		Memory: memory(m, stats.Opt[stats.PSIStats]{}),
 		Swap:   swap(m.Time, m.SwapBytes, left(m.SwapLimitBytes, m.SwapBytes)),
 	}
-	if out.Name == "" { // the runtime has not told: its cgroup's name says at least which it is
+	if out.Name == "" { // not reported by the runtime yet: use the ID in its cgroup's name
 		out.Name = c.ID
 	}
 	if c.Rootfs.OK {

@@ -11,8 +11,8 @@ import (
 
 func known(v uint64) stats.Opt[uint64] { return stats.Some(v) }
 
-// What is absent in the Summary is absent in JSON, not 0; what is 0 is there.
-func TestAbsentIsNotZero(t *testing.T) {
+// An absent value is absent in JSON, not 0; a value of 0 is present.
+func TestAbsentValues(t *testing.T) {
 	empty := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "u"}}}}
 	text, err := json.Marshal(From(&empty, "node"))
 	if err != nil {
@@ -20,7 +20,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	}
 	for _, name := range []string{"Bytes", "maxpid", "curproc", "process_count", "ephemeral-storage", "network", "swap", "usageCoreNanoSeconds", "psi", "inodes", "fs\"", "imageFs", "systemContainers"} {
 		if strings.Contains(string(text), name) {
-			t.Errorf("a Summary of nothing says %q: %s", name, text)
+			t.Errorf("JSON of an empty Summary contains %q: %s", name, text)
 		}
 	}
 	zero := stats.Summary{Node: stats.NodeStats{
@@ -32,13 +32,13 @@ func TestAbsentIsNotZero(t *testing.T) {
 	}
 	for _, want := range []string{`"availableBytes":0`, `"usageBytes":0`, `"swapUsageBytes":0`} {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("%s is not in %s", want, text)
+			t.Errorf("JSON does not contain %s: %s", want, text)
 		}
 	}
 }
 
-// Each figure goes where the kubelet's API has it, in its unit.
-func TestFiguresAndUnits(t *testing.T) {
+// Each value is in its field of the kubelet's API, in its unit.
+func TestFieldsAndUnits(t *testing.T) {
 	at := time.Unix(1000, 0).UTC()
 	s := stats.Summary{
 		Node: stats.NodeStats{
@@ -84,7 +84,7 @@ func TestFiguresAndUnits(t *testing.T) {
 		"a container without a name":               p.Containers[0].Name == "main" && p.Containers[1].Name == "unnamed",
 	} {
 		if !ok {
-			t.Errorf("%s: %+v %+v", what, n, p)
+			t.Errorf("values of the field differ, %s: %+v %+v", what, n, p)
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"jettison/stats"
 )
 
-// To is the way back: a Summary of this project as far as the API's knows it. What is absent there
-// is absent here. The node's memory.available by the kubelet's formula is exactly availableBytes,
-// of availableBytes + workingSetBytes, and as in the kubelet absent where one of them is
+// To converts the API's Summary as far as it has the data. Absent values stay absent. The node's
+// memory.available by the kubelet's formula is exactly availableBytes, with a capacity of
+// availableBytes + workingSetBytes. As in the kubelet, it is absent if one of them is
 // (pkg/kubelet/eviction/helpers.go makeSignalObservations). Every pod counts as announced. Volumes
-// with a claim are left out: they are not the pod's own use of the node's disk. Numbers must have
-// been checked (Check).
+// with a claim are omitted, because they do not use the node's disk. The caller must have checked
+// the numbers (Check).
 func To(s *v1alpha1.Summary) stats.Summary {
 	out := stats.Summary{Pods: make([]stats.PodStats, len(s.Pods))}
 	toNode(&s.Node, &out.Node)
@@ -31,7 +31,7 @@ func opt(p *uint64) stats.Opt[uint64] {
 	return stats.Some(*p)
 }
 
-// unsigned: a negative number says nothing.
+// unsigned converts a number; negative numbers become absent.
 func unsigned(p *int64) stats.Opt[uint64] {
 	if p == nil || *p < 0 {
 		return stats.Opt[uint64]{}
@@ -39,8 +39,8 @@ func unsigned(p *int64) stats.Opt[uint64] {
 	return stats.Some(uint64(*p))
 }
 
-// both is a sum, at most the greatest number there is; absent as soon as one part is.
-func both(a, b *uint64) stats.Opt[uint64] {
+// sum returns the saturated sum; absent if one part is.
+func sum(a, b *uint64) stats.Opt[uint64] {
 	if a == nil || b == nil {
 		return stats.Opt[uint64]{}
 	}
@@ -51,7 +51,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	out.StartTime = n.StartTime.Time
 	if m := n.Memory; m != nil {
 		out.Memory = stats.NodeMemoryStats{
-			Time: m.Time.Time, CapacityBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			Time: m.Time.Time, CapacityBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 			WorkingSetBytes: opt(m.WorkingSetBytes),
 			UsageBytes:      opt(m.UsageBytes), RSSBytes: opt(m.RSSBytes),
 		}
@@ -69,7 +69,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 			Current: unsigned(r.NumOfRunningProcesses)}
 	}
 	if s := n.Swap; s != nil {
-		total := both(s.SwapUsageBytes, s.SwapAvailableBytes)
+		total := sum(s.SwapUsageBytes, s.SwapAvailableBytes)
 		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: total,
 			FreeBytes: opt(s.SwapAvailableBytes)}
 	}
@@ -80,7 +80,7 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	for i := range n.SystemContainers {
 		if c := &n.SystemContainers[i]; c.Name == v1alpha1.SystemContainerPods && c.Memory != nil {
 			out.Allocatable = stats.AllocatableMemoryStats{
-				Time: c.Memory.Time.Time, LimitBytes: both(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes),
+				Time: c.Memory.Time.Time, LimitBytes: sum(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes),
 				WorkingSetBytes: opt(c.Memory.WorkingSetBytes),
 			}
 		}
@@ -118,8 +118,8 @@ func toFs(f *v1alpha1.FsStats) stats.Opt[stats.FsStats] {
 	})
 }
 
-// toUsage is what a part of a pod takes; absent where neither its bytes nor its inodes are known.
-// Where one is, the other counts as 0, as in the kubelet (pkg/kubelet/eviction/helpers.go
+// toUsage returns the usage of a part of a pod; absent if neither bytes nor inodes are known. If
+// one is known, the other counts as 0, as in the kubelet (pkg/kubelet/eviction/helpers.go
 // diskUsage, inodeUsage).
 func toUsage(f *v1alpha1.FsStats) stats.Opt[stats.FsUsage] {
 	if f == nil || f.UsedBytes == nil && f.InodesUsed == nil {
@@ -138,7 +138,7 @@ func toPod(p *v1alpha1.PodStats, out *stats.PodStats) {
 			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
 			AnonBytes:  opt(m.RSSBytes),
 			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
-			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			LimitBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 		}
 		out.MemoryPressure = toPSI(m.PSI)
 	}
@@ -186,12 +186,12 @@ func toContainer(c *v1alpha1.ContainerStats, out *stats.ContainerStats) {
 			Time: m.Time.Time, UsageBytes: opt(m.UsageBytes), WorkingSetBytes: opt(m.WorkingSetBytes),
 			AnonBytes:  opt(m.RSSBytes),
 			PageFaults: opt(m.PageFaults), MajorPageFaults: opt(m.MajorPageFaults),
-			LimitBytes: both(m.AvailableBytes, m.WorkingSetBytes),
+			LimitBytes: sum(m.AvailableBytes, m.WorkingSetBytes),
 		}
 	}
 	if c.Swap != nil {
 		out.Memory.SwapBytes, out.Memory.SwapLimitBytes = opt(c.Swap.SwapUsageBytes),
-			both(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
+			sum(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
 	}
 	out.Rootfs, out.Logs = toUsage(c.Rootfs), toUsage(c.Logs)
 }

@@ -14,8 +14,8 @@ import (
 	"jettison/stats"
 )
 
-// There and back again: what the API holds of a Summary comes back, and what it does not know stays absent.
-func TestToIsTheWayBack(t *testing.T) {
+// A round trip keeps the values that the API has; the others stay absent.
+func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s stats.Summary
 		anything(t, reflect.ValueOf(&s).Elem())
@@ -27,22 +27,23 @@ func TestToIsTheWayBack(t *testing.T) {
 			v.Pods[i].ProcessStats, again.Pods[i].ProcessStats = nil, nil
 		}
 		if !reflect.DeepEqual(v, again) {
-			t.Fatalf("%+v\nbecame\n%+v", v, again)
+			t.Fatalf("round trip changed the Summary\n%+v\nto\n%+v", v, again)
 		}
 		is, was := back.Node.Memory.Available(stats.MemoryAvailableWorkingSet), s.Node.Memory.Available(stats.MemoryAvailableWorkingSet)
 		if is.OK != was.OK || is.OK && is != was {
-			t.Fatalf("memory.available: %+v became %+v", was, is)
+			t.Fatalf("round trip changed memory.available: %+v to %+v", was, is)
 		}
 		for i := range s.Pods {
 			p, q := &s.Pods[i], &back.Pods[i]
 			if p.PodRef != q.PodRef || !q.Announced || p.Memory.WorkingSetBytes != q.Memory.WorkingSetBytes || p.Memory.SwapBytes != q.Memory.SwapBytes || p.EphemeralStorage.UsedBytes != q.EphemeralStorage.UsedBytes {
-				t.Fatalf("%+v became %+v", p, q)
+				t.Fatalf("round trip changed a pod: %+v to %+v", p, q)
 			}
 		}
 	})
 }
 
-// anything fills a value of package stats: every Opt present or absent, numbers that can be true, at most two of each list.
+// anything fills a value of package stats: every Opt present or absent, plausible numbers, at most
+// two items in each list.
 func anything(t *rapid.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -78,7 +79,7 @@ func anything(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// truthful: what a node cannot have, or the API has no place for, is not in it.
+// truthful removes values that a node cannot have, or that the API has no field for.
 func truthful(s *stats.Summary) {
 	n := &s.Node
 	n.Memory.CapacityBytes.V = max(n.Memory.CapacityBytes.V, n.Memory.WorkingSetBytes.V)
@@ -99,7 +100,7 @@ func truthful(s *stats.Summary) {
 	}
 }
 
-// B14, M: what the kubelet observes of a Summary is observed of it here; what it needs both halves of is absent without one.
+// B14, M: the observations equal the kubelet's; one that needs two values is absent without either.
 func TestToObserves(t *testing.T) {
 	at := time.Unix(1000, 0)
 	v := v1alpha1.Summary{Node: v1alpha1.NodeStats{
@@ -118,22 +119,22 @@ func TestToObserves(t *testing.T) {
 	} {
 		o := s.Observe(time.Time{}, signal, stats.MemoryAvailableWorkingSet)
 		if o.OK != (want[1] > 0) || o.OK && (o.Value != want[0] || o.Capacity != want[1]) {
-			t.Errorf("%s: %+v, want %v", signal, o, want)
+			t.Errorf("observed %s = %+v, want %v", signal, o, want)
 		}
 	}
 	v.Node.Memory.WorkingSetBytes, v.Node.Swap.SwapUsageBytes, v.Node.Rlimit.MaxPID = nil, nil, nil
 	s = To(&v)
 	for _, signal := range []stats.Signal{stats.SignalMemoryAvailable, stats.SignalSwapAvailable, stats.SignalPIDAvailable} {
 		if o := s.Observe(at, signal, stats.MemoryAvailableLower); o.OK {
-			t.Errorf("%s: %+v", signal, o)
+			t.Errorf("%s is observed without both values: %+v", signal, o)
 		}
 	}
 }
 
-// What is absent there is absent here, and what is half known is there.
+// Absent values stay absent, and partially known ones stay known.
 func TestToAbsent(t *testing.T) {
 	if s := To(&v1alpha1.Summary{Pods: make([]v1alpha1.PodStats, 1)}); !reflect.DeepEqual(s, stats.Summary{Pods: []stats.PodStats{{Announced: true}}}) {
-		t.Errorf("a Summary of nothing is %+v", s)
+		t.Errorf("empty Summary converts to %+v", s)
 	}
 	five := ptr(known(5))
 	s := To(&v1alpha1.Summary{Pods: []v1alpha1.PodStats{{
@@ -142,12 +143,12 @@ func TestToAbsent(t *testing.T) {
 	}}})
 	p := s.Pods[0]
 	if len(p.EphemeralStorage.Volumes) != 1 || p.EphemeralStorage.Volumes[0].InodesUsed != 5 || p.Containers[0].Rootfs.V.InodesUsed != 5 || p.Containers[0].Logs.OK {
-		t.Errorf("got %+v", p)
+		t.Errorf("pod with partial data = %+v", p)
 	}
 }
 
-// Every figure that cannot be true is named, wherever it stands.
-func TestCheckFindsEveryFigure(t *testing.T) {
+// Check finds an implausible value in every field.
+func TestCheckFindsEveryField(t *testing.T) {
 	full := func() *v1alpha1.Summary {
 		var s stats.Summary
 		s.Pods = []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}, Containers: make([]stats.ContainerStats, 1)}}
@@ -160,7 +161,7 @@ func TestCheckFindsEveryFigure(t *testing.T) {
 	}
 	n := len(figures(reflect.ValueOf(full()).Elem(), ""))
 	if n < 80 {
-		t.Fatalf("only %d figures", n)
+		t.Fatalf("number of figures = %d, want all of a Summary", n)
 	}
 	for i := range n {
 		v := full()
@@ -175,12 +176,12 @@ func TestCheckFindsEveryFigure(t *testing.T) {
 		}
 		var fe *strict.FieldError
 		if err := Check(v); !errors.As(err, &fe) {
-			t.Errorf("figure %d (%v) is not found wrong", i, f.Type())
+			t.Errorf("Check accepts the implausible figure %d (%v)", i, f.Type())
 		}
 	}
 }
 
-// everything fills in every figure with 1.
+// everything sets every number to 1.
 func everything(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -214,7 +215,7 @@ func everything(v reflect.Value) {
 	}
 }
 
-// figures are all numbers of a Summary that decide anything; counters of networks do not.
+// figures returns all numbers of a Summary that affect decisions; network counters do not.
 func figures(v reflect.Value, name string) (out []reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -1,5 +1,5 @@
-// Package oomkillers finds what else on a node kills processes when it runs short: two killers that
-// do not know of each other kill twice for one shortage.
+// Package oomkillers finds other programs on a node that kill processes under memory pressure.
+// Killers that do not know each other kill twice for one shortage.
 package oomkillers
 
 import (
@@ -14,76 +14,73 @@ import (
 	"jettison/stats"
 )
 
-// Rival is a process that kills, too.
+// Rival is another process that kills under memory pressure.
 type Rival struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
-	Pod  string `json:"pod,omitempty"` // UID of the pod that it is a process of; empty: of none
-	Why  string `json:"why"`           // it matters
-	Do   string `json:"do"`
+	Pod  string `json:"pod,omitempty"` // UID of its pod; empty: not in a pod
+	Why  string `json:"why"`           // why it matters
+	Do   string `json:"do"`            // action for the operator
 }
 
-// known are the killers by the name of their process, as /proc/PID/comm has it, or of the script
-// that an interpreter runs.
+// known maps the name of a process, or of the script that an interpreter runs, to the killer.
 var known = map[string]Rival{
 	"systemd-oomd": {
-		Why: "it kills whole cgroups for pressure of memory or swap where ManagedOOM is set, as Debian " +
-			"sets it for all, and knows no pods",
-		Do: "leave ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and all above " +
-			"it, -.slice too, or disable it",
+		Why: "kills whole cgroups for memory or swap pressure where ManagedOOM is set (Debian sets it " +
+			"for all) and does not know pods",
+		Do: "keep ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and its parents " +
+			"(also -.slice), or disable it",
 	},
 	"earlyoom": {
-		Why: "it kills the process with the highest oom_score when memory and what there is of swap " +
-			"are short, whatever pod it is of",
-		Do: "disable it, or have it begin far below the threshold of memory.available",
+		Why: "kills the process with the highest oom_score if memory and swap are short, in any pod",
+		Do:  "disable it, or set its limits far below the threshold of memory.available",
 	},
 	"nohang": {
-		Why: "it kills single processes when memory and what there is of swap are short, or stall, whatever pod they are of",
-		Do:  "disable it, or have it begin far below the threshold of memory.available",
+		Why: "kills single processes, in any pod, if memory and swap are short or stall",
+		Do:  "disable it, or set its limits far below the threshold of memory.available",
 	},
 	"oomd": {
-		Why: "it kills cgroups by rules of its own",
-		Do:  "disable it, or leave pods out of its rules",
+		Why: "kills cgroups by its own rules",
+		Do:  "disable it, or exclude pods from its rules",
 	},
 }
 
-// agent is this program's name; its command "run" kills.
+// agent is the program name of jettison; its command "run" kills.
 const agent = "jettison"
 
-// another is what is wrong with more than one agent.
-var another = Rival{
-	Why: "two agents decide by the same figures, so that two pods go for one shortage",
-	Do:  "end all but one: a service of the host beside a DaemonSet, most likely",
+// secondAgent is the advice for more than one agent.
+var secondAgent = Rival{
+	Why: "two agents decide by the same values, so two pods are evicted for one shortage",
+	Do:  "stop all but one: most likely a host service runs in addition to a DaemonSet",
 }
 
-// posing is what is wrong with a process of a pod that has such a name: whoever starts one gives it
-// any.
-var posing = Rival{
-	Why: "a process of this pod calls itself so: it kills only if the pod is let",
-	Do:  "see what the pod is, and who runs it",
+// inPod is the advice for a process of a pod with the name of a killer. Any pod can use any name.
+var inPod = Rival{
+	Why: "a process of this pod has this name: it kills only if the pod has the privileges",
+	Do:  "find out what the pod is and who runs it",
 }
 
-// maxHead is how much of a command line is looked at, and of a cgroup's path: the kernel's are no
-// longer (PATH_MAX).
+// maxHead is the largest part of a command line, and of a cgroup's path, that is read in bytes. The
+// kernel's paths are not longer (PATH_MAX).
 const maxHead = 4 << 10
 
-// Find looks through a node's processes. One agent is none; of several each one is named. The error
-// says why nothing is known.
+// Find returns the killers among a node's processes. A single agent is not a rival; several are all
+// returned. It returns an error if the processes cannot be listed.
 func Find(procMount string) ([]Rival, error) {
 	if procMount == "" {
 		procMount = "/proc"
 	}
 	entries, err := os.ReadDir(procMount)
 	if err != nil {
-		return nil, fmt.Errorf("look for other killers: %w", err)
+		return nil, fmt.Errorf("search for other killers: %w", err)
 	}
 	var out, agents []Rival
 	seen := map[Rival]bool{}
 	add := func(to *[]Rival, r Rival) {
 		if r.Pod != "" {
-			r.Why, r.Do = posing.Why, posing.Do
+			r.Why, r.Do = inPod.Why, inPod.Do
 			one := r
-			if one.PID = 0; seen[one] { // a pod has one line of a name, however many processes
+			if one.PID = 0; seen[one] { // one line for each pod and name
 				return
 			}
 			seen[one] = true
@@ -98,12 +95,12 @@ func Find(procMount string) ([]Rival, error) {
 		dir := filepath.Join(procMount, e.Name())
 		args := cmdline(dir)
 		name := nameOf(args)
-		if r, is := known[name]; is {
+		if r, ok := known[name]; ok {
 			r.Name, r.PID, r.Pod = name, pid, podOf(dir)
 			add(&out, r)
 		}
 		if name == agent && len(args) > 1 && args[1] == "run" {
-			r := another
+			r := secondAgent
 			r.Name, r.PID, r.Pod = agent+" run", pid, podOf(dir)
 			add(&agents, r)
 		}
@@ -114,17 +111,17 @@ func Find(procMount string) ([]Rival, error) {
 	return out, nil
 }
 
-// podOf is the UID of the pod in whose cgroup a process is; empty: in none, or it is gone.
+// podOf returns the UID of a process's pod; empty: not in a pod, or the process has ended.
 func podOf(dir string) (uid string) {
 	for line := range bytes.Lines(head(filepath.Join(dir, "cgroup"))) {
-		// cgroup v2's (cgroups(7))
-		at, is := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte("0::"))
-		if !is {
+		// the line of cgroup v2 (cgroups(7))
+		cgroup, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte("0::"))
+		if !ok {
 			continue
 		}
 		parent := ""
-		for name := range strings.SplitSeq(strings.Trim(string(at), "/"), "/") {
-			if uid := podNamed(parent, name); uid != "" {
+		for name := range strings.SplitSeq(strings.Trim(string(cgroup), "/"), "/") {
+			if uid := parsePod(parent, name); uid != "" {
 				return uid
 			}
 			parent = path.Join(parent, name)
@@ -133,12 +130,12 @@ func podOf(dir string) (uid string) {
 	return ""
 }
 
-// podNamed is the UID of the pod whose cgroup has that name; empty: it is no pod's. Where the agent
-// has a cgroup namespace of its own, what lies above the cgroups that it has in common with a
-// process is ".." (cgroup_namespaces(7)).
-func podNamed(parent, name string) (uid string) {
+// parsePod returns the UID of the pod that owns the cgroup; empty: not a pod's cgroup. If this
+// process has its own cgroup namespace, the cgroups above the common ancestor show as ".."
+// (cgroup_namespaces(7)).
+func parsePod(parent, name string) (uid string) {
 	hidden := path.Base(parent) == ".."
-	if unit, is := strings.CutSuffix(name, ".slice"); is && hidden {
+	if unit, ok := strings.CutSuffix(name, ".slice"); ok && hidden {
 		parent, _, _ = strings.Cut(unit, "-pod")
 		parent += ".slice"
 	}
@@ -148,7 +145,7 @@ func podNamed(parent, name string) (uid string) {
 	return ""
 }
 
-// cmdline of a process; nil: it is the kernel's own, or gone.
+// cmdline returns the command line of a process; nil: a kernel thread, or the process has ended.
 func cmdline(dir string) (args []string) {
 	text := head(filepath.Join(dir, "cmdline"))
 	if len(text) == 0 {
@@ -160,7 +157,7 @@ func cmdline(dir string) (args []string) {
 	return args
 }
 
-// head is how a file of /proc begins; nil: it is gone.
+// head returns the first maxHead bytes of a file in /proc; nil: the process has ended.
 func head(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,7 +169,7 @@ func head(path string) []byte {
 	return b[:n]
 }
 
-// nameOf is the name of a program, or of the script that a Python runs.
+// nameOf returns the name of a program, or of the script that Python runs.
 func nameOf(args []string) string {
 	if len(args) == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Other killers are found by their names, an interpreter's script too; one agent is no rival, two are.
+// Find detects killers by process name and by script name. One agent is not a rival, two agents are.
 func TestFind(t *testing.T) {
 	proc := t.TempDir()
 	process := func(pid string, args ...string) {
@@ -29,11 +29,11 @@ func TestFind(t *testing.T) {
 		var got []string
 		for _, r := range found {
 			if got = append(got, r.Name); r.PID == 0 || r.Why == "" || r.Do == "" {
-				t.Errorf("%+v", r)
+				t.Errorf("rival without pid, why or do: %+v", r)
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("rivals = %q, want %q", got, want)
 		}
 	}
 	process("1", "/sbin/init")
@@ -50,11 +50,11 @@ func TestFind(t *testing.T) {
 	process("43", "/jettison", "run")
 	want("earlyoom", "jettison run", "jettison run", "nohang", "systemd-oomd")
 	if _, err := Find(filepath.Join(proc, "none")); err == nil {
-		t.Error("no /proc, and no error")
+		t.Error("Find without /proc returned no error")
 	}
 }
 
-// Any process of a pod may have any name: that it is a pod's is said, once for each pod and name.
+// A process of a pod may have any name: Find reports its pod, once for each pod and name.
 func TestProcessesOfPods(t *testing.T) {
 	proc := t.TempDir()
 	process := func(pid, cgroup string, args ...string) {
@@ -70,7 +70,7 @@ func TestProcessesOfPods(t *testing.T) {
 		}
 	}
 	const systemd = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podaaaaaaaa_0000_4000_8000_000000000001.slice/cri-containerd-1.scope"
-	const plain = "/../../burstable/podaaaaaaaa-0000-4000-8000-000000000002/1" // as a process of a cgroup namespace of its own sees it
+	const plain = "/../../burstable/podaaaaaaaa-0000-4000-8000-000000000002/1" // as seen from another cgroup namespace
 	for _, pid := range []string{"40", "41", "42"} {
 		process(pid, systemd, "systemd-oomd")
 	}
@@ -87,8 +87,8 @@ func TestProcessesOfPods(t *testing.T) {
 	var got []string
 	for _, r := range found {
 		got = append(got, r.Name+" of "+r.Pod)
-		if host := r.Pod == ""; host == (r.Why == posing.Why) {
-			t.Errorf("%+v", r)
+		if host := r.Pod == ""; host == (r.Why == inPod.Why) {
+			t.Errorf("advice for a pod given = %v, want %v: %+v", host, !host, r)
 		}
 	}
 	want := []string{
@@ -98,6 +98,6 @@ func TestProcessesOfPods(t *testing.T) {
 		"jettison run of ",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("rivals = %q, want %q", got, want)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// The parts of the CRI's messages that count, as crictl prints them (protojson): names in camel
-// case, enumerations by name, 64-bit numbers as text.
+// The types below are the used parts of CRI messages as crictl prints them (protojson): names in
+// camel case, enumerations by name, 64-bit numbers as text.
 
 type metadata struct {
 	Name      string `json:"name"`
@@ -36,7 +36,8 @@ type container struct {
 	Labels       map[string]string `json:"labels"`
 }
 
-// uidLabel is what a kubelet says a container's pod by (pkg/kubelet/types/labels.go).
+// uidLabel is the label in which a kubelet stores the pod UID of a container
+// (pkg/kubelet/types/labels.go).
 const uidLabel = "io.kubernetes.pod.uid"
 
 var containerStates = map[string]reclaim.ContainerState{
@@ -44,7 +45,7 @@ var containerStates = map[string]reclaim.ContainerState{
 	"CONTAINER_EXITED": reclaim.Exited, "CONTAINER_UNKNOWN": reclaim.Unknown,
 }
 
-// parseContainers takes {"containers": [...]}.
+// parseContainers parses {"containers": [...]}.
 func parseContainers(n *Node, text []byte) error {
 	var file struct {
 		Containers *[]container `json:"containers"`
@@ -53,7 +54,7 @@ func parseContainers(n *Node, text []byte) error {
 		return err
 	}
 	if file.Containers == nil {
-		return strict.Fault("containers", "missing: want what crictl ps -a -o json prints")
+		return strict.Fault("containers", "missing: want the output of crictl ps -a -o json")
 	}
 	ids := make(unique, len(*file.Containers))
 	n.Look.Containers = make([]reclaim.Container, 0, len(*file.Containers))
@@ -99,7 +100,7 @@ type sandbox struct {
 	CreatedAt *number   `json:"createdAt"`
 }
 
-// parseSandboxes takes {"items": [...]}.
+// parseSandboxes parses {"items": [...]}.
 func parseSandboxes(n *Node, text []byte) error {
 	var file struct {
 		Items *[]sandbox `json:"items"`
@@ -108,7 +109,7 @@ func parseSandboxes(n *Node, text []byte) error {
 		return err
 	}
 	if file.Items == nil {
-		return strict.Fault("items", "missing: want what crictl pods -o json prints")
+		return strict.Fault("items", "missing: want the output of crictl pods -o json")
 	}
 	ids := make(unique, len(*file.Items))
 	n.Look.Sandboxes = make([]reclaim.Sandbox, 0, len(*file.Items))
@@ -147,7 +148,7 @@ type image struct {
 	} `json:"spec"`
 }
 
-// parseImages takes {"images": [...]}. An ID may come more than once, for several runtime handlers.
+// parseImages parses {"images": [...]}. An ID may occur once for each runtime handler.
 func parseImages(n *Node, text []byte) error {
 	var file struct {
 		Images *[]image `json:"images"`
@@ -156,7 +157,7 @@ func parseImages(n *Node, text []byte) error {
 		return err
 	}
 	if file.Images == nil {
-		return strict.Fault("images", "missing: want what crictl images -o json prints")
+		return strict.Fault("images", "missing: want the output of crictl images -o json")
 	}
 	n.Look.Images = make([]reclaim.Image, 0, len(*file.Images))
 	for i := range *file.Images {
@@ -190,7 +191,7 @@ func wrongState(field, got, want string) error {
 	return strict.Fault(field, fmt.Sprintf("%.40q is not %s", got, want))
 }
 
-// unique are the IDs of a list.
+// unique is the set of IDs of a list.
 type unique map[string]struct{}
 
 func (u unique) add(field, id string) error {
@@ -198,7 +199,7 @@ func (u unique) add(field, id string) error {
 		return strict.Fault(field, "missing")
 	}
 	if _, ok := u[id]; ok {
-		return strict.Fault(field, fmt.Sprintf("%.80q is there a second time", id))
+		return strict.Fault(field, fmt.Sprintf("duplicate ID %.80q", id))
 	}
 	u[id] = struct{}{}
 	return nil

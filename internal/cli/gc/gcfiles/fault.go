@@ -14,7 +14,7 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// faultIn says where in a file an error is.
+// faultIn adds file, line and field to an error.
 func faultIn(path string, text []byte, err error) error {
 	var own *strict.FieldError
 	var semantic *json.SemanticError
@@ -34,24 +34,24 @@ func faultIn(path string, text []byte, err error) error {
 	return &strict.FieldError{File: path, Line: 1, Err: err}
 }
 
-// notJSON returns what is wrong with a text that is not JSON.
+// notJSON describes a syntax error.
 func notJSON(err error, syntactic *jsontext.SyntacticError) error {
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return errors.New("is there a second time")
+		return errors.New("duplicate field")
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
 		return errors.New("the file ends too early: want one JSON object")
 	}
 	return fmt.Errorf("not JSON: %v", syntactic.Err)
 }
 
-// lineOf is the line of a byte, from 1.
+// lineOf returns the line of a byte offset, from 1.
 func lineOf(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
 }
 
-// valueAt is where the value begins that comes after what is between values; the library's offset
-// may be that of the space before it.
+// valueAt returns the offset of the next value, because the library's offset may point at the
+// separators before it.
 func valueAt(text []byte, offset int64) int64 {
 	for offset < int64(len(text)) && strings.IndexByte(" \t\r\n,:", text[offset]) >= 0 {
 		offset++
@@ -59,7 +59,7 @@ func valueAt(text []byte, offset int64) int64 {
 	return offset
 }
 
-// offsetOf is where a field begins, or else the nearest one around it.
+// offsetOf returns the offset of a field, or of the innermost enclosing one that exists.
 func offsetOf(text []byte, field string) int64 {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	best, found := 0, int64(0)

@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// gc is gc.json (design: "GC from files"). Pointers: absent is not zero.
+// gc is the content of gc.json (design: "GC from files"). Pointers distinguish absent from zero.
 type gc struct {
 	Now    *timestamp `json:"now"`
 	Policy struct {
@@ -48,7 +48,7 @@ type gc struct {
 var phases = map[string]reclaim.Phase{"Active": reclaim.Active, "Terminated": reclaim.Terminated,
 	"Evicted": reclaim.Evicted}
 
-// parseGC takes gc.json.
+// parseGC parses gc.json.
 func parseGC(n *Node, text []byte) error {
 	file := gc{}
 	if err := unmarshal(text, &file, true); err != nil {
@@ -99,7 +99,7 @@ func parseGC(n *Node, text []byte) error {
 	return nil
 }
 
-// policy is that of the file; what it does not set is as by default.
+// policy returns the policy of the file, with defaults for fields that it does not set.
 func (f *gc) policy() reclaim.Policy {
 	p := reclaim.DefaultPolicy()
 	c, i := &f.Policy.Container, &f.Policy.Image

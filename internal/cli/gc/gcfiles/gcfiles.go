@@ -1,13 +1,13 @@
-// Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as
-// JSON, and gc.json with the policy and what crictl cannot tell. docs/reference/formats.md has the
-// format. What can remove something is read strictly: a state that is not known, or a file that is
-// not what its name says, is an error, never an empty list.
+// Package gcfiles reads the input of jettison gc --from: the JSON output of crictl, and gc.json
+// with the policy and the facts that crictl does not print. docs/reference/formats.md describes the
+// format. Reading is strict, because the content decides about removals: an unknown state, or
+// content that does not match the file name, is an error and never an empty list.
 //
 //	gcfiles.go  Read: the four files of a directory
-//	crictl.go   what crictl prints
+//	crictl.go   output of crictl
 //	gc.go       gc.json
 //	value.go    numbers, times and durations in JSON
-//	fault.go    what is wrong with a file, by line and field
+//	fault.go    errors with file, line and field
 package gcfiles
 
 import (
@@ -24,10 +24,10 @@ import (
 	"jettison/reclaim"
 )
 
-// MaxFile is the longest file that is read, in bytes. crictl prints some 1.5 KB for a container.
+// MaxFile is the size limit of a file in bytes. crictl prints about 1.5 KB for a container.
 const MaxFile = 256 << 20
 
-// The files of a directory.
+// Names of the files in a directory.
 const (
 	ContainersFile = "containers.json" // crictl ps -a -o json
 	SandboxesFile  = "sandboxes.json"  // crictl pods -o json
@@ -35,18 +35,18 @@ const (
 	GCFile         = "gc.json"
 )
 
-// Node is what the files say.
+// Node is the content of the files.
 type Node struct {
 	Now    time.Time
 	Policy reclaim.Policy
 	Look   reclaim.Look
 }
 
-// Plan is what to remove.
+// Plan returns the plan of a pass.
 func (n *Node) Plan() reclaim.Plan { return n.Policy.Plan(n.Now, &n.Look) }
 
-// Read reads the four files of a directory. What is wrong with one is a *strict.FieldError with its
-// line and field.
+// Read reads the four files of a directory. It returns a *strict.FieldError with line and field for
+// an invalid file.
 func Read(dir string) (*Node, error) {
 	n := &Node{}
 	for _, f := range []struct {
@@ -72,14 +72,14 @@ func Read(dir string) (*Node, error) {
 func readFile(path string) ([]byte, error) {
 	text, err := atomicfile.Read(path, MaxFile, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/reference/formats.md)",
+		return nil, fmt.Errorf("%w: --from needs a directory with %s, %s, %s and %s (docs/reference/formats.md)",
 			err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
 	}
 	return text, err
 }
 
-// unmarshal reads one JSON object. strict: fields that are not known are errors; in a runtime's
-// files they are the runtime's.
+// unmarshal reads one JSON object. strict makes unknown fields errors; output of crictl may have
+// more fields.
 func unmarshal(text []byte, out any, strict bool) error {
 	return json.Unmarshal(text, out, json.RejectUnknownMembers(strict))
 }

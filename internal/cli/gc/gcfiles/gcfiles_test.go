@@ -15,7 +15,7 @@ import (
 	"jettison/stats"
 )
 
-// What crictl 1.33 prints, abridged where it repeats itself.
+// whole is the output of crictl 1.33, with repetitions removed, and a gc.json.
 var whole = map[string]string{
 	ContainersFile: `{
   "containers": [
@@ -124,18 +124,18 @@ func TestRead(t *testing.T) {
 		ImagesInUse: []string{"pause:3.10"}, ImageFs: stats.Some(reclaim.ImageFsSize{CapacityBytes: 1000, AvailableBytes: 100}), AgentStarted: year,
 	}}
 	if !reflect.DeepEqual(n, want) {
-		t.Errorf("got  %+v\nwant %+v", n, want)
+		t.Errorf("Read returned\n%+v\nwant\n%+v", n, want)
 	}
 	least := map[string]string{ContainersFile: `{"containers":[]}`, SandboxesFile: `{"items":[]}`, ImagesFile: `{"images":[]}`, GCFile: `{"now":"2026-01-01T12:00:00Z"}`}
 	if n, err = Read(directory(t, least)); err != nil {
 		t.Fatal(err)
 	}
 	if p := n.Plan(); n.Policy != reclaim.DefaultPolicy() || n.Look.PodsSynced || n.Look.ImageFs.OK || len(p.Steps)+len(p.Errors) > 0 {
-		t.Errorf("what is absent: got %+v, plan %+v", n, p)
+		t.Errorf("minimal files: got %+v, plan %+v, want defaults and no steps", n, p)
 	}
 }
 
-// What is wrong with a file is said with its line and field.
+// An error of a file has its line and field.
 func TestFaults(t *testing.T) {
 	cases := []struct{ file, old, new, want string }{
 		{ContainersFile, `"CONTAINER_EXITED"`, `"CONTAINER_PAUSED"`, `line 18: containers[0].state: "CONTAINER_PAUSED" is not CONTAINER_CREATED,`},
@@ -148,16 +148,16 @@ func TestFaults(t *testing.T) {
 		{ContainersFile, `"createdAt": "1767225600000000001",`, ``, `line 3: containers[0].createdAt: missing`},
 		{ContainersFile, `"name": "main",`, ``, `line 6: containers[0].metadata.name: missing`},
 		{ContainersFile, `"id": "c1"`, `"id": ""`, `line 4: containers[0].id: missing`},
-		{ContainersFile, `"id": "c1"`, `"id": "c1", "id": "c2"`, `line 4: containers[0].id: is there a second time`},
-		{ContainersFile, `"containers"`, `"items"`, `line 1: containers: missing: want what crictl ps -a -o json prints`},
-		{ContainersFile, whole[ContainersFile], `{"containers":[{"id":"a","state":"CONTAINER_EXITED","metadata":{"name":"x"},"createdAt":0},{"id":"a"}]}`, `line 1: containers[1].id: "a" is there a second time`},
+		{ContainersFile, `"id": "c1"`, `"id": "c1", "id": "c2"`, `line 4: containers[0].id: duplicate field`},
+		{ContainersFile, `"containers"`, `"items"`, `line 1: containers: missing: want the output of crictl ps -a -o json`},
+		{ContainersFile, whole[ContainersFile], `{"containers":[{"id":"a","state":"CONTAINER_EXITED","metadata":{"name":"x"},"createdAt":0},{"id":"a"}]}`, `line 1: containers[1].id: duplicate ID "a"`},
 		{ContainersFile, whole[ContainersFile], `{"containers":null}`, `line 1: containers: missing`},
 		{ContainersFile, whole[ContainersFile], ``, `line 1: the file ends too early`},
 		{ContainersFile, "    }\n  ]\n}", "    }\n", `line 28: containers: the file ends too early`},
 		{ContainersFile, `"labels": {`, `"labels": [`, `line 20: containers[0].labels: `},
 		{SandboxesFile, `"SANDBOX_NOTREADY"`, `"READY"`, `line 6: items[0].state: "READY" is not SANDBOX_READY or SANDBOX_NOTREADY`},
 		{SandboxesFile, `"metadata"`, `"meta"`, `line 3: items[0].metadata: missing`},
-		{SandboxesFile, `"items"`, `"sandboxes"`, `line 1: items: missing: want what crictl pods -o json prints`},
+		{SandboxesFile, `"items"`, `"sandboxes"`, `line 1: items: missing: want the output of crictl pods -o json`},
 		{ImagesFile, `"2241234"`, `"2M"`, `line 7: images[0].size: "2M" is not a whole number`},
 		{ImagesFile, `"pinned": true`, `"pinned": "yes"`, `line 11: images[0].pinned: want true or false, got text`},
 		{ImagesFile, `"id": "sha256:aa",`, ``, `line 3: images[0].id: missing`},
@@ -165,7 +165,7 @@ func TestFaults(t *testing.T) {
 		{GCFile, `"minAge"`, `"minAg"`, `line 4: policy.container.minAg: unknown field: did you mean "minAge"?`},
 		{GCFile, `"podsSynced"`, `"podSynced"`, `line 9: podSynced: unknown field: did you mean "podsSynced"?`},
 		{GCFile, `"phase"`, `"fase"`, `line 8: pods[0].fase: unknown field: did you mean "phase"?`},
-		{GCFile, `"1m"`, `"soon"`, `line 4: policy.container.minAge: "soon" is no duration`},
+		{GCFile, `"1m"`, `"soon"`, `line 4: policy.container.minAge: "soon" is not a duration`},
 		{GCFile, `"1m"`, `60`, `line 4: policy.container.minAge: want a duration as text, got a number`},
 		{GCFile, `100}`, `1.5}`, `line 4: policy.container.maxContainers: 1.5 is not a whole number of 32 bits`},
 		{GCFile, `100}`, `9999999999}`, `line 4: policy.container.maxContainers: 9999999999 is not a whole number of 32 bits`},
@@ -176,7 +176,7 @@ func TestFaults(t *testing.T) {
 		{GCFile, `"diskPressure"`, `"now"`, `line 14: trigger: "now" is not periodic or diskPressure`},
 		{GCFile, `"Terminated"`, `"Dead"`, `line 8: pods[0].phase: "Dead" is not Active, Terminated or Evicted`},
 		{GCFile, `"uid": "u1", `, ``, `line 8: pods[0].uid: missing`},
-		{GCFile, `[{"uid": "u1"`, `[{"uid": "u1", "phase": "Active"}, {"uid": "u1"`, `line 8: pods[1].uid: "u1" is there a second time`},
+		{GCFile, `[{"uid": "u1"`, `[{"uid": "u1", "phase": "Active"}, {"uid": "u1"`, `line 8: pods[1].uid: duplicate ID "u1"`},
 		{GCFile, `"capacityBytes": 1000`, `"capacityBytes": -1`, `line 7: imageFs.capacityBytes: "-1" is not a whole number`},
 		{GCFile, `"capacityBytes": 1000, `, ``, `line 7: imageFs.capacityBytes: missing`},
 		{GCFile, `, "availableBytes": "100"`, ``, `line 7: imageFs.availableBytes: missing`},
@@ -191,7 +191,7 @@ func TestFaults(t *testing.T) {
 	for _, test := range cases {
 		changed := strings.Replace(whole[test.file], test.old, test.new, 1)
 		if changed == whole[test.file] {
-			t.Errorf("%s: %q is not there to be changed", test.file, test.old)
+			t.Errorf("%s does not contain %q, the text to replace", test.file, test.old)
 			continue
 		}
 		dir := directory(t, map[string]string{test.file: changed})
@@ -207,7 +207,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFile(t *testing.T) {
+// A missing file and a pipe are errors that name the path.
+func TestMissingOrIrregularFile(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"no such file":       os.Remove,
 		"not a regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
@@ -218,12 +219,12 @@ func TestWhatIsNoFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: error = %v, want one that names %s", name, err, path)
 		}
 	}
 }
 
-// Whatever one of the files holds, beside three that are right: a fault of one line, or a plan that touches nothing that runs.
+// FuzzRead replaces one of four valid files: the result is an error of one line, or a plan that removes no running container.
 func FuzzRead(f *testing.F) {
 	parsers := []struct {
 		name  string
@@ -245,7 +246,7 @@ func FuzzRead(f *testing.F) {
 			}
 			if err := file.parse(n, of); err != nil {
 				if text := faultIn("file", of, err).Error(); strings.Contains(text, "\n") || !strings.HasPrefix(text, "file: line ") {
-					t.Fatalf("more than one line, or none told: %q", text)
+					t.Fatalf("error has several lines, or no line number: %q", text)
 				}
 				return
 			}
@@ -257,7 +258,7 @@ func FuzzRead(f *testing.F) {
 		p := n.Plan()
 		for _, id := range p.IDs(reclaim.RemoveContainer) {
 			if running[id] {
-				t.Fatalf("container %q runs and is removed", id)
+				t.Fatalf("plan removes running container %q", id)
 			}
 		}
 	})

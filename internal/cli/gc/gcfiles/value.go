@@ -12,10 +12,10 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// number is a 64-bit whole number that is not negative, as text (protojson's way) or as a number.
+// number is a whole number from 0 to 2^63-1, as text (as in protojson) or as a number.
 type number int64
 
-// UnmarshalJSONFrom reads one.
+// UnmarshalJSONFrom reads a number or a number as text.
 func (n *number) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	t, err := d.ReadToken()
 	if err != nil {
@@ -32,13 +32,13 @@ func (n *number) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// attempt is the number within the 32 bits that the CRI has for it.
+// attempt returns the number limited to the 32 bits of the CRI's attempt.
 func (n number) attempt() uint32 { return uint32(min(n, math.MaxUint32)) }
 
-// timestamp is a time as RFC 3339 has it, from 1970 on.
+// timestamp is an RFC 3339 time, not before 1970.
 type timestamp time.Time
 
-// UnmarshalJSONFrom reads one.
+// UnmarshalJSONFrom reads a time.
 func (t *timestamp) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	text, err := readText(d, "a time")
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *timestamp) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// time is zero where there is none.
+// time returns the time; zero for nil.
 func (t *timestamp) time() time.Time {
 	if t == nil {
 		return time.Time{}
@@ -63,10 +63,10 @@ func (t *timestamp) time() time.Time {
 	return time.Time(*t)
 }
 
-// duration is one as Go writes it, "10m".
+// duration is a duration in Go's format, such as "10m".
 type duration time.Duration
 
-// UnmarshalJSONFrom reads one.
+// UnmarshalJSONFrom reads a duration.
 func (v *duration) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	text, err := readText(d, "a duration")
 	if err != nil {
@@ -74,7 +74,7 @@ func (v *duration) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%.40q is no duration, as in 10m", text)
+		return fmt.Errorf("%.40q is not a duration: want a value such as 10m", text)
 	}
 	*v = duration(parsed)
 	return nil

@@ -11,7 +11,7 @@ import (
 	"jettison/cgroup"
 )
 
-// A node with more cgroups than a record holds has what fits recorded, and /proc: else who makes many cgroups leaves nothing to see.
+// On a node with more cgroups than the limit, Walk visits those that fit and /proc.
 func TestWalkOfManyCgroups(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -41,15 +41,15 @@ func TestWalkOfManyCgroups(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, cgroup.ErrTooMany) {
-		t.Fatalf("error %v", err)
+		t.Fatalf("Walk of 2100 pods: error = %v, want ErrTooMany", err)
 	}
 	if pods < 1900 || !meminfo || !system {
-		t.Errorf("%d pods, /proc/meminfo %v, the system's own %v", pods, meminfo, system)
+		t.Errorf("visited %d pods, /proc/meminfo: %v, system.slice: %v; want 1900 pods and both", pods, meminfo, system)
 	}
 }
 
-// A pod with more cgroups than a record holds hides no pod that is listed after it.
-func TestWalkOfAPodWithManyCgroups(t *testing.T) {
+// A pod with more cgroups than the limit does not hide the pods after it.
+func TestWalkOfPodWithManyCgroups(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string) {
 		path := filepath.Join(dir, name)
@@ -76,11 +76,11 @@ func TestWalkOfAPodWithManyCgroups(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, cgroup.ErrTooMany) || len(seen) < 1900 {
-		t.Fatalf("%d files, error %v", len(seen), err)
+		t.Fatalf("visited %d files with error %v, want at least 1900 and ErrTooMany", len(seen), err)
 	}
 	for i := range 2 {
 		if !seen[pod(i)+"/container/cgroup.procs"] {
-			t.Errorf("no container of pod %d", i)
+			t.Errorf("container of pod %d was not visited", i)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package nodefiles copies the files that the agent reads on a node into one archive, to send with
-// a report and to run tests on. They hold numbers, ids of pods and containers, and process ids: no
-// names, labels, annotations or content of pods.
+// Package nodefiles visits the files that the agent reads on a node, to archive them for bug
+// reports and tests. The files hold numbers, pod and container IDs, and process IDs, but no names,
+// labels, annotations or content of pods.
 package nodefiles
 
 import (
@@ -15,28 +15,29 @@ import (
 	"jettison/stats/read/podindex"
 )
 
-// Options say where the files are.
+// Options hold the locations of the files.
 type Options struct {
 	Cgroups    *cgroup.FS
-	CgroupRoot string // of the configuration
+	CgroupRoot string // cgroupRoot of the configuration
 	ProcMount  string
 	SysMount   string
 }
 
-// recordedProc are the files of /proc that are recorded; of mountinfo only the lines of cgroup v2.
+// recordedProc lists the recorded files of /proc. Of mountinfo only the lines of cgroup v2 are
+// kept.
 var recordedProc = []string{
 	"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo", "loadavg",
 	"stat",
 	"sys/kernel/pid_max", "sys/kernel/threads-max", "self/mountinfo",
 }
 
-// recordedSys are those of /sys.
+// recordedSys lists the recorded files of /sys.
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
-// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a
-// few of /proc and /sys, one by one: together they may be larger than the memory that there is for
-// this. The content is valid during the call; an error of visit ends it. The error says what could
-// not be visited; the rest was.
+// Walk visits the cgroup files of the root, its children and all pods, and some files of /proc and
+// /sys. It holds one file at a time, because all together may exceed the available memory. content
+// is valid only during the call of visit; an error of visit ends the walk. Otherwise Walk visits
+// all it can, and returns an error for the rest.
 func Walk(o Options, visit func(name string, content []byte) error) error {
 	w := walk{Options: o, visit: visit}
 	err := w.cgroups()
@@ -55,7 +56,7 @@ func Walk(o Options, visit func(name string, content []byte) error) error {
 type walk struct {
 	Options
 	visit func(name string, content []byte) error
-	ended error // of visit
+	ended error // error of visit
 }
 
 func (w *walk) add(name string, content []byte) {
@@ -66,7 +67,7 @@ func (w *walk) add(name string, content []byte) {
 
 func (w *walk) cgroups() error {
 	visit := func(path string, content []byte) { w.add("cgroup/"+path, content) }
-	var errs []error // whoever makes too many cgroups hides none elsewhere
+	var errs []error // collected, so that too many cgroups of one parent hide no others
 	record := func(name string, below bool) {
 		if err := w.Cgroups.Record(name, below, visit); err != nil {
 			errs = append(errs, fmt.Errorf("record /%s: %w", name, err))
@@ -77,7 +78,7 @@ func (w *walk) cgroups() error {
 	for _, root := range roots {
 		record(root, true)
 	}
-	var others []string // what else there is at the top: the system's own
+	var others []string // other top-level cgroups, such as system.slice
 	errs = append(errs, w.Cgroups.Children("", make([]byte, 32<<10), func(name string) {
 		if !slices.Contains(roots, name) {
 			others = append(others, name)
@@ -89,10 +90,10 @@ func (w *walk) cgroups() error {
 	return errors.Join(errs...)
 }
 
-// maxFile is the most of a file of /proc or /sys that is copied, in bytes.
+// maxFile is the size limit of a copied file of /proc or /sys in bytes.
 const maxFile = 1 << 20
 
-// file adds a file, if this kernel has it.
+// file adds a file if it exists.
 func (w *walk) file(name, path string) {
 	content, err := atomicfile.Read(path, maxFile, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"jettison/cgroup"
 )
 
-// What there is, is visited; of mountinfo only what says where cgroups are: other mounts are private.
+// Walk visits existing files. Of mountinfo it keeps only the cgroup lines, because other mounts are private.
 func TestWalk(t *testing.T) {
 	fs, err := cgroup.Open("")
 	if err != nil {
@@ -50,14 +50,14 @@ func TestWalk(t *testing.T) {
 	}
 	for name, text := range want {
 		if got[name] != text {
-			t.Errorf("%s: %q, want %q", name, got[name], text)
+			t.Errorf("content of %s = %q, want %q", name, got[name], text)
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("got %v", got)
+		t.Errorf("visited files = %v, want only %v", got, want)
 	}
 	full, calls := errors.New("full"), 0
 	if err := Walk(o, func(string, []byte) error { calls++; return full }); !errors.Is(err, full) || calls != 1 {
-		t.Errorf("%d calls, %v", calls, err)
+		t.Errorf("visit was called %d times with error %v, want once and errFull", calls, err)
 	}
 }

@@ -1,74 +1,74 @@
-// The page: it takes what jettison ui sends as it changes, and shows each part in its place.
+// The page: it receives changes from jettison ui and shows each part.
 
 import { Chart } from './chart.js';
 import { Evictions, marks } from './evictions.js';
-import { amount, clock, make, say } from './format.js';
+import { amount, clock, make, setText } from './format.js';
 import { Pods, allEvents, garbageEvents, gateCounts, gateEvents } from './tables.js';
 
 const $ = (id) => document.getElementById(id);
 
-const known = { agent: null, state: null, records: [], most: 3600, signals: [], samples: [], heard: 0 };
+const data = { agent: null, state: null, records: [], most: 3600, signals: [], samples: [], receivedAt: 0 };
 const charts = new Map();
 const evictions = new Evictions($('eviction-list'), $('no-evictions'), $('news'));
-const pods = new Pods($('pod-table'), $('pods-say'), $('threshold'), $('protected'));
+const pods = new Pods($('pod-table'), $('pods-text'), $('threshold'), $('protected'));
 
-const takes = {
-  agent(v) { known.agent = v; },
-  state(v) { known.state = v; showState(); },
-  evictions(v) { known.records = v.records || []; evictions.show(known.records); },
+const handlers = {
+  agent(v) { data.agent = v; },
+  state(v) { data.state = v; showState(); },
+  evictions(v) { data.records = v.records || []; evictions.show(data.records); },
   outlook(v) { pods.show(v); },
   events(v) { showEvents(v); },
-  history(v) { Object.assign(known, { most: v.most, signals: v.signals || [], samples: v.samples || [] }); },
+  history(v) { Object.assign(data, { most: v.most, signals: v.signals || [], samples: v.samples || [] }); },
   samples(v) {
-    known.signals = v.signals || [];
-    known.samples.push(...v.samples);
-    known.samples.splice(0, known.samples.length - known.most);
+    data.signals = v.signals || [];
+    data.samples.push(...v.samples);
+    data.samples.splice(0, data.samples.length - data.most);
   },
 };
 
 let source = null;
-let lost = null; // since when jettison ui does not answer
+let disconnectedAt = null; // since when jettison ui does not answer
 
 function listen() {
   const key = new URLSearchParams(location.search).get('key') || '';
   const address = `/stream?key=${encodeURIComponent(key)}`;
   source = new EventSource(address);
-  for (const [name, take] of Object.entries(takes)) {
+  for (const [name, handle] of Object.entries(handlers)) {
     source.addEventListener(name, (e) => {
-      lost = null;
-      known.heard = Date.now();
-      take(JSON.parse(e.data));
-      soon();
+      disconnectedAt = null;
+      data.receivedAt = Date.now();
+      handle(JSON.parse(e.data));
+      schedulePaint();
     });
   }
   source.addEventListener('error', () => {
-    lost ??= new Date();
-    if (source.readyState === EventSource.CLOSED) refused(address);
-    soon();
+    disconnectedAt ??= new Date();
+    if (source.readyState === EventSource.CLOSED) reconnect(address);
+    schedulePaint();
   });
 }
 
-// refused finds out why the stream is no stream: a browser does not tell.
-async function refused(address) {
+// reconnect reads the reason of a closed stream, which EventSource does not report, and connects again unless the key is wrong.
+async function reconnect(address) {
   try {
-    const answer = await fetch(address, { method: 'GET', cache: 'no-store' });
-    if (answer.status === 403) {
-      $('away').hidden = false;
-      say($('away'), await answer.text());
-      lost = null;
-      known.wrong = true;
-      soon();
+    const response = await fetch(address, { method: 'GET', cache: 'no-store' });
+    if (response.status === 403) {
+      $('alert').hidden = false;
+      setText($('alert'), await response.text());
+      disconnectedAt = null;
+      data.wrongKey = true;
+      schedulePaint();
       return;
     }
-    await answer.body?.cancel();
-  } catch { /* it does not answer: later */ }
+    await response.body?.cancel();
+  } catch { /* jettison ui does not answer: retry */ }
   setTimeout(listen, 2000);
 }
 
 let painting = false;
 
-// soon paints what depends on time or on several parts, once for all that came together.
-function soon() {
+// schedulePaint paints the parts that depend on time or on several messages, once for a burst of messages.
+function schedulePaint() {
   if (painting) return;
   painting = true;
   setTimeout(() => { painting = false; paint(); }, 30);
@@ -80,72 +80,72 @@ function paint() {
   showCharts();
 }
 
-// now is the time by the agent's clock: that of its last word, and what has passed since.
+// now returns the time by the agent's clock: its last sample plus the time since it arrived.
 function now() {
-  const last = known.samples.length ? known.samples[known.samples.length - 1][0] : Date.now();
-  return last + Math.max(0, Date.now() - (known.heard || Date.now()));
+  const last = data.samples.length ? data.samples[data.samples.length - 1][0] : Date.now();
+  return last + Math.max(0, Date.now() - (data.receivedAt || Date.now()));
 }
 
 function showAgent() {
-  const a = known.agent;
+  const a = data.agent;
   const live = $('live');
-  if (known.wrong) { badge(live, 'no key', 'bad'); return; }
-  if (lost) {
-    $('away').hidden = false;
-    say($('away'), `jettison ui does not answer since ${clock(lost, true)}: this page stands still. Start it again, and open the address that it prints.`);
-    badge(live, 'page stands still', 'bad');
+  if (data.wrongKey) { badge(live, 'wrong key', 'bad'); return; }
+  if (disconnectedAt) {
+    $('alert').hidden = false;
+    setText($('alert'), `jettison ui has not answered since ${clock(disconnectedAt, true)}: this page is stale. Start jettison ui again and open the address that it prints.`);
+    badge(live, 'page stale', 'bad');
     return;
   }
   if (!a) return;
-  say($('node'), a.node || 'jettison');
-  document.title = `${known.problems ? `(${known.problems}) ` : ''}${a.node || 'node'}: jettison`;
-  $('away').hidden = a.answers || !a.since;
+  setText($('node'), a.node || 'jettison');
+  document.title = `${data.problems ? `(${data.problems}) ` : ''}${a.node || 'node'}: jettison`;
+  $('alert').hidden = a.answers || !a.since;
   if (a.answers) badge(live, `live since ${clock(a.since)}`, 'good');
   else if (a.since) {
-    badge(live, `agent away since ${clock(a.since)}`, 'bad');
-    say($('away'), `The agent is away since ${clock(a.since, true)}: nobody is evicted on this node by it. What is below was known before. ${a.error}`);
+    badge(live, `agent unreachable since ${clock(a.since)}`, 'bad');
+    setText($('alert'), `The agent is unreachable since ${clock(a.since, true)} and may evict no pods. The data below is from before. ${a.error}`);
   }
-  say($('foot'), `Read-only. All that is shown comes from the agent's socket ${a.socket}. Times are UTC. jettison ui ${a.ui}.`);
+  setText($('foot'), `Read-only. All data comes from the agent's socket ${a.socket}. Times are UTC. jettison ui ${a.ui}.`);
 }
 
 function badge(element, text, style) {
-  say(element, text);
+  setText(element, text);
   element.className = `badge ${style}`;
 }
 
 function showState() {
-  const { state: s } = known.state;
-  const modes = [`jettison ${s.version}`, s.kubelet ? 'beside a kubelet' : 'no kubelet', `disk ${s.disk}`, `${s.pods.runtime} pods`];
+  const { state: s } = data.state;
+  const modes = [`jettison ${s.version}`, s.kubelet ? 'alongside a kubelet' : 'no kubelet', `disk ${s.disk}`, `${s.pods.runtime} pods`];
   if (s.dryRun) modes.push('dry run');
-  say($('about'), modes.join(', '));
+  setText($('about'), modes.join(', '));
   const items = (s.conditions || []).map((c) => make('li', { class: `badge ${c.status ? 'bad' : ''}` },
     `${c.type}: ${c.status ? 'yes' : 'no'}${c.lastTransitionTime ? ` since ${clock(c.lastTransitionTime, true)}` : ''}`));
   replaceIfNew($('conditions'), items);
-  gateCounts($('gate-counts'), $('gate-say'), s.gate);
+  gateCounts($('gate-counts'), $('gate-text'), s.gate);
 }
 
-// replaceIfNew leaves an element alone that has the same text already.
+// replaceIfNew replaces the children of an element if their text differs.
 function replaceIfNew(element, items) {
   if (element.textContent !== items.map((i) => i.textContent).join('')) element.replaceChildren(...items);
 }
 
 function showProblems() {
-  const list = (known.state && known.state.problems) || [];
-  const underway = (known.state && known.state.state.underway) || [];
-  known.problems = list.filter((p) => !p.advice).length;
+  const list = (data.state && data.state.problems) || [];
+  const underway = (data.state && data.state.state.underway) || [];
+  data.problems = list.filter((p) => !p.advice).length;
   const items = list.map((p) => make('li', { class: p.advice ? 'note' : '' }, make('strong', {}, p.what), p.do ? make('div', { class: 'dim' }, `Do: ${p.do}`) : null));
   for (const u of underway) {
     items.push(make('li', {}, make('strong', {}, `${u.pod.Name ? `${u.pod.Namespace}/${u.pod.Name}` : `uid:${u.pod.UID}`} is being evicted for ${u.signal}`), make('div', { class: 'dim' }, u.message || '')));
   }
-  if (known.agent && known.agent.since && !known.agent.answers) items.unshift(make('li', {}, make('strong', {}, 'the agent does not answer')));
-  if (!items.length) items.push(make('li', { class: 'fine' }, known.state ? 'None.' : 'Nothing is known yet.'));
+  if (data.agent && data.agent.since && !data.agent.answers) items.unshift(make('li', {}, make('strong', {}, 'the agent does not answer')));
+  if (!items.length) items.push(make('li', { class: 'fine' }, data.state ? 'None.' : 'No data yet.'));
   replaceIfNew($('problem-list'), items);
 }
 
 function showCharts() {
-  const list = known.state ? known.state.state.signals || [] : [];
+  const list = data.state ? data.state.state.signals || [] : [];
   const byName = new Map(list.map((s) => [s.signal, s]));
-  const names = [...new Set([...byName.keys(), ...known.signals])];
+  const names = [...new Set([...byName.keys(), ...data.signals])];
   $('no-signals').hidden = names.length > 0;
   for (const name of names) {
     if (!charts.has(name)) {
@@ -154,17 +154,17 @@ function showCharts() {
     }
   }
   const right = now();
-  const first = known.samples.length ? known.samples[0][0] : right;
-  const seconds = Math.min(Number($('span').value), Math.max(60, (right - first) / 1000)); // what was before the page is not known
+  const first = data.samples.length ? data.samples[0][0] : right;
+  const seconds = Math.min(Number($('span').value), Math.max(60, (right - first) / 1000)); // no data from before the start of jettison ui
   const from = right - seconds * 1000 - 5000;
-  const seen = known.samples.filter(([at]) => at >= from);
-  const kills = marks(known.records);
-  const away = !known.agent || !known.agent.answers;
+  const visible = data.samples.filter(([at]) => at >= from);
+  const kills = marks(data.records);
+  const unreachable = !data.agent || !data.agent.answers;
   for (const [name, chart] of charts) {
-    const column = known.signals.indexOf(name) + 1;
-    const points = seen.map((s) => [s[0], column > 0 ? s[column] ?? null : null]);
+    const column = data.signals.indexOf(name) + 1;
+    const points = visible.map((s) => [s[0], column > 0 ? s[column] ?? null : null]);
     const signal = byName.get(name);
-    chart.show(away && signal ? { ...signal, observed: false, reason: 'the agent is away' } : signal, points, right, seconds, kills);
+    chart.show(unreachable && signal ? { ...signal, observed: false, reason: 'the agent is unreachable' } : signal, points, right, seconds, kills);
   }
 }
 
@@ -173,12 +173,12 @@ function showEvents(v) {
   gateEvents($('gate-table'), gate);
   garbageEvents($('garbage-table'), garbage);
   const freed = garbage.reduce((sum, e) => sum + ((e.fields && e.fields.freed) || 0), 0);
-  say($('garbage-say'), garbage.length ? `The last ${garbage.length === 1 ? 'line' : `${garbage.length} lines`}; these passes freed ${amount('nodefs.available', freed)}.` : 'No pass is known.');
+  setText($('garbage-text'), garbage.length ? `Last ${garbage.length === 1 ? 'event' : `${garbage.length} events`}; these passes freed ${amount('nodefs.available', freed)}.` : 'No passes yet.');
   allEvents($('event-list'), all);
-  $('events-say').hidden = all.length > 0;
+  $('events-text').hidden = all.length > 0;
 }
 
 $('span').addEventListener('change', paint);
-addEventListener('resize', soon);
-setInterval(soon, 1000);
+addEventListener('resize', schedulePaint);
+setInterval(schedulePaint, 1000);
 listen();

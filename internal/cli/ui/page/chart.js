@@ -1,10 +1,10 @@
-// One signal over time against its thresholds. Where nothing is known nothing is drawn: absent is not zero.
+// A chart of one signal over time with its thresholds. Unknown values are not drawn: absent is not zero.
 
-import { amount, bytes, clock, draw, isCount, isPressure, make, number, say, span } from './format.js';
+import { amount, bytes, clock, draw, isCount, isPressure, make, number, setText, span } from './format.js';
 
 const height = 150;
 const edge = { left: 62, right: 8, top: 14, bottom: 20 };
-const apart = 10000; // milliseconds between two samples from which on they are not joined
+const maxGap = 10000; // milliseconds: samples further apart are not joined
 
 export class Chart {
   constructor(signal) {
@@ -23,22 +23,24 @@ export class Chart {
     this.svg.addEventListener('blur', () => this.leave());
   }
 
-  // show takes what the agent says now, points [[at, value or null], ...], the time on the right edge, seconds to show, and marks of evictions.
+  // show takes the current signal, points [[at, value or null], ...], the time at the right edge, the seconds to show, and the marks of
+  // evictions.
   show(now, points, right, seconds, marks) {
     this.points = points;
     this.now = now;
     this.right = right;
     this.left = right - seconds * 1000;
     this.marks = marks.filter((m) => m.signal === this.signal);
-    this.words();
+    this.describe();
     this.paint();
   }
 
-  words() {
+  // describe shows the current value, the thresholds and the forecast.
+  describe() {
     const { signal, now } = this;
     if (!now || !now.observed) {
       this.value.replaceChildren(make('strong', {}, 'not observed'));
-      say(this.sub, (now && now.reason) || 'the agent says nothing of it now');
+      setText(this.sub, (now && now.reason) || 'the agent does not report this signal');
       this.element.classList.remove('short');
       return;
     }
@@ -47,19 +49,20 @@ export class Chart {
     const crossed = this.limits().some((l) => this.beyond(now.available, l.at));
     this.element.classList.toggle('short', crossed);
     const list = this.limits().map((l) => `${l.kind} threshold ${amount(signal, l.at)}`).join(', ');
-    say(this.sub, `${list || 'no threshold'}${crossed ? ': crossed' : this.outlook()}`);
+    setText(this.sub, `${list || 'no threshold'}${crossed ? ': crossed' : this.forecast()}`);
   }
 
   beyond(v, limit) { return isPressure(this.signal) ? v > limit : v < limit; }
 
-  // limits are the thresholds that there are, as figures.
+  // limits returns the thresholds as numbers.
   limits() {
     const all = (this.now && this.now.limits) || [];
     return all.map((at, i) => ({ at, kind: (this.now.thresholds[i] || '').includes(' for ') ? 'soft' : 'hard' }));
   }
 
-  // outlook is when the nearest threshold is crossed at the pace of the last ten seconds, where that is soon. A share of time has no pace.
-  outlook() {
+  // forecast describes when the nearest threshold is crossed at the rate of the last ten seconds, if within an hour. Pressure signals have
+  // no forecast.
+  forecast() {
     if (isPressure(this.signal)) return '';
     const known = this.points.filter(([at, v]) => v !== null && at >= this.right - 10500);
     if (known.length < 3) return '';
@@ -68,7 +71,7 @@ export class Chart {
     const times = this.limits().map((l) => (l.at - last[1]) / slope).filter((s) => s > 0 && s < 3600);
     if (!times.length || !Number.isFinite(slope)) return '';
     const rate = isCount(this.signal) ? number(slope) : bytes(slope);
-    return `; at this pace (${rate}/s) crossed in ${span(Math.min(...times))}`;
+    return `; at this rate (${rate}/s) crossed in ${span(Math.min(...times))}`;
   }
 
   x(at) { return edge.left + ((at - this.left) / (this.right - this.left)) * (this.width - edge.left - edge.right); }
@@ -77,19 +80,19 @@ export class Chart {
 
   paint() {
     this.width = Math.max(this.svg.clientWidth || 320, 200);
-    const seen = this.points.filter(([at]) => at >= this.left - 2000);
-    this.svg.classList.toggle('empty', !seen.some(([, v]) => v !== null));
+    const visible = this.points.filter(([at]) => at >= this.left - 2000);
+    this.svg.classList.toggle('empty', !visible.some(([, v]) => v !== null));
     const limits = this.limits();
-    this.top = ceiling(Math.max(1, ...seen.map(([, v]) => v ?? 0), ...limits.map((l) => l.at * 1.3)), this.signal);
+    this.top = ceiling(Math.max(1, ...visible.map(([, v]) => v ?? 0), ...limits.map((l) => l.at * 1.3)), this.signal);
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${height}`);
-    this.svg.setAttribute('aria-label', this.label(seen));
-    this.svg.replaceChildren(...this.danger(limits), ...this.grid(), ...this.curves(seen), ...this.lines(limits), ...this.kills(), ...this.cursors());
+    this.svg.setAttribute('aria-label', this.label(visible));
+    this.svg.replaceChildren(...this.danger(limits), ...this.grid(), ...this.curves(visible), ...this.lines(limits), ...this.kills(), ...this.cursors());
   }
 
-  label(seen) {
-    const values = seen.map(([, v]) => v).filter((v) => v !== null);
+  label(visible) {
+    const values = visible.map(([, v]) => v).filter((v) => v !== null);
     const range = values.length ? `, between ${amount(this.signal, Math.min(...values))} and ${amount(this.signal, Math.max(...values))}` : '';
-    return `${this.signal} over ${span((this.right - this.left) / 1000)}${range}. Arrow keys read single values.`;
+    return `${this.signal} over ${span((this.right - this.left) / 1000)}${range}. Use the arrow keys to read single values.`;
   }
 
   danger(limits) {
@@ -113,16 +116,16 @@ export class Chart {
     return out;
   }
 
-  // curves are one for each stretch in which the signal was known.
-  curves(seen) {
+  // curves returns a curve for each stretch without gaps.
+  curves(visible) {
     const out = [];
     let stretch = [];
     const end = () => {
       if (stretch.length) out.push(...this.curve(stretch));
       stretch = [];
     };
-    for (const [at, v] of seen) {
-      if (v === null || (stretch.length && at - stretch[stretch.length - 1][0] > apart)) end();
+    for (const [at, v] of visible) {
+      if (v === null || (stretch.length && at - stretch[stretch.length - 1][0] > maxGap)) end();
       if (v !== null) stretch.push([at, v]);
     }
     end();
@@ -181,13 +184,13 @@ export class Chart {
   read([at, v]) {
     this.cursor = at;
     const mark = this.marks.find((m) => Math.abs(m.at - at) < 1500);
-    say(this.readout, `${clock(at)}: ${v === null ? 'not known' : amount(this.signal, v)}${mark ? `; ${mark.text}` : ''}`);
+    setText(this.readout, `${clock(at)}: ${v === null ? 'unknown' : amount(this.signal, v)}${mark ? `; ${mark.text}` : ''}`);
     this.paint();
   }
 
   leave() {
     this.cursor = null;
-    say(this.readout, '');
+    setText(this.readout, '');
     this.paint();
   }
 }
@@ -201,7 +204,7 @@ function short(signal, v) {
   return v >= 1e4 ? `${(v / 1e3).toFixed(0)} k` : v.toFixed(0);
 }
 
-// ceiling is the next round figure above.
+// ceiling returns the next round number above v.
 function ceiling(v, signal) {
   let unit = 1;
   const base = isCount(signal) || isPressure(signal) ? 10 : 1024;
@@ -210,7 +213,7 @@ function ceiling(v, signal) {
   return steps.find((s) => s * unit >= v) * unit;
 }
 
-// thin leaves, of many samples in one column of pixels, the lowest and the highest.
+// thin keeps the lowest and the highest sample of each column of pixels.
 function thin(stretch, width, x) {
   if (stretch.length <= 2 * width) return stretch;
   const out = [];

@@ -1,15 +1,15 @@
-// Each eviction as a timeline of its ladder, with what its end was expected to return and what it returned.
+// Evictions as timelines of the kill ladder, with the predicted and the measured freed amount.
 
-import { amount, bytes, clock, make, milliseconds, plain, say, title } from './format.js';
+import { amount, bytes, clock, make, milliseconds, plain, setText, title } from './format.js';
 
 const outcomes = {
-  running: ['under way', 'warn'], back: ['enough is back', 'good'], notBack: ['not back in time', 'bad'], undying: ['did not die', 'bad'],
-  abandoned: ['abandoned at a restart', 'warn'], dryRun: ['dry run, not evicted', ''],
+  running: ['in progress', 'warn'], back: ['recovered', 'good'], notBack: ['not recovered in time', 'bad'], undying: ['did not die', 'bad'],
+  abandoned: ['abandoned at restart', 'warn'], dryRun: ['dry run, not evicted', ''],
 };
 
 const known = (stamp) => stamp && (stamp.time || stamp.monotonicNs);
 
-// since is the time from one stamp to another in nanoseconds, by the monotonic clock where both have it; null: not known.
+// since returns the time between two stamps in nanoseconds, by the monotonic clock if both have it; null: unknown.
 function since(from, to) {
   if (!known(from) || !known(to)) return null;
   if (from.monotonicNs && to.monotonicNs) return to.monotonicNs - from.monotonicNs;
@@ -19,12 +19,12 @@ function since(from, to) {
 
 const endBegan = (r) => (known(r.killed) ? r.killed : r.began);
 
-// marks are the moments of evictions by the agent's clock, for the charts.
+// marks returns the times of evictions by the agent's clock, for the charts.
 export const marks = (records) => records.map((r) => ({ at: Date.parse((endBegan(r) || {}).time), signal: r.signal, text: `${title(r.pod)} ${known(r.killed) ? 'killed' : 'stopped'}` }));
 
 export class Evictions {
   constructor(list, none, news) {
-    Object.assign(this, { list, none, news, items: new Map(), begun: false, opened: false });
+    Object.assign(this, { list, none, news, items: new Map(), started: false, opened: false });
   }
 
   show(records) {
@@ -36,10 +36,10 @@ export class Evictions {
       if (!item) {
         item = make('li', { 'data-id': r.id }, make('details', {}, make('summary'), make('div')));
         this.items.set(r.id, item);
-        if (this.begun) this.tell(r);
-      } else if (item.said === text) continue;
-      if (item.said && item.outcome !== r.outcome) this.tell(r);
-      item.said = text;
+        if (this.started) this.announce(r);
+      } else if (item.json === text) continue;
+      if (item.json && item.outcome !== r.outcome) this.announce(r);
+      item.json = text;
       item.outcome = r.outcome;
       item.querySelector('summary').replaceChildren(...summary(r));
       item.querySelector('div').replaceChildren(...body(r));
@@ -50,16 +50,16 @@ export class Evictions {
       const item = this.items.get(r.id);
       if (this.list.children[i] !== item) this.list.insertBefore(item, this.list.children[i] || null);
     });
-    if (!this.opened && newest.length) { // the first one that is seen, so that it is clear what there is in it
+    if (!this.opened && newest.length) { // open the first record, to show that records have details
       this.opened = true;
       this.list.querySelector('details').open = true;
     }
-    this.begun = true;
+    this.started = true;
   }
 
-  tell(r) {
+  announce(r) {
     const [words] = outcomes[r.outcome] || [r.outcome];
-    say(this.news, `Eviction: ${title(r.pod)} for ${r.signal}: ${words}`);
+    setText(this.news, `Eviction: ${title(r.pod)} for ${r.signal}: ${words}`);
   }
 }
 
@@ -67,10 +67,10 @@ function summary(r) {
   const [words, style] = outcomes[r.outcome] || [plain(r.outcome), ''];
   const facts = [clock((r.began || {}).time, true), r.threshold || r.signal];
   const toKill = r.crossed && known(r.killed) ? since(r.crossed, r.killed) : null;
-  const toBack = r.after && r.outcome === 'back' ? since(endBegan(r), r.after) : null;
-  if (toKill !== null) facts.push(`crossed to kill ${milliseconds(toKill)}`);
-  if (toBack !== null) facts.push(`${known(r.killed) ? 'kill' : 'stop'} to back ${milliseconds(toBack)}`);
-  if (r.released !== undefined) facts.push(`returned ${amount(r.signal, r.released)}`);
+  const toRecovery = r.after && r.outcome === 'back' ? since(endBegan(r), r.after) : null;
+  if (toKill !== null) facts.push(`crossing to kill ${milliseconds(toKill)}`);
+  if (toRecovery !== null) facts.push(`${known(r.killed) ? 'kill' : 'stop'} to recovery ${milliseconds(toRecovery)}`);
+  if (r.released !== undefined) facts.push(`freed ${amount(r.signal, r.released)}`);
   return [
     make('span', { class: 'pod' }, title(r.pod)), ' ', make('span', { class: `badge ${style}` }, words),
     make('span', { class: 'line' }, facts.join(' · ')),
@@ -81,8 +81,8 @@ function body(r) {
   return [ladder(r), amounts(r), facts(r), ranking(r)].filter((x) => x);
 }
 
-// rungs are what happened, in order: the readings, the kill, and each step of the ladder.
-function rungs(r) {
+// timeline returns the observations, the kill and each step of the ladder, in order.
+function timeline(r) {
   const zero = endBegan(r);
   const out = [];
   const add = (name, stamp, more = {}) => {
@@ -95,33 +95,33 @@ function rungs(r) {
   if (known(r.killed)) {
     add('victim pinned', r.began);
     add('killed', r.killed, { key: true });
-  } else add(`stopped, with ${r.gracePeriodSeconds} s of grace`, r.began, { key: true });
+  } else add(`stopped with a grace period of ${r.gracePeriodSeconds} s`, r.began, { key: true });
   for (const s of r.steps || []) {
     const stamp = s.monotonicNs ? { monotonicNs: s.monotonicNs } : null;
     if (stamp) add(s.n ? `${s.name} (${s.n})` : s.name, stamp, { error: s.error });
   }
-  if (known(r.emptied)) add('no process is left', r.emptied, { key: true });
-  if (r.after) add(`${r.outcome === 'back' ? 'enough is back' : 'outcome'}: ${read(r.after)}`, r.after, { key: true });
-  return out.map((rung, i) => ({ ...rung, i })).sort((x, y) => x.at - y.at || x.i - y.i);
+  if (known(r.emptied)) add('no process left', r.emptied, { key: true });
+  if (r.after) add(`${r.outcome === 'back' ? 'recovered' : 'outcome'}: ${read(r.after)}`, r.after, { key: true });
+  return out.map((step, i) => ({ ...step, i })).sort((x, y) => x.at - y.at || x.i - y.i);
 }
 
 function ladder(r) {
-  const all = rungs(r);
+  const all = timeline(r);
   if (all.length < 2) return null;
   const from = all[0].at;
   const whole = Math.max(1, all[all.length - 1].at - from);
-  const rows = all.map((rung, i) => {
-    const began = i > 0 ? all[i - 1].at : rung.at;
+  const rows = all.map((step, i) => {
+    const began = i > 0 ? all[i - 1].at : step.at;
     const bar = make('div', { class: 'bar' });
     bar.style.left = `${Math.min(99, ((began - from) / whole) * 100)}%`;
-    bar.style.width = `${((rung.at - began) / whole) * 100}%`;
+    bar.style.width = `${((step.at - began) / whole) * 100}%`;
     bar.style.maxWidth = `${100 - Math.min(99, ((began - from) / whole) * 100)}%`;
-    return make('li', { class: `${rung.key ? 'key' : ''} ${rung.error ? 'failed' : ''}` },
-      make('span', { class: 'name' }, rung.name), make('span', { class: 'at' }, signed(rung.at)),
+    return make('li', { class: `${step.key ? 'key' : ''} ${step.error ? 'failed' : ''}` },
+      make('span', { class: 'name' }, step.name), make('span', { class: 'at' }, signed(step.at)),
       make('div', { class: 'track', 'aria-hidden': 'true' }, bar),
-      rung.error ? make('span', { class: 'why' }, rung.error) : null);
+      step.error ? make('span', { class: 'why' }, step.error) : null);
   });
-  return make('ol', { class: 'ladder', 'aria-label': 'Steps, from the kill on' }, ...rows);
+  return make('ol', { class: 'ladder', 'aria-label': 'Steps, with times relative to the kill' }, ...rows);
 }
 
 const signed = (ns) => (Math.abs(ns) < 50000 ? '0.0 ms' : `${ns < 0 ? '−' : '+'}${milliseconds(Math.abs(ns))}`);
@@ -135,7 +135,7 @@ function amounts(r) {
     return [make('span', {}, name), make('span', { class: 'number' }, amount(r.signal, v)),
       make('div', { class: 'track', 'aria-hidden': 'true' }, v === undefined ? null : bar)];
   };
-  return make('div', { class: 'amounts' }, ...row('Predicted release', r.predicted, 'plan'), ...row('Real release', r.released, ''));
+  return make('div', { class: 'amounts' }, ...row('Predicted to be freed', r.predicted, 'plan'), ...row('Freed', r.released, ''));
 }
 
 function facts(r) {
@@ -144,18 +144,18 @@ function facts(r) {
   add('Why this pod', r.reason);
   add('Error', r.error);
   add('Pod', [r.pod.qos, `uid ${r.pod.uid}`, r.pod.cgroup && `cgroup ${r.pod.cgroup}`].filter((x) => x).join(', '));
-  if (r.squeeze) add('Cold memory before', `asked for ${bytes(r.squeeze.asked)} of ${r.squeeze.kind}, got ${r.squeeze.freed === undefined ? 'not known' : bytes(r.squeeze.freed)}`);
-  else if (r.reclaimed) add('Cold memory before', bytes(r.reclaimed));
-  if (r.holdOffUntil) add('Kept out until', clock(r.holdOffUntil, true));
+  if (r.squeeze) add('Reclaimed before', `requested ${bytes(r.squeeze.asked)} of ${r.squeeze.kind}, reclaimed ${r.squeeze.freed === undefined ? 'unknown' : bytes(r.squeeze.freed)}`);
+  else if (r.reclaimed) add('Reclaimed before', bytes(r.reclaimed));
+  if (r.holdOffUntil) add('Held off until', clock(r.holdOffUntil, true));
   add('Message', r.message && r.message.trim());
-  add('In full', `jettison records ${r.id}`);
+  add('Full record', `jettison records ${r.id}`);
   return make('dl', { class: 'facts' }, ...out);
 }
 
 function ranking(r) {
   const rows = (r.ranking && r.ranking.rows) || [];
   if (rows.length < 1) return null;
-  const head = make('tr', {}, ...['#', 'Pod', 'QoS', 'After the one before by'].map((t) => make('th', { scope: 'col' }, t)));
+  const head = make('tr', {}, ...['#', 'Pod', 'QoS', 'Decided by'].map((t) => make('th', { scope: 'col' }, t)));
   const lines = rows.map((c, i) => make('tr', {}, make('td', {}, String(i + 1)), make('td', { class: 'name' }, c.pod), make('td', {}, c.qos || ''), make('td', {}, c.decidedBy || '')));
   const more = `${r.ranking.more || 0} more candidates, ${r.ranking.protected || 0} pods protected`;
   return make('div', {},

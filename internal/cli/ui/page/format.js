@@ -1,12 +1,12 @@
-// What figures and times are for people, and how elements are made. Every text from the node becomes text and nothing else.
+// Formats values and times, and creates elements. Text from the node is only ever inserted as text.
 
-// make makes an element with attributes and children; a child that is no node is text.
+// make creates an element with attributes and children; a child that is not a node becomes text.
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   return fill(element, attributes, children);
 }
 
-// draw is make for SVG.
+// draw creates an SVG element.
 export function draw(name, attributes = {}, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', name), attributes, children);
 }
@@ -19,8 +19,8 @@ function fill(element, attributes, children) {
   return element;
 }
 
-// say sets an element's text where it is another one, so that nothing is announced twice.
-export function say(element, text) {
+// setText sets an element's text if it differs, so that screen readers announce it once.
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -37,9 +37,9 @@ export function bytes(v) {
 export const isPressure = (signal) => signal.includes('.pressure.');
 export const isCount = (signal) => signal === 'pid.available' || signal.endsWith('inodesFree');
 
-// amount is a signal's figure in its unit.
+// amount formats a value of a signal in the signal's unit.
 export function amount(signal, v) {
-  if (v === undefined || v === null) return 'not known';
+  if (v === undefined || v === null) return 'unknown';
   if (isPressure(signal)) return `${(v / 1e4).toFixed(1)} %`;
   if (isCount(signal)) return `${number(v)} ${signal === 'pid.available' ? 'tasks' : 'inodes'}`;
   return bytes(v);
@@ -47,15 +47,15 @@ export function amount(signal, v) {
 
 export const number = (v) => Math.round(v).toLocaleString('en-US').replaceAll(',', '\u202f');
 
-// clock is an instant as the agent's log and records have it, in UTC.
+// clock formats a time in UTC, like the agent's log and records.
 export function clock(at, date = false) {
   const t = new Date(at);
-  if (Number.isNaN(t.getTime())) return 'not known';
+  if (Number.isNaN(t.getTime())) return 'unknown';
   const text = t.toISOString();
   return date ? `${text.slice(0, 10)} ${text.slice(11, 19)} UTC` : `${text.slice(11, 19)} UTC`;
 }
 
-// span is how long something takes, in its two largest units.
+// span formats a duration in its two largest units.
 export function span(seconds) {
   const s = Math.max(0, Math.round(seconds));
   if (s < 60) return `${s} s`;
@@ -64,14 +64,14 @@ export function span(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-// milliseconds is a short time from nanoseconds.
+// milliseconds formats a short duration, given in nanoseconds.
 export function milliseconds(ns) {
   const ms = ns / 1e6;
   if (Math.abs(ms) >= 10000) return `${(ms / 1000).toFixed(1)} s`;
   return `${ms.toFixed(1)} ms`;
 }
 
-// plain is any value of an event as text.
+// plain formats any value of an event as text.
 export const plain = (v) => (typeof v === 'object' && v !== null ? JSON.stringify(v) : String(v));
 
 export const title = (pod) => (pod.name ? `${pod.namespace}/${pod.name}` : `uid:${pod.uid}`);

@@ -1,19 +1,19 @@
-// Tables: pods that can be sorted, and lines of events.
+// Tables: sortable pods, and events.
 
-import { bytes, clock, make, milliseconds, number, plain, say } from './format.js';
+import { bytes, clock, make, milliseconds, number, plain, setText } from './format.js';
 
 const columns = [
   { key: 'rank', name: '#', number: true, of: (p) => p.rank, text: (p) => String(p.rank) },
   { key: 'pod', name: 'Pod', style: 'name', of: (p) => p.pod, text: (p) => p.pod },
-  { key: 'releases', name: 'Killing it frees', number: true, of: (p) => p.releases, text: (p) => (p.releases === undefined ? 'not known' : bytes(p.releases)) },
+  { key: 'releases', name: 'Freed by kill', number: true, of: (p) => p.releases, text: (p) => (p.releases === undefined ? 'unknown' : bytes(p.releases)) },
   { key: 'qos', name: 'QoS', of: (p) => p.qos || '', text: (p) => p.qos || '' },
-  { key: 'priority', name: 'Priority', number: true, of: (p) => p.priority, text: (p) => (p.priority === undefined ? 'not known' : number(p.priority)) },
-  { key: 'decidedBy', name: 'After the one before by', narrowOff: true, of: (p) => p.decidedBy || '', text: (p) => p.decidedBy || (p.rank === 1 ? 'goes first' : '') },
+  { key: 'priority', name: 'Priority', number: true, of: (p) => p.priority, text: (p) => (p.priority === undefined ? 'unknown' : number(p.priority)) },
+  { key: 'decidedBy', name: 'Decided by', narrowOff: true, of: (p) => p.decidedBy || '', text: (p) => p.decidedBy || (p.rank === 1 ? 'victim' : '') },
 ];
 
 export class Pods {
-  constructor(table, say_, choice, protectedPods) {
-    Object.assign(this, { say: say_, choice, protectedPods, sort: 'releases', down: true, outlook: null });
+  constructor(table, sentence, choice, protectedPods) {
+    Object.assign(this, { sentence, choice, protectedPods, sort: 'releases', down: true, outlook: null });
     this.heads = columns.map((c) => {
       const button = make('button', { type: 'button' }, c.name);
       const head = make('th', { scope: 'col', class: classes(c) }, button);
@@ -21,7 +21,7 @@ export class Pods {
       return head;
     });
     this.body = make('tbody');
-    table.append(make('caption', { class: 'hidden' }, 'Pods; the buttons in the head sort'), make('thead', {}, make('tr', {}, ...this.heads)), this.body);
+    table.append(make('caption', { class: 'hidden' }, 'Pods; use the buttons in the header to sort'), make('thead', {}, make('tr', {}, ...this.heads)), this.body);
     choice.addEventListener('change', () => this.paint());
   }
 
@@ -51,24 +51,24 @@ export class Pods {
       else this.heads[i].removeAttribute('aria-sort');
     }
     if (!t) {
-      say(this.say, this.outlook === null ? 'Who would go is not known: the agent does not tell.' : 'Who would go is not known yet.');
+      setText(this.sentence, this.outlook === null ? 'The agent does not provide a ranking.' : 'No ranking yet.');
       this.body.replaceChildren();
       this.protectedPods.replaceChildren();
       return;
     }
-    say(this.say, this.words(t));
+    setText(this.sentence, this.describe(t));
     const rows = (t.ranking || []).map((p, i) => ({ ...p, rank: i + 1 }));
     const most = Math.max(1, ...rows.map((p) => p.releases || 0));
     this.body.replaceChildren(...this.sorted(rows).map((p) => row(p, most)));
     this.showProtected(t.protected || []);
   }
 
-  words(t) {
+  describe(t) {
     const first = t.ranking && t.ranking[0];
-    const parts = [t.withheld ? `Nobody would go now: ${t.withheld}.` : first ? `${first.pod} would go first, were ${t.threshold} met now.` : 'There is no candidate.'];
+    const parts = [t.withheld ? `No pod would be evicted now: ${t.withheld}.` : first ? `${first.pod} would be evicted if ${t.threshold} were met now.` : 'There is no candidate.'];
     if (t.more) parts.push(`${t.more} more candidates are not listed.`);
-    if (this.outlook.dryRun) parts.push('A dry run: nobody goes really.');
-    parts.push(`Looked at ${clock(this.outlook.time)}.`);
+    if (this.outlook.dryRun) parts.push('Dry run: no pod is evicted.');
+    parts.push(`As of ${clock(this.outlook.time)}.`);
     return parts.join(' ');
   }
 
@@ -77,7 +77,7 @@ export class Pods {
     const way = this.down ? -1 : 1;
     return rows.sort((x, y) => {
       const [a, b] = [c.of(x), c.of(y)];
-      if (a === undefined || b === undefined) return (a === undefined) - (b === undefined) || x.rank - y.rank; // not known: last
+      if (a === undefined || b === undefined) return (a === undefined) - (b === undefined) || x.rank - y.rank; // unknown values last
       return (typeof a === 'string' ? a.localeCompare(b) : a - b) * way || x.rank - y.rank;
     });
   }
@@ -88,7 +88,7 @@ export class Pods {
     this.protectedText = text;
     this.protectedPods.replaceChildren(...groups.map((g) => {
       const n = g.pods.length + (g.more || 0);
-      return make('p', { class: 'dim' }, `${n} never ${n === 1 ? 'goes' : 'go'}: ${g.reason}: ${g.pods.join(', ')}${g.more ? ` and ${g.more} more` : ''}`);
+      return make('p', { class: 'dim' }, `Protected (${n}): ${g.reason}: ${g.pods.join(', ')}${g.more ? ` and ${g.more} more` : ''}`);
     }));
   }
 }
@@ -109,7 +109,7 @@ function row(p, most) {
   return make('tr', { class: p.rank === 1 ? 'first' : undefined }, ...cells);
 }
 
-// table fills a table with a row for each event, the newest first.
+// table fills a table with the rows of events, newest first.
 function table(element, heads, rows) {
   const head = make('tr', {}, ...heads.map(([name, style]) => make('th', { scope: 'col', class: style }, name)));
   const lines = rows.map((cells) => make('tr', {}, ...cells.map((text, i) => make('td', { class: heads[i][1] }, text))));
@@ -149,15 +149,15 @@ export function allEvents(element, events) {
 
 export function gateCounts(list, sentence, gate) {
   if (!gate) {
-    say(sentence, 'The agent has no gate.');
+    setText(sentence, 'The agent has no gate.');
     list.replaceChildren();
     return;
   }
-  const how = !gate.asked ? 'The runtime does not ask: every pod starts.'
-    : gate.enforced ? 'Pods that the node does not take are refused.' : 'Pods that the node does not take are counted, and start: evicted ones are held off.';
-  const waits = gate.answers && gate.answers.count ? ` The runtime waited ${milliseconds(gate.answers.p50Nanoseconds)} (half), ${milliseconds(gate.answers.p99Nanoseconds)} (99 %).` : '';
-  say(sentence, how + waits);
-  const counts = [['Admitted', gate.admitted], ['Refused', gate.refused], ['Would be refused', gate.observed], ['Held off', gate.heldOff],
-    ['Let in unknown', gate.unknown], ['Room made', gate.roomMade], ...Object.entries(gate.reasons || {})];
+  const mode = !gate.asked ? 'The runtime does not call the gate: every pod starts.'
+    : gate.enforced ? 'The gate rejects pods that the node does not admit.' : 'The gate counts pods that the node does not admit but lets them start; it holds off evicted pods.';
+  const latency = gate.answers && gate.answers.count ? ` Latency of answers: ${milliseconds(gate.answers.p50Nanoseconds)} (p50), ${milliseconds(gate.answers.p99Nanoseconds)} (p99).` : '';
+  setText(sentence, mode + latency);
+  const counts = [['Admitted', gate.admitted], ['Rejected', gate.refused], ['Would be rejected', gate.observed], ['Held off', gate.heldOff],
+    ['Admitted, node unknown', gate.unknown], ['Successful preemptions', gate.roomMade], ...Object.entries(gate.reasons || {})];
   list.replaceChildren(...counts.map(([name, v]) => make('div', {}, make('dt', {}, name), make('dd', {}, number(v)))));
 }

@@ -15,15 +15,16 @@ func MigrateCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) 
 	var path string
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Turn a policy of descheduler/v1alpha1 into one of v1alpha2",
-		Long: `migrate prints a policy of descheduler/v1alpha1, which old releases of the descheduler read, as one of v1alpha2. Strategies with
-the same filters share a profile. What has no successor is named on stderr, one line each.`,
+		Short: "Convert a policy from descheduler/v1alpha1 to v1alpha2",
+		Long: `migrate converts a policy from descheduler/v1alpha1, which old releases of the descheduler read,
+to v1alpha2 and prints it. Strategies with the same filters share a profile. Settings without
+equivalent are listed on stderr, one line each.`,
 		Example: "  jettison-cluster deschedule migrate --policy old.yaml > policy.yaml",
 		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
 				return commandline.Usage(
-					errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1"))
+					errors.New("deschedule migrate: --policy is required: the file of a v1alpha1 policy"))
 			}
 			return migrate(path, stdin, stdout, stderr)
 		},

@@ -1,10 +1,10 @@
-// Package planner plans evictions from files, and shows plans. What is decided is in
-// cluster/deschedule.
+// Package planner makes plans from files with objects of a cluster, and prints plans. The planning
+// itself is in cluster/deschedule.
 //
-//	command.go  MigrateCommand: jettison-cluster deschedule migrate
-//	offline.go  Offline: policy, objects and time in, a plan out
-//	load.go     what the nodes' own agents tell
-//	objects.go  the objects of a cluster, as kubectl prints them
-//	document.go a plan as data, and how two differ
-//	text.go     a plan for people, with nodes before and after
+//	command.go   MigrateCommand: jettison-cluster deschedule migrate
+//	offline.go   Offline: a plan from files of a policy and objects
+//	agentload.go load that jettison agents report in Leases
+//	objects.go   decoding of objects as kubectl prints them
+//	document.go  a plan as data, and the difference of two plans
+//	text.go      a plan as text, with the load of nodes before and after
 package planner

@@ -6,7 +6,7 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// document is a plan as data.
+// document is the JSON and YAML output of a plan.
 type document struct {
 	Evictions []deschedule.Eviction      `json:"evictions"`
 	Skipped   []deschedule.Skip          `json:"skipped"`
@@ -14,17 +14,17 @@ type document struct {
 	After     map[string]deschedule.Load `json:"after"`
 }
 
-// difference is what another policy would do: evictions of the first alone, of the second alone, of
-// both, and what each leads to.
+// difference compares two plans: evictions of the first only, the second only and both, and the
+// resulting loads.
 type difference struct {
-	Only  []deschedule.Eviction      `json:"only"`
-	Other []deschedule.Eviction      `json:"other"`
-	Both  []deschedule.Eviction      `json:"both"`
-	After map[string]deschedule.Load `json:"after"`
-	Then  map[string]deschedule.Load `json:"otherAfter"`
+	Only       []deschedule.Eviction      `json:"only"`
+	Other      []deschedule.Eviction      `json:"other"`
+	Both       []deschedule.Eviction      `json:"both"`
+	After      map[string]deschedule.Load `json:"after"`
+	OtherAfter map[string]deschedule.Load `json:"otherAfter"`
 }
 
-// Print prints a plan: as data, or for people.
+// Print prints a plan as data or as text.
 func Print(plan *deschedule.Result, format output.Format, stdout *terminal.Screen) error {
 	if format.Data() {
 		return format.Encode(stdout, document{
@@ -35,7 +35,7 @@ func Print(plan *deschedule.Result, format output.Format, stdout *terminal.Scree
 	return planText(plan, format == output.AsWide, stdout)
 }
 
-// list is never null.
+// list returns in, with nil replaced by an empty slice, which encodes as [].
 func list[T any](in []T) []T {
 	if in == nil {
 		return []T{}
@@ -46,16 +46,16 @@ func list[T any](in []T) []T {
 func diff(plan, other *deschedule.Result) *difference {
 	d := &difference{
 		Only: []deschedule.Eviction{}, Other: []deschedule.Eviction{}, Both: []deschedule.Eviction{},
-		After: plan.After, Then: other.After,
+		After: plan.After, OtherAfter: other.After,
 	}
-	of := func(r *deschedule.Result) map[string]bool {
+	evicted := func(r *deschedule.Result) map[string]bool {
 		out := map[string]bool{}
 		for _, e := range r.Evictions {
 			out[e.Namespace+"/"+e.Name] = true
 		}
 		return out
 	}
-	first, second := of(plan), of(other)
+	first, second := evicted(plan), evicted(other)
 	for _, e := range plan.Evictions {
 		if second[e.Namespace+"/"+e.Name] {
 			d.Both = append(d.Both, e)

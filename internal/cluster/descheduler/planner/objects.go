@@ -22,19 +22,19 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// systemClasses are the priority classes that every cluster has.
+// systemClasses are the built-in priority classes.
 var systemClasses = map[string]int32{"system-cluster-critical": 2000000000,
 	"system-node-critical": 2000001000}
 
-// objects collects what a snapshot is made of.
+// objects collects the objects of a snapshot.
 type objects struct {
 	deschedule.Snapshot
 	seen   map[string]bool
-	unused map[string]int // objects of kinds that nothing here is for, by kind
+	unused map[string]int // number of ignored objects, by kind
 }
 
-// raw is any object, or a list of them.
-type raw struct {
+// rawObject is any object or list.
+type rawObject struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
 		Name        string            `json:"name"`
@@ -44,7 +44,7 @@ type raw struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// metrics is a NodeMetrics or a PodMetrics of metrics.k8s.io.
+// metrics is a NodeMetrics or PodMetrics of metrics.k8s.io.
 type metrics struct {
 	Usage      v1.ResourceList `json:"usage"`
 	Containers []struct {
@@ -52,14 +52,14 @@ type metrics struct {
 	} `json:"containers"`
 }
 
-// read adds the objects of a file: JSON documents, YAML documents, lists in either.
+// read adds the objects in a file: JSON documents, YAML documents, or lists of objects.
 func (o *objects) read(text []byte, name string) error {
 	trimmed := bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
 	if bytes.HasPrefix(trimmed, []byte("\xff\xfe")) || bytes.HasPrefix(trimmed, []byte("\xfe\xff")) {
-		return fmt.Errorf("objects %s: the file is UTF-16, as PowerShell writes what a command prints: want UTF-8", name)
+		return fmt.Errorf("objects %s: file is UTF-16, the default of PowerShell redirection: want UTF-8", name)
 	}
 	if len(trimmed) == 0 {
-		return fmt.Errorf("objects %s: the file is empty: want what \"kubectl get nodes,pods,... -A -o json\" prints", name)
+		return fmt.Errorf("objects %s: file is empty: want the output of \"kubectl get nodes,pods,... -A -o json\"", name)
 	}
 	next := o.yamlDocuments(trimmed)
 	if trimmed[0] == '{' || trimmed[0] == '[' {
@@ -98,14 +98,13 @@ func (o *objects) yamlDocuments(text []byte) func() (json.RawMessage, error) {
 	}
 }
 
-// deepest is how deep lists may lie in lists.
-const deepest = 4
+// maxListDepth is the maximum nesting of lists.
+const maxListDepth = 4
 
-// add adds an object or a list. of is what a list of one kind says of its items, which then need
-// not say it.
+// add adds an object or a list. of is the type of the items of a typed list, which may omit it.
 func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) error {
-	if depth > deepest {
-		return errors.New("lists in lists in lists: want a List of objects")
+	if depth > maxListDepth {
+		return errors.New("lists are nested too deeply: want a List of objects")
 	}
 	if document = bytes.TrimSpace(document); len(document) > 0 && document[0] == '[' {
 		var items []json.RawMessage
@@ -114,9 +113,9 @@ func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) e
 		}
 		return o.addAll(items, of, depth)
 	}
-	var r raw
+	var r rawObject
 	if err := json.Unmarshal(document, &r); err != nil {
-		return fmt.Errorf("no object of the API: %w", err)
+		return fmt.Errorf("not a Kubernetes object: %w", err)
 	}
 	if r.Kind == "" {
 		r.TypeMeta = of
@@ -125,7 +124,7 @@ func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) e
 		return o.addAll(r.Items, metav1.TypeMeta{Kind: kind, APIVersion: r.APIVersion}, depth)
 	}
 	if r.Kind == "" {
-		return errors.New("kind is missing: want a v1 List, or objects of the API")
+		return errors.New("kind is missing: want a v1 List or Kubernetes objects")
 	}
 	if err := o.object(&r, document); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+
@@ -143,8 +142,8 @@ func (o *objects) addAll(items []json.RawMessage, of metav1.TypeMeta, depth int)
 	return nil
 }
 
-// one decodes an object of a namespace and adds it to those of its kind.
-func one[T any, O interface {
+// decode decodes an object, sets its namespace, and appends it to the list of its kind.
+func decode[T any, O interface {
 	*T
 	metav1.Object
 }](to *[]O, document json.RawMessage, namespace string) error {
@@ -157,9 +156,9 @@ func one[T any, O interface {
 	return nil
 }
 
-// used are the kinds that plans are made of, with their groups and whether they are of a namespace:
-// others have kinds of these names, too (a Node of longhorn.io).
-var used = map[string]struct {
+// usedKinds are the kinds that plans use, with their API groups and scopes. Other API groups have
+// kinds with the same names, such as Node of longhorn.io.
+var usedKinds = map[string]struct {
 	group      string
 	namespaced bool
 }{
@@ -170,12 +169,12 @@ var used = map[string]struct {
 	"NodeMetrics": {"metrics.k8s.io", false}, "PodMetrics": {"metrics.k8s.io", true},
 }
 
-func (o *objects) object(r *raw, document json.RawMessage) error {
+func (o *objects) object(r *rawObject, document json.RawMessage) error {
 	if r.Metadata.Name == "" {
 		return errors.New("metadata.name is missing")
 	}
 	group, _, named := strings.Cut(r.APIVersion, "/")
-	kind, ok := used[r.Kind]
+	kind, ok := usedKinds[r.Kind]
 	if !ok || named && group != kind.group || r.APIVersion == "v1" && kind.group != "" {
 		o.unused[r.Kind]++
 		return nil
@@ -185,25 +184,25 @@ func (o *objects) object(r *raw, document json.RawMessage) error {
 	}
 	key := r.Kind + " " + r.Metadata.Namespace + "/" + r.Metadata.Name
 	if o.seen[key] {
-		return errors.New("it is there twice")
+		return errors.New("duplicate object")
 	}
 	o.seen[key] = true
 	space := r.Metadata.Namespace
 	switch r.Kind {
 	case "Node":
-		return one(&o.Nodes, document, space)
+		return decode(&o.Nodes, document, space)
 	case "Pod":
-		return one(&o.Pods, document, space)
+		return decode(&o.Pods, document, space)
 	case "Namespace":
-		return one(&o.Namespaces, document, space)
+		return decode(&o.Namespaces, document, space)
 	case "PersistentVolumeClaim":
-		return one(&o.Claims, document, space)
+		return decode(&o.Claims, document, space)
 	case "PersistentVolume":
-		return one(&o.Volumes, document, space)
+		return decode(&o.Volumes, document, space)
 	case "PriorityClass":
-		return one[schedulingv1.PriorityClass](&o.Classes, document, space)
+		return decode[schedulingv1.PriorityClass](&o.Classes, document, space)
 	case "PodDisruptionBudget":
-		return one[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
+		return decode[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
 	case "NodeMetrics", "PodMetrics":
 		return o.metrics(r, document)
 	}
@@ -214,8 +213,8 @@ func (o *objects) object(r *raw, document json.RawMessage) error {
 	return nil
 }
 
-func (o *objects) load(r *raw) error {
-	load, err := AgentLoad(r.Metadata.Annotations[api.LoadAnnotation])
+func (o *objects) load(r *rawObject) error {
+	load, err := ParseAgentLoad(r.Metadata.Annotations[api.LoadAnnotation])
 	if err != nil {
 		return err
 	}
@@ -226,7 +225,7 @@ func (o *objects) load(r *raw) error {
 	return nil
 }
 
-func (o *objects) metrics(r *raw, document json.RawMessage) error {
+func (o *objects) metrics(r *rawObject, document json.RawMessage) error {
 	var m metrics
 	if err := json.Unmarshal(document, &m); err != nil {
 		return err
@@ -253,8 +252,8 @@ func (o *objects) metrics(r *raw, document json.RawMessage) error {
 	return nil
 }
 
-// complete gives pods what the API server would have: the priority of their class. Evictions of
-// before are known from pods that are still being deleted.
+// complete sets defaults as the API server does: the priority from the PriorityClass. It also
+// derives past evictions from the pods.
 func (o *objects) complete() error {
 	classes := map[string]int32{}
 	for name, value := range systemClasses {
@@ -270,15 +269,15 @@ func (o *objects) complete() error {
 	}
 	o.Evicted = PastEvictions(o.Pods)
 	if len(o.Nodes) == 0 {
-		return errors.New("objects: there is no Node among them: want what \"kubectl get " +
-			"nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
+		return errors.New("objects: no Node found: want the output of \"kubectl get " +
+			"nodes,pods,namespaces,pdb,pc,pvc -A -o json\"")
 	}
 	return nil
 }
 
-// PastEvictions are those of pods that are still being deleted: the API has noted them in their
-// status.
-func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
+// PastEvictions returns the evictions of pods that are still being deleted: the API server
+// records them in the status.
+func PastEvictions(pods []*v1.Pod) (out []deschedule.PastEviction) {
 	for _, p := range pods {
 		for i := range p.Status.Conditions {
 			c := &p.Status.Conditions[i]
@@ -286,7 +285,7 @@ func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 				continue
 			}
 			for _, owner := range p.OwnerReferences {
-				out = append(out, deschedule.Past{Namespace: p.Namespace, Owner: owner.UID,
+				out = append(out, deschedule.PastEviction{Namespace: p.Namespace, Owner: owner.UID,
 					At: c.LastTransitionTime.Time})
 			}
 		}
@@ -294,8 +293,9 @@ func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 	return out
 }
 
-// elsewhere is how many pods are on nodes that are not among the objects, and the first of them.
-func (o *objects) elsewhere() (count int, such *v1.Pod) {
+// podsOnUnknownNodes returns the number of pods on nodes that are not among the objects, and the
+// first of them.
+func (o *objects) podsOnUnknownNodes() (count int, first *v1.Pod) {
 	known := map[string]bool{"": true}
 	for _, n := range o.Nodes {
 		known[n.Name] = true
@@ -303,15 +303,15 @@ func (o *objects) elsewhere() (count int, such *v1.Pod) {
 	for _, p := range o.Pods {
 		if !known[p.Spec.NodeName] {
 			if count++; count == 1 {
-				such = p
+				first = p
 			}
 		}
 	}
-	return count, such
+	return count, first
 }
 
-// leftOut names the kinds of objects that are not used, with how many there are; empty: none.
-func (o *objects) leftOut() string {
+// unusedKinds lists the kinds of ignored objects with their numbers; empty: none.
+func (o *objects) unusedKinds() string {
 	var out []string
 	for kind, count := range o.unused {
 		out = append(out, fmt.Sprintf("%d %s", count, kind))

@@ -14,23 +14,24 @@ import (
 	"jettison/internal/cluster/descheduler/policyfile"
 )
 
-// Bounds of what is read, in bytes: a pod of kubectl's JSON has 5 to 20 KiB.
+// Size limits of input files, in bytes. A pod takes 5 to 20 KiB in kubectl's JSON.
 const (
-	mostPolicy  = 1 << 20
-	mostObjects = 8 << 30
+	maxPolicyBytes = 1 << 20
+	maxObjectBytes = 8 << 30
 )
 
-// Offline is a plan from files.
+// Offline makes a plan from files.
 type Offline struct {
-	Policy string   // a file of a policy; "-" is standard input
-	Diff   string   // another one, to compare with; empty: none
-	From   []string // files of objects
+	Policy string   // policy file; "-" is standard input
+	Diff   string   // second policy file to compare with; empty: none
+	From   []string // files with objects
 	Now    time.Time
 	Format output.Format
 	Stdin  io.Reader
 }
 
-// Run prints the plan, or how two differ. What it has to say beside goes to stderr, one line each.
+// Run prints the plan, or the difference between two plans. It writes notices to stderr, one line
+// each.
 func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 	policy, err := o.ReadPolicy()
 	if err != nil {
@@ -42,8 +43,8 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 			return err
 		}
 	}
-	noteIdle(policy, o.Policy, stderr)
-	noteIdle(other, o.Diff, stderr)
+	noticeIdle(policy, o.Policy, stderr)
+	noticeIdle(other, o.Diff, stderr)
 	snapshot, err := o.snapshot(stderr)
 	if err != nil {
 		return err
@@ -62,23 +63,23 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 	return printDiff(plan, second, o, stdout)
 }
 
-func noteIdle(p *deschedule.Policy, name string, stderr io.Writer) {
+func noticeIdle(p *deschedule.Policy, name string, stderr io.Writer) {
 	if p != nil && p.Idle() {
-		note(stderr, "policy %s enables no strategy: it evicts nobody", name)
+		notice(stderr, "policy %s enables no strategy: nothing is evicted", name)
 	}
 }
 
-// note says something in one line, whatever names are in it.
-func note(stderr io.Writer, format string, args ...any) {
+// notice writes one line to stderr, even if names contain line breaks.
+func notice(stderr io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:",
 		output.OneLine(fmt.Sprintf(format, args...)))
 }
 
-// ReadPolicy reads the policy alone. An error is one of usage.
+// ReadPolicy reads only the policy. Errors are usage errors.
 func (o *Offline) ReadPolicy() (*deschedule.Policy, error) { return o.policy(o.Policy) }
 
 func (o *Offline) policy(path string) (*deschedule.Policy, error) {
-	text, name, err := o.read(path, mostPolicy)
+	text, name, err := o.read(path, maxPolicyBytes)
 	if err != nil {
 		return nil, commandline.Usage(fmt.Errorf("policy: %w", err))
 	}
@@ -92,7 +93,7 @@ func (o *Offline) policy(path string) (*deschedule.Policy, error) {
 func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
 	for _, path := range o.From {
-		text, name, err := o.read(path, mostObjects)
+		text, name, err := o.read(path, maxObjectBytes)
 		if err != nil {
 			return nil, fmt.Errorf("objects: %w", err)
 		}
@@ -103,21 +104,21 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 	if err := all.complete(); err != nil {
 		return nil, err
 	}
-	if left := all.leftOut(); left != "" {
-		note(stderr, "objects of these kinds change no plan, and are left out: %s", left)
+	if left := all.unusedKinds(); left != "" {
+		notice(stderr, "ignored objects of unused kinds: %s", left)
 	}
 	if len(all.Pods) == 0 {
-		note(stderr, "there is no Pod among the objects")
+		notice(stderr, "the objects include no Pod")
 	}
-	if count, such := all.elsewhere(); count > 0 {
-		note(stderr, "%d pods are left alone, whose nodes are not among the objects, such as %s/%s on %s",
-			count, such.Namespace, such.Name,
-			such.Spec.NodeName)
+	if count, first := all.podsOnUnknownNodes(); count > 0 {
+		notice(stderr, "ignored %d pods on nodes that are not among the objects, for example %s/%s on %s",
+			count, first.Namespace, first.Name,
+			first.Spec.NodeName)
 	}
 	return &all.Snapshot, nil
 }
 
-// read gives a file's text, and what it is called in errors.
+// read returns the content of a file, and its name for error messages.
 func (o *Offline) read(path string, most int64) ([]byte, string, error) {
 	if path == "-" {
 		text, err := atomicfile.ReadAll(o.Stdin, most)
@@ -135,9 +136,9 @@ func (o *Offline) read(path string, most int64) ([]byte, string, error) {
 	return text, path, err
 }
 
-// migrate prints a policy of v1alpha1 as one of v1alpha2, and on stderr what has no successor.
+// migrate prints a v1alpha1 policy as v1alpha2, and on stderr the settings without equivalent.
 func migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
-	text, name, err := (&Offline{Stdin: stdin}).read(path, mostPolicy)
+	text, name, err := (&Offline{Stdin: stdin}).read(path, maxPolicyBytes)
 	if err != nil {
 		return commandline.Usage(fmt.Errorf("policy: %w", err))
 	}
@@ -146,7 +147,7 @@ func migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return commandline.Usage(err)
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:",
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: not converted:",
 			output.OneLine(note))
 	}
 	_, err = stdout.Write(policy)

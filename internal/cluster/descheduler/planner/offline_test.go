@@ -19,7 +19,7 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// run plans from the files of testdata, as the command does.
+// run makes a plan from the files in testdata, as the command does.
 func run(t *testing.T, edit func(*Offline)) (stdout, stderr string, err error) {
 	t.Helper()
 	o := &Offline{
@@ -50,28 +50,28 @@ func TestJSON(t *testing.T) {
 		"reason": "n1 is over targetThresholds: cpu 90.0% of 50%, memory 87.5% of 50%, pods 80.0% of 50%",
 	}
 	if len(evictions) != 4 || len(evictions[0]) != len(want) {
-		t.Fatalf("%s", text)
+		t.Fatalf("plan = %s, want four evictions with %d fields", text, len(want))
 	}
 	for key, value := range want {
 		if evictions[0][key] != value {
-			t.Errorf("%s is %v, want %v", key, evictions[0][key], value)
+			t.Errorf("%s of the first eviction = %v, want %v", key, evictions[0][key], value)
 		}
 	}
 	for key, value := range map[string]string{
 		"after":   `{"n1":{"cpu":40,"memory":37.5,"pods":40},"n2":{"cpu":50,"memory":50,"pods":40}}`,
-		"skipped": `[{"namespace":"kube-system","name":"agent","reason":"it is a DaemonSet's (DaemonSetPods)"}]`,
+		"skipped": `[{"namespace":"kube-system","name":"agent","reason":"owned by a DaemonSet (DaemonSetPods)"}]`,
 		"stopped": `[]`,
 	} {
 		if string(d[key]) != value {
-			t.Errorf("%s is %s, want %s", key, d[key], value)
+			t.Errorf("%s of the plan = %s, want %s", key, d[key], value)
 		}
 	}
-	if want := "objects of these kinds change no plan, and are left out: 1 ReplicaSet\n"; !strings.HasSuffix(stderr, want) {
-		t.Errorf("%q", stderr)
+	if want := "ignored objects of unused kinds: 1 ReplicaSet\n"; !strings.HasSuffix(stderr, want) {
+		t.Errorf("stderr = %q, want suffix %q", stderr, want)
 	}
 }
 
-// The same objects give the same plan, however they are written.
+// The same objects give the same plan in every input format.
 func TestFormatsOfObjects(t *testing.T) {
 	want, _, err := run(t, func(*Offline) {})
 	if err != nil {
@@ -100,10 +100,10 @@ func TestFormatsOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _, err := run(t, func(o *Offline) { o.From = []string{file} }); err != nil || got != want {
-		t.Errorf("%v: %s, want %s", err, got, want)
+		t.Errorf("plan = %s, error %v, want %s", got, err, want)
 	}
 	if got, _, err := run(t, func(o *Offline) { o.From, o.Stdin = []string{"-"}, bytes.NewReader(text) }); err != nil || got != want {
-		t.Errorf("%v: %s, want %s", err, got, want)
+		t.Errorf("plan = %s, error %v, want %s", got, err, want)
 	}
 }
 
@@ -113,11 +113,11 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"4 pods would be evicted, in this order:", "web-7", "LowNodeUtilization", "Kept by a rule: 1.", "it is a DaemonSet's",
+		"4 pods would be evicted, in this order:", "web-7", "LowNodeUtilization", "Pods skipped: 1.", "owned by a DaemonSet",
 		"██████████████████░░  90%  ████████░░░░░░░░░░░░  40%",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("output lacks %q:\n%s", want, text)
 		}
 	}
 }
@@ -132,32 +132,32 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Only) != 4 || len(d.Both) != 0 || len(d.Other) != 2 {
-		t.Errorf("%s", text)
+		t.Errorf("difference = %s, want 4 only, 2 other, 0 both", text)
 	}
 	if text, _, err = run(t, func(o *Offline) { o.Diff, o.Format = "testdata/other.yaml", output.AsTable }); err != nil ||
-		!strings.Contains(text, "4 pods would be evicted by testdata/policy.yaml alone, in this order:") ||
-		!strings.Contains(text, "2 pods would be evicted by testdata/other.yaml alone, in this order:") {
-		t.Errorf("%v: %s", err, text)
+		!strings.Contains(text, "4 pods would be evicted only by testdata/policy.yaml, in this order:") ||
+		!strings.Contains(text, "2 pods would be evicted only by testdata/other.yaml, in this order:") {
+		t.Errorf("Run() = %v, output %s, want both lists of evictions", err, text)
 	}
 }
 
-func TestWrongObjects(t *testing.T) {
+func TestObjectErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "the file is empty",
-		"\xff\xfe{\x00": "the file is UTF-16",
+		"":              "file is empty",
+		"\xff\xfe{\x00": "file is UTF-16",
 		"{}":            "document 1: kind is missing",
 		"{":             "document 1: unexpected EOF",
 		"kind: Pod\n":   "document 1: Pod : metadata.name is missing",
 		"a: [\n":        "document 1:",
-		"[3]":           "document 1: item 1: no object of the API",
-		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a"}}]}`: "item 2: Node a: it is there twice",
-		`{"kind":"Pod","metadata":{"name":"a"}}`:                                         "there is no Node among them",
+		"[3]":           "document 1: item 1: not a Kubernetes object",
+		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a"}}]}`: "item 2: Node a: duplicate object",
+		`{"kind":"Pod","metadata":{"name":"a"}}`:                                         "no Node found",
 		`{"kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"priority":"x"}}`: "Pod b/a: json: cannot unmarshal string",
-		`[[[[[[]]]]]]`: "lists in lists",
+		`[[[[[[]]]]]]`: "lists are nested too deeply",
 	} {
 		_, _, err := run(t, func(o *Offline) { o.From, o.Stdin = []string{"-"}, strings.NewReader(text) })
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
+			t.Errorf("Run() with objects %q = %v, want %s", text, err, want)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestPriorityClasses(t *testing.T) {
 	}
 	if *all.Pods[0].Spec.Priority != 7 || *all.Pods[1].Spec.Priority != 2000001000 || all.Pods[2].Spec.Priority != nil ||
 		all.Pods[2].Namespace != "default" {
-		t.Errorf("%+v", all.Pods)
+		t.Errorf("pods = %+v, want priorities 7, 2000001000 and none in namespace default", all.Pods)
 	}
 }
 
@@ -190,8 +190,8 @@ func FuzzObjects(f *testing.F) {
 	})
 }
 
-// Leases carry what the nodes' own agents tell, and a plan says which figure made it so.
-func TestLoadsOfAgents(t *testing.T) {
+// Agents report load in annotations of Leases in jettison-system; other namespaces are ignored.
+func TestAgentLoad(t *testing.T) {
 	const load = `{"time":"2026-11-23T11:59:00Z","workingSetPercent":91.5,"headroomPercent":-3,"pressurePercent":{"ioFull":12.5,"cpuSome":140}}`
 	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"n1","namespace":"NS","annotations":{"jettison/load":` +
 		strconv.Quote(load) + `}}}`
@@ -201,17 +201,17 @@ func TestLoadsOfAgents(t *testing.T) {
 	}
 	want := map[v1.ResourceName]float64{deschedule.AgentWorkingSet: 91.5, deschedule.AgentHeadroomUsed: 100, deschedule.AgentIOFull: 12.5}
 	if got := all.Agents["n1"]; len(all.Agents) != 1 || !maps.Equal(got.Percent, want) || got.At.Minute() != 59 {
-		t.Errorf("%+v", all.Agents)
+		t.Errorf("agent load = %+v, want %v for n1", all.Agents, want)
 	}
 	for text, want := range map[string]string{"{}": "time is missing", "x": "invalid character"} {
-		if _, err := AgentLoad(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+		if _, err := ParseAgentLoad(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseAgentLoad(%s) = %v, want %s", text, err, want)
 		}
 	}
 }
 
-// beside is what is said beside a plan of objects.
-func beside(t *testing.T, text string) string {
+// stderrOf returns the notices of a plan with the given objects.
+func stderrOf(t *testing.T, text string) string {
 	t.Helper()
 	_, stderr, err := run(t, func(o *Offline) { o.From, o.Stdin = []string{"-"}, strings.NewReader(text) })
 	if err != nil {
@@ -220,7 +220,7 @@ func beside(t *testing.T, text string) string {
 	return stderr
 }
 
-// Kinds of other groups have the names of those that plans are made of, and lists as the API itself gives them have items without kinds.
+// Other API groups have kinds with the same names. Items of typed lists have no kind.
 func TestKindsOfOtherGroups(t *testing.T) {
 	for text, want := range map[string][3]int{ // nodes, pods, figures of nodes
 		`{"kind":"Node","apiVersion":"longhorn.io/v1beta2","metadata":{"name":"a","namespace":"longhorn-system"}}
@@ -236,12 +236,12 @@ func TestKindsOfOtherGroups(t *testing.T) {
 			t.Error(err)
 		}
 		if got := [3]int{len(all.Nodes), len(all.Pods), len(all.NodeUse)}; got != want {
-			t.Errorf("%s: %v, want %v", text, got, want)
+			t.Errorf("objects %s: nodes, pods, node metrics = %v, want %v", text, got, want)
 		}
 	}
 }
 
-// Whatever is of a namespace and names none is of the one that kubectl takes it to.
+// A namespaced object without namespace gets the default one, as in kubectl.
 func TestObjectsWithoutNamespace(t *testing.T) {
 	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
 	if err := all.read([]byte(`{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}
@@ -251,34 +251,34 @@ func TestObjectsWithoutNamespace(t *testing.T) {
 	}
 	if all.Nodes[0].Namespace != "" || all.Pods[0].Namespace != "default" || all.Budgets[0].Namespace != "default" ||
 		all.Claims[0].Namespace != "default" || all.PodUse["default/p"] == nil {
-		t.Errorf("%+v", all)
+		t.Errorf("objects = %+v, want namespace default except for the node", all)
 	}
 	if err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p","namespace":"default"}}`), "t"); err == nil {
-		t.Error("it is taken twice")
+		t.Error("read() accepts a duplicate pod, want an error")
 	}
 }
 
-// Whoever names objects writes no lines.
+// Names with line breaks do not add lines.
 func TestNotesAreOneLine(t *testing.T) {
-	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}{"kind":"K\nforged","metadata":{"name":"k"}}`); strings.Count(text, "\n") != 1 {
-		t.Errorf("%q", text)
+	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}{"kind":"K\nforged","metadata":{"name":"k"}}`); strings.Count(text, "\n") != 1 {
+		t.Errorf("stderr = %q, want one line", text)
 	}
 }
 
-// A plan without evictions tells where that can only be a mistake.
-func TestPlansOfNothing(t *testing.T) {
-	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}`); !strings.Contains(text, "there is no Pod among the objects") {
-		t.Errorf("%q", text)
+// A notice explains a plan without evictions if the input is likely wrong.
+func TestNoticesOfPlans(t *testing.T) {
+	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}`); !strings.Contains(text, "the objects include no Pod") {
+		t.Errorf("stderr = %q, want a notice about missing pods", text)
 	}
-	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"N"}}`); !strings.Contains(text,
-		"1 pods are left alone, whose nodes are not among the objects, such as default/p on N\n") {
-		t.Errorf("%q", text)
+	if text := stderrOf(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"N"}}`); !strings.Contains(text,
+		"ignored 1 pods on nodes that are not among the objects, for example default/p on N\n") {
+		t.Errorf("stderr = %q, want a notice about the unknown node", text)
 	}
 	file := filepath.Join(t.TempDir(), "idle.yaml")
 	if err := os.WriteFile(file, []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles:\n- name: p\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, text, err := run(t, func(o *Offline) { o.Policy = file }); err != nil || !strings.Contains(text, "idle.yaml enables no strategy: it evicts nobody") {
-		t.Errorf("%v: %q", err, text)
+	if _, text, err := run(t, func(o *Offline) { o.Policy = file }); err != nil || !strings.Contains(text, "idle.yaml enables no strategy: nothing is evicted") {
+		t.Errorf("Run() = %v, stderr %q, want a notice about the idle policy", err, text)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// barWidth is how many characters 100 % are.
+// barWidth is the number of characters of a bar of 100 %.
 const barWidth = 20
 
-// mostNodes is how many nodes are drawn where not all there is is wanted.
-const mostNodes = 20
+// maxNodes limits the nodes in a table unless it is wide.
+const maxNodes = 20
 
 func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error {
 	if err := evictionsText(heading(len(plan.Evictions), "evicted"), plan.Evictions, wide,
@@ -25,7 +25,7 @@ func planText(plan *deschedule.Result, wide bool, stdout *terminal.Screen) error
 		return err
 	}
 	for _, s := range plan.Stopped {
-		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.", s.Strategy,
+		if err := stdout.Print(terminal.Text(terminal.Plain, "%s stopped: %s.", s.Strategy,
 			s.Reason)); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func evictionsText(head string, evictions []deschedule.Eviction, wide bool,
 	t := &table.Table{Columns: []table.Column{
 		{Name: "#", Right: true}, {Name: "NAMESPACE", Cut: true}, {Name: "POD", Cut: true},
 		{Name: "NODE", Cut: true},
-		{Name: "LIKELY TO", Cut: true, Drop: 1}, {Name: "STRATEGY", Cut: true},
+		{Name: "LIKELY NODE", Cut: true, Drop: 1}, {Name: "STRATEGY", Cut: true},
 		{Name: "REASON", Fold: true},
 		{Name: "PROFILE", Wide: true}, {Name: "WEIGHED AGAINST", Wide: true},
 	}}
@@ -66,18 +66,18 @@ func evictionsText(head string, evictions []deschedule.Eviction, wide bool,
 	return t.Print(stdout, wide)
 }
 
-// skippedText counts the pods that rules kept; wide lists them.
+// skippedText prints how many pods each rule kept; wide lists the pods.
 func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) error {
 	if len(skipped) == 0 {
 		return nil
 	}
-	if err := stdout.Print(terminal.Text(terminal.Bold, "Kept by a rule: %d.",
+	if err := stdout.Print(terminal.Text(terminal.Bold, "Pods skipped: %d.",
 		len(skipped))); err != nil {
 		return err
 	}
 	if wide {
 		t := &table.Table{Columns: []table.Column{{Name: "NAMESPACE"}, {Name: "POD"},
-			{Name: "KEPT BECAUSE"}}}
+			{Name: "SKIPPED BECAUSE"}}}
 		for _, s := range skipped {
 			t.Add(s.Namespace, s.Name, s.Reason)
 		}
@@ -90,7 +90,7 @@ func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) 
 		}
 	}
 	t := &table.Table{Columns: []table.Column{{Name: "PODS", Right: true},
-		{Name: "KEPT BECAUSE", Fold: true}, {Name: "SUCH AS", Cut: true}}}
+		{Name: "SKIPPED BECAUSE", Fold: true}, {Name: "EXAMPLE", Cut: true}}}
 	for _, reason := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
 			return counts[b] - counts[a]
@@ -102,7 +102,8 @@ func skippedText(skipped []deschedule.Skip, wide bool, stdout *terminal.Screen) 
 	return t.Print(stdout, false)
 }
 
-// loadsText draws what is requested of nodes, before and after: of those that change, or of all.
+// loadsText draws the requested load of nodes before and after: of those that change, or with
+// wide of all.
 func loadsText(before, after map[string]deschedule.Load, wide bool, stdout *terminal.Screen) error {
 	names := slices.Sorted(maps.Keys(before))
 	if !wide {
@@ -113,8 +114,8 @@ func loadsText(before, after map[string]deschedule.Load, wide bool, stdout *term
 		return nil
 	}
 	more := 0
-	if !wide && len(names) > mostNodes {
-		more, names = len(names)-mostNodes, names[:mostNodes]
+	if !wide && len(names) > maxNodes {
+		more, names = len(names)-maxNodes, names[:maxNodes]
 	}
 	t := &table.Table{Columns: []table.Column{
 		{Name: "NODE", Cut: true}, {Name: "REQUESTED", Cut: true}, {Name: "BEFORE"},
@@ -132,7 +133,7 @@ func loadsText(before, after map[string]deschedule.Load, wide bool, stdout *term
 	if err := t.Print(stdout, wide); err != nil || more == 0 {
 		return err
 	}
-	return stdout.Print(terminal.Text(terminal.Plain, "%d more nodes change: -o wide draws all.",
+	return stdout.Print(terminal.Text(terminal.Plain, "%d more nodes change: use -o wide to show all.",
 		more))
 }
 
@@ -153,7 +154,7 @@ func percent(l deschedule.Load, name v1.ResourceName) string {
 	return ""
 }
 
-// bar of a percentage; what is over 100 is full.
+// bar draws a percentage; values above 100 fill it.
 func bar(percent float64) string {
 	full := min(int(percent/100*barWidth+0.5), barWidth)
 	return strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
@@ -165,7 +166,7 @@ func diffText(d *difference, o *Offline, stdout *terminal.Screen) error {
 		what string
 		list []deschedule.Eviction
 	}{
-		{"evicted by " + o.Policy + " alone", d.Only}, {"evicted by " + o.Diff + " alone", d.Other},
+		{"evicted only by " + o.Policy, d.Only}, {"evicted only by " + o.Diff, d.Other},
 		{"evicted by both", d.Both},
 	} {
 		if err := evictionsText(heading(len(part.list), part.what), part.list, wide, stdout); err != nil {
@@ -173,8 +174,8 @@ func diffText(d *difference, o *Offline, stdout *terminal.Screen) error {
 		}
 	}
 	if err := stdout.Print(terminal.Text(terminal.Bold,
-		"What each leads to, BEFORE by %s, AFTER by %s:", o.Policy, o.Diff)); err != nil {
+		"Resulting load, BEFORE with %s, AFTER with %s:", o.Policy, o.Diff)); err != nil {
 		return err
 	}
-	return loadsText(d.After, d.Then, wide, stdout)
+	return loadsText(d.After, d.OtherAfter, wide, stdout)
 }

@@ -13,24 +13,24 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// oldVersion is what Migrate reads.
-const oldVersion = "descheduler/v1alpha1"
+// versionV1alpha1 is the API version that Migrate converts.
+const versionV1alpha1 = "descheduler/v1alpha1"
 
-// Decode reads a policy, sets its defaults and checks it. Errors name the file by the name given,
-// the line and what is wrong; several are joined by line ends.
+// Decode decodes a policy, sets its defaults and validates it. Errors contain the file name and
+// the line; several errors are joined.
 func Decode(text []byte, name string) (*deschedule.Policy, error) {
-	root, err := document(text, name)
+	root, err := rootNode(text, name)
 	if err != nil {
 		return nil, err
 	}
-	s := newChecked(name)
+	s := newChecker(name)
 	version, line := scalar(root, "apiVersion")
 	switch version {
 	case deschedule.APIVersion:
-	case oldVersion:
+	case versionV1alpha1:
 		return nil, s.fault(line,
-			"apiVersion %s is read no more: \"jettison-cluster deschedule migrate\" turns it into %s",
-			oldVersion,
+			"apiVersion %s is no longer supported: convert it to %s with \"jettison-cluster deschedule migrate\"",
+			versionV1alpha1,
 			deschedule.APIVersion)
 	default:
 		return nil, s.fault(line, "apiVersion %q: want %s", version, deschedule.APIVersion)
@@ -43,21 +43,21 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 		return nil, errors.Join(faults...)
 	}
 	policy := &deschedule.Policy{}
-	if err := into(root, policy); err != nil {
+	if err := decodeInto(root, policy); err != nil {
 		return nil, s.fault(root.Line, "%v", err)
 	}
-	if err := typeArgs(policy); err != nil {
+	if err := decodeArgs(policy); err != nil {
 		return nil, s.fault(root.Line, "%v", err)
 	}
 	if err := policy.Complete(); err != nil {
-		return nil, s.locate(err)
+		return nil, s.withLines(err)
 	}
 	return policy, nil
 }
 
-// typeArgs turns arguments, which the check has seen, into their types. Those of a plugin that
-// there is not stay: Complete says so.
-func typeArgs(p *deschedule.Policy) error {
+// decodeArgs converts the checked arguments of plugins to their Go types. It skips unknown
+// plugins: Complete reports them.
+func decodeArgs(p *deschedule.Policy) error {
 	for i := range p.Profiles {
 		for j := range p.Profiles[i].PluginConfig {
 			c := &p.Profiles[i].PluginConfig[j]
@@ -78,8 +78,8 @@ func typeArgs(p *deschedule.Policy) error {
 	return nil
 }
 
-// locate gives faults of a whole policy their lines.
-func (s *checked) locate(err error) error {
+// withLines adds lines to errors of Policy.Complete.
+func (s *checker) withLines(err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -96,8 +96,8 @@ func (s *checked) locate(err error) error {
 	return errors.Join(out...)
 }
 
-// document is the one document of a file.
-func document(text []byte, name string) (*yaml.Node, error) {
+// rootNode returns the root node of the single document in a file.
+func rootNode(text []byte, name string) (*yaml.Node, error) {
 	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind,
 		SecondOnly: true, FurtherFirst: true}
 	root, err := file.Root(text)
@@ -108,12 +108,12 @@ func document(text []byte, name string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(syntax.Err.Error(),
 			"yaml: "))
 	case errors.As(err, &wrong):
-		return nil, newChecked(name).fault(wrong.Line, "%w", wrong.Err)
+		return nil, newChecker(name).fault(wrong.Line, "%w", wrong.Err)
 	}
 	return root, err
 }
 
-// scalar is the text of a field at the top, and its line.
+// scalar returns the value of a top-level field and its line.
 func scalar(root *yaml.Node, field string) (string, int) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == field {
@@ -123,8 +123,8 @@ func scalar(root *yaml.Node, field string) (string, int) {
 	return "", root.Line
 }
 
-// into fills a value of the API, by way of the JSON that it is read from elsewhere.
-func into(n *yaml.Node, v any) error {
+// decodeInto decodes a node into an API type by way of JSON, as API types have only JSON tags.
+func decodeInto(n *yaml.Node, v any) error {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
 		return err

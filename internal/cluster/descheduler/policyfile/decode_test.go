@@ -13,11 +13,11 @@ import (
 
 const head = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"
 
-func TestWrongPolicies(t *testing.T) {
+func TestPolicyErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "p:1: the file is empty"},
 		{"- a", "p:1: want a mapping"},
-		{"apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\n", "p:1: apiVersion descheduler/v1alpha1 is read no more: \"jettison-cluster deschedule migrate\""}, // XPO7
+		{"apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\n", "p:1: apiVersion descheduler/v1alpha1 is no longer supported: convert it to descheduler/v1alpha2 with \"jettison-cluster deschedule migrate\""}, // XPO7
 		{"apiVersion: v1\nkind: DeschedulerPolicy\n", `p:1: apiVersion "v1": want descheduler/v1alpha2`},
 		{"apiVersion: descheduler/v1alpha2\nkind: Policy\n", `p:2: kind "Policy": want DeschedulerPolicy`},
 		{head + "nodeSelecter: a\n", `p:3: unknown field "nodeSelecter": did you mean "nodeSelector"?`}, // XPO5
@@ -25,8 +25,8 @@ func TestWrongPolicies(t *testing.T) {
 		{head + "nodeSelector: \"a==,\"\n", "p:3: nodeSelector: "},
 		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: PodLifeTime\n    args:\n      maxPodLifetimeSeconds: 5\n",
 			`p:8: profiles.0.pluginConfig.0.args: unknown field "maxPodLifetimeSeconds": did you mean "maxPodLifeTimeSeconds"?`},
-		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: PodLifetime\n    args: {}\n", `there is no plugin "PodLifetime": did you mean "PodLifeTime"?`},
-		{head + "profiles:\n- name: a\n  plugins:\n    balance:\n      enabled: [PodLifeTime]\n", "p:7: profile \"a\": PodLifeTime is no plugin for balance"},
+		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: PodLifetime\n    args: {}\n", `unknown plugin "PodLifetime": did you mean "PodLifeTime"?`},
+		{head + "profiles:\n- name: a\n  plugins:\n    balance:\n      enabled: [PodLifeTime]\n", "p:7: profile \"a\": PodLifeTime cannot be enabled at balance"},
 		{head + "profiles:\n- name: a\n  plugins:\n    deschedule:\n      enabled:\n      - PodLifeTime\n",
 			"p:8: profile \"a\": PodLifeTime has no entry in pluginConfig"},
 		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: RemovePodsViolatingNodeAffinity\n    args:\n      nodeAffinityType: [required]\n",
@@ -40,24 +40,25 @@ func TestWrongPolicies(t *testing.T) {
 	} {
 		_, err := Decode([]byte(c.text), "p")
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+			t.Errorf("Decode(%q) = %v, want %s", c.text, err, c.want)
 		}
 	}
 }
 
-// The extension point that the descheduler's own README and tests spell otherwise than its API is read, as what it is: on in any case.
-func TestSpellingOfTheREADME(t *testing.T) {
+// The README and tests of the descheduler spell preevictionfilter differently from its API: both
+// spellings are accepted.
+func TestPreEvictionFilterSpelling(t *testing.T) {
 	profile := "profiles:\n- name: a\n  plugins:\n    %s:\n      enabled: [%s]\n"
 	p, err := Decode(fmt.Appendf(nil, head+profile, "preEvictionFilter", "DefaultEvictor"), "p")
 	if err != nil || !slices.Equal(p.Profiles[0].Plugins.PreEvictionFilter.Enabled, []string{"DefaultEvictor"}) {
-		t.Errorf("%v %+v", err, p)
+		t.Errorf("Decode() = %v, profiles %+v, want DefaultEvictor at preevictionfilter", err, p)
 	}
 	if _, err := Decode(fmt.Appendf(nil, head+profile, "Deschedule", "PodLifeTime"), "p"); err == nil {
-		t.Error("a field that is not there is read") // there it is silently nothing
+		t.Error("Decode() accepts the unknown field Deschedule, want an error") // 0.36.0 ignores it
 	}
 }
 
-// The example of the descheduler's documentation decodes, and has its defaults.
+// The example of the descheduler's documentation decodes with its values and defaults.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "example.yaml"))
 	if err != nil {
@@ -68,15 +69,15 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *p.NodeSelector != "pool=worker" || *p.MaxNoOfPodsToEvictTotal != 50 || len(p.Profiles) != 1 || len(p.Profiles[0].PluginConfig) != 3 {
-		t.Errorf("%+v", p)
+		t.Errorf("policy = %+v, want the values of example.yaml", p)
 	}
 	low := p.Profiles[0].PluginConfig[2].Args.(*deschedule.LowNodeUtilizationArgs)
 	if low.TargetThresholds["memory"] != 50 || low.MetricsUtilization.Source != deschedule.KubernetesMetrics {
-		t.Errorf("%+v", low)
+		t.Errorf("LowNodeUtilization = %+v, want the values of example.yaml", low)
 	}
 	evictor := p.Profiles[0].PluginConfig[0].Args.(*deschedule.DefaultEvictorArgs)
 	if *evictor.PriorityThreshold.Value != 10000 || !evictor.NodeFit || evictor.MinPodAge.Minutes() != 10 {
-		t.Errorf("%+v", evictor)
+		t.Errorf("DefaultEvictor = %+v, want the values of example.yaml", evictor)
 	}
 }
 
@@ -110,25 +111,25 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Profiles) != 2 || *p.MaxNoOfPodsToEvictPerNode != 40 {
-		t.Fatalf("%s", text)
+		t.Fatalf("migrated policy = %s, want two profiles and the node limit", text)
 	}
 	if got := p.Profiles[1].Plugins.Deschedule.Enabled[0] + " " + p.Profiles[1].Plugins.Balance.Enabled[0]; got != "PodLifeTime RemoveDuplicates" {
-		t.Errorf("%s: %s", got, text)
+		t.Errorf("strategies of profile 1 = %q, want PodLifeTime and RemoveDuplicates: %s", got, text)
 	}
 	want := []string{
-		"strategies.Gone: there is no such strategy any more", "strategies.PodLifeTime.params.nodeAffinityType: PodLifeTime has no such argument",
-		"strategies.RemoveDuplicates.weight: it never had a meaning, and has no successor",
-		"strategies.RemovePodsViolatingNodeTaints: it is not enabled, and left out",
+		"strategies.Gone: strategy no longer exists", "strategies.PodLifeTime.params.nodeAffinityType: no argument of PodLifeTime",
+		"strategies.RemoveDuplicates.weight: field never had an effect",
+		"strategies.RemovePodsViolatingNodeTaints: not enabled",
 	}
 	if strings.Join(notes, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%s", strings.Join(notes, "\n"))
+		t.Errorf("notes =\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))
 	}
 	if _, _, err := Migrate([]byte(head), "p"); err == nil || !strings.Contains(err.Error(), "want descheduler/v1alpha1") {
-		t.Errorf("%v", err)
+		t.Errorf("Migrate() of v1alpha2 = %v, want an error about apiVersion", err)
 	}
 	if _, _, err := Migrate([]byte("apiVersion: descheduler/v1alpha1\nstrategys: {}\n"), "p"); err == nil ||
 		!strings.Contains(err.Error(), `p:2: unknown field "strategys": did you mean "strategies"?`) {
-		t.Errorf("%v", err)
+		t.Errorf("Migrate() = %v, want an error about the field strategys", err)
 	}
 }
 
@@ -138,26 +139,26 @@ func FuzzDecode(f *testing.F) {
 	f.Add(oldPolicy)
 	f.Fuzz(func(t *testing.T, text string) {
 		if p, err := Decode([]byte(text), "p"); err == nil && p.APIVersion != deschedule.APIVersion {
-			t.Errorf("%+v", p)
+			t.Errorf("decoded policy %+v has apiVersion %q, want %q", p, p.APIVersion, deschedule.APIVersion)
 		}
 		_, _, _ = Migrate([]byte(text), "p")
 	})
 }
 
-// The policy that deploy/cluster/descheduler brings is one.
-func TestTheShippedPolicy(t *testing.T) {
+// The policy in deploy/cluster/descheduler is valid.
+func TestShippedPolicyIsValid(t *testing.T) {
 	const path = "../../../../deploy/cluster/descheduler/base/policy.yaml"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p, err := Decode(text, path); err != nil || len(p.Profiles[0].Plugins.Deschedule.Enabled) != 4 {
-		t.Errorf("%v: %+v", err, p)
+		t.Errorf("Decode(%s) = %v, policy %+v, want four deschedule strategies", path, err, p)
 	}
 }
 
-// A comment between two markers is a document of its own: what follows it is reported, not the comment.
-func TestDecodeReportsAFurtherDocumentFirst(t *testing.T) {
+// A comment between two markers is a document: the error is about the document that follows.
+func TestDecodeReportsSecondDocumentFirst(t *testing.T) {
 	for text, want := range map[string]string{
 		"---\n# my policy\n---\napiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n": "policy p:4: more than one document in the file",
 		"- a\n---\nx: [\n": "policy p: not YAML: line 3: did not find expected node content",

@@ -1,7 +1,7 @@
-// Package policyfile reads the descheduler's policies: v1alpha2 strictly, with the line of what is
-// wrong, and v1alpha1 to turn it into v1alpha2.
+// Package policyfile reads policies of the descheduler. It decodes v1alpha2 strictly and reports
+// errors with their lines. It also converts v1alpha1 to v1alpha2.
 //
-//	decode.go  Decode: a policy of its file
-//	strict.go  checked: what the types of a policy take beyond strict.Checker
-//	migrate.go Migrate: v1alpha1 into v1alpha2
+//	decode.go  Decode: a policy from its file
+//	strict.go  checker: checks specific to policies, in addition to strict.Checker
+//	migrate.go Migrate: v1alpha1 to v1alpha2
 package policyfile

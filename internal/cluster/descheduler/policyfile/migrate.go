@@ -15,30 +15,30 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// old is a policy of v1alpha1, as the last release that read it had it
+// policyV1alpha1 is a v1alpha1 policy with the fields of the last release that read it
 // (sigs.k8s.io/descheduler/pkg/api/v1alpha1, 0.26).
-type old struct {
+type policyV1alpha1 struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Strategies                     map[string]oldStrategy `json:"strategies"`
-	NodeSelector                   *string                `json:"nodeSelector"`
-	EvictFailedBarePods            *bool                  `json:"evictFailedBarePods"`
-	EvictLocalStoragePods          *bool                  `json:"evictLocalStoragePods"`
-	EvictDaemonSetPods             *bool                  `json:"evictDaemonSetPods"`
-	EvictSystemCriticalPods        *bool                  `json:"evictSystemCriticalPods"`
-	IgnorePVCPods                  *bool                  `json:"ignorePvcPods"`
-	MaxNoOfPodsToEvictPerNode      *uint                  `json:"maxNoOfPodsToEvictPerNode"`
-	MaxNoOfPodsToEvictPerNamespace *uint                  `json:"maxNoOfPodsToEvictPerNamespace"`
-	MaxNoOfPodsToEvictTotal        *uint                  `json:"maxNoOfPodsToEvictTotal"`
+	Strategies                     map[string]strategyV1alpha1 `json:"strategies"`
+	NodeSelector                   *string                     `json:"nodeSelector"`
+	EvictFailedBarePods            *bool                       `json:"evictFailedBarePods"`
+	EvictLocalStoragePods          *bool                       `json:"evictLocalStoragePods"`
+	EvictDaemonSetPods             *bool                       `json:"evictDaemonSetPods"`
+	EvictSystemCriticalPods        *bool                       `json:"evictSystemCriticalPods"`
+	IgnorePVCPods                  *bool                       `json:"ignorePvcPods"`
+	MaxNoOfPodsToEvictPerNode      *uint                       `json:"maxNoOfPodsToEvictPerNode"`
+	MaxNoOfPodsToEvictPerNamespace *uint                       `json:"maxNoOfPodsToEvictPerNamespace"`
+	MaxNoOfPodsToEvictTotal        *uint                       `json:"maxNoOfPodsToEvictTotal"`
 }
 
-type oldStrategy struct {
-	Enabled bool       `json:"enabled"`
-	Weight  *int       `json:"weight"`
-	Params  *oldParams `json:"params"`
+type strategyV1alpha1 struct {
+	Enabled bool            `json:"enabled"`
+	Weight  *int            `json:"weight"`
+	Params  *paramsV1alpha1 `json:"params"`
 }
 
-type oldParams struct {
+type paramsV1alpha1 struct {
 	NodeResourceUtilizationThresholds *struct {
 		UseDeviationThresholds bool                  `json:"useDeviationThresholds"`
 		Thresholds             deschedule.Thresholds `json:"thresholds"`
@@ -74,24 +74,24 @@ type oldParams struct {
 	ExcludedTaints             []string               `json:"excludedTaints"`
 }
 
-// Migrate turns a policy of v1alpha1 into one of v1alpha2, as YAML. The notes name what has no
-// successor, one line each. What comes out is a policy that Decode takes, else it is an error.
+// Migrate converts a v1alpha1 policy to v1alpha2, as YAML. The notes list settings without
+// equivalent, one line each. The result is valid for Decode; otherwise Migrate returns an error.
 func Migrate(text []byte, name string) (policy []byte, notes []string, err error) {
-	root, err := document(text, name)
+	root, err := rootNode(text, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := newChecked(name)
-	if version, line := scalar(root, "apiVersion"); version != oldVersion {
-		return nil, nil, s.fault(line, "apiVersion %q: want %s, which is what this turns into %s",
-			version, oldVersion, deschedule.APIVersion)
+	s := newChecker(name)
+	if version, line := scalar(root, "apiVersion"); version != versionV1alpha1 {
+		return nil, nil, s.fault(line, "apiVersion %q: want %s to convert to %s",
+			version, versionV1alpha1, deschedule.APIVersion)
 	}
-	s.Check(root, reflect.TypeFor[old](), nil)
+	s.Check(root, reflect.TypeFor[policyV1alpha1](), nil)
 	if faults := s.faults(); len(faults) > 0 {
 		return nil, nil, errors.Join(faults...)
 	}
-	var from old
-	if err := into(root, &from); err != nil {
+	var from policyV1alpha1
+	if err := decodeInto(root, &from); err != nil {
 		return nil, nil, s.fault(root.Line, "%v", err)
 	}
 	to, notes := from.migrate()
@@ -103,12 +103,12 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 		return nil, nil, err
 	}
 	if _, err := Decode(policy, name); err != nil {
-		return nil, nil, fmt.Errorf("what it turns into is no valid policy: %w", err)
+		return nil, nil, fmt.Errorf("the converted policy is invalid: %w", err)
 	}
 	return policy, notes, nil
 }
 
-func (o *old) migrate() (*deschedule.Policy, []string) {
+func (o *policyV1alpha1) migrate() (*deschedule.Policy, []string) {
 	to := &deschedule.Policy{
 		TypeMeta: metav1.TypeMeta{APIVersion: deschedule.APIVersion,
 			Kind: deschedule.Kind},
@@ -118,33 +118,32 @@ func (o *old) migrate() (*deschedule.Policy, []string) {
 		MaxNoOfPodsToEvictTotal:        o.MaxNoOfPodsToEvictTotal,
 	}
 	var notes []string
-	profiles := map[string]int{} // by their evictor, as JSON
+	profiles := map[string]int{} // index, by the evictor as JSON
 	for _, name := range slices.Sorted(maps.Keys(o.Strategies)) {
 		strategy := o.Strategies[name]
 		args := deschedule.NewArgs(name)
 		switch {
 		case !strategy.Enabled:
-			notes = append(notes, fmt.Sprintf("strategies.%s: it is not enabled, and left out", name))
+			notes = append(notes, fmt.Sprintf("strategies.%s: not enabled", name))
 			continue
 		case args == nil || name == deschedule.DefaultEvictor:
-			notes = append(notes, fmt.Sprintf("strategies.%s: there is no such strategy any more", name))
+			notes = append(notes, fmt.Sprintf("strategies.%s: strategy no longer exists", name))
 			continue
 		}
 		if strategy.Weight != nil && *strategy.Weight != 0 {
 			notes = append(notes, fmt.Sprintf(
-				"strategies.%s.weight: it never had a meaning, and has no successor", name))
+				"strategies.%s.weight: field never had an effect", name))
 		}
 		params := strategy.Params
 		if params == nil {
-			params = &oldParams{}
+			params = &paramsV1alpha1{}
 		}
-		left := params.args(args)
-		for _, field := range left {
-			notes = append(notes, fmt.Sprintf("strategies.%s.params.%s: %s has no such argument", name,
-				field, name))
+		unsupported := params.fillArgs(args)
+		for _, field := range unsupported {
+			notes = append(notes, fmt.Sprintf("strategies.%s.params.%s: no argument of %s", name, field, name))
 		}
 		evictor := o.evictor(params)
-		key, _ := json.Marshal(evictor) // plain fields
+		key, _ := json.Marshal(evictor) // never fails
 		at, ok := profiles[string(key)]
 		if !ok {
 			at = len(to.Profiles)
@@ -159,23 +158,23 @@ func (o *old) migrate() (*deschedule.Policy, []string) {
 	return to, notes
 }
 
-func (o *old) evictor(p *oldParams) *deschedule.DefaultEvictorArgs {
-	is := func(b *bool) bool { return b != nil && *b }
+func (o *policyV1alpha1) evictor(p *paramsV1alpha1) *deschedule.DefaultEvictorArgs {
+	isSet := func(b *bool) bool { return b != nil && *b }
 	out := &deschedule.DefaultEvictorArgs{NodeFit: p.NodeFit}
 	for _, off := range []struct {
-		is   bool
-		name string
+		isSet bool
+		name  string
 	}{
-		{is(o.EvictLocalStoragePods), deschedule.PodsWithLocalStorage},
-		{is(o.EvictDaemonSetPods), deschedule.DaemonSetPods},
-		{is(o.EvictSystemCriticalPods), deschedule.SystemCriticalPods},
-		{is(o.EvictFailedBarePods), deschedule.FailedBarePods},
+		{isSet(o.EvictLocalStoragePods), deschedule.PodsWithLocalStorage},
+		{isSet(o.EvictDaemonSetPods), deschedule.DaemonSetPods},
+		{isSet(o.EvictSystemCriticalPods), deschedule.SystemCriticalPods},
+		{isSet(o.EvictFailedBarePods), deschedule.FailedBarePods},
 	} {
-		if off.is {
+		if off.isSet {
 			out.PodProtections.DefaultDisabled = append(out.PodProtections.DefaultDisabled, off.name)
 		}
 	}
-	if is(o.IgnorePVCPods) {
+	if isSet(o.IgnorePVCPods) {
 		out.PodProtections.ExtraEnabled = []string{deschedule.PodsWithPVC}
 	}
 	if p.ThresholdPriority != nil || p.ThresholdPriorityClassName != "" {
@@ -185,9 +184,9 @@ func (o *old) evictor(p *oldParams) *deschedule.DefaultEvictorArgs {
 	return out
 }
 
-// args fills the arguments of a strategy, and names the parameters that are set and are not its
-// own.
-func (p *oldParams) args(to any) (left []string) {
+// fillArgs sets the arguments of a strategy. It returns the parameters that are set but
+// unsupported by the strategy.
+func (p *paramsV1alpha1) fillArgs(to any) (unsupported []string) {
 	rest := *p
 	rest.NodeFit, rest.ThresholdPriority, rest.ThresholdPriorityClassName = false, nil, ""
 	selected := deschedule.Selected{Namespaces: p.Namespaces, LabelSelector: p.LabelSelector}
@@ -197,7 +196,7 @@ func (p *oldParams) args(to any) (left []string) {
 		if d := p.RemoveDuplicates; d != nil {
 			a.ExcludeOwnerKinds, rest.RemoveDuplicates = d.ExcludeOwnerKinds, nil
 		}
-		return rest.set()
+		return rest.setFields()
 	case *deschedule.LowNodeUtilizationArgs:
 		if u := p.NodeResourceUtilizationThresholds; u != nil {
 			a.UseDeviationThresholds, a.Thresholds, a.TargetThresholds, a.NumberOfNodes =
@@ -205,14 +204,14 @@ func (p *oldParams) args(to any) (left []string) {
 			rest.NodeResourceUtilizationThresholds = nil
 		}
 		a.EvictableNamespaces, rest.Namespaces = p.Namespaces, nil
-		return rest.set()
+		return rest.setFields()
 	case *deschedule.HighNodeUtilizationArgs:
 		if u := p.NodeResourceUtilizationThresholds; u != nil {
 			a.Thresholds, a.NumberOfNodes = u.Thresholds, u.NumberOfNodes
 			rest.NodeResourceUtilizationThresholds = nil
 		}
 		a.EvictableNamespaces, rest.Namespaces = p.Namespaces, nil
-		return rest.set()
+		return rest.setFields()
 	case *deschedule.NodeAffinityArgs:
 		a.Selected, a.NodeAffinityType, rest.NodeAffinityType = selected, p.NodeAffinityType, nil
 	case *deschedule.NodeTaintsArgs:
@@ -249,11 +248,11 @@ func (p *oldParams) args(to any) (left []string) {
 		}
 	}
 	rest.Namespaces, rest.LabelSelector = nil, nil
-	return rest.set()
+	return rest.setFields()
 }
 
-// set names the parameters that are set.
-func (p *oldParams) set() (out []string) {
+// setFields returns the names of the parameters that are set.
+func (p *paramsV1alpha1) setFields() (out []string) {
 	v := reflect.ValueOf(p).Elem()
 	for i := range v.NumField() {
 		if !v.Field(i).IsZero() {

@@ -14,26 +14,26 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// checked is a policy's YAML with the check of it.
-type checked struct {
+// checker checks the YAML nodes of a policy.
+type checker struct {
 	*strict.Checker
-	name string // the file's
+	name string // file name for errors
 }
 
-// newChecked returns the check of a policy of a name.
-func newChecked(name string) *checked {
-	s := &checked{Checker: &strict.Checker{Lines: strict.Lines{}, Known: known}, name: name}
+// newChecker returns a checker for a policy file.
+func newChecker(name string) *checker {
+	s := &checker{Checker: &strict.Checker{Lines: strict.Lines{}, Known: known}, name: name}
 	s.Special, s.Member = s.duration, s.member
 	return s
 }
 
-// fault returns the error of a line.
-func (s *checked) fault(line int, format string, args ...any) error {
+// fault returns an error with the file name and the line.
+func (s *checker) fault(line int, format string, args ...any) error {
 	return fmt.Errorf("policy %s:%d: "+format, append([]any{s.name, max(line, 1)}, args...)...)
 }
 
-// faults returns all that is wrong, each with its line.
-func (s *checked) faults() (out []error) {
+// faults returns all errors with their lines.
+func (s *checker) faults() (out []error) {
 	for _, e := range s.Errors {
 		out = append(out, s.fault(e.Line, "%s", (&strict.FieldError{Field: e.Field, Err: e.Err}).Error()))
 	}
@@ -46,8 +46,7 @@ var (
 	pluginsType  = reflect.TypeFor[deschedule.Plugins]()
 )
 
-// known returns the fields of a struct. The arguments of a plugin are of the plugin's own type:
-// member checks them.
+// known returns the fields of a struct, except the arguments of a plugin: member checks them.
 func known(t reflect.Type) map[string]reflect.Type {
 	fields := strict.Fields(t)
 	if t == configType {
@@ -56,9 +55,9 @@ func known(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// member checks arguments, and the extension point that the descheduler's own README spells
-// otherwise than its API.
-func (s *checked) member(n, key, value *yaml.Node, t reflect.Type, path []string) bool {
+// member checks arguments, and accepts preEvictionFilter, which the README of the descheduler
+// spells differently from its API.
+func (s *checker) member(n, key, value *yaml.Node, t reflect.Type, path []string) bool {
 	switch {
 	case t == configType && key.Value == "args":
 		s.args(n, value, path)
@@ -70,21 +69,21 @@ func (s *checked) member(n, key, value *yaml.Node, t reflect.Type, path []string
 	return true
 }
 
-// args are of the plugin that the entry names.
-func (s *checked) args(entry, value *yaml.Node, path []string) {
+// args checks arguments against the type of the plugin named in the entry.
+func (s *checker) args(entry, value *yaml.Node, path []string) {
 	name, _ := scalar(entry, "name")
 	if args := deschedule.NewArgs(name); args != nil {
 		s.Check(value, reflect.TypeOf(args), path)
 	} else if name == "" {
-		s.Add(entry, path[:len(path)-1], "name is missing: the plugin that these args are of")
+		s.Add(entry, path[:len(path)-1], "name is missing: the plugin for these args")
 	} else {
 		question := nearest.Question(name, slices.Values(deschedule.Names()))
-		s.Add(entry, path[:len(path)-1], "there is no plugin %q%s", name, question)
+		s.Add(entry, path[:len(path)-1], "unknown plugin %q%s", name, question)
 	}
 }
 
-// duration checks a duration of the API.
-func (s *checked) duration(n *yaml.Node, t reflect.Type, path []string) bool {
+// duration checks a metav1.Duration.
+func (s *checker) duration(n *yaml.Node, t reflect.Type, path []string) bool {
 	if t != durationType {
 		return false
 	}

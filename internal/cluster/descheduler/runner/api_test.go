@@ -18,23 +18,24 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// api is an API server by a script: it lists what it is given, and answers evictions as it is told.
+// api is a scripted API server: it lists the given objects and answers evictions as configured.
 type api struct {
 	*httptest.Server
 	t *testing.T
 
-	mu        sync.Mutex
-	objects   map[string][]any                // by resource
-	answers   map[string]func() metav1.Status // to an eviction, by the pod's name; none: it is done
-	lists     map[string]metav1.Status        // in the place of a list
+	mu      sync.Mutex
+	objects map[string][]any // by resource
+	// responses to evictions by pod name; missing: the eviction succeeds
+	answers   map[string]func() metav1.Status
+	lists     map[string]metav1.Status // errors returned instead of a list
 	evictions []policyv1.Eviction
 	events    []map[string]any
-	raw       map[string]string // whole answers, by path
+	raw       map[string]string // raw responses, by path
 }
 
 func newAPI(t *testing.T) *api {
 	a := &api{t: t, objects: map[string][]any{}, answers: map[string]func() metav1.Status{}, lists: map[string]metav1.Status{},
-		raw: map[string]string{"/version": fmt.Sprintf(`{"gitVersion":"v1.%d.0"}`, builtWith)}}
+		raw: map[string]string{"/version": fmt.Sprintf(`{"gitVersion":"v1.%d.0"}`, clientMinorVersion)}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -62,7 +63,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		a.list(w, r.URL.Path, last)
 	default:
-		a.t.Errorf("%s %s", r.Method, r.URL)
+		a.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
 	}
 }
 
@@ -127,8 +128,8 @@ func (a *api) event(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(e)
 }
 
-// asked are the names of the pods that were to be evicted, in order.
-func (a *api) asked() (out []string) {
+// requestedPods returns the names of the pods with eviction requests, in order.
+func (a *api) requestedPods() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.evictions {
@@ -137,8 +138,8 @@ func (a *api) asked() (out []string) {
 	return out
 }
 
-// told are the events, as "Type Reason note".
-func (a *api) told() (out []string) {
+// eventTexts returns the events as "Type Reason note".
+func (a *api) eventTexts() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
@@ -147,7 +148,7 @@ func (a *api) told() (out []string) {
 	return out
 }
 
-// failure of a request.
+// failure returns a response with an error.
 func failure(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func() metav1.Status {
 	return func() metav1.Status {
 		return metav1.Status{Status: "Failure", Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{Causes: causes}}
@@ -163,8 +164,8 @@ func client(t *testing.T, a *api) kubernetes.Interface {
 	return c
 }
 
-// counted is how many evictions had a result.
-func counted(t *testing.T, d *descheduler, result string) (sum float64) {
+// evictionCount returns the number of evictions with a result in the metrics.
+func evictionCount(t *testing.T, d *descheduler, result string) (sum float64) {
 	t.Helper()
 	families, err := d.metrics.registry.Gather()
 	if err != nil {
@@ -191,7 +192,7 @@ func get(t *testing.T, url string, code int) string {
 	defer func() { _ = r.Body.Close() }()
 	text, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != code {
-		t.Errorf("%s: %s, %v: %s", url, r.Status, err, text)
+		t.Errorf("GET %s = %s, error %v, want status %d: %s", url, r.Status, err, code, text)
 	}
 	return string(text)
 }

@@ -18,21 +18,25 @@ import (
 func Command(version string, stdin io.Reader, stdout *terminal.Screen,
 	stderr io.Writer) *cobra.Command {
 	o := planner.Offline{Stdin: stdin}
-	l := live{version: version}
+	l := liveFlags{version: version}
 	var format commandline.Output
 	var now string
 	cmd := &cobra.Command{
 		Use:   "deschedule",
-		Short: "Evict pods that should not be where they are, or plan to",
-		Long: `deschedule finds pods that should not be where they are, by a policy of the descheduler (apiVersion descheduler/v1alpha2).
+		Short: "Evict pods that violate a descheduler policy, or print the plan",
+		Long: `deschedule evicts pods that violate a policy of the descheduler (apiVersion
+descheduler/v1alpha2).
 
-In a cluster it evicts them through the eviction API: once, or again and again with --descheduling-interval, by one of several replicas with
---leader-elect. --dry-run prints the very plan that it would carry out.
+In a cluster it evicts them through the eviction API: once, or periodically with
+--descheduling-interval. With --leader-elect only one of several replicas acts. --dry-run prints
+the plan without evicting pods.
 
-With --from it reads the objects of a cluster from files, needs no cluster and evicts nothing: it prints which pods would be evicted, in
-which order and why, which rules keep others, and how loaded nodes are before and after. Objects are a v1 List, or JSON or YAML
-documents one after the other: nodes, pods, namespaces, disruption budgets, priority classes, volumes and claims, as kubectl prints
-them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real use. The same files and --now give the same plan.`,
+With --from it reads the objects of a cluster from files. It needs no cluster and evicts nothing.
+It prints the evictions in order with their reasons, the skipped pods, and the load of the nodes
+before and after. The files contain a v1 List, or a sequence of JSON or YAML documents, as kubectl
+prints them: nodes, pods, namespaces, PodDisruptionBudgets, PriorityClasses, PersistentVolumes and
+PersistentVolumeClaims. For policies that use measured usage, add NodeMetrics and PodMetrics of
+metrics.k8s.io. The same files and --now give the same plan.`,
 		Example: `  jettison-cluster deschedule --policy policy.yaml --kubeconfig ~/.kube/config --dry-run
   jettison-cluster deschedule --policy policy.yaml --descheduling-interval 5m --leader-elect
   kubectl get nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json > objects.json
@@ -46,7 +50,7 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 				return err
 			}
 			if o.Policy == "" {
-				return commandline.Usage(errors.New("deschedule: --policy is missing: the file of a policy"))
+				return commandline.Usage(errors.New("deschedule: --policy is required: the file of a policy"))
 			}
 			if len(o.From) == 0 && o.Diff == "" && now == "" {
 				return l.run(cmd.Context(), &o, stdout, stderr)
@@ -55,42 +59,43 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 				return commandline.Usage(err)
 			}
 			if name := l.changed(cmd.Flags()); name != "" {
-				return commandline.Usage(fmt.Errorf("deschedule: --%s is for a cluster, and --from for files",
+				return commandline.Usage(fmt.Errorf("deschedule: --%s applies to a cluster and cannot be combined with --from",
 					name))
 			}
-			return until(cmd.Context(), func() error { return o.Run(stdout, stderr) })
+			return waitFor(cmd.Context(), func() error { return o.Run(stdout, stderr) })
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Policy, "policy", "", "file of the policy; - is standard input")
-	f.StringVar(&o.Diff, "diff", "", "file of another policy: print what it would do otherwise")
+	f.StringVar(&o.Diff, "diff", "", "second policy: print the difference")
 	f.StringArrayVar(&o.From, "from", nil,
-		"file of objects of the cluster; - is standard input; may be given several times")
+		"file of objects; - is stdin; repeatable")
 	f.StringVar(&now, "now", "",
-		"the time that ages are counted to, as 2006-01-02T15:04:05Z (default the clock's)")
+		"time of the plan, RFC 3339 (default: now)")
 	format.Add(f, "")
 	l.add(f)
 	cmd.AddCommand(planner.MigrateCommand(stdin, stdout, stderr))
 	return cmd
 }
 
-// until does what asks no context, and does not wait for it once that ends: the process does, too.
-func until(ctx context.Context, do func() error) error {
+// waitFor calls do, which has no context, and returns an error as soon as ctx ends. do is left
+// running: the process exits.
+func waitFor(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return errors.New("deschedule: it was ended before it was done")
+		return errors.New("deschedule: interrupted")
 	}
 }
 
-// offlineFlags checks what cannot be left to the flags themselves.
+// offlineFlags checks the flags of a plan from files and sets o.Now.
 func offlineFlags(o *planner.Offline, now string) error {
 	switch {
 	case len(o.From) == 0:
-		return errors.New("deschedule: --from is missing, which --diff and --now are for: a file of the cluster's objects")
+		return errors.New("deschedule: --diff and --now require --from: a file with objects of the cluster")
 	}
 	readers := 0
 	for _, path := range append([]string{o.Policy, o.Diff}, o.From...) {

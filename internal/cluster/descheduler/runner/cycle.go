@@ -9,24 +9,27 @@ import (
 	"jettison/internal/cluster/descheduler/planner"
 )
 
-// mostFailures in a row end a cycle: the API is away, or refuses all that is asked.
-const mostFailures = 3
+// maxFailures consecutive failures end a cycle: the API server is unreachable or rejects all
+// requests.
+const maxFailures = 3
 
-// cycle plans and carries out. The error says why it ended before all was asked for.
+// cycle makes a plan and carries it out. The error is the reason for an early end.
 func (d *descheduler) cycle(ctx context.Context) error {
 	began := d.now()
 	defer func() { d.metrics.loop.Observe(d.now().Sub(began).Seconds()) }()
 	spent := durations{}
-	defer d.metrics.took(spent)
+	defer d.metrics.observeStrategies(spent)
 	plan, err := d.plan(ctx, began, spent)
 	if err != nil {
 		return err
 	}
 	for _, s := range plan.Stopped {
-		d.o.Log.Info("a strategy ends", "strategy", s.Strategy, "reason", s.Reason)
+		//log: A strategy ended before it checked all pods, or had nothing to do.
+		d.o.Log.Info("descheduling strategy stopped", "strategy", s.Strategy, "reason", s.Reason)
 	}
 	if d.o.DryRun {
-		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped),
+		//log: A dry run made a plan and prints it. No pod is evicted.
+		d.o.Log.Info("descheduling plan made", "evictions", len(plan.Evictions), "skipped", len(plan.Skipped),
 			"dryRun", true)
 		return planner.Print(plan, d.o.Format, d.o.Stdout)
 	}
@@ -34,53 +37,56 @@ func (d *descheduler) cycle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.o.Log.Info("planned and asked for", "evictions", len(plan.Evictions), "evicted", count[evicted],
-		"background", count[background],
-		"refused", count[refused]+count[forbidden], "gone", count[gone], "failed", count[failed], "kept",
-		len(plan.Skipped),
-		"took", d.now().Sub(began))
-	if count[forbidden] > 0 && count[forbidden] == len(plan.Evictions) {
-		return fmt.Errorf("deschedule: none of %d evictions may be asked for: the right to create "+
-			"pods/eviction is missing", count[forbidden])
+	//log: A cycle made a plan and requested its evictions. The keys count the outcomes.
+	d.o.Log.Info("descheduling cycle finished", "evictions", len(plan.Evictions),
+		"evicted", count[outcomeEvicted], "background", count[outcomeBackground],
+		"rejected", count[outcomeRejected]+count[outcomeForbidden], "gone", count[outcomeGone],
+		"failed", count[outcomeFailed], "skipped", len(plan.Skipped), "took", d.now().Sub(began))
+	if count[outcomeForbidden] > 0 && count[outcomeForbidden] == len(plan.Evictions) {
+		return fmt.Errorf("deschedule: all %d evictions are forbidden: grant the permission to create "+
+			"pods/eviction", count[outcomeForbidden])
 	}
 	return nil
 }
 
-// carryOut asks for the evictions of a plan, and counts what became of them.
+// carryOut requests the evictions of a plan and counts their outcomes.
 func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result,
-	spent durations) (count map[fate]int, err error) {
-	count = map[fate]int{}
+	spent durations) (count map[outcome]int, err error) {
+	count = map[outcome]int{}
 	failures := 0
 	for i := range plan.Evictions {
 		e := &plan.Evictions[i]
-		end := spent.watch(d.now)(e.Profile, e.Strategy)
-		is, err := d.evict(ctx, e)
+		end := spent.timer(d.now)(e.Profile, e.Strategy)
+		result, err := d.evict(ctx, e)
 		end()
-		count[is]++
-		done := count[evicted] + count[background]
+		count[result]++
+		done := count[outcomeEvicted] + count[outcomeBackground]
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done,
+			return nil, fmt.Errorf("deschedule: interrupted after %d of %d evictions: %w", done,
 				len(plan.Evictions), context.Cause(ctx))
 		}
 		if err == nil {
 			failures = 0
-		} else if failures++; failures >= mostFailures {
-			return nil, fmt.Errorf("deschedule: %d evictions in a row failed, %d of %d are done: %w",
+		} else if failures++; failures >= maxFailures {
+			return nil, fmt.Errorf("deschedule: %d consecutive evictions failed, %d of %d done: %w",
 				failures, done, len(plan.Evictions), err)
 		}
 	}
 	return count, nil
 }
 
-// plan is the plan of now. What its strategies take is added to spent.
+// plan makes the plan for the time now. It adds the durations of the strategies to spent.
 func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) (*deschedule.Result,
 	error) {
 	s := d.source.snapshot()
-	d.memory.fill(now, s)
-	for _, err := range d.figures.fill(ctx, now, s) {
-		d.o.Log.Warn("figures of real use are missing", "error", err)
+	d.history.fill(now, s)
+	for _, err := range d.usage.fill(ctx, now, s) {
+		//log: Measured usage or agent load could not be read. Strategies that need it evict nothing in
+		//  this cycle.
+		//do: Check the metrics API, Prometheus, or the Leases of the agents, as named in error.
+		d.o.Log.Warn("usage metrics unavailable", "error", err)
 	}
-	plan, err := deschedule.Watched(d.o.Policy, s, now, spent.watch(d.now))
+	plan, err := deschedule.PlanTimed(d.o.Policy, s, now, spent.timer(d.now))
 	if err != nil {
 		return nil, fmt.Errorf("deschedule: plan: %w", err)
 	}

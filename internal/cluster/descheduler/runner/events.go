@@ -14,17 +14,19 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// reporter is what events and evictions are told by.
+// reporter is the name of this program in events and evictions.
 const reporter = "jettison-cluster"
 
 const (
-	// eventLimit is for an event: it is no reason to wait long.
-	eventLimit = 5 * time.Second
-	// mostNote is how long a note may be (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
-	mostNote = 1024
+	// eventTimeout limits the request for an event.
+	eventTimeout = 5 * time.Second
+	// maxNoteLength is the maximum length of a note
+	// (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
+	maxNoteLength = 1024
 )
 
-// event tells of an eviction, or why there was none. Names, action and text are those of 0.36.0.
+// event writes an Event about an eviction, or about its failure. Reason, action and note are
+// those of 0.36.0.
 func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Eviction,
 	failed error) {
 	kind, reason := v1.EventTypeNormal, e.Strategy
@@ -37,27 +39,30 @@ func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Ev
 	if err != nil || instance == "" {
 		instance = reporter
 	}
-	ctx, cancel := context.WithTimeout(ctx, eventLimit)
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	_, err = d.write.EventsV1().Events(e.Namespace).Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: util.GenerateEventName(e.Name,
 			now.UnixNano())},
 		EventTime: metav1.NewMicroTime(now), ReportingController: reporter, ReportingInstance: instance,
 		Action: "Descheduled",
-		Reason: reason, Type: kind, Note: cut(note, mostNote),
+		Reason: reason, Type: kind, Note: truncate(note, maxNoteLength),
 		Regarding: v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: e.Namespace, Name: e.Name,
 			UID: e.UID},
 	}, metav1.CreateOptions{})
 	if err != nil && ctx.Err() == nil {
-		d.o.Log.Warn("an event was not told", "pod", e.Namespace+"/"+e.Name, "error", err)
+		//log: The API server rejected the Event about an eviction, or did not answer in time. The
+		//  Event is lost.
+		//do: Grant the permission to create events in events.k8s.io.
+		d.o.Log.Warn("event dropped", "pod", e.Namespace+"/"+e.Name, "error", err)
 	}
 }
 
-func cut(text string, most int) string {
+func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return text[:most-3] + "..."
 }
 
-func tokenOfPod() ([]byte, error) { return os.ReadFile(ownToken) }
+func readServiceAccountToken() ([]byte, error) { return os.ReadFile(serviceAccountToken) }

@@ -16,74 +16,81 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// Annotations of pods whose eviction goes on in the background once it was asked for, and what the
-// API says then (pkg/descheduler/evictions/evictions.go, 0.36.0).
+// Annotations of pods that are evicted in the background, and the API server's message then
+// (pkg/descheduler/evictions/evictions.go, 0.36.0).
 const (
 	requestOnly    = "descheduler.alpha.kubernetes.io/request-evict-only"
 	inProgress     = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 	backgroundText = "Eviction triggered evacuation"
 )
 
-// The results that are counted, as 0.36.0 has them.
+// Values of the metric label result, as in 0.36.0.
 const (
 	resultSuccess    = "success"
 	resultError      = "error"
 	resultBackground = "background"
 )
 
-// fate is what became of an eviction that was asked for.
-type fate int
+// outcome is the outcome of an eviction request.
+type outcome int
 
 const (
-	failed     fate = iota // with an error that says how
-	evicted                // it is being deleted
-	background             // that goes on in the background
-	gone                   // it was before
-	refused                // a budget, a webhook or a policy keeps it
-	forbidden              // this program may not evict it
+	outcomeFailed     outcome = iota // the error explains why
+	outcomeEvicted                   // the pod is being deleted
+	outcomeBackground                // the eviction continues in the background
+	outcomeGone                      // the pod no longer exists
+	outcomeRejected                  // rejected by a budget, a webhook or a policy
+	outcomeForbidden                 // this program lacks the permission
 )
 
-// evict asks for one eviction. An error is one that the next one would likely have, too: a pod that
-// a budget or a webhook keeps, or that is another one by now, is none.
-func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (fate, error) {
+// evict requests one eviction. It returns only errors that the next eviction would likely have,
+// too. Rejection by a budget or webhook, or a pod that no longer exists, is no error.
+func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (outcome, error) {
 	fields := fieldsOf(e)
-	err := d.ask(ctx, e)
+	err := d.requestEviction(ctx, e)
 	now := d.now()
 	switch {
 	case err == nil:
-		d.memory.evicted(now, e.Pod)
+		d.history.addEvicted(now, e.Pod)
 		d.count(e, resultSuccess)
-		d.o.Log.Info("evicted", fields...)
+		//log: The API server accepted the eviction of a pod.
+		d.o.Log.Info("pod evicted", fields...)
 		d.event(ctx, now, e, nil)
-		return evicted, nil
+		return outcomeEvicted, nil
 	case errors.Is(err, kubeclient.ErrNotLeading) || ctx.Err() != nil:
-		return failed, err
-	case goesOn(e.Pod, err):
-		d.memory.requested(now, e.Pod)
+		return outcomeFailed, err
+	case continuesInBackground(e.Pod, err):
+		d.history.addBackground(now, e.Pod)
 		d.count(e, resultBackground)
-		d.o.Log.Info("evicted in the background", fields...)
-		return background, nil
-	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !denied(err):
-		d.o.Log.Info("a pod was gone before it was evicted", fields...)
-		return gone, nil
+		//log: The API server accepted the eviction of a pod. It continues in the background, as the pod's
+		//  annotation descheduler.alpha.kubernetes.io/request-evict-only requests.
+		d.o.Log.Info("pod eviction continues in background", fields...)
+		return outcomeBackground, nil
+	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !deniedByPolicy(err):
+		//log: The pod was deleted or replaced after the plan was made. Nothing is evicted.
+		d.o.Log.Info("pod gone before eviction", fields...)
+		return outcomeGone, nil
 	}
 	d.count(e, resultError)
-	d.o.Log.Warn("a pod was not evicted", append(fields, "error", err)...)
+	//log: The eviction of a pod failed or was rejected, for example by a disruption budget. A
+	//  rejected pod is not tried again for ten minutes.
+	//do: Nothing for a budget. Otherwise fix the cause in error: a webhook or a missing permission.
+	d.o.Log.Warn("pod eviction failed", append(fields, "error", err)...)
 	if f := d.o.Policy.EvictionFailureEventNotification; f != nil && *f {
 		d.event(ctx, now, e, err)
 	}
-	if !isAnswer(err) {
-		return failed, err
+	if !rejectsPod(err) {
+		return outcomeFailed, err
 	}
-	d.memory.refused(now, e.Pod, err)
-	if mayNot(err) {
-		return forbidden, nil
+	d.history.addRejected(now, e.Pod, err)
+	if lacksPermission(err) {
+		return outcomeForbidden, nil
 	}
-	return refused, nil
+	return outcomeRejected, nil
 }
 
-// ask is the request.
-func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
+// requestEviction sends the eviction request.
+func (d *descheduler) requestEviction(ctx context.Context, e *deschedule.Eviction) error {
 	err := kubeclient.Evict(ctx, d.write, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name,
 			Annotations: map[string]string{
@@ -101,26 +108,28 @@ func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
 	return nil
 }
 
-// goesOn reports whether an eviction goes on by itself.
-func goesOn(p *v1.Pod, err error) bool {
-	_, may := p.Annotations[requestOnly]
-	return may && apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), backgroundText)
+// continuesInBackground reports whether an error means that the eviction continues in the
+// background.
+func continuesInBackground(p *v1.Pod, err error) bool {
+	_, annotated := p.Annotations[requestOnly]
+	return annotated && apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), backgroundText)
 }
 
-// mayNot reports whether it is the right to evict that lacks, here or everywhere (k8s.io/apiserver
-// pkg/endpoints/handlers/responsewriters/errors.go, v1.36).
-func mayNot(err error) bool {
-	return apierrors.IsForbidden(err) && !denied(err) &&
+// lacksPermission reports whether the permission to evict is missing, in a namespace or
+// everywhere (k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, v1.36).
+func lacksPermission(err error) bool {
+	return apierrors.IsForbidden(err) && !deniedByPolicy(err) &&
 		strings.Contains(err.Error(), "cannot create resource \"pods/eviction\"")
 }
 
-// isAnswer reports whether an answer is about this pod: a budget, a webhook or a policy keeps it.
-func isAnswer(err error) bool {
+// rejectsPod reports whether an error is about this pod only: a budget, a webhook or a policy
+// rejected its eviction.
+func rejectsPod(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
-	if denied(err) {
+	if deniedByPolicy(err) {
 		return true
 	}
 	switch s := status.Status(); s.Code {
@@ -128,18 +137,18 @@ func isAnswer(err error) bool {
 		return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 	case http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest:
 		return true
-	// so the API answers where several budgets are about a pod, and where a webhook cannot be asked
+	// the API server returns it for a pod with several budgets, but also for an unreachable webhook
 	case http.StatusInternalServerError:
 		return strings.Contains(s.Message, "more than one PodDisruptionBudget")
 	}
 	return false
 }
 
-// denied reports whether a webhook or a policy has said no, which may give any code
-// (k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go,
-// pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook cannot be asked the
-// API server says otherwise: the next eviction would fail, too.
-func denied(err error) bool {
+// deniedByPolicy reports whether an admission webhook or policy denied the request, with any
+// status code (k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go,
+// pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). The error of an unreachable
+// webhook differs: the next eviction would fail, too.
+func deniedByPolicy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "admission webhook ") &&
 		strings.Contains(text, " denied the request") ||

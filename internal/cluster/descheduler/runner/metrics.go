@@ -13,13 +13,13 @@ import (
 	"jettison/cluster/deschedule"
 )
 
-// metrics are what is counted, by the names of 0.36.0 (metrics/metrics.go).
+// metrics are the metrics of the descheduler, with the names of 0.36.0 (metrics/metrics.go).
 type metrics struct {
 	registry   *prometheus.Registry
 	evicted    *prometheus.CounterVec
 	loop       prometheus.Histogram
 	strategies *prometheus.HistogramVec
-	ready      atomic.Bool // the cluster was read once
+	ready      atomic.Bool // all objects were listed once
 }
 
 func newMetrics(version string) *metrics {
@@ -27,20 +27,20 @@ func newMetrics(version string) *metrics {
 		registry: prometheus.NewRegistry(),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "descheduler_pods_evicted_total",
-			Help: "Evictions that were asked for, by result: success, background, or error: the pod could not be evicted.",
+			Help: "Requested evictions by result: success, background (in progress) or error.",
 		}, []string{"result", "strategy", "profile", "namespace", "node"}),
 		loop: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "descheduler_loop_duration_seconds", Help: "Time that a whole cycle takes.",
+			Name: "descheduler_loop_duration_seconds", Help: "Duration of a descheduling cycle in seconds.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		}),
 		strategies: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "descheduler_strategy_duration_seconds",
-			Help:    "Time that a strategy takes in a cycle, its evictions included.",
+			Help:    "Duration of a strategy in a cycle in seconds, including its evictions.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
 		}, []string{"strategy", "profile"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "descheduler_build_info", Help: "1, of the version that runs.",
+		Name: "descheduler_build_info", Help: "Always 1, with the versions of the program and of Go as labels.",
 		ConstLabels: prometheus.Labels{"GoVersion": runtime.Version(), "DeschedulerVersion": version},
 	})
 	build.Set(1)
@@ -49,27 +49,27 @@ func newMetrics(version string) *metrics {
 	return m
 }
 
-// part is a strategy of a profile.
-type part struct{ strategy, profile string }
+// strategyKey identifies a strategy of a profile.
+type strategyKey struct{ strategy, profile string }
 
-// durations are what strategies take in one cycle. A plan goes over each several times, and evicts
-// later: all of that is one duration.
-type durations map[part]time.Duration
+// durations are the durations of strategies in one cycle. Each sums up all passes of the plan and
+// the evictions.
+type durations map[strategyKey]time.Duration
 
-func (d durations) watch(now func() time.Time) deschedule.Watch {
+func (d durations) timer(now func() time.Time) deschedule.StrategyTimer {
 	return func(profile, strategy string) func() {
 		began := now()
-		return func() { d[part{strategy, profile}] += now().Sub(began) }
+		return func() { d[strategyKey{strategy, profile}] += now().Sub(began) }
 	}
 }
 
-func (m *metrics) took(d durations) {
+func (m *metrics) observeStrategies(d durations) {
 	for p, took := range d {
 		m.strategies.WithLabelValues(p.strategy, p.profile).Observe(took.Seconds())
 	}
 }
 
-// handler tells metrics, whether it lives, and whether the cluster was read.
+// handler serves metrics, liveness and readiness.
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
@@ -78,7 +78,7 @@ func (m *metrics) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !m.ready.Load() {
-			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)
+			http.Error(w, "objects of the cluster not listed yet", http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))

@@ -1,18 +1,19 @@
-// Package runner runs jettison-cluster deschedule in a cluster: it reads the cluster's objects, has
-// cluster/deschedule plan, and asks the eviction API for what is planned, once or again and again.
+// Package runner implements jettison-cluster deschedule in a cluster. It reads the objects of the
+// cluster, makes a plan with cluster/deschedule, and requests the planned evictions from the
+// eviction API, once or periodically.
 //
 //	command.go     Command: jettison-cluster deschedule
-//	live.go        the flags of deschedule in a cluster
-//	runner.go Options, Run: clients, who leads, when there is a cycle
+//	flags.go       the flags of deschedule in a cluster
+//	runner.go      Options, Run: clients, leader election, cycles
 //	cycle.go       one cycle: a plan, and its evictions
-//	evict.go       one eviction, and what the API's answer means
-//	memory.go      what a cycle leaves for the next ones
-//	source.go      the cluster's objects, kept by informers
-//	trim.go        what is kept of them
-//	figures.go     real use: the metrics API, Prometheus, the nodes' own agents
-//	events.go      events of pods
-//	metrics.go     what is counted, and where that is told
-//	version.go     whether the API server's version is near enough
+//	evict.go       one eviction, and the meaning of API errors
+//	history.go     state that a cycle leaves for the next ones
+//	source.go      the objects of the cluster, from informers
+//	trim.go        removal of object fields that no plan reads
+//	usage.go       measured usage: metrics API, Prometheus, jettison agents
+//	events.go      events about pods
+//	metrics.go     metrics, and the server for metrics and health
+//	version.go     check of the API server's version
 package runner
 
 import (
@@ -36,52 +37,52 @@ import (
 	"jettison/internal/cluster/kubeclient"
 )
 
-// Options of Run.
+// Options are the options of Run.
 type Options struct {
 	API    *rest.Config
-	Policy *deschedule.Policy // completed
-	// Interval is from the begin of one cycle to that of the next; 0: there is one.
+	Policy *deschedule.Policy // validated by Policy.Complete
+	// Interval is the time from the start of one cycle to the next; 0: a single cycle.
 	Interval time.Duration
-	// DryRun prints the plan that a cycle would carry out, and carries out none.
+	// DryRun prints the plan and evicts nothing.
 	DryRun         bool
 	Format         output.Format
-	Election       *kubeclient.Election // nil: there are no replicas
-	LeaseNamespace string               // where the nodes' agents tell their load
-	Address        string               // of metrics and health; empty: they are not told
+	Election       *kubeclient.Election // nil: no leader election
+	LeaseNamespace string               // namespace of the Leases in which agents report load
+	Address        string               // address of the server for metrics and health; empty: no server
 	Version        string
 	Log            *slog.Logger
 	Stdout         *terminal.Screen
 }
 
 const (
-	// requestLimit bounds each request but those of informers.
-	requestLimit = 30 * time.Second
-	// syncLimit is how long the first look at the cluster may take.
-	syncLimit = 2 * time.Minute
-	// After a cycle that failed the next one waits, twice as long each time.
-	failedFirst = 5 * time.Second
-	failedMost  = 5 * time.Minute
-	// serverLimit is for the server of metrics to end.
-	serverLimit = 2 * time.Second
+	// requestTimeout limits each request except those of informers.
+	requestTimeout = 30 * time.Second
+	// syncTimeout limits the initial list of all objects.
+	syncTimeout = 2 * time.Minute
+	// After a failed cycle the next one is delayed by a backoff between these bounds.
+	minBackoff = 5 * time.Second
+	maxBackoff = 5 * time.Minute
+	// shutdownTimeout limits reading of request headers and the shutdown of the metrics server.
+	shutdownTimeout = 2 * time.Second
 )
 
-// descheduler is one that runs. Cycles come one after the other, and own what it remembers.
+// descheduler is a running descheduler. Cycles run sequentially and own history.
 type descheduler struct {
 	o       Options
 	write   kubernetes.Interface
 	source  *source
-	figures *figures
-	memory  *memory
+	usage   *usageReader
+	history *history
 	metrics *metrics
 	now     func() time.Time
 }
 
-// Run makes cycles until its context ends, or one. An error is one of the start, or of the one
-// cycle.
+// Run runs cycles until its context ends, or a single cycle if Interval is 0. It returns errors
+// of the start and of the single cycle.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &descheduler{o: o, memory: newMemory(), metrics: newMetrics(o.Version), now: time.Now}
+	d := &descheduler{o: o, history: newHistory(), metrics: newMetrics(o.Version), now: time.Now}
 	stop, err := d.serve()
 	if err != nil {
 		return err
@@ -89,26 +90,31 @@ func Run(ctx context.Context, o Options) error {
 	defer stop()
 	api, leader := o.API, (*kubeclient.Leader)(nil)
 	if o.Election != nil {
-		if leader, err = d.leader(); err != nil {
+		if leader, err = d.newLeader(); err != nil {
 			return err
 		}
 		api = kubeclient.Guarded(o.API, leader.Holds)
 	}
-	if d.write, err = kubeclient.New(api, "deschedule", requestLimit); err != nil {
+	if d.write, err = kubeclient.New(api, "deschedule", requestTimeout); err != nil {
 		return err
 	}
-	if err := supported(ctx, discovery.ToServerVersionInterfaceWithContext(
+	if err := checkVersion(ctx, discovery.ToServerVersionInterfaceWithContext(
 		d.write.Discovery())); err != nil && ctx.Err() == nil {
-		o.Log.Warn("this cluster's version may not be supported", "error", err)
+		//log: The API server is more than three minor versions apart from the client library, or its
+		//  version cannot be read. Descheduling continues.
+		//do: Use a release of jettison that matches the cluster's version.
+		o.Log.Warn("API server version may be unsupported", "error", err)
 	}
 	read, err := kubeclient.New(o.API, "read", 0)
 	if err != nil {
 		return err
 	}
 	if o.Policy.Idle() {
-		o.Log.Warn("the policy enables no strategy: nobody is evicted")
+		//log: The policy enables no strategy, so no pod is evicted.
+		//do: Enable strategies under profiles[].plugins of the policy.
+		o.Log.Warn("policy enables no strategy")
 	}
-	d.figures = newFigures(d.write, o.Policy, o.LeaseNamespace)
+	d.usage = newUsageReader(d.write, o.Policy, o.LeaseNamespace)
 	d.source = newSource(read, o.Log)
 	defer d.source.close(cancel)
 	if err := d.source.sync(ctx); err != nil {
@@ -122,11 +128,11 @@ func Run(ctx context.Context, o Options) error {
 		return d.cycles(ctx)
 	}
 	return leader.Run(ctx, func(ctx context.Context) {
-		_ = d.cycles(ctx) // with an interval each says itself what is wrong
+		_ = d.cycles(ctx) // with an interval, each cycle logs its error
 	})
 }
 
-func (d *descheduler) leader() (*kubeclient.Leader, error) {
+func (d *descheduler) newLeader() (*kubeclient.Leader, error) {
 	client, err := kubeclient.New(d.o.API, "election", d.o.Election.RequestTimeout())
 	if err != nil {
 		return nil, err
@@ -134,59 +140,63 @@ func (d *descheduler) leader() (*kubeclient.Leader, error) {
 	return kubeclient.NewLeader(client.CoordinationV1(), *d.o.Election, d.o.Log)
 }
 
-// fieldsOf are what the log says of an eviction.
+// fieldsOf returns the log attributes of an eviction.
 func fieldsOf(e *deschedule.Eviction) []any {
 	return []any{"pod", e.Namespace + "/" + e.Name, "uid", e.UID, "node", e.Node, "profile", e.Profile,
 		"strategy", e.Strategy,
 		"reason", e.Reason}
 }
 
-// cycles makes one, or one each interval. After one that failed it waits longer: an error never
-// makes it ask without a pause.
+// cycles runs a single cycle, or one in each interval. After a failed cycle it waits at least the
+// backoff.
 func (d *descheduler) cycles(ctx context.Context) error {
-	pause := failedFirst
+	pause := minBackoff
 	for ctx.Err() == nil {
 		began := d.now()
 		err := d.cycle(ctx)
 		if d.o.Interval == 0 {
 			if ctx.Err() != nil {
-				return errors.New("deschedule: it was ended before it was done")
+				return errors.New("deschedule: interrupted")
 			}
 			return err
 		}
 		wait := d.o.Interval - d.now().Sub(began)
 		if err != nil && ctx.Err() == nil {
 			wait = max(wait, pause)
-			d.o.Log.Error("a cycle of descheduling failed", "error", err, "again", wait)
-			pause = retry.Backoff(pause, failedFirst, failedMost)
+			//log: A descheduling cycle failed. The next cycle starts after the time in after.
+			//do: Fix the cause in error: usually an unreachable API server or a missing permission.
+			d.o.Log.Error("descheduling cycle failed, retrying", "error", err, "after", wait)
+			pause = retry.Backoff(pause, minBackoff, maxBackoff)
 		} else {
-			pause = failedFirst
+			pause = minBackoff
 		}
 		retry.Sleep(ctx, wait)
 	}
 	return nil
 }
 
-// serve tells metrics and health. stop ends that.
+// serve starts the server for metrics and health. stop shuts it down.
 func (d *descheduler) serve() (stop func(), err error) {
 	if d.o.Address == "" {
 		return func() {}, nil
 	}
 	l, err := net.Listen("tcp", d.o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("tell metrics and health: %w", err)
+		return nil, fmt.Errorf("serve metrics and health: %w", err)
 	}
-	server := &http.Server{Handler: d.metrics.handler(), ReadHeaderTimeout: serverLimit,
-		ReadTimeout: requestLimit, WriteTimeout: requestLimit}
+	server := &http.Server{Handler: d.metrics.handler(), ReadHeaderTimeout: shutdownTimeout,
+		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.o.Log.Warn("metrics and health are told no more", "error", err)
+			//log: The server for metrics and health stopped. Descheduling continues.
+			//do: Restart the program; check whether another process uses the address.
+			d.o.Log.Warn("metrics server stopped", "error", err)
 		}
 	}()
 	return func() {
-		httpserver.Shutdown(server, serverLimit)
+		httpserver.Shutdown(server, shutdownTimeout)
 		<-done
 	}, nil
 }

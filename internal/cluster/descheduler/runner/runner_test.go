@@ -50,14 +50,14 @@ func pod(name, on string, edits ...func(*v1.Pod)) *v1.Pod {
 
 func inBackground(p *v1.Pod) { p.Annotations[requestOnly] = "" }
 
-// old has pods evicted that are older than an hour.
-func old() *deschedule.Policy {
+// lifeTimePolicy evicts pods that are older than an hour.
+func lifeTimePolicy() *deschedule.Policy {
 	profile := deschedule.Profile{Name: "default"}
 	profile.Enable(deschedule.PodLifeTime, &deschedule.PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(3600))})
 	return &deschedule.Policy{Profiles: []deschedule.Profile{profile}}
 }
 
-// run makes one cycle.
+// run runs one cycle.
 func run(t *testing.T, a *api, policy *deschedule.Policy, edits ...func(*Options)) (stdout, log string, err error) {
 	t.Helper()
 	if err := policy.Complete(); err != nil {
@@ -73,7 +73,7 @@ func run(t *testing.T, a *api, policy *deschedule.Policy, edits ...func(*Options
 	return out.String(), lines.String(), err
 }
 
-func scripted(t *testing.T, pods ...*v1.Pod) *api {
+func apiWithPods(t *testing.T, pods ...*v1.Pod) *api {
 	a := newAPI(t)
 	a.objects["nodes"] = []any{node("n1"), node("n2")}
 	for _, p := range pods {
@@ -82,13 +82,13 @@ func scripted(t *testing.T, pods ...*v1.Pod) *api {
 	return a
 }
 
-// A run does what a dry run prints, in its order, each with the UID that was planned for.
-func TestADryRunPrintsWhatARunDoes(t *testing.T) {
+// A run evicts the pods that a dry run prints, in the same order and with their UIDs.
+func TestDryRunPrintsThePlanOfARun(t *testing.T) {
 	pods := []*v1.Pod{pod("a", "n1"), pod("b", "n1"), pod("c", "n2", func(p *v1.Pod) { p.CreationTimestamp = metav1.Now() })}
-	a := scripted(t, pods...)
-	text, _, err := run(t, a, old(), func(o *Options) { o.DryRun = true })
-	if err != nil || len(a.asked()) != 0 || len(a.told()) != 0 {
-		t.Fatalf("%v: %v %v", err, a.asked(), a.told())
+	a := apiWithPods(t, pods...)
+	text, _, err := run(t, a, lifeTimePolicy(), func(o *Options) { o.DryRun = true })
+	if err != nil || len(a.requestedPods()) != 0 || len(a.eventTexts()) != 0 {
+		t.Fatalf("dry run = %v, evictions requested for %v, events %v, want none", err, a.requestedPods(), a.eventTexts())
 	}
 	var plan struct{ Evictions []struct{ Name string } }
 	if err := json.Unmarshal([]byte(text), &plan); err != nil {
@@ -98,24 +98,24 @@ func TestADryRunPrintsWhatARunDoes(t *testing.T) {
 	for _, e := range plan.Evictions {
 		planned = append(planned, e.Name)
 	}
-	policy := old()
+	policy := lifeTimePolicy()
 	policy.GracePeriodSeconds = new(int64(7))
 	_, log, err := run(t, a, policy)
-	if err != nil || len(planned) != 2 || !slices.Equal(a.asked(), planned) {
-		t.Errorf("%v: planned %v, asked for %v\n%s", err, planned, a.asked(), log)
+	if err != nil || len(planned) != 2 || !slices.Equal(a.requestedPods(), planned) {
+		t.Errorf("run = %v, evictions requested for %v, want %v as planned\n%s", err, a.requestedPods(), planned, log)
 	}
 	e := a.evictions[0]
 	if *e.DeleteOptions.Preconditions.UID != types.UID("u-"+e.Name) || *e.DeleteOptions.GracePeriodSeconds != 7 ||
 		!strings.HasPrefix(e.Annotations["reason"], "triggered by default/PodLifeTime: age 48h") {
-		t.Errorf("%+v", e)
+		t.Errorf("eviction = %+v, want its UID, grace period 7 and the reason of PodLifeTime", e)
 	}
-	if got := a.told(); len(got) != 2 || !strings.HasPrefix(got[0], "Normal PodLifeTime pod eviction from n1 node by jettison-cluster") {
-		t.Errorf("%v", got)
+	if got := a.eventTexts(); len(got) != 2 || !strings.HasPrefix(got[0], "Normal PodLifeTime pod eviction from n1 node by jettison-cluster") {
+		t.Errorf("events = %v, want two about PodLifeTime", got)
 	}
 }
 
-// A budget that refuses, a webhook, a pod that is another one by now: the others go all the same.
-func TestWhatTheAPIAnswers(t *testing.T) {
+// Rejection by a budget or webhook, or a replaced pod, does not affect other evictions.
+func TestEvictionResponses(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer func() metav1.Status
 		events int
@@ -128,72 +128,72 @@ func TestWhatTheAPIAnswers(t *testing.T) {
 		"broken":   {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcd"), 2},
 	} {
 		t.Run(what, func(t *testing.T) {
-			a := scripted(t, pod("a", "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) }), pod("b", "n1"))
+			a := apiWithPods(t, pod("a", "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) }), pod("b", "n1"))
 			a.answers["a"] = c.answer
-			policy := old()
+			policy := lifeTimePolicy()
 			policy.EvictionFailureEventNotification = new(true)
 			_, log, err := run(t, a, policy)
-			if err != nil || !slices.Equal(a.asked(), []string{"a", "b"}) {
-				t.Errorf("%v: %v\n%s", err, a.asked(), log)
+			if err != nil || !slices.Equal(a.requestedPods(), []string{"a", "b"}) {
+				t.Errorf("Run() = %v, evictions requested for %v, want a and b\n%s", err, a.requestedPods(), log)
 			}
-			if got := a.told(); len(got) != c.events || c.events == 2 && !strings.HasPrefix(got[0], "Warning EvictionFailed pod eviction from n1 node") {
-				t.Errorf("%v", got)
+			if got := a.eventTexts(); len(got) != c.events || c.events == 2 && !strings.HasPrefix(got[0], "Warning EvictionFailed pod eviction from n1 node") {
+				t.Errorf("events = %v, want %d, the first about a failure if two", got, c.events)
 			}
 		})
 	}
 }
 
-// Where the API fails again and again a cycle ends, with an error: nothing asks on.
-func TestACycleEndsWhereTheAPIIsAway(t *testing.T) {
-	a := scripted(t)
+// If requests keep failing, the cycle ends with an error and sends no more requests.
+func TestCycleStopsWhenAPIServerIsUnavailable(t *testing.T) {
+	a := apiWithPods(t)
 	for i := range 10 {
 		p := pod(fmt.Sprint("p", i), "n1")
 		a.objects["pods"] = append(a.objects["pods"], p)
 		a.answers[p.Name] = failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "away")
 	}
-	_, log, err := run(t, a, old())
-	if err == nil || !strings.Contains(err.Error(), "3 evictions in a row failed, 0 of 10 are done") || len(a.asked()) != 3 {
-		t.Errorf("%v: %v\n%s", err, a.asked(), log)
+	_, log, err := run(t, a, lifeTimePolicy())
+	if err == nil || !strings.Contains(err.Error(), "3 consecutive evictions failed, 0 of 10 done") || len(a.requestedPods()) != 3 {
+		t.Errorf("Run() = %v, evictions requested for %v, want an error after three\n%s", err, a.requestedPods(), log)
 	}
 }
 
-// What says "later" is asked once: a client that waits by itself would hold all others up.
-func TestLaterIsNotWaitedFor(t *testing.T) {
-	a := scripted(t, pod("a", "n1"))
+// A response with Retry-After is not retried: waiting would delay all other evictions.
+func TestRetryAfterIsIgnored(t *testing.T) {
+	a := apiWithPods(t, pod("a", "n1"))
 	a.answers["a"] = func() metav1.Status {
 		s := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "later",
 			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause})()
 		s.Details.RetryAfterSeconds = 10
 		return s
 	}
-	if _, log, err := run(t, a, old()); err != nil || len(a.asked()) != 1 {
-		t.Errorf("%v: %v\n%s", err, a.asked(), log)
+	if _, log, err := run(t, a, lifeTimePolicy()); err != nil || len(a.requestedPods()) != 1 {
+		t.Errorf("Run() = %v, evictions requested for %v, want a single request\n%s", err, a.requestedPods(), log)
 	}
 }
 
-func TestWhatMayNotBeReadIsSaidAtOnce(t *testing.T) {
-	a := scripted(t)
+func TestForbiddenListFailsImmediately(t *testing.T) {
+	a := apiWithPods(t)
 	a.lists["poddisruptionbudgets"] = failure(http.StatusForbidden, metav1.StatusReasonForbidden, "poddisruptionbudgets is forbidden")()
-	if _, _, err := run(t, a, old()); err == nil || !strings.Contains(err.Error(), "read poddisruptionbudgets of the cluster: ") {
-		t.Errorf("%v", err)
+	if _, _, err := run(t, a, lifeTimePolicy()); err == nil || !strings.Contains(err.Error(), "list poddisruptionbudgets: ") {
+		t.Errorf("Run() = %v, want an error about listing poddisruptionbudgets", err)
 	}
 }
 
-// cycler makes cycles by hand.
-func cycler(t *testing.T, a *api, policy *deschedule.Policy) (*descheduler, *time.Time) {
+// newDescheduler returns a descheduler for running cycles by hand, and its clock.
+func newDescheduler(t *testing.T, a *api, policy *deschedule.Policy) (*descheduler, *time.Time) {
 	t.Helper()
 	if err := policy.Complete(); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	d := &descheduler{o: Options{Policy: policy, Log: slog.New(slog.DiscardHandler), Format: output.AsJSON, Stdout: terminal.Fixed(&out, 80)},
-		memory: newMemory(), metrics: newMetrics("t")}
+		history: newHistory(), metrics: newMetrics("t")}
 	now := time.Now()
 	d.now = func() time.Time { return now }
 	ctx, cancel := context.WithCancel(t.Context())
 	read := client(t, a)
 	d.write, d.source = read, newSource(read, d.o.Log)
-	d.figures = newFigures(read, policy, "jettison-system")
+	d.usage = newUsageReader(read, policy, "jettison-system")
 	t.Cleanup(func() { d.source.close(cancel) })
 	if err := d.source.sync(ctx); err != nil {
 		t.Fatal(err)
@@ -201,93 +201,94 @@ func cycler(t *testing.T, a *api, policy *deschedule.Policy) (*descheduler, *tim
 	return d, &now
 }
 
-// LM8: evictions in the background are asked for once, count against limits, and are asked for again where nothing comes of them.
-func TestBackground(t *testing.T) {
-	a := scripted(t, pod("p1", "n1", inBackground), pod("p2", "n1", inBackground), pod("p3", "n2"), pod("p4", "n2"))
+// LM8: evictions in the background are requested once, count against limits, and are requested
+// again after a timeout.
+func TestBackgroundEviction(t *testing.T) {
+	a := apiWithPods(t, pod("p1", "n1", inBackground), pod("p2", "n1", inBackground), pod("p3", "n2"), pod("p4", "n2"))
 	for _, name := range []string{"p1", "p2"} {
 		a.answers[name] = failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, backgroundText)
 	}
-	d, now := cycler(t, a, old())
+	d, now := newDescheduler(t, a, lifeTimePolicy())
 	for range 2 {
 		if err := d.cycle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	asked := a.asked()
+	asked := a.requestedPods()
 	slices.Sort(asked)
 	if !slices.Equal(asked, []string{"p1", "p2", "p3", "p4"}) {
-		t.Errorf("%v", asked)
+		t.Errorf("evictions requested for %v, want one for each pod", asked)
 	}
 	for result, want := range map[string]float64{resultBackground: 2, resultSuccess: 2} {
-		if got := counted(t, d, result); got != want {
-			t.Errorf("%s: %v, want %v", result, got, want)
+		if got := evictionCount(t, d, result); got != want {
+			t.Errorf("evictions with result %s = %v, want %v", result, got, want)
 		}
 	}
 	plan, err := d.plan(t.Context(), *now, durations{})
 	if err != nil || len(plan.Evictions) != 0 {
-		t.Errorf("%v: %+v", err, plan.Evictions)
+		t.Errorf("plan() = %v, evictions = %+v, want none", err, plan.Evictions)
 	}
-	*now = now.Add(assumedFor)
-	if plan, err = d.plan(t.Context(), *now, durations{}); err != nil || len(plan.Evictions) != 4 { // and the others are there still
-		t.Errorf("%v: %+v", err, plan.Evictions)
+	*now = now.Add(backgroundTimeout)
+	if plan, err = d.plan(t.Context(), *now, durations{}); err != nil || len(plan.Evictions) != 4 { // p3 and p4 still exist, too
+		t.Errorf("after the timeout: plan() = %v, evictions = %+v, want four", err, plan.Evictions)
 	}
 	d.o.Policy.MaxNoOfPodsToEvictTotal = new(uint(3))
-	d.memory.requested(*now, a.objects["pods"][0].(*v1.Pod))
+	d.history.addBackground(*now, a.objects["pods"][0].(*v1.Pod))
 	if plan, err = d.plan(t.Context(), *now, durations{}); err != nil || len(plan.Evictions) != 2 {
-		t.Errorf("%v: %+v", err, plan.Evictions)
+		t.Errorf("with limit 3 and one request: plan() = %v, evictions = %+v, want two", err, plan.Evictions)
 	}
 }
 
-// Whoever owns pods may annotate them as he likes: those that say of themselves that their eviction is under way, and that nobody has asked to
-// evict, are left alone, and cost others no turn.
-func TestWhoSaysThatHeGoesTakesNobodysTurn(t *testing.T) {
+// Tenants can annotate their pods as being evicted in the background. Without a request by this
+// process such pods are skipped and use no limit.
+func TestForgedBackgroundEvictionUsesNoLimit(t *testing.T) {
 	says := func(p *v1.Pod) { p.Annotations[requestOnly], p.Annotations[inProgress] = "", "" }
-	a := scripted(t, pod("p1", "n1", says), pod("p2", "n1", says), pod("p3", "n1"), pod("p4", "n2"))
-	policy := old()
+	a := apiWithPods(t, pod("p1", "n1", says), pod("p2", "n1", says), pod("p3", "n1"), pod("p4", "n2"))
+	policy := lifeTimePolicy()
 	policy.MaxNoOfPodsToEvictTotal, policy.MaxNoOfPodsToEvictPerNode = new(uint(2)), new(uint(1))
-	d, _ := cycler(t, a, policy)
+	d, _ := newDescheduler(t, a, policy)
 	if err := d.cycle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	asked := a.asked()
+	asked := a.requestedPods()
 	if slices.Sort(asked); !slices.Equal(asked, []string{"p3", "p4"}) {
-		t.Errorf("asked for %v", asked)
+		t.Errorf("evictions requested for %v, want p3 and p4", asked)
 	}
 }
 
-// Whatever a pod is called, its event has a name that the API takes.
+// The event of a pod with a long name has a valid name.
 func TestEventsOfPodsWithLongNames(t *testing.T) {
-	a := scripted(t, pod(strings.Repeat("p", 253), "n1"))
-	if _, log, err := run(t, a, old()); err != nil || len(a.told()) != 1 {
-		t.Errorf("%v: told %v, log %s", err, a.told(), log)
+	a := apiWithPods(t, pod(strings.Repeat("p", 253), "n1"))
+	if _, log, err := run(t, a, lifeTimePolicy()); err != nil || len(a.eventTexts()) != 1 {
+		t.Errorf("Run() = %v, events = %v, want one; log %s", err, a.eventTexts(), log)
 	}
 }
 
-// A pod that the API keeps has others take its turn.
-func TestARefusedPodStaysForAWhile(t *testing.T) {
+// After a rejected eviction, other pods use the limit first.
+func TestRejectedPodIsNotRetriedImmediately(t *testing.T) {
 	older := func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) }
-	a := scripted(t, pod("a", "n1", older), pod("b", "n1"))
+	a := apiWithPods(t, pod("a", "n1", older), pod("b", "n1"))
 	a.answers["a"] = failure(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
-	policy := old()
+	policy := lifeTimePolicy()
 	policy.MaxNoOfPodsToEvictTotal = new(uint(1))
-	d, now := cycler(t, a, policy)
+	d, now := newDescheduler(t, a, policy)
 	for range 2 {
 		if err := d.cycle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := a.asked(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%v", got)
+	if got := a.requestedPods(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("evictions requested for %v, want a, then b", got)
 	}
-	*now = now.Add(refusedFor)
-	if err := d.cycle(t.Context()); err != nil || len(a.asked()) != 3 {
-		t.Errorf("%v: %v", err, a.asked())
+	*now = now.Add(rejectedFor)
+	if err := d.cycle(t.Context()); err != nil || len(a.requestedPods()) != 3 {
+		t.Errorf("cycle() = %v, evictions requested for %v, want a third request", err, a.requestedPods())
 	}
 }
 
-// A webhook or a policy that says no keeps its pods, whatever code it has, and costs no other its turn; one that cannot be asked ends a cycle as
-// any failure of the API does.
-func TestWhoSaysNoKeepsItsPodsAlone(t *testing.T) {
+// A denial by a webhook or policy concerns only its pod, with any status code. An unreachable
+// webhook ends the cycle like other failures of the API server.
+func TestWebhookRejectionAffectsOnlyItsPod(t *testing.T) {
 	for _, c := range []struct {
 		code   int32
 		reason metav1.StatusReason
@@ -307,25 +308,26 @@ func TestWhoSaysNoKeepsItsPodsAlone(t *testing.T) {
 		for i, name := range []string{"a", "b", "c", "d"} { // the oldest goes first
 			pods = append(pods, pod(name, "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Duration(4-i) * time.Hour) }))
 		}
-		a := scripted(t, pods...)
+		a := apiWithPods(t, pods...)
 		for _, name := range []string{"a", "b", "c"} {
 			a.answers[name] = failure(c.code, c.reason, c.text)
 		}
-		d, _ := cycler(t, a, old())
+		d, _ := newDescheduler(t, a, lifeTimePolicy())
 		err := d.cycle(t.Context())
-		got := a.asked()
+		got := a.requestedPods()
 		if slices.Sort(got); !slices.Equal(got, c.want) || (err == nil) != (len(c.want) == 4) {
-			t.Errorf("%d %s: asked for %v, want %v; %v", c.code, c.text, got, c.want, err)
+			t.Errorf("%d %s: evictions requested for %v, want %v; error %v", c.code, c.text, got, c.want, err)
 		}
-		if _, kept := d.memory.refusals["u-a"]; kept != (len(c.want) == 4) {
-			t.Errorf("%d %s: it is kept: %v", c.code, c.text, kept)
+		if _, kept := d.history.rejections["u-a"]; kept != (len(c.want) == 4) {
+			t.Errorf("%d %s: rejection recorded = %t, want %t", c.code, c.text, kept, !kept)
 		}
 	}
 }
 
-// The metrics API, the agents' Leases and a Prometheus give figures; what cannot be had stops what goes by it, and nothing else.
-func TestFigures(t *testing.T) {
-	a := scripted(t)
+// Usage comes from the metrics API, Leases of agents and Prometheus. A missing source affects
+// only strategies that need it.
+func TestUsageReader(t *testing.T) {
+	a := apiWithPods(t)
 	a.raw["/apis/metrics.k8s.io/v1beta1/nodes"] = `{"items":[{"metadata":{"name":"n1"},"usage":{"cpu":"3","memory":"1Gi"}}]}`
 	a.raw["/apis/metrics.k8s.io/v1beta1/pods"] =
 		`{"items":[{"metadata":{"namespace":"shop","name":"a"},"containers":[{"usage":{"cpu":"1"}},{"usage":{"cpu":"500m"}}]}]}`
@@ -354,35 +356,35 @@ func TestFigures(t *testing.T) {
 	if err := policy.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	f, s := newFigures(client(t, a), policy, "jettison-system"), &deschedule.Snapshot{}
+	f, s := newUsageReader(client(t, a), policy, "jettison-system"), &deschedule.Snapshot{}
 	errs := f.fill(t.Context(), time.Now(), s)
-	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "read the load of node n2: annotation jettison/load: ") {
-		t.Errorf("%v", errs)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "load of node n2: annotation jettison/load: ") {
+		t.Errorf("fill() = %v, want one error about node n2", errs)
 	}
 	cpu, mine, share := s.NodeUse["n1"]["cpu"], s.PodUse["shop/a"]["cpu"], s.Queried["q"]["n2"]
 	if cpu.MilliValue() != 3000 || mine.MilliValue() != 1500 || share != 62 || token != "Bearer t" || query != "q" {
-		t.Errorf("%v %v %v, token %q, query %q", cpu.String(), mine.String(), share, token, query)
+		t.Errorf("usage of n1 = %v, of pod a = %v, share of n2 = %v, token %q, query %q, want 3, 1.5, 62, \"Bearer t\", \"q\"", cpu.String(), mine.String(), share, token, query)
 	}
 	if got := s.Agents["n1"].Percent[deschedule.AgentMemorySome]; got != 40 || len(s.Agents) != 1 {
-		t.Errorf("%+v", s.Agents)
+		t.Errorf("agent load = %+v, want memorySome 40 for n1 only", s.Agents)
 	}
 	a.lists["nodes"] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")()
 	delete(a.raw, "/apis/metrics.k8s.io/v1beta1/nodes")
 	prometheus.Close()
 	if errs := f.fill(t.Context(), time.Now(), &deschedule.Snapshot{}); len(errs) != 3 {
-		t.Errorf("%v", errs)
+		t.Errorf("fill() = %v, want three errors", errs)
 	}
 }
 
-// Each strategy of each profile has one duration a cycle, of planning it and of its evictions. The clock goes on by a second each time it is
-// looked at.
-func TestTimeOfStrategies(t *testing.T) {
-	policy := old()
+// Each strategy of each profile has one duration for each cycle, which includes its evictions.
+// The clock advances by a second with each reading.
+func TestStrategyDurations(t *testing.T) {
+	policy := lifeTimePolicy()
 	other := deschedule.Profile{Name: "other"}
 	other.Enable(deschedule.RemoveFailedPods, &deschedule.RemoveFailedPodsArgs{})
 	other.Enable(deschedule.RemoveDuplicates, &deschedule.RemoveDuplicatesArgs{})
 	policy.Profiles = append(policy.Profiles, other)
-	d, now := cycler(t, scripted(t, pod("p1", "n1")), policy)
+	d, now := newDescheduler(t, apiWithPods(t, pod("p1", "n1")), policy)
 	d.now = func() time.Time {
 		*now = now.Add(time.Second)
 		return *now
@@ -409,29 +411,29 @@ func TestTimeOfStrategies(t *testing.T) {
 			key := labels["profile"] + "/" + labels["strategy"]
 			took[key] = m.GetHistogram().GetSampleSum()
 			if n := m.GetHistogram().GetSampleCount(); n != 2 {
-				t.Errorf("%s: %d durations in 2 cycles", key, n)
+				t.Errorf("%s: %d durations in 2 cycles, want 2", key, n)
 			}
 		}
 	}
 	failed := took["other/RemoveFailedPods"]
 	if len(took) != 3 || failed < 2 || took["other/RemoveDuplicates"] != failed || took["default/PodLifeTime"] <= failed {
-		t.Errorf("%v", took)
+		t.Errorf("durations = %v, want three, the longest for PodLifeTime", took)
 	}
 }
 
-// Metrics have the names of 0.36.0, and readiness comes with the first look at the cluster.
+// Metrics have the names of 0.36.0. Readiness requires that all objects were listed.
 func TestMetricsAndHealth(t *testing.T) {
 	m := newMetrics("v1")
 	m.evicted.WithLabelValues(resultSuccess, "PodLifeTime", "p", "ns", "n1").Inc()
 	m.loop.Observe(0.3)
-	m.took(durations{part{"PodLifeTime", "p"}: 300 * time.Millisecond})
+	m.observeStrategies(durations{strategyKey{"PodLifeTime", "p"}: 300 * time.Millisecond})
 	server := httptest.NewServer(m.handler())
 	defer server.Close()
 	if text := get(t, server.URL+"/metrics", http.StatusOK); !strings.Contains(text,
 		`descheduler_pods_evicted_total{namespace="ns",node="n1",profile="p",result="success",strategy="PodLifeTime"} 1`) ||
 		!strings.Contains(text, `descheduler_loop_duration_seconds_bucket{le="0.5"} 1`) ||
 		!strings.Contains(text, `descheduler_strategy_duration_seconds_bucket{profile="p",strategy="PodLifeTime",le="0.5"} 1`) || !strings.Contains(text, "descheduler_build_info{") {
-		t.Errorf("%s", text)
+		t.Errorf("metrics lack an expected line:\n%s", text)
 	}
 	get(t, server.URL+"/readyz", http.StatusServiceUnavailable)
 	m.ready.Store(true)
@@ -439,36 +441,36 @@ func TestMetricsAndHealth(t *testing.T) {
 	get(t, server.URL+"/healthz", http.StatusOK)
 }
 
-// What a cycle says that it did is what was done.
-func TestACycleCountsWhatBecameOfItsEvictions(t *testing.T) {
-	a := scripted(t, pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1", inBackground))
+// The log of a cycle counts the actual outcomes.
+func TestCycleLogsOutcomes(t *testing.T) {
+	a := apiWithPods(t, pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1", inBackground))
 	a.answers["a"] = failure(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "w" denied the request: no`)
 	a.answers["b"] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	a.answers["d"] = failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, backgroundText)
-	_, log, err := run(t, a, old())
-	if err != nil || !strings.Contains(log, "evictions=4 evicted=1 background=1 refused=1 gone=1 failed=0") {
-		t.Errorf("%v: %s", err, log)
+	_, log, err := run(t, a, lifeTimePolicy())
+	if err != nil || !strings.Contains(log, "evictions=4 evicted=1 background=1 rejected=1 gone=1 failed=0") {
+		t.Errorf("Run() = %v, log lacks the counts of outcomes: %s", err, log)
 	}
 }
 
-// Who may evict nobody is told so at the end of a Job; who may in some namespaces has their pods evicted.
-func TestTheRightToEvictIsMissing(t *testing.T) {
+// A cycle fails if all evictions are forbidden. If only some are, the others happen.
+func TestMissingPermissionToEvict(t *testing.T) {
 	forbid := failure(http.StatusForbidden, metav1.StatusReasonForbidden, `pods "a" is forbidden: User "system:serviceaccount:kube-system:d" `+
 		`cannot create resource "pods/eviction" in API group "" in the namespace "shop"`)
-	a := scripted(t, pod("a", "n1"), pod("b", "n1"))
+	a := apiWithPods(t, pod("a", "n1"), pod("b", "n1"))
 	a.answers["a"] = forbid
-	if _, log, err := run(t, a, old()); err != nil || len(a.asked()) != 2 {
-		t.Errorf("%v: %v\n%s", err, a.asked(), log)
+	if _, log, err := run(t, a, lifeTimePolicy()); err != nil || len(a.requestedPods()) != 2 {
+		t.Errorf("Run() = %v, evictions requested for %v, want a and b\n%s", err, a.requestedPods(), log)
 	}
 	a.answers["b"] = forbid
-	if _, log, err := run(t, a, old()); err == nil || !strings.Contains(err.Error(), "none of 2 evictions may be asked for") {
-		t.Errorf("%v\n%s", err, log)
+	if _, log, err := run(t, a, lifeTimePolicy()); err == nil || !strings.Contains(err.Error(), "all 2 evictions are forbidden") {
+		t.Errorf("Run() = %v, want an error about forbidden evictions\n%s", err, log)
 	}
 }
 
-// What can be read no more after the first look is logged, and not with every try.
-func TestALostViewIsSaid(t *testing.T) {
-	a := scripted(t)
+// Watch errors after the initial list are logged at most once per logInterval.
+func TestWatchErrorsAreLoggedOnce(t *testing.T) {
+	a := apiWithPods(t)
 	var log bytes.Buffer
 	s := newSource(client(t, a), slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
@@ -477,13 +479,12 @@ func TestALostViewIsSaid(t *testing.T) {
 	s.onError("nodes", apierrors.NewResourceExpired("too old"))
 	s.onError("nodes", io.EOF)
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "resource=pods") {
-		t.Errorf("%s", text)
+		t.Errorf("log = %s, want one line about pods", text)
 	}
 }
 
-// A policy that cannot do anything is one line at the start.
-func TestAnIdlePolicyIsSaid(t *testing.T) {
-	if _, log, err := run(t, scripted(t), &deschedule.Policy{}); err != nil || !strings.Contains(log, "the policy enables no strategy") {
-		t.Errorf("%v: %s", err, log)
+func TestIdlePolicyIsLogged(t *testing.T) {
+	if _, log, err := run(t, apiWithPods(t), &deschedule.Policy{}); err != nil || !strings.Contains(log, "policy enables no strategy") {
+		t.Errorf("Run() = %v, log lacks the idle policy: %s", err, log)
 	}
 }

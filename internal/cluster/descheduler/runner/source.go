@@ -24,26 +24,26 @@ import (
 	"jettison/internal/cluster/descheduler/planner"
 )
 
-// source keeps the cluster's objects.
+// source caches the objects of the cluster in informers.
 type source struct {
 	log     *slog.Logger
 	factory informers.SharedInformerFactory
 	kinds   map[string]cache.SharedIndexInformer // by resource
 
-	mu     sync.Mutex
-	denied context.CancelCauseFunc // ends the first look where it may not look; nil: it is over
-	failed map[string]error        // why a resource could not be read last
-	said   map[string]time.Time    // when that was logged last
+	mu sync.Mutex
+	// ends sync early on a missing permission; nil: sync is not running
+	cancelSync context.CancelCauseFunc
+	lastErrors map[string]error     // last error of a resource
+	loggedAt   map[string]time.Time // time of the last log line about a resource
 }
 
-// saidEvery is how often it is logged that a resource cannot be read: it is tried again and again,
-// and plans go by what was there last.
-const saidEvery = time.Minute
+// logInterval limits log lines about a resource that cannot be read: informers retry often.
+const logInterval = time.Minute
 
-// newSource makes one that reads nothing yet.
+// newSource returns a source that is not started.
 func newSource(client kubernetes.Interface, log *slog.Logger) *source {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	s := &source{log: log, factory: f, failed: map[string]error{}, said: map[string]time.Time{},
+	s := &source{log: log, factory: f, lastErrors: map[string]error{}, loggedAt: map[string]time.Time{},
 		kinds: map[string]cache.SharedIndexInformer{
 			"nodes": f.Core().V1().Nodes().Informer(), "pods": f.Core().V1().Pods().Informer(),
 			"namespaces":             f.Core().V1().Namespaces().Informer(),
@@ -53,39 +53,42 @@ func newSource(client kubernetes.Interface, log *slog.Logger) *source {
 			"poddisruptionbudgets":   f.Policy().V1().PodDisruptionBudgets().Informer(),
 		}}
 	for name, informer := range s.kinds {
-		// an error only once it runs
+		// fails only on a running informer
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { s.onError(name, err) })
 	}
 	return s
 }
 
-// onError notes what keeps a resource from being read. Where it is a right that lacks, the first
-// look need not wait. That a watch ends, or is too old to go on, is no error: it begins anew.
+// onError records an error of a resource. A missing permission ends sync. An ended or expired
+// watch is no error: the informer lists again.
 func (s *source) onError(name string, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed[name] = err
-	if now := time.Now(); s.denied == nil && now.Sub(s.said[name]) >= saidEvery {
-		s.said[name] = now
-		s.log.Warn("a resource of the cluster cannot be read: plans go by what was there last",
+	s.lastErrors[name] = err
+	if now := time.Now(); s.cancelSync == nil && now.Sub(s.loggedAt[name]) >= logInterval {
+		s.loggedAt[name] = now
+		//log: A resource of the cluster cannot be listed or watched. Plans use the objects that were read
+		//  last; the program retries.
+		//do: Check that the API server is reachable and that the service account may list and watch it.
+		s.log.Warn("resource watch failed, using cached objects",
 			"resource", name, "error", err)
 	}
-	if s.denied != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
-		s.denied(fmt.Errorf("read %s of the cluster: %w", name, err))
+	if s.cancelSync != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
+		s.cancelSync(fmt.Errorf("list %s: %w", name, err))
 	}
 }
 
-// sync waits until all objects were read once.
+// sync starts the informers and waits until all objects were listed once.
 func (s *source) sync(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, syncLimit)
+	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	waiting, denied := context.WithCancelCause(limited)
-	defer denied(nil)
+	waiting, cancelSync := context.WithCancelCause(limited)
+	defer cancelSync(nil)
 	s.mu.Lock()
-	s.denied = denied
+	s.cancelSync = cancelSync
 	s.mu.Unlock()
 	s.factory.Start(ctx.Done())
 	var synced []cache.InformerSynced
@@ -95,7 +98,7 @@ func (s *source) sync(ctx context.Context) error {
 	ok := cache.WaitForCacheSync(waiting.Done(), synced...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.denied = nil
+	s.cancelSync = nil
 	if ok {
 		return nil
 	}
@@ -105,19 +108,19 @@ func (s *source) sync(ctx context.Context) error {
 	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(s.kinds)) {
 		if !s.kinds[name].HasSynced() {
-			missing = append(missing, fmt.Sprintf("%s (%v)", name, s.failed[name]))
+			missing = append(missing, fmt.Sprintf("%s (%v)", name, s.lastErrors[name]))
 		}
 	}
-	return fmt.Errorf("read the cluster: not within %v: %s", syncLimit, strings.Join(missing, ", "))
+	return fmt.Errorf("list objects of the cluster: timeout after %v: %s", syncTimeout, strings.Join(missing, ", "))
 }
 
-// close ends it, and waits for that.
+// close stops the informers and waits for them.
 func (s *source) close(cancel context.CancelFunc) {
 	cancel()
 	s.factory.Shutdown()
 }
 
-// snapshot is what there is now. The objects are shared, the lists are not.
+// snapshot returns the cached objects. Objects are shared, lists are copies.
 func (s *source) snapshot() *deschedule.Snapshot {
 	out := &deschedule.Snapshot{
 		Budgets: list[policyv1.PodDisruptionBudget](s, "poddisruptionbudgets"),

@@ -7,20 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// decides are the annotations of objects that a plan reads.
-func decides(key string) bool {
+// isPlanAnnotation reports whether plans read an annotation.
+func isPlanAnnotation(key string) bool {
 	return strings.HasPrefix(key, "descheduler.alpha.kubernetes.io/") ||
 		strings.HasPrefix(key, "kubernetes.io/config.") ||
 		strings.HasPrefix(key, "volume.kubernetes.io/")
 }
 
-// trim drops what no plan reads, so that it is not kept: most of a pod is.
+// trim removes fields that no plan reads before an informer caches an object: most of a pod.
 func trim(in any) (any, error) {
 	if o, ok := in.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 		kept := map[string]string{}
 		for key, value := range o.GetAnnotations() {
-			if decides(key) {
+			if isPlanAnnotation(key) {
 				kept[key] = value
 			}
 		}
@@ -31,53 +31,54 @@ func trim(in any) (any, error) {
 	}
 	switch o := in.(type) {
 	case *v1.Pod:
-		o.GenerateName, o.Spec, o.Status = "", spec(o), status(&o.Status)
+		o.GenerateName, o.Spec, o.Status = "", trimSpec(o), trimStatus(&o.Status)
 	case *v1.Node:
 		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
 	}
 	return in, nil
 }
 
-// spec of a pod, in lists without room to grow.
-func spec(p *v1.Pod) v1.PodSpec {
+// trimSpec returns the fields of a spec that plans read, in slices without spare capacity.
+func trimSpec(p *v1.Pod) v1.PodSpec {
 	s := &p.Spec
 	return v1.PodSpec{
 		NodeName: s.NodeName, PriorityClassName: s.PriorityClassName, Priority: s.Priority,
 		NodeSelector: s.NodeSelector, Affinity: s.Affinity,
-		Tolerations:               only(s.Tolerations, nil),
-		TopologySpreadConstraints: only(s.TopologySpreadConstraints, nil),
+		Tolerations:               filtered(s.Tolerations, nil),
+		TopologySpreadConstraints: filtered(s.TopologySpreadConstraints, nil),
 		ResourceClaims:            s.ResourceClaims, Overhead: s.Overhead, Resources: s.Resources,
-		Containers: containers(p, s.Containers), InitContainers: containers(p, s.InitContainers),
-		Volumes: only(s.Volumes, func(v *v1.Volume) bool {
+		Containers: trimContainers(p, s.Containers), InitContainers: trimContainers(p, s.InitContainers),
+		Volumes: filtered(s.Volumes, func(v *v1.Volume) bool {
 			return v.HostPath != nil || v.EmptyDir != nil || v.PersistentVolumeClaim != nil ||
 				v.Ephemeral != nil
 		}),
 	}
 }
 
-// containers have limits only where nobody has said of which class the pod is.
-func containers(p *v1.Pod, in []v1.Container) []v1.Container {
-	out := only(in, nil)
+// trimContainers keeps limits only for a pod without a QoS class in its status: plans compute the
+// class from them.
+func trimContainers(p *v1.Pod, in []v1.Container) []v1.Container {
+	out := filtered(in, nil)
 	for i := range out {
 		c := &in[i]
 		r := v1.ResourceRequirements{Requests: c.Resources.Requests}
 		if p.Status.QOSClass == "" {
 			r.Limits = c.Resources.Limits
 		}
-		ports := only(c.Ports, func(port *v1.ContainerPort) bool { return port.HostPort > 0 })
+		ports := filtered(c.Ports, func(port *v1.ContainerPort) bool { return port.HostPort > 0 })
 		out[i] = v1.Container{Name: c.Name, Image: c.Image, Ports: ports, Resources: r,
 			RestartPolicy: c.RestartPolicy}
 	}
 	return out
 }
 
-func status(s *v1.PodStatus) v1.PodStatus {
+func trimStatus(s *v1.PodStatus) v1.PodStatus {
 	out := v1.PodStatus{
 		Phase: s.Phase, Reason: s.Reason, QOSClass: s.QOSClass, StartTime: s.StartTime,
-		Conditions:                 only(s.Conditions, nil),
-		ContainerStatuses:          ofContainers(s.ContainerStatuses),
-		InitContainerStatuses:      ofContainers(s.InitContainerStatuses),
-		EphemeralContainerStatuses: ofContainers(s.EphemeralContainerStatuses),
+		Conditions:                 filtered(s.Conditions, nil),
+		ContainerStatuses:          trimContainerStatuses(s.ContainerStatuses),
+		InitContainerStatuses:      trimContainerStatuses(s.InitContainerStatuses),
+		EphemeralContainerStatuses: trimContainerStatuses(s.EphemeralContainerStatuses),
 	}
 	for i := range out.Conditions {
 		out.Conditions[i].Message = ""
@@ -85,8 +86,8 @@ func status(s *v1.PodStatus) v1.PodStatus {
 	return out
 }
 
-func ofContainers(in []v1.ContainerStatus) []v1.ContainerStatus {
-	out := only(in, nil)
+func trimContainerStatuses(in []v1.ContainerStatus) []v1.ContainerStatus {
+	out := filtered(in, nil)
 	for i := range out {
 		s := &in[i]
 		out[i] = v1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
@@ -95,8 +96,8 @@ func ofContainers(in []v1.ContainerStatus) []v1.ContainerStatus {
 	return out
 }
 
-// only are those that are wanted; nil: all.
-func only[T any](in []T, wanted func(*T) bool) []T {
+// filtered returns the items that wanted selects in a new slice; wanted nil: all.
+func filtered[T any](in []T, wanted func(*T) bool) []T {
 	count := 0
 	for i := range in {
 		if wanted == nil || wanted(&in[i]) {

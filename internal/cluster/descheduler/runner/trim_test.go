@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Of a pod what rules go by is kept, and what they do not is not: in a cluster of thousands of nodes it is most of the memory.
-func TestAPodIsKeptWithWhatPlansReadOnly(t *testing.T) {
+// In large clusters the fields that no plan reads would be most of the memory.
+func TestTrimKeepsFieldsUsedByPlans(t *testing.T) {
 	list := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
 	p := &v1.Pod{
 		Spec: v1.PodSpec{
@@ -25,26 +25,26 @@ func TestAPodIsKeptWithWhatPlansReadOnly(t *testing.T) {
 				State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
 		},
 	}
-	of := p.DeepCopy()
-	of.Status.QOSClass = ""
-	for _, pod := range []*v1.Pod{p, of} {
+	classless := p.DeepCopy()
+	classless.Status.QOSClass = ""
+	for _, pod := range []*v1.Pod{p, classless} {
 		if _, err := trim(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s, status := &p.Spec, &p.Status
 	if s.NodeName != "n" || len(s.Tolerations) != 1 || len(s.Volumes) != 1 || s.Volumes[0].Name != "data" || s.SecurityContext != nil {
-		t.Errorf("spec %+v", s)
+		t.Errorf("spec = %+v, want only node name, tolerations and the emptyDir volume", s)
 	}
 	c := s.Containers[0]
 	if c.Image != "i" || c.Args != nil || len(c.Ports) != 1 || c.Ports[0].HostPort != 81 || len(c.Resources.Requests) != 1 || c.Resources.Limits != nil {
-		t.Errorf("container %+v", c)
+		t.Errorf("container = %+v, want only image, host port and requests", c)
 	}
-	if len(of.Spec.Containers[0].Resources.Limits) != 1 {
-		t.Error("limits are gone of a pod whose class nobody has said: they say it")
+	if len(classless.Spec.Containers[0].Resources.Limits) != 1 {
+		t.Error("limits of a pod without QoS class are removed, want them kept: they determine the class")
 	}
 	if k := status.ContainerStatuses[0]; k.ImageID != "" || k.RestartCount != 3 || k.State.Waiting == nil || status.PodIP != "" ||
 		status.Phase != v1.PodRunning || len(status.Conditions) != 1 || status.Conditions[0].Message != "" {
-		t.Errorf("status %+v", status)
+		t.Errorf("status = %+v, want phase, conditions without messages and container states", status)
 	}
 }

@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// builtWith is the minor version of Kubernetes whose libraries this is built with: that of
-	// k8s.io/client-go in go.mod. Build information would tell it, too, but not in every build.
-	builtWith = 37
-	// mostApart is how many minor versions the API server's may be away from that
+	// clientMinorVersion is the minor version of Kubernetes of the client library:
+	// k8s.io/client-go in go.mod. Build information lacks it in some builds.
+	clientMinorVersion = 37
+	// maxVersionSkew is the maximum difference to the API server's minor version
 	// (pkg/descheduler/runner.go, 0.36.0).
-	mostApart = 3
+	maxVersionSkew = 3
 )
 
-// supported says what is wrong with the API server's version. As there that is for the log: the API
-// may well be good enough.
-func supported(ctx context.Context, api discovery.ServerVersionInterfaceWithContext) error {
+// checkVersion returns an error if the API server's version is out of range or unknown. As in the
+// descheduler, callers only log it.
+func checkVersion(ctx context.Context, api discovery.ServerVersionInterfaceWithContext) error {
 	info, err := api.ServerVersionWithContext(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the API server's version: %w", err)
+		return fmt.Errorf("get API server version: %w", err)
 	}
 	server, err := version.ParseSemantic(info.GitVersion)
 	if err != nil {
-		return fmt.Errorf("the API server's version %q: %w", info.GitVersion, err)
+		return fmt.Errorf("parse API server version %q: %w", info.GitVersion, err)
 	}
-	if apart := int(server.Minor()) - builtWith; apart < -mostApart || apart > mostApart {
-		return fmt.Errorf("the API server is %s, and this is built for 1.%d: more than %d minor "+
-			"versions apart", info.GitVersion, builtWith,
-			mostApart)
+	if apart := int(server.Minor()) - clientMinorVersion; apart < -maxVersionSkew || apart > maxVersionSkew {
+		return fmt.Errorf("API server version %s differs from client version 1.%d by more than %d minor "+
+			"versions", info.GitVersion, clientMinorVersion,
+			maxVersionSkew)
 	}
 	return nil
 }

@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/admit"
+)
+
+// reserveFor limits how long the resources of an admitted pod are reserved until the loop sees the
+// pod, which takes some tens of milliseconds. A pod that is missing by then did not start.
+const reserveFor = 10 * time.Second
+
+// maxAdmitted limits the admitted pods. The runtime starts a few at a time.
+const maxAdmitted = 256
+
+// admittedPods are admitted pods that the snapshot may lack. Without them two successive pods could
+// get the same free resources.
+type admittedPods []reservation
+
+type reservation struct {
+	pod   admit.Held
+	until time.Time
+}
+
+// reserve reserves resources for a pod. Without a UID the loop could not match the pod, so none
+// are.
+func (l *admittedPods) keep(now time.Time, pod admit.Held) {
+	if pod.UID == "" {
+		return
+	}
+	l.drop(string(pod.UID))
+	if len(*l) >= maxAdmitted {
+		*l = slices.Delete(*l, 0, 1)
+	}
+	*l = append(*l, reservation{pod, now.Add(reserveFor)})
+}
+
+func (l *admittedPods) drop(uid string) {
+	*l = slices.DeleteFunc(*l, func(k reservation) bool { return k.pod.UID == types.UID(uid) })
+}
+
+// reservations returns the node's promises plus the admitted pods. These outrank promises, because
+// the pods are about to run: no other pod may claim their room. It drops pods that the node has by
+// now, and expired ones.
+func (l *admittedPods) reservations(now time.Time, n *admit.NodeState) []admit.Held {
+	*l = slices.DeleteFunc(*l, func(k reservation) bool {
+		return !now.Before(k.until) ||
+			slices.ContainsFunc(n.Pods, func(h admit.Held) bool { return h.UID == k.pod.UID })
+	})
+	if len(*l) == 0 {
+		return n.Promised
+	}
+	out := slices.Clone(n.Promised)
+	for _, k := range *l {
+		if at := slices.IndexFunc(out, func(h admit.Held) bool { return h.UID == k.pod.UID }); at >= 0 {
+			out[at].Kept = false
+		} else {
+			out = append(out, k.pod)
+		}
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package nodedescheduler
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cri"
+	"jettison/eviction"
+	"jettison/reclaim/nodedeschedule"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// seenAnnotation holds the time at which a kubelet first saw a pod
+// (pkg/kubelet/types/pod_update.go ConfigFirstSeenAnnotationKey).
+const seenAnnotation = "kubernetes.io/config.seen"
+
+// Seen is the input of a plan: the available data about the node's pods.
+type Seen struct {
+	Pods            read.Index
+	Objects         map[string]*eviction.Pod // by UID; nil: none available
+	Whole           []*v1.Pod                // the complete objects
+	Summary         *stats.Summary
+	Policy          *eviction.Policy
+	Self            string          // cgroup of this process; empty: unknown
+	RecentlyEvicted map[string]bool // UIDs of evicted pods that may have come back
+}
+
+// Look converts the data to the input type of nodedeschedule.
+func (s *Seen) Look() nodedeschedule.Look {
+	memory := &s.Summary.Node.Memory
+	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes,
+		MemoryInUse: memory.WorkingSetBytes}
+	used := make(map[string]*stats.PodStats, len(s.Summary.Pods))
+	for i := range s.Summary.Pods {
+		used[s.Summary.Pods[i].PodRef.UID] = &s.Summary.Pods[i]
+	}
+	whole := make(map[string]*v1.Pod, len(s.Whole))
+	for _, p := range s.Whole {
+		whole[string(p.UID)] = p
+	}
+	for uid, p := range s.Pods {
+		pod := s.runtimePod(p)
+		pod.Before = s.RecentlyEvicted[uid]
+		if u := used[uid]; u != nil {
+			pod.Memory = u.Memory.WorkingSetBytes
+			if u.Self {
+				_, pod.Protected = s.Policy.Judge(u, s.Objects[uid])
+			}
+		}
+		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace &&
+			object.Name == p.PodRef.Name {
+			addObjectData(&pod, object)
+		}
+		out.Pods = append(out.Pods, pod)
+	}
+	return out
+}
+
+// podStats returns a pod in the format of evictions, and its object; nil: none available.
+func (s *Seen) podStats(uid string) (stats.PodStats, *eviction.Pod) {
+	for i := range s.Summary.Pods {
+		if p := &s.Summary.Pods[i]; p.PodRef.UID == uid {
+			return *p, s.Objects[uid]
+		}
+	}
+	return s.Pods[uid].Told(s.Self), s.Objects[uid]
+}
+
+// runtimePod returns the data that the container runtime provides about a pod. Mounts in
+// container statuses are not read: a tenant may have any number of them.
+func (s *Seen) runtimePod(p *read.Pod) nodedeschedule.Pod {
+	alone := p.Told(s.Self)
+	_, protected := s.Policy.Judge(&alone, s.Objects[p.PodRef.UID])
+	out := nodedeschedule.Pod{
+		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: startTime(p),
+		Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
+	}
+	for i := range p.Sandboxes {
+		if sandbox := &p.Sandboxes[i]; sandbox.Ready && sandbox.CreatedAt.After(out.Made) {
+			out.Made = sandbox.CreatedAt
+		}
+	}
+	newest := map[string]*cri.Container{}
+	for _, list := range [][]cri.Container{p.Exited, p.Containers} {
+		for i := range list {
+			c := &list[i]
+			if was := newest[c.Name]; was == nil || c.Attempt > was.Attempt || c.Attempt == was.Attempt &&
+				c.CreatedAt.After(was.CreatedAt) {
+				newest[c.Name] = c
+			}
+		}
+	}
+	for name, c := range newest {
+		one := nodedeschedule.Container{Name: name, Restarts: uint64(c.Attempt),
+			Exited: c.State == cri.Exited}
+		if c.Ended != nil {
+			one.Ended = stats.Some(nodedeschedule.End{Code: c.Ended.Code, Reason: c.Ended.Reason,
+				At: c.Ended.At})
+		}
+		out.Containers = append(out.Containers, one)
+	}
+	return out
+}
+
+// startTime returns the time at which a kubelet first saw the pod, or else the creation time of
+// its oldest sandbox.
+func startTime(p *read.Pod) (at time.Time) {
+	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[seenAnnotation]); err == nil {
+		return seen
+	}
+	for i := range p.Sandboxes {
+		if made := p.Sandboxes[i].CreatedAt; !made.IsZero() && (at.IsZero() || made.Before(at)) {
+			at = made
+		}
+	}
+	return at
+}
+
+// addObjectData adds data from a pod object that the runtime does not provide.
+func addObjectData(pod *nodedeschedule.Pod, object *v1.Pod) {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		pod.Owner = owner.Kind
+	} else if len(object.OwnerReferences) > 0 {
+		pod.Owner = object.OwnerReferences[0].Kind
+	}
+	pod.LocalStorage = stats.Some(false)
+	for i := range object.Spec.Volumes {
+		if v := &object.Spec.Volumes[i]; v.EmptyDir != nil || v.HostPath != nil {
+			pod.LocalStorage = stats.Some(true)
+		}
+	}
+}

@@ -31,7 +31,6 @@ const strictLog = false
 // variableMessages are the messages that are not constant yet, as "file: expression". Remove an entry with its call.
 var variableMessages = []string{
 	"cmd/jettison/runcommand.go: text",
-	`internal/agent/reload/part.go: "config: " + text`,
 }
 
 // levels are the methods that write a line to the log, the least severe first.

@@ -65,7 +65,7 @@ func TestPromiseAClientsLieChangesNoVictim(t *testing.T) {
 	if line := n.agentSays("evicted", 2); line.Fields["signal"] != "memory.available" || line.Fields["uid"] != string(victim.Object.UID) {
 		t.Errorf("the agent says %v, want the eviction of %s for memory.available", line.Fields, victim)
 	}
-	if line := n.agentSays("a pod object of a client is refused: the runtime has another pod by its UID", 1); line.Fields["object"] != "default/other" {
+	if line := n.agentSays("pod object rejected, runtime has another pod", 1); line.Fields["object"] != "default/other" {
 		t.Errorf("the agent says %v", line.Fields)
 	}
 

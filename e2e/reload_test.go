@@ -83,7 +83,7 @@ func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
 	n.keptOut(first)
 
 	n.configured("2", file("evictionHrad: {memory.available: 220Mi}"))
-	line := n.agentSays("configuration not reloaded: what it was before holds", 1)
+	line := n.agentSays("configuration reload failed", 1)
 	if why := fmt.Sprint(line.Fields["error"]); !strings.Contains(why, `unknown field "evictionHrad": did you mean "evictionHard"?`) {
 		t.Errorf("why it is not taken: %s", why)
 	}

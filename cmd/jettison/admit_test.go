@@ -100,7 +100,7 @@ func TestAdmit(t *testing.T) {
 			`jettison: admit: FILE: spec.containers: missing; unknown field "specs"`, ""},
 		{"output of a chart", "---\n# Source: a.yaml\n---\n# Source: b.yaml\n" + pod + "metadata: {name: good}" + runs + "---\n", "", 0,
 			"default/good is admitted\n", "", "ask default/good new"},
-		{"empty file", "", "", 1, "", "jettison: admit: FILE: there is no pod: the text is empty", ""},
+		{"empty file", "", "", 1, "", "jettison: admit: FILE: empty text: want one pod", ""},
 		{"null", "null", "", 1, "", `jettison: admit: FILE: apiVersion "", kind "": want v1, Pod`, ""},
 		{"no metadata", pod + "metadata: null", "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
 		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: line 1: the pod: want an object, got a list", ""},

@@ -70,7 +70,7 @@ func TestReloadAtRuntime(t *testing.T) {
 	if state = l.upkeep.reload.State(); l.o.Config != before || state.Failed != 2 || !strings.Contains(state.Error, "can never be satisfied: the capacity is 1Gi") {
 		t.Errorf("state of the reloads = %+v, want two failures", state)
 	}
-	for _, want := range []string{"takes effect at the next start", "fields=gate", "changed=\"[evictionHard evictionSoft evictionSoftGracePeriod]\"",
+	for _, want := range []string{"configuration change needs a restart", "fields=gate", "changed=\"[evictionHard evictionSoft evictionSoftGracePeriod]\"",
 		"config c.yaml:3: wrong"} {
 		if !strings.Contains(l.Text(), want) {
 			t.Errorf("the log does not contain %q:\n%s", want, l.Text())

@@ -180,7 +180,7 @@ func TestPortInUse(t *testing.T) {
 	if err := l.b.serve(); err != nil {
 		t.Errorf("the agent does not start with a port in use: %v", err)
 	}
-	if text := l.Text(); !strings.Contains(text, "nothing is served on the network yet") {
+	if text := l.Text(); !strings.Contains(text, "network listener not started, retrying") {
 		t.Errorf("the port in use is not logged: %s", text)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compress makes NAME.STAMP.gz of NAME.STAMP. Until that is written to the disk in whole it has
-// another name, and the log stays.
+// compress compresses NAME.STAMP to NAME.STAMP.gz. Until that is completely on disk it has another
+// name, and the log stays.
 func (l *log) compress(ctx context.Context, stamp string) error {
 	name, tmp := l.file(stamp, ""), l.file(stamp, tmpSuffix)
 	freed, err := l.pack(ctx, name, tmp)
@@ -20,19 +20,19 @@ func (l *log) compress(ctx context.Context, stamp string) error {
 		err = rename(l.dir, tmp, l.file(stamp, compressSuffix))
 	}
 	if err != nil {
-		_ = unix.Unlinkat(l.dir, tmp, 0) // whatever of it there is
+		_ = unix.Unlinkat(l.dir, tmp, 0) // a partial file, if any
 		return fmt.Errorf("compress %.256q: %w", name, err)
 	}
 	if err := unix.Unlinkat(l.dir, name, 0); err != nil && err != unix.ENOENT {
-		return fmt.Errorf("remove %.256q, which is compressed: %w", name, err)
+		return fmt.Errorf("remove %.256q after compression: %w", name, err)
 	}
 	l.result.Compressed++
 	l.result.Freed += freed
 	return nil
 }
 
-// pack writes a file compressed to a new one of the same mode and owner. freed is the difference of
-// what both occupy.
+// pack writes a compressed copy of a file, with the same mode and owner. freed is the difference of
+// their disk usage.
 func (l *log) pack(ctx context.Context, from, to string) (freed uint64, err error) {
 	// a pipe does not block it
 	in, st, err := open(l.dir, from, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
@@ -41,7 +41,7 @@ func (l *log) pack(ctx context.Context, from, to string) (freed uint64, err erro
 	}
 	defer in.Close()
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return 0, errForeign
+		return 0, errNotPlain
 	}
 	out, _, err := open(l.dir, to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *log) pack(ctx context.Context, from, to string) (freed uint64, err erro
 	if _, err := io.Copy(w, untilDone{ctx, in}); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(w.Close(), unix.Fdatasync(fd)); err != nil { // before the log goes
+	if err := errors.Join(w.Close(), unix.Fdatasync(fd)); err != nil { // before the log is removed
 		return 0, err
 	}
 	var packed unix.Stat_t
@@ -89,7 +89,7 @@ func open(dir int, name string, flags int) (*os.File, *unix.Stat_t, error) {
 	}
 }
 
-// untilDone reads until ctx ends.
+// untilDone is a reader that fails when ctx ends.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What cannot be compressed stays as it is, and the log is rotated all the same.
-func TestRotationGoesOnWhereCompressionFails(t *testing.T) {
+// Files that cannot be compressed stay unchanged, and the log is rotated.
+func TestRotationContinuesAfterFailedCompression(t *testing.T) {
 	n := newNode(t)
 	n.write("0.log", large("new"))
 	secret := filepath.Join(n.root, "secret")
@@ -27,22 +27,22 @@ func TestRotationGoesOnWhereCompressionFails(t *testing.T) {
 		}
 	}
 	if r := n.fails("0.log.20260101-000000", "0.log.20260102-000000", "0.log.20260103-000000", "not a plain file"); r.Rotated != 1 || r.Compressed != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want one rotation without compression", r)
 	}
 	n.has("0.log", "0.log.20260101-000000", "0.log.20260102-000000", "0.log.20260103-000000", now)
-	// Too many by now: none of them is removed, for they are nobody's log.
+	// More files than MaxFiles: these are not removed, because they are not logs.
 	n.MaxFiles = 2
 	n.write("0.log", large("newer"))
 	if r := n.fails("remove \"0.log.20260101-000000\": not a plain file"); r.Rotated != 1 || r.Removed != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("result with too many files = %+v, want one rotation and one removal", r)
 	}
 	n.has("0.log", "0.log.20260101-000000", "0.log.20260102-000000", "0.log.20260103-000000", now)
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "secret" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("target of the symbolic link = %q, %v; want it unchanged", text, err)
 	}
 }
 
-// What only looks like an older log is not touched; the kubelet takes all that begins with the log's name.
+// Files with similar names are not touched; the kubelet takes all that begin with the log's name.
 func TestForeignNamesStay(t *testing.T) {
 	n := newNode(t)
 	n.MaxFiles = 2
@@ -52,12 +52,12 @@ func TestForeignNamesStay(t *testing.T) {
 	}
 	n.write("0.log", large("new"))
 	if r := n.pass(); r.Rotated != 1 || r.Removed != 0 || r.Compressed != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want only a rotation", r)
 	}
 	n.has(append(foreign, "0.log", now)...)
 }
 
-// Paths are the runtime's word, and it is not to be trusted with files elsewhere.
+// Log paths are input from the runtime, and must not reach other files.
 func TestPathsOutside(t *testing.T) {
 	n := newNode(t)
 	outside := filepath.Join(n.root, "log/outside")
@@ -77,17 +77,17 @@ func TestPathsOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"/log/outside/0.log":                              "does not lie in /log/pods",
+		"/log/outside/0.log":                              "is not in /log/pods",
 		"/log/pods/../outside/0.log":                      "not the plain path",
 		"/log/pods/" + folder + "/../../../outside/0.log": "not the plain path",
-		"/log/podsx/0.log":                                "does not lie in",
-		"/log/pods":                                       "does not lie in",
+		"/log/podsx/0.log":                                "is not in",
+		"/log/pods":                                       "is not in",
 		"/log/pods/":                                      "not the plain path",
 		"/log/pods/a//0.log":                              "not the plain path",
 		"/log/pods/a/.":                                   "not the plain path",
 		"/log/pods/a\x00b/0.log":                          "not the plain path",
 		"/log/pods/" + strings.Repeat("a", 256):           "not the plain path",
-		"log/pods/" + folder + "/0.log":                   "does not lie in",
+		"log/pods/" + folder + "/0.log":                   "is not in",
 		"/log/pods/link/0.log":                            "not a directory",
 		"/log/pods/up/outside/0.log":                      "too many levels of symbolic links",
 		"/log/pods/" + folder + "/link.log":               "not a plain file",
@@ -97,14 +97,14 @@ func TestPathsOutside(t *testing.T) {
 	} {
 		n.list[0].LogPath = path
 		if r := n.fails(want); r != (Result{}) {
-			t.Errorf("%q: %+v", path, r)
+			t.Errorf("result for path %q = %+v, want no change", path, r)
 		}
 	}
 	if text, err := os.ReadFile(victim); err != nil || string(text) != large("precious") {
-		t.Error("touched", err)
+		t.Error("log outside the directory changed:", err)
 	}
 	if got := n.runtime.Calls("ReopenContainerLog"); got != 0 {
-		t.Errorf("%d logs reopened", got)
+		t.Errorf("%d logs reopened for paths outside, want 0", got)
 	}
 }
 
@@ -126,7 +126,7 @@ func FuzzParseOld(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, log, name string) {
 		if stamp, suffix, ok := parseOld(log, name); ok && (log+"."+stamp+suffix != name || len(stamp) != len(stampFormat)) {
-			t.Errorf("%q of %q: %q, %q", name, log, stamp, suffix)
+			t.Errorf("parseOld of %q for log %q = %q, %q; want parts of the name", name, log, stamp, suffix)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func FuzzBelow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, dir, path string) {
 		if rel, err := below(dir, path); err == nil && (filepath.IsAbs(rel) || !filepath.IsLocal(rel) || !strings.HasSuffix(path, "/"+rel)) {
-			t.Errorf("%q in %q: %q", path, dir, rel)
+			t.Errorf("below(%[2]q, %[1]q) = %[3]q, want a local path", path, dir, rel)
 		}
 	})
 }

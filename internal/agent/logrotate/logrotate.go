@@ -16,7 +16,7 @@ import (
 	"jettison/cri"
 )
 
-// Names, as the kubelet has them.
+// Suffixes and formats of names, the same as the kubelet's.
 const (
 	logSuffix      = ".log"
 	stampFormat    = "20060102-150405"
@@ -24,19 +24,19 @@ const (
 	tmpSuffix      = ".tmp"
 )
 
-// maxOld bounds how many files of one log are looked at: no runtime makes so many, and what a
-// tenant makes up must not take memory.
+// maxOld bounds the older files of one log that are read. Runtimes make far fewer, and files made
+// by a tenant must not use much memory.
 const maxOld = 1000
 
 // log is one log in its directory.
 type log struct {
 	*rotation
-	dir  int      // open
-	name string   // in it
-	ids  []string // of the containers that write to it
+	dir  int      // open file descriptor
+	name string   // in dir
+	ids  []string // of containers that write to it
 }
 
-// old are the files of a log that were renamed at one time.
+// old are the files of a log from one rotation.
 type old struct {
 	stamp          string
 	plain, gz, tmp bool
@@ -44,119 +44,117 @@ type old struct {
 
 func (l *log) file(stamp, suffix string) string { return l.name + "." + stamp + suffix }
 
-// rotate looks at the log and rotates it if it is too large. What is wrong with older files does
-// not keep it from that, unlike the kubelet's: on a disk without room to compress them a log would
-// grow for ever.
+// rotate rotates the log if it is too large. Errors of older files do not prevent the rotation. The
+// kubelet's do, so that on a full disk, where compression fails, a log grows without limit.
 func (l *log) rotate(ctx context.Context) error {
 	size, err := l.size()
-	if errors.Is(err, unix.ENOENT) { // renamed, and the agent ended before the runtime was told
-		var told int
-		if told, err = l.reopen(ctx); told > 0 && err == nil {
+	if errors.Is(err, unix.ENOENT) { // renamed, and the agent ended before the runtime reopened it
+		var reopened int
+		if reopened, err = l.reopen(ctx); reopened > 0 && err == nil {
 			l.result.Reopened++
 			size, err = l.size()
 		}
 	}
-	if err != nil || size < max(l.MaxSize, 1) || l.beside() {
+	if err != nil || size < max(l.MaxSize, 1) || l.kubeletRunning() {
 		return err
 	}
-	// A process that ended in the middle, or a call that failed, has left one of several in an older
+	// After an interrupted pass, or a failed call, one of several containers writes to an older
 	// file, which is compressed now.
 	if len(l.ids) > 1 {
-		told, err := l.reopen(ctx)
-		if told == 0 || slices.ContainsFunc(l.ids, func(id string) bool {
-			return l.late[id] && l.refused[id] < patience
+		reopened, err := l.reopen(ctx)
+		if reopened == 0 || slices.ContainsFunc(l.ids, func(id string) bool {
+			return l.failedNow[id] && l.failures[id] < maxFailures
 		}) {
 			return err
 		}
 	}
-	if err := l.tellUntold(ctx); err != nil {
+	if err := l.reopenUnknown(ctx); err != nil {
 		return err
 	}
-	olds, errs := l.tidy(ctx)
+	olds, errs := l.cleanUp(ctx)
 	if ctx.Err() != nil {
 		return errors.Join(append(errs, ctx.Err())...)
 	}
 	return errors.Join(append(errs, l.renew(ctx, olds))...)
 }
 
-// size is that of the log. It must be a plain file: no symbolic link, pipe or device.
+// size returns the size of the log. It must be a plain file: no symbolic link, pipe or device.
 func (l *log) size() (int64, error) {
-	st, err := lookAt(l.dir, l.name)
+	st, err := statPlain(l.dir, l.name)
 	return st.Size, err
 }
 
-// lookAt asks what a file is. An error is also what is no plain one.
-func lookAt(dir int, name string) (st unix.Stat_t, err error) {
+// statPlain returns the status of a plain file, and an error for any other.
+func statPlain(dir int, name string) (st unix.Stat_t, err error) {
 	for {
 		if err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.EINTR {
 			break
 		}
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errForeign
+		err = errNotPlain
 	}
 	return st, err
 }
 
-var errForeign = errors.New("not a plain file: it is left alone")
+var errNotPlain = errors.New("not a plain file, skipped")
 
-// tidy removes leftovers and the oldest files, so that with the log and the one it is about to
-// become there are at most MaxFiles, and compresses the rest. It returns what is there then, oldest
-// first.
-func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
-	olds, left, err := l.list()
+// cleanUp removes leftovers and the oldest files, so that together with the log and its next copy
+// at most MaxFiles exist, and compresses the rest. It returns the remaining files, oldest first.
+func (l *log) cleanUp(ctx context.Context) (olds []old, errs []error) {
+	olds, leftovers, err := l.list()
 	if err != nil {
 		return nil, []error{err}
 	}
-	note := func(err error) {
+	addErr := func(err error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for _, name := range left {
-		note(l.remove(name))
+	for _, name := range leftovers {
+		addErr(l.remove(name))
 	}
 	for i := range olds {
 		o := &olds[i]
 		if o.tmp {
-			note(l.remove(l.file(o.stamp, tmpSuffix)))
+			addErr(l.remove(l.file(o.stamp, tmpSuffix)))
 		}
-		if o.plain && o.gz { // compressed already, and not removed in time
+		if o.plain && o.gz { // compressed by a pass that ended before the removal
 			gz := l.file(o.stamp, compressSuffix)
-			_, err := lookAt(l.dir, gz)
+			_, err := statPlain(l.dir, gz)
 			if err != nil {
 				err = fmt.Errorf("%.256q: %w", gz, err)
 			} else {
 				err = l.remove(l.file(o.stamp, ""))
 			}
-			note(err)
+			addErr(err)
 			o.plain = err != nil
 		}
 	}
 	olds = slices.DeleteFunc(olds, func(o old) bool { return !o.plain && !o.gz })
 	for len(olds) > max(l.MaxFiles, 2)-2 {
 		if olds[0].plain {
-			note(l.remove(l.file(olds[0].stamp, "")))
+			addErr(l.remove(l.file(olds[0].stamp, "")))
 		}
 		if olds[0].gz {
-			note(l.remove(l.file(olds[0].stamp, compressSuffix)))
+			addErr(l.remove(l.file(olds[0].stamp, compressSuffix)))
 		}
 		olds = olds[1:]
 	}
 	for _, o := range olds {
 		if o.plain && !o.gz && ctx.Err() == nil {
-			note(l.compress(ctx, o.stamp))
+			addErr(l.compress(ctx, o.stamp))
 		}
 	}
 	return olds, errs
 }
 
-// list finds the older files of the log, oldest first, and what compressions of earlier attempts'
-// logs have left.
-func (l *log) list() (olds []old, left []string, err error) {
+// list returns the older files of the log, oldest first, and leftovers of compressions of earlier
+// containers' logs.
+func (l *log) list() (olds []old, leftovers []string, err error) {
 	fd, err := unix.Openat(l.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list its directory: %w", err)
+		return nil, nil, fmt.Errorf("list log directory: %w", err)
 	}
 	dir := os.NewFile(uintptr(fd), "log directory")
 	defer dir.Close()
@@ -166,8 +164,8 @@ func (l *log) list() (olds []old, left []string, err error) {
 		for _, name := range names {
 			stamp, suffix, ok := parseOld(l.name, name)
 			if !ok {
-				if len(left) < maxOld && l.leftBefore(name) {
-					left = append(left, name)
+				if len(leftovers) < maxOld && l.isEarlierLeftover(name) {
+					leftovers = append(leftovers, name)
 				}
 				continue
 			}
@@ -186,7 +184,7 @@ func (l *log) list() (olds []old, left []string, err error) {
 			break
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("list its directory: %w", err)
+			return nil, nil, fmt.Errorf("list log directory: %w", err)
 		}
 	}
 	olds = make([]old, 0, len(byStamp))
@@ -194,13 +192,13 @@ func (l *log) list() (olds []old, left []string, err error) {
 		olds = append(olds, *o)
 	}
 	slices.SortFunc(olds, func(a, b old) int { return strings.Compare(a.stamp, b.stamp) })
-	return olds, left, nil
+	return olds, leftovers, nil
 }
 
-// leftBefore reports whether a name is that of a compression that did not end, of the log of an
-// earlier attempt at the same container. That one runs no more, and has no pass of its own: it is
-// kept until the container after it has ended, too.
-func (l *log) leftBefore(name string) bool {
+// isEarlierLeftover reports whether a name is that of an interrupted compression of the log of an
+// earlier attempt at the same container. That log has no pass anymore: the container has ended, and
+// is kept until the next one has ended too.
+func (l *log) isEarlierLeftover(name string) bool {
 	own, numbered := attemptOf(l.name)
 	end := strings.Index(name, logSuffix+".")
 	if !numbered || end < 0 {
@@ -212,7 +210,7 @@ func (l *log) leftBefore(name string) bool {
 	return ok && before < own && isOld && suffix == tmpSuffix
 }
 
-// attemptOf is the attempt at a container of which a log is, by its name
+// attemptOf returns the number of the attempt at a container from the name of its log
 // (pkg/kubelet/kuberuntime/helpers.go buildContainerLogsPath).
 func attemptOf(log string) (attempt uint64, ok bool) {
 	digits, ok := strings.CutSuffix(log, logSuffix)
@@ -220,7 +218,7 @@ func attemptOf(log string) (attempt uint64, ok bool) {
 	return attempt, ok && err == nil && strconv.FormatUint(attempt, 10) == digits
 }
 
-// parseOld takes the name of an older file of a log apart. ok is false for every other name.
+// parseOld splits the name of an older file of a log. ok is false for any other name.
 func parseOld(log, name string) (stamp, suffix string, ok bool) {
 	rest, ok := strings.CutPrefix(name, log+".")
 	if !ok || len(rest) < len(stampFormat) {
@@ -234,9 +232,9 @@ func parseOld(log, name string) (stamp, suffix string, ok bool) {
 	return stamp, suffix, true
 }
 
-// remove removes one file.
+// remove removes one plain file.
 func (l *log) remove(name string) error {
-	st, err := lookAt(l.dir, name)
+	st, err := statPlain(l.dir, name)
 	if err == nil {
 		err = unix.Unlinkat(l.dir, name, 0)
 	}
@@ -255,21 +253,21 @@ func (l *log) remove(name string) error {
 
 func allocated(st *unix.Stat_t) uint64 { return uint64(st.Blocks) * 512 }
 
-// renew renames the log and has the runtime open a new one. When that fails the old name comes
-// back, for the runtime still writes to it.
+// renew renames the log and makes the runtime open a new one. If that fails, it restores the name,
+// since the runtime still writes to the file.
 func (l *log) renew(ctx context.Context, olds []old) error {
-	name, err := l.moveAway(olds)
+	name, err := l.rename(olds)
 	if err != nil {
 		return err
 	}
-	told, err := l.reopen(ctx)
-	if told == 0 {
+	reopened, err := l.reopen(ctx)
+	if reopened == 0 {
 		back := rename(l.dir, name, l.name)
 		switch {
 		case back == unix.EEXIST:
-			return fmt.Errorf("%w (the runtime has made a new log all the same)", err)
+			return fmt.Errorf("%w (the runtime has created a new log nevertheless)", err)
 		case back != nil:
-			return fmt.Errorf("%w; it stays %.256q: %w", err, name, back)
+			return fmt.Errorf("%w; the log keeps the name %.256q: %w", err, name, back)
 		}
 		return err
 	}
@@ -277,29 +275,29 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 	return err
 }
 
-// reopen has the runtime open the log anew for each container that writes to it, and returns for
-// how many it did. One that is gone by now is an error only where all are.
-func (l *log) reopen(ctx context.Context) (told int, err error) {
-	var errs, gone []error
+// reopen makes the runtime reopen the log for each container that writes to it, and returns their
+// number. An ended container is an error only if all have ended.
+func (l *log) reopen(ctx context.Context) (reopened int, err error) {
+	var errs, notFound []error
 	for _, id := range l.ids {
-		switch err := l.tell(ctx, id); {
+		switch err := l.reopenOne(ctx, id); {
 		case err == nil:
-			told++
+			reopened++
 		case errors.Is(err, cri.ErrNotFound):
-			gone = append(gone, err)
+			notFound = append(notFound, err)
 		default:
 			errs = append(errs, err)
 		}
 	}
-	if told == 0 && len(errs) == 0 {
-		errs = gone
+	if reopened == 0 && len(errs) == 0 {
+		errs = notFound
 	}
-	return told, errors.Join(errs...)
+	return reopened, errors.Join(errs...)
 }
 
-// moveAway gives the log a name that sorts behind all older ones, even where a clock was set back,
+// rename gives the log a new name that sorts after all older ones, even if the clock was set back,
 // and that none of them has, compressed or not.
-func (l *log) moveAway(olds []old) (name string, err error) {
+func (l *log) rename(olds []old) (name string, err error) {
 	at := l.now
 	if n := len(olds); n > 0 && olds[n-1].stamp >= at.Format(stampFormat) {
 		last, err := time.ParseInLocation(stampFormat, olds[n-1].stamp, at.Location())
@@ -327,10 +325,10 @@ func (l *log) moveAway(olds []old) (name string, err error) {
 	return name, nil
 }
 
-// rename renames a file within a directory and replaces none.
+// rename renames a file within a directory without replacing another.
 func rename(dir int, from, to string) error {
 	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
-	if err != unix.EINVAL && err != unix.ENOSYS { // some file systems cannot
+	if err != unix.EINVAL && err != unix.ENOSYS { // file systems without RENAME_NOREPLACE
 		return err
 	}
 	var st unix.Stat_t

@@ -11,34 +11,34 @@ import (
 	"jettison/stats/read"
 )
 
-// Every is the kubelet's containerLogMonitorInterval.
+// Every is the interval of passes, the kubelet's containerLogMonitorInterval.
 const Every = 10 * time.Second
 
-// Passed is what one pass over the logs of live containers did.
+// Passed is the result of one pass over the logs of running containers.
 type Passed struct {
 	Result
 	Err error
 }
 
-// Rotation is the loop's part: passes beside the loop, now and then, one at a time. Wait for it at
-// the end.
+// Rotation is the loop's part. It runs passes outside the loop, one at a time. Call Wait at the
+// end.
 type Rotation struct {
-	rotator Rotator // of the pass that is under way
+	rotator Rotator // used by the running pass
 	log     *logthrottle.Logger
 
-	running bool
-	began   time.Time   // when the last pass did
-	passed  chan Passed // one slot
+	running   bool
+	startedAt time.Time   // of the last pass
+	passed    chan Passed // one slot
 
-	beside sync.WaitGroup // of the pass
+	passes sync.WaitGroup
 }
 
-// NewRotation makes a Rotation that has not passed yet.
+// NewRotation returns a Rotation without a pass so far.
 func NewRotation(r Rotator, log *logthrottle.Logger) *Rotation {
 	return &Rotation{rotator: r, log: log, passed: make(chan Passed, 1)}
 }
 
-// Passed is what passes did; nil, which never has anything, of a nil Rotation.
+// Passed returns the channel of results; nil for a nil Rotation.
 func (r *Rotation) Passed() <-chan Passed {
 	if r == nil {
 		return nil
@@ -46,40 +46,46 @@ func (r *Rotation) Passed() <-chan Passed {
 	return r.passed
 }
 
-// Tick begins a pass beside the loop where one is due. It ends with ctx.
+// Tick starts a pass if one is due. The pass ends with ctx.
 func (r *Rotation) Tick(ctx context.Context, now time.Time, pods read.Index) {
-	if r == nil || r.running || now.Sub(r.began) < Every {
+	if r == nil || r.running || now.Sub(r.startedAt) < Every {
 		return
 	}
 	var containers []cri.Container
 	for _, p := range pods {
 		containers = append(containers, p.Containers...)
 	}
-	r.running, r.began = true, now
+	r.running, r.startedAt = true, now
 	passed := r.passed
-	r.beside.Go(func() {
+	r.passes.Go(func() {
 		result, err := r.rotator.Pass(ctx, time.Now(), containers)
 		passed <- Passed{result, err}
 	})
 }
 
-// OnPassed logs what a pass did, if anything.
+// OnPassed logs the result of a pass that changed files or failed.
 func (r *Rotation) OnPassed(p Passed) {
 	r.running = false
 	if p.Result != (Result{}) {
+		//log: A pass over the container logs rotated, compressed or removed files. The key freed
+		//  has the bytes freed.
 		r.log.Info("rotated logs", api.EventGarbage.Attr(), "rotated", p.Rotated, "compressed",
 			p.Compressed, "removed", p.Removed,
 			"freed", p.Freed)
 	}
 	if p.Err != nil {
+		//log: One or more container logs could not be rotated. The agent tries again in the next
+		//  pass.
+		//do: See error for each log. A runtime that does not reopen logs, or a full disk, is a
+		//  likely cause.
 		r.log.Repeat("rotate: "+p.Err.Error(),
-			func() { r.log.Warn("some logs could not be rotated", api.EventGarbage.Attr(), "error", p.Err) })
+			func() { r.log.Warn("log rotation failed", api.EventGarbage.Attr(), "error", p.Err) })
 	}
 }
 
-// Wait waits for the pass that is under way.
+// Wait waits for the running pass.
 func (r *Rotation) Wait() {
 	if r != nil {
-		r.beside.Wait()
+		r.passes.Wait()
 	}
 }

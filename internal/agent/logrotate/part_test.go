@@ -12,41 +12,41 @@ import (
 	"jettison/stats/read"
 )
 
-// Passes come one at a time, as often as the kubelet's, and what they did is logged once.
+// Passes run one at a time, at the kubelet's interval, and an error is logged once.
 func TestRotationPasses(t *testing.T) {
 	var text bytes.Buffer
-	r := NewRotation(Rotator{MaxSize: -1}, logthrottle.New(slog.New(slog.NewTextHandler(&text, nil)))) // which passes over everything
+	r := NewRotation(Rotator{MaxSize: -1}, logthrottle.New(slog.New(slog.NewTextHandler(&text, nil)))) // skips all logs
 	now := time.Now()
 	r.Tick(t.Context(), now, read.Index{})
-	r.Tick(t.Context(), now.Add(Every), read.Index{}) // the first one was not taken yet
+	r.Tick(t.Context(), now.Add(Every), read.Index{}) // the first result is not received yet
 	r.OnPassed(<-r.Passed())
 	if r.Wait(); len(r.Passed()) > 0 || r.running {
-		t.Error("two passes at a time")
+		t.Error("two passes ran at the same time")
 	}
 	if r.Tick(t.Context(), now.Add(Every-1), read.Index{}); r.running {
-		t.Error("so soon again")
+		t.Error("second pass started before its interval")
 	}
 	if r.Tick(t.Context(), now.Add(Every), read.Index{}); !r.running {
-		t.Error("no further pass")
+		t.Error("no second pass after its interval")
 	}
 	r.OnPassed(<-r.Passed())
 	if text.Len() > 0 {
-		t.Errorf("nothing was done: %s", &text)
+		t.Errorf("log without a change = %s, want none", &text)
 	}
 	for range 2 {
 		r.OnPassed(Passed{Result{Rotated: 1}, errors.New("a log that hangs")})
 	}
-	if said := text.String(); strings.Count(said, "rotated logs") != 2 || strings.Count(said, "a log that hangs") != 1 {
-		t.Errorf("said:\n%s", said)
+	if log := text.String(); strings.Count(log, "rotated logs") != 2 || strings.Count(log, "a log that hangs") != 1 {
+		t.Errorf("log = %s, want two rotations and one error", log)
 	}
 	r.Wait()
 }
 
-// Where no log is rotated there is no Rotation, and nothing to wait for.
+// A nil Rotation runs no passes.
 func TestNoRotation(t *testing.T) {
 	var r *Rotation
 	if r.Tick(t.Context(), time.Now(), nil); r.Passed() != nil {
-		t.Error("a pass without a rotation")
+		t.Error("results channel of a nil Rotation")
 	}
 	r.Wait()
 }

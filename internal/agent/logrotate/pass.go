@@ -1,24 +1,24 @@
-// Package logrotate keeps the logs of live containers small where no kubelet does: a log that has
-// grown too large is renamed, the runtime opens a new one, older ones are compressed, and the
-// oldest go. Names and order are the kubelet's (v1.36.3 pkg/kubelet/logs/container_log_manager.go),
-// so that either may go on where the other stopped:
+// Package logrotate limits the logs of running containers on nodes without a kubelet: it renames a
+// log that is too large, makes the runtime open a new one, compresses older files and removes the
+// oldest. Names and order are the kubelet's (v1.36.3 pkg/kubelet/logs/container_log_manager.go), so
+// that each can continue where the other stopped:
 //
 //	0.log                       the runtime writes to it
-//	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is
-//	                            compressed the next time only
+//	0.log.20260131-235959       renamed at that time; the runtime may have written to it a little
+//	                            longer, so it is compressed in the next rotation
 //	0.log.20260131-225959.gz    compressed
-//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed, also beside
-//	                            the log of a later attempt, 1.log
+//	0.log.20260131-225959.tmp   left by an interrupted compression: removed, also next to the log of
+//	                            a later attempt, 1.log
 //
-// The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic
-// link is followed below that and no mount crossed, and everything happens relative to the open
-// directory of the log. Of what else lies there only names of exactly these shapes are touched; the
-// kubelet takes all that begin alike.
+// The path of a log is input from the runtime. Only paths below the pod log directory are accepted,
+// without symbolic links and mounts below it, and all operations are relative to the open directory
+// of the log. Only files with exactly these names are touched; the kubelet takes all with the same
+// prefix.
 //
-//	pass.go      Rotator: one pass over the logs of all containers
-//	logrotate.go    one log and its older files: when it is rotated, and how
-//	compress.go  compressing one of them
-//	part.go      Rotation: when a pass is made, for the loop
+//	pass.go       Rotator: one pass over the logs of all containers
+//	logrotate.go  one log and its older files: when and how it is rotated
+//	compress.go   compresses an older file
+//	part.go       Rotation: starts passes, for the loop
 package logrotate
 
 import (
@@ -36,47 +36,48 @@ import (
 	"jettison/stats/read"
 )
 
-// Runtime is what a pass needs of a container runtime (*cri.Client).
+// Runtime is the part of a container runtime's client that a pass uses (*cri.Client).
 type Runtime interface {
 	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
 	ReopenContainerLog(ctx context.Context, id string) error
 }
 
-// Rotator rotates logs. One goroutine uses it; a pass may take long, for it reads and compresses
-// what containers have written.
+// Rotator rotates logs. It is for one goroutine. A pass may take long, because it reads and
+// compresses the logs of containers.
 type Rotator struct {
 	Host    *read.HostRoot
 	Runtime Runtime
-	// "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
+	// such as "/var/log/pods". Symbolic links and mounts are allowed on the way to it, not below
 	PodLogsDir string
-	MaxSize    int64 // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
-	// files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+	MaxSize    int64 // size in bytes at which a log is rotated (containerLogMaxSize); below 0: never
+	// number of files of one log, including the current one (containerLogMaxFiles); at least 2
 	MaxFiles int
-	// Kubelet looks whether one is there now, right before files go: then it rotates. nil: none is.
+	// Kubelet reports whether a kubelet runs now; it is called right before a rotation, which is
+	// then left to the kubelet. nil: no kubelet.
 	Kubelet func() bool
-	// in how many passes containers that run did not reopen their log when they were to, by ID
-	refused map[string]int
+	// number of passes in which a running container failed to reopen its log, by container ID
+	failures map[string]int
 }
 
-// patience is how many passes wait for a container that does not reopen its log, a minute of them:
-// it writes to the file that it has, and what is compressed and removed then is lost. Beyond, the
-// log of the others goes before.
-const patience = 6
+// maxFailures is the number of passes, a minute of them, that wait for a container that does not
+// reopen its log. It continues to write to its old file, and these lines are lost after compression
+// and removal. After that, the log is rotated for the other containers.
+const maxFailures = 6
 
-// Result is what a pass has done. It is right beside an error, too.
+// Result counts the changes of a pass. It is valid with an error, too.
 type Result struct {
 	Rotated    int
 	Compressed int
-	Removed    int    // older than the newest MaxFiles, and what earlier passes left behind
-	Freed      uint64 // bytes that were allocated to what was removed, and compressed
-	Reopened   int    // logs that were missing
+	Removed    int    // files older than the newest MaxFiles, and leftovers of earlier passes
+	Freed      uint64 // disk space in bytes freed by removal and compression
+	Reopened   int    // missing logs reopened
 }
 
-const maxErrors = 8 // of one pass, in words; the rest is counted
+const maxErrors = 8 // errors of one pass by text; further ones are counted
 
-// Pass looks at the log of every container that runs and rotates what is too large. Times in names
-// are now's, in its own location, as the kubelet's are. What goes wrong with one log is named in
-// the error, one line each, and the others go on. It ends early with ctx.
+// Pass checks the log of each running container and rotates those that are too large. Times in
+// names are in the time zone of now, like the kubelet's. The error names each failed log in one
+// line; the pass continues with the others. It ends early with ctx.
 func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result,
 	error) {
 	p := &rotation{Rotator: r, now: now}
@@ -85,7 +86,7 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 	}
 	base, err := r.Host.Dir(r.PodLogsDir)
 	if errors.Is(err, unix.ENOENT) {
-		return p.result, nil // no pod has logged yet
+		return p.result, nil // no pod has written a log yet
 	}
 	if err != nil {
 		return p.result, fmt.Errorf("rotate logs: %w", err)
@@ -93,7 +94,7 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 	defer unix.Close(base)
 	var errs []error
 	more := 0
-	note := func(id string, err error) {
+	addErr := func(id string, err error) {
 		switch {
 		case err == nil || errors.Is(err, cri.ErrNotFound) || ctx.Err() != nil:
 		case len(errs) < maxErrors:
@@ -103,122 +104,123 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 		}
 	}
 	p.forget(containers)
-	paths, of := p.paths(ctx, containers, note)
+	paths, ids := p.paths(ctx, containers, addErr)
 	for _, file := range paths {
 		if p.kubelet || ctx.Err() != nil {
 			break
 		}
-		note(of[file][0], p.log(ctx, base, file, of[file]))
+		addErr(ids[file][0], p.log(ctx, base, file, ids[file]))
 	}
 	if ctx.Err() != nil {
 		errs = append(errs, fmt.Errorf("rotate logs: %w", ctx.Err()))
 	}
 	if more > 0 {
-		errs = append(errs, fmt.Errorf("rotate logs: %d more could not be", more))
+		errs = append(errs, fmt.Errorf("rotate logs: %d further logs failed", more))
 	}
 	return p.result, errors.Join(errs...)
 }
 
-// rotation is one pass.
+// rotation is the state of one pass.
 type rotation struct {
 	*Rotator
 	now     time.Time
 	result  Result
-	kubelet bool // one has come
-	// untold are the containers that run and do not tell their log, which may be any. They are asked
-	// to reopen it once a pass: what is compressed then was renamed before.
-	untold []string
-	asked  bool            // they were
-	late   map[string]bool // containers that did not reopen their log in this pass
+	kubelet bool // a kubelet is running
+	// unknown are running containers with an unknown log path, which may be any log. They reopen
+	// their log once in a pass: the files to be compressed were renamed in an earlier pass.
+	unknown      []string
+	unknownTried bool            // reopenUnknown has run in this pass
+	failedNow    map[string]bool // containers that failed to reopen their log in this pass
 }
 
-// forget forgets containers that do not run any more.
+// forget removes the failures of containers that no longer run.
 func (p *rotation) forget(containers []cri.Container) {
-	if len(p.refused) == 0 {
+	if len(p.failures) == 0 {
 		return
 	}
-	runs := map[string]bool{}
+	running := map[string]bool{}
 	for i := range containers {
-		runs[containers[i].ID] = containers[i].State == cri.Running
+		running[containers[i].ID] = containers[i].State == cri.Running
 	}
-	maps.DeleteFunc(p.refused, func(id string, _ int) bool { return !runs[id] })
+	maps.DeleteFunc(p.failures, func(id string, _ int) bool { return !running[id] })
 }
 
-// tell has a container reopen its log.
-func (p *rotation) tell(ctx context.Context, id string) error {
+// reopenOne makes a container reopen its log, and counts failures.
+func (p *rotation) reopenOne(ctx context.Context, id string) error {
 	err := p.Runtime.ReopenContainerLog(ctx, id)
 	switch {
 	case err == nil:
-		delete(p.refused, id)
-	case ctx.Err() != nil || errors.Is(err, cri.ErrNotFound) || p.late[id]:
+		delete(p.failures, id)
+	case ctx.Err() != nil || errors.Is(err, cri.ErrNotFound) || p.failedNow[id]:
 	default:
-		if p.refused == nil {
-			p.refused = map[string]int{}
+		if p.failures == nil {
+			p.failures = map[string]int{}
 		}
-		if p.late == nil {
-			p.late = map[string]bool{}
+		if p.failedNow == nil {
+			p.failedNow = map[string]bool{}
 		}
-		p.refused[id]++
-		p.late[id] = true
+		p.failures[id]++
+		p.failedNow[id] = true
 	}
 	return err
 }
 
-// tellUntold has those reopen theirs that do not tell it. An error: one did not, and is waited for.
-func (p *rotation) tellUntold(ctx context.Context) error {
-	for _, id := range p.untold {
-		if !p.asked && ctx.Err() == nil {
-			_ = p.tell(ctx, id) // which notes what fails
+// reopenUnknown makes the containers with unknown logs reopen them. It returns an error if one
+// failed and the pass must wait for it.
+func (p *rotation) reopenUnknown(ctx context.Context) error {
+	for _, id := range p.unknown {
+		if !p.unknownTried && ctx.Err() == nil {
+			_ = p.reopenOne(ctx, id) // counts failures
 		}
 	}
-	p.asked = true
-	for _, id := range p.untold {
-		if p.late[id] && p.refused[id] < patience {
-			return fmt.Errorf("container %.64s runs and neither tells nor reopens its log, which may be this one", id)
+	p.unknownTried = true
+	for _, id := range p.unknown {
+		if p.failedNow[id] && p.failures[id] < maxFailures {
+			return fmt.Errorf("container %.64s has an unknown log path, which may be this one, and did not reopen it", id)
 		}
 	}
 	return ctx.Err()
 }
 
-// beside looks whether a kubelet has come.
-func (p *rotation) beside() bool {
+// kubeletRunning reports whether a kubelet runs by now.
+func (p *rotation) kubeletRunning() bool {
 	p.kubelet = p.kubelet || p.Kubelet != nil && p.Kubelet()
 	return p.kubelet
 }
 
-// paths are the logs of the containers that run, in the order of these, and the IDs of those that
-// write to each: without a kubelet several may have the same, of one pod or of several.
+// paths returns the logs of the running containers, in their order, and the IDs of the containers
+// that write to each: without a kubelet several, of one pod or of several, may share a log.
 func (p *rotation) paths(ctx context.Context, containers []cri.Container,
-	note func(id string, err error)) ([]string, map[string][]string) {
-	paths, of := []string(nil), map[string][]string{}
+	addErr func(id string, err error)) ([]string, map[string][]string) {
+	paths, ids := []string(nil), map[string][]string{}
 	for i := range containers {
 		c := &containers[i]
 		if ctx.Err() != nil {
 			break
 		}
-		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
+		if c.State != cri.Running { // others write no more
 			continue
 		}
 		file := c.LogPath
-		if file == "" { // what was listed may lack it
+		if file == "" { // a list may omit the path
 			status, err := p.Runtime.ContainerStatus(ctx, c.ID)
-			if note(c.ID, err); err != nil || status.LogPath == "" { // it has none
+			if addErr(c.ID, err); err != nil || status.LogPath == "" { // it writes no log
 				if err != nil && !errors.Is(err, cri.ErrNotFound) {
-					p.untold = append(p.untold, c.ID)
+					p.unknown = append(p.unknown, c.ID)
 				}
 				continue
 			}
 			file = status.LogPath
 		}
-		if of[file] == nil {
+		if ids[file] == nil {
 			paths = append(paths, file)
 		}
-		of[file] = append(of[file], c.ID)
+		ids[file] = append(ids[file], c.ID)
 	}
-	return paths, of
+	return paths, ids
 }
 
-// log looks at one log, that of some containers.
+// log rotates the log of some containers if it is too large.
 func (p *rotation) log(ctx context.Context, base int, logPath string, ids []string) error {
 	rel, err := below(p.PodLogsDir, logPath)
 	if err != nil {
@@ -236,22 +238,23 @@ func (p *rotation) log(ctx context.Context, base int, logPath string, ids []stri
 	return nil
 }
 
-// below is a path relative to the directory that it has to lie in.
+// below returns the path of a file relative to a directory. It returns an error unless the file is
+// below it.
 func below(dir, file string) (rel string, err error) {
 	rel, ok := strings.CutPrefix(file, strings.TrimRight(path.Clean(dir), "/")+"/")
 	if !ok {
-		return "", fmt.Errorf("%.256q does not lie in %s: it is left alone", file, dir)
+		return "", fmt.Errorf("%.256q is not in %s, skipped", file, dir)
 	}
 	for part := range strings.SplitSeq(rel, "/") {
 		if part == "" || part == "." || part == ".." || len(part) > 255 || strings.ContainsRune(part, 0) {
-			return "", fmt.Errorf("%.256q is not the plain path of a file: it is left alone", file)
+			return "", fmt.Errorf("%.256q is not the plain path of a file, skipped", file)
 		}
 	}
 	return rel, nil
 }
 
-// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is
-// mounted there; ELOOP: a symbolic link is on the way.
+// openDir opens a directory below another one for reading. EXDEV: a mount is on the way; ELOOP: a
+// symbolic link is.
 func openDir(base int, rel string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
@@ -259,7 +262,7 @@ func openDir(base int, rel string) (int, error) {
 	}
 	for {
 		fd, err := unix.Openat2(base, rel, &how)
-		// EAGAIN: a rename raced with it (openat2(2))
+		// EAGAIN: a concurrent rename (openat2(2))
 		if err == nil || err != unix.EINTR && err != unix.EAGAIN {
 			return fd, err
 		}

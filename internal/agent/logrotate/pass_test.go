@@ -35,7 +35,7 @@ const (
 	now    = "0.log.20260131-120000"
 )
 
-// node is a node in a folder with one container, whose log the runtime makes anew when it is told to.
+// node is a test node in a directory, with one container. Its runtime creates the log on reopen.
 type node struct {
 	*Rotator
 	t       testing.TB
@@ -43,7 +43,7 @@ type node struct {
 	dir     string // of the log
 	runtime *critest.Runtime
 	list    []cri.Container
-	opens   func() // the runtime's part of a reopening; nil: it makes the file
+	opens   func() // called on reopen; nil: creates the file
 }
 
 func newNode(t testing.TB) *node {
@@ -87,7 +87,7 @@ func (n *node) write(name, text string) {
 	}
 }
 
-// large is a log beyond the limit.
+// large returns a log beyond the limit.
 func large(words string) string { return strings.Repeat(words+"\n", 1+1000/len(words)) }
 
 func (n *node) pass() Result {
@@ -99,7 +99,7 @@ func (n *node) pass() Result {
 	return result
 }
 
-// has compares what lies in the log's directory.
+// has compares the files in the log's directory.
 func (n *node) has(want ...string) {
 	n.t.Helper()
 	entries, err := os.ReadDir(n.dir)
@@ -112,7 +112,7 @@ func (n *node) has(want ...string) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		n.t.Errorf("got  %v\nwant %v", got, want)
+		n.t.Errorf("files in the log directory\ngot  %v\nwant %v", got, want)
 	}
 }
 
@@ -136,19 +136,20 @@ func (n *node) fails(want ...string) Result {
 	result, err := n.Pass(n.t.Context(), noon, n.list)
 	for _, w := range want {
 		if err == nil || !strings.Contains(err.Error(), w) {
-			n.t.Errorf("%v does not say %q", err, w)
+			n.t.Errorf("error of Pass = %v, want it to contain %q", err, w)
 		}
 	}
 	return result
 }
 
-// The life of a log, as the kubelet has it: renamed, compressed one rotation later, gone when there are too many.
+// A log follows the kubelet's life cycle: renamed, compressed one rotation later, removed when
+// there are too many.
 func TestRotation(t *testing.T) {
 	n := newNode(t)
 	n.MaxFiles = 4
 	n.write("0.log", "short")
 	if r := n.pass(); r != (Result{}) {
-		t.Errorf("short: %+v", r)
+		t.Errorf("result for a short log = %+v, want no change", r)
 	}
 	for i, want := range [][]string{
 		{"0.log", "0.log.20260131-120000"},
@@ -159,80 +160,80 @@ func TestRotation(t *testing.T) {
 		n.write("0.log", large(fmt.Sprint("round ", i)))
 		r, err := n.Pass(t.Context(), noon.Add(time.Duration(i)*10*time.Second), n.list)
 		if err != nil || r.Rotated != 1 || r.Compressed != min(i, 1) || r.Removed != max(0, i-2) {
-			t.Errorf("round %d: %+v, %v", i, r, err)
+			t.Errorf("round %d: result %+v, %v; want one rotation", i, r, err)
 		}
 		n.has(want...)
 	}
 	for i, name := range []string{"0.log.20260131-120010.gz", "0.log.20260131-120020.gz", "0.log.20260131-120030"} {
 		if got, want := n.read(name), large(fmt.Sprint("round ", i+1)); got != want {
-			t.Errorf("%s: %.40q", name, got)
+			t.Errorf("content of %s = %.40q, want %.40q", name, got, want)
 		}
 	}
 	st, err := os.Stat(filepath.Join(n.dir, "0.log.20260131-120010.gz"))
 	if err != nil || st.Mode() != 0o640 {
-		t.Errorf("mode of a compressed log: %v, %v", st.Mode(), err)
+		t.Errorf("mode of a compressed log = %v, %v; want 0640", st.Mode(), err)
 	}
 	if got := n.runtime.Calls("ReopenContainerLog"); got != 4 {
-		t.Errorf("reopened %d times", got)
+		t.Errorf("log reopened %d times, want 4", got)
 	}
 }
 
-// What a pass that was cut short leaves behind is put in order.
+// Leftovers of an interrupted pass are cleaned up.
 func TestLeftovers(t *testing.T) {
 	n := newNode(t)
 	n.write("0.log", large("new"))
 	n.write("0.log.20260101-000000", "compressed already")
-	n.write("0.log.20260101-000000.gz", "is not looked into")
+	n.write("0.log.20260101-000000.gz", "is not read")
 	n.write("0.log.20260102-000000.tmp", "half")
 	n.write("0.log.20260103-000000", "whole")
 	n.write("0.log.20260103-000000.tmp", "half")
 	if r := n.pass(); r.Removed != 3 || r.Compressed != 1 || r.Rotated != 1 || r.Freed == 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want 3 removed, 1 compressed, 1 rotated", r)
 	}
 	n.has("0.log", "0.log.20260101-000000.gz", "0.log.20260103-000000.gz", now)
-	// A folder of that name is not the log, compressed.
+	// A directory with the name of a compressed log does not replace it.
 	if err := os.Mkdir(filepath.Join(n.dir, now+".gz"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	n.write("0.log", large("newer"))
 	n.fails(now + ".gz")
 	if n.read(now) != large("new") {
-		t.Error("lost")
+		t.Error("log lost although its compressed file is a directory")
 	}
 	if err := os.Remove(filepath.Join(n.dir, now+".gz")); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.read("0.log.20260103-000000.gz"); got != "whole" { // untouched since
-		t.Errorf("%q", got)
+		t.Errorf("content of the compressed log = %q, want it unchanged", got)
 	}
 }
 
-// What was left of an earlier attempt at the container, whose log nobody looks at any more, goes with the next rotation; nothing else of it
-// does.
-func TestLeftoversOfAnEarlierAttempt(t *testing.T) {
+// Leftovers of an earlier attempt at the container, which no pass reads anymore, are removed in the
+// next rotation; its other files stay.
+func TestLeftoversOfEarlierAttempt(t *testing.T) {
 	n := newNode(t)
 	n.list[0].LogPath = "/log/pods/" + folder + "/12.log"
 	n.opens = func() { n.write("12.log", "") }
 	n.write("12.log", large("new"))
-	keeps := []string{
+	kept := []string{
 		"2.log", "2.log.20260101-000000", "2.log.20260102-000000.gz", "13.log.20260103-000000.tmp", "02.log.20260103-000000.tmp",
 		"x.log.20260103-000000.tmp", "2.log.20260103-0000000.tmp", "2.log.tmp", ".log.20260103-000000.tmp", "99999999999.log.20260103-000000.tmp",
 	}
-	for _, name := range append([]string{"2.log.20260103-000000.tmp", "0.log.20260103-000000.tmp"}, keeps...) {
+	for _, name := range append([]string{"2.log.20260103-000000.tmp", "0.log.20260103-000000.tmp"}, kept...) {
 		n.write(name, "half")
 	}
 	if r := n.pass(); r.Removed != 2 || r.Compressed != 0 || r.Rotated != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want 2 removed and 1 rotated", r)
 	}
-	n.has(append([]string{"12.log", "12.log.20260131-120000"}, keeps...)...)
+	n.has(append([]string{"12.log", "12.log.20260131-120000"}, kept...)...)
 }
 
-// A log that was renamed while the runtime was not told comes back, whatever the size.
-func TestAMissingLogIsReopened(t *testing.T) {
+// A log that was renamed without a reopen is created again, whatever its size.
+func TestMissingLogIsReopened(t *testing.T) {
 	n := newNode(t)
 	n.write(now, large("x"))
 	if r := n.pass(); r.Reopened != 1 || r.Rotated != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want one log reopened", r)
 	}
 	n.has("0.log", now)
 	n.opens = func() {}
@@ -242,28 +243,28 @@ func TestAMissingLogIsReopened(t *testing.T) {
 	n.fails("rotate log of container app", "0.log\": no such file")
 }
 
-// The log that the runtime writes to never loses its name for long.
-func TestAFailedReopeningIsTakenBack(t *testing.T) {
+// If the runtime does not reopen the log, it gets its name back.
+func TestFailedReopenIsReverted(t *testing.T) {
 	n := newNode(t)
 	n.runtime.Fail["ReopenContainerLog"] = status.Error(codes.Unknown, "no")
 	n.write("0.log", large("old"))
 	if r := n.fails("reopen log of container app", "no"); r.Rotated != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v, want no rotation", r)
 	}
 	n.has("0.log")
 	if got := n.read("0.log"); got != large("old") {
-		t.Errorf("%.40q", got)
+		t.Errorf("content of the log = %.40q, want the old one", got)
 	}
-	// It failed after it had made the new log: nothing is lost.
+	// The runtime fails after it has created the new log: both logs are kept.
 	n.runtime.Change(func() {
 		delete(n.runtime.Fail, "ReopenContainerLog")
 		n.runtime.Containers[0].State = runtimev1.ContainerState_CONTAINER_EXITED
 	})
 	n.Runtime = makesAndFails{n}
-	n.fails("late", "the runtime has made a new log all the same")
+	n.fails("late", "the runtime has created a new log nevertheless")
 	n.has("0.log", now)
 	if n.read("0.log") != "new" || n.read(now) != large("old") {
-		t.Error("a log was overwritten")
+		t.Error("one of the two logs overwritten")
 	}
 }
 
@@ -278,7 +279,7 @@ func (m makesAndFails) ReopenContainerLog(context.Context, string) error {
 	return errors.New("late")
 }
 
-// Names stay in order and are never taken twice: a clock that was set back, two rotations in one second.
+// Names stay in order and unique, with a clock that was set back and two rotations in one second.
 func TestNamesStayInOrder(t *testing.T) {
 	n := newNode(t)
 	n.write("0.log", large("second"))
@@ -288,7 +289,7 @@ func TestNamesStayInOrder(t *testing.T) {
 	n.write("0.log", large("third"))
 	r, err := n.Pass(t.Context(), noon.AddDate(-1, 0, 0), n.list)
 	if err != nil || r.Rotated != 1 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("result with an earlier clock = %+v, %v; want one rotation", r, err)
 	}
 	n.has("0.log", now+".gz", "0.log.20260131-120001.gz", "0.log.20260131-120002")
 	n.write("0.log.99991231-235959.gz", "")
@@ -297,40 +298,41 @@ func TestNamesStayInOrder(t *testing.T) {
 	n.has("0.log", now, "0.log.20260131-120001.gz", "0.log.20260131-120002.gz", "0.log.99991231-235959.gz")
 }
 
-// Only what runs is rotated; what a list does not tell is asked for; one that is gone is nobody's error.
+// Only logs of running containers are rotated. A missing path is requested from the runtime. An
+// ended container is no error.
 func TestWhichContainers(t *testing.T) {
 	n := newNode(t)
 	n.write("0.log", large("x"))
 	for _, state := range []cri.ContainerState{cri.Created, cri.Exited, cri.Unknown} {
 		n.list[0].State = state
 		if r := n.pass(); r.Rotated != 0 {
-			t.Errorf("%v: %+v", state, r)
+			t.Errorf("container in state %v: result %+v, want no rotation", state, r)
 		}
 	}
 	n.list[0].State = cri.Running
 	n.MaxSize = -1
 	if r := n.pass(); r.Rotated != 0 {
-		t.Errorf("off: %+v", r)
+		t.Errorf("result with rotation off = %+v, want no rotation", r)
 	}
 	n.MaxSize = 1000
 	n.list[0].LogPath = ""
 	if r := n.pass(); r.Rotated != 0 {
-		t.Errorf("no log: %+v", r)
+		t.Errorf("result without a log path = %+v, want no rotation", r)
 	}
 	n.runtime.Change(func() {
 		n.runtime.ContainerStatuses["app"] = &runtimev1.ContainerStatus{Id: "app", State: runtimev1.ContainerState_CONTAINER_RUNNING, LogPath: "/log/pods/" + folder + "/0.log"}
 	})
 	n.list = append(n.list, cri.Container{ID: "gone", State: cri.Running})
 	if r := n.pass(); r.Rotated != 1 {
-		t.Errorf("asked: %+v", r)
+		t.Errorf("result with the path from the status = %+v, want one rotation", r)
 	}
 	n.PodLogsDir = "/nowhere"
 	if r := n.pass(); r != (Result{}) {
-		t.Errorf("no log directory: %+v", r)
+		t.Errorf("result without a log directory = %+v, want no change", r)
 	}
 }
 
-// Errors of many logs are not a flood, and ctx ends a pass.
+// The number of reported errors is bounded, and a pass ends with ctx.
 func TestManyErrorsAndTheEnd(t *testing.T) {
 	n := newNode(t)
 	for i := range 30 {
@@ -338,13 +340,13 @@ func TestManyErrorsAndTheEnd(t *testing.T) {
 	}
 	n.write("0.log", large("x"))
 	_, err := n.Pass(t.Context(), noon, n.list)
-	if lines := strings.Split(err.Error(), "\n"); len(lines) != maxErrors+1 || lines[maxErrors] != "rotate logs: 22 more could not be" {
-		t.Errorf("%v", err)
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != maxErrors+1 || lines[maxErrors] != "rotate logs: 22 further logs failed" {
+		t.Errorf("error = %v, want %d lines and the number of the rest", err, maxErrors)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r, err := n.Pass(ctx, noon, n.list); !errors.Is(err, context.Canceled) || r != (Result{}) {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("result after cancel = %+v, %v; want no change", r, err)
 	}
 	n.write("0.log.20260101-000000", large("x"))
 	l := &log{rotation: &rotation{Rotator: n.Rotator, now: noon}, name: "0.log", ids: []string{"app"}}
@@ -353,12 +355,13 @@ func TestManyErrorsAndTheEnd(t *testing.T) {
 	}
 	defer unix.Close(l.dir)
 	if err := l.compress(ctx, "20260101-000000"); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("compress after cancel: error %v, want context.Canceled", err)
 	}
-	n.has("0.log", now, "0.log.20260101-000000") // nothing half
+	n.has("0.log", now, "0.log.20260101-000000") // no partial file
 }
 
-// Whatever names there are, a pass leaves foreign ones alone, keeps at most MaxFiles of the log, the newest, and loses no line of those.
+// With any file names, a pass keeps foreign files, and the newest MaxFiles of the log with their
+// content.
 func TestPassesKeepTheNewest(t *testing.T) {
 	n := newNode(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -402,13 +405,13 @@ func TestPassesKeepTheNewest(t *testing.T) {
 			stamp, suffix, ok := parseOld("0.log", e.Name())
 			switch {
 			case !ok && e.Name() != "0.log" && !slices.Contains(foreign, e.Name()):
-				t.Fatalf("made %s", e.Name())
+				t.Fatalf("pass created the file %s", e.Name())
 			case ok && suffix == tmpSuffix:
-				t.Fatalf("left %s", e.Name())
+				t.Fatalf("pass left the file %s", e.Name())
 			case ok:
 				if found = append(found, stamp); suffix == "" {
 					if plain++; n.read(e.Name()) != large("current") {
-						t.Fatalf("%s was overwritten", e.Name())
+						t.Fatalf("older file %s was overwritten", e.Name())
 					}
 				}
 			}
@@ -419,30 +422,31 @@ func TestPassesKeepTheNewest(t *testing.T) {
 			}
 		}
 		if plain != 1 || len(found) != len(keep)+1 || !slices.Equal(found[:len(keep)], keep) || found[len(keep)] < "20260131-120000" {
-			t.Fatalf("kept %v of %v with at most %d files, %d not compressed", found, stamps, n.MaxFiles, plain)
+			t.Fatalf("pass kept %v of %v with at most %d files, %d not compressed", found, stamps, n.MaxFiles, plain)
 		}
 	})
 }
 
-// A kubelet that has come since the pass began rotates.
-func TestAKubeletThatHasCome(t *testing.T) {
+// If a kubelet started since the pass began, the kubelet rotates.
+func TestKubeletStartedDuringPass(t *testing.T) {
 	n := newNode(t)
 	n.write("0.log", large("words"))
-	looks := 0
-	n.Kubelet = func() bool { looks++; return true }
-	if got := n.pass(); got != (Result{}) || looks != 1 {
-		t.Errorf("%+v after %d looks", got, looks)
+	checks := 0
+	n.Kubelet = func() bool { checks++; return true }
+	if got := n.pass(); got != (Result{}) || checks != 1 {
+		t.Errorf("result with a kubelet = %+v after %d checks, want no change after 1", got, checks)
 	}
 	n.has("0.log")
 	n.Kubelet = func() bool { return false }
 	if got := n.pass(); got.Rotated != 1 {
-		t.Errorf("without one: %+v", got)
+		t.Errorf("result without a kubelet = %+v, want one rotation", got)
 	}
 }
 
-// Without a kubelet two containers, of one pod or of two, may write to one log: both are told that it has another name now, or the one that
-// was not would go on in a file that is compressed, and unlinked, under it. Here the runtime fails for the second one at first.
-func TestALogThatTwoContainersHave(t *testing.T) {
+// Without a kubelet two containers, of one pod or of two, may write to one log. Both must reopen it
+// after a rotation, otherwise one continues in a file that is compressed and unlinked. Here the
+// runtime fails for the second one at first.
+func TestLogSharedByTwoContainers(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		n := newNode(t)
 		n.container("other", "/log/pods/"+folder+"/0.log")
@@ -453,10 +457,10 @@ func TestALogThatTwoContainersHave(t *testing.T) {
 				f.Close()
 			}
 		})
-		named := func(f *os.File) {
+		checkLinked := func(f *os.File) {
 			var st unix.Stat_t
 			if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
-				t.Errorf("fails %v: what a container writes goes into a file without a name: %v", fails, err)
+				t.Errorf("fails %v: a container writes to an unlinked file: %v", fails, err)
 			}
 		}
 		open := func(id string) {
@@ -465,7 +469,7 @@ func TestALogThatTwoContainersHave(t *testing.T) {
 				t.Fatal(err)
 			}
 			if old := files[id]; old != nil {
-				named(old) // what it wrote until now
+				checkLinked(old) // the file it wrote to so far
 				old.Close()
 			}
 			files[id] = f
@@ -490,11 +494,11 @@ func TestALogThatTwoContainersHave(t *testing.T) {
 			t.Logf("pass %d: %+v, %v, reopened %q", step, result, err, n.runtime.Reopens)
 			for _, f := range files {
 				_, _ = f.WriteString(large("more"))
-				named(f)
+				checkLinked(f)
 			}
 		}
 		if failed != fails {
-			t.Error("the runtime never failed")
+			t.Error("runtime did not fail as planned")
 		}
 	}
 }

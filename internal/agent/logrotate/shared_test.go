@@ -13,28 +13,28 @@ import (
 	"jettison/cri"
 )
 
-// odd is a runtime that does not do all for one container.
-type odd struct {
+// faulty is a runtime that fails for one container.
+type faulty struct {
 	Runtime
-	id           string
-	mute, closed bool // it does not tell its log, or reopen it
+	id                 string
+	noStatus, noReopen bool // calls that fail
 }
 
-func (o *odd) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	if id == o.id && o.mute {
+func (f *faulty) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+	if id == f.id && f.noStatus {
 		return cri.Container{}, context.DeadlineExceeded
 	}
-	return o.Runtime.ContainerStatus(ctx, id)
+	return f.Runtime.ContainerStatus(ctx, id)
 }
 
-func (o *odd) ReopenContainerLog(ctx context.Context, id string) error {
-	if id == o.id && o.closed {
+func (f *faulty) ReopenContainerLog(ctx context.Context, id string) error {
+	if id == f.id && f.noReopen {
 		return errors.New("container is in state UNKNOWN")
 	}
-	return o.Runtime.ReopenContainerLog(ctx, id)
+	return f.Runtime.ReopenContainerLog(ctx, id)
 }
 
-// passes makes some, with a large log at each, and counts the rotations.
+// passes runs passes with a large log at each, and counts the rotations.
 func (n *node) passes(from, to int) (rotated int) {
 	n.t.Helper()
 	for i := from; i < to; i++ {
@@ -45,71 +45,72 @@ func (n *node) passes(from, to int) (rotated int) {
 	return rotated
 }
 
-// Two have one log, and one of them cannot reopen it: it is waited for, but not for ever.
-func TestOneThatNeverReopens(t *testing.T) {
+// One of two containers with the same log cannot reopen it: passes wait for it, but not forever.
+func TestContainerThatNeverReopens(t *testing.T) {
 	n := newNode(t)
 	n.container("other", "/log/pods/"+folder+"/0.log")
-	o := &odd{Runtime: n.Runtime, id: "other", closed: true}
-	n.Runtime = o
-	if got := n.passes(0, patience-1); got != 0 {
-		t.Errorf("rotated %d times before", got)
+	f := &faulty{Runtime: n.Runtime, id: "other", noReopen: true}
+	n.Runtime = f
+	if got := n.passes(0, maxFailures-1); got != 0 {
+		t.Errorf("log rotated %d times before maxFailures, want 0", got)
 	}
-	if got := n.passes(patience-1, patience+3); got != 4 {
-		t.Errorf("rotated %d of 4 times", got)
+	if got := n.passes(maxFailures-1, maxFailures+3); got != 4 {
+		t.Errorf("log rotated %d times after maxFailures, want 4", got)
 	}
-	o.closed = false
-	n.passes(patience+3, patience+4)
-	o.closed = true
-	if got := n.passes(patience+4, 2*patience+3); got != 0 { // it could
-		t.Errorf("rotated %d times at once", got)
+	f.noReopen = false
+	n.passes(maxFailures+3, maxFailures+4)
+	f.noReopen = true
+	if got := n.passes(maxFailures+4, 2*maxFailures+3); got != 0 { // a success resets the failures
+		t.Errorf("log rotated %d times after a success, want 0", got)
 	}
 	n.list = n.list[:1]
-	n.passes(2*patience+3, 2*patience+4)
-	if len(n.refused) != 0 {
-		t.Errorf("remembered: %v", n.refused)
+	n.passes(2*maxFailures+3, 2*maxFailures+4)
+	if len(n.failures) != 0 {
+		t.Errorf("failures of an ended container = %v, want none", n.failures)
 	}
 }
 
-// One of two that have a log does not tell that: what it writes to keeps its name, whether it can reopen its log or not.
-func TestOneThatDoesNotTellItsLog(t *testing.T) {
-	for _, closed := range []bool{true, false} {
+// The path of one of two containers with the same log is unknown. Its file keeps its name, whether
+// or not it can reopen its log.
+func TestContainerWithUnknownLog(t *testing.T) {
+	for _, noReopen := range []bool{true, false} {
 		n := newNode(t)
 		n.container("other", "")
-		o := &odd{Runtime: n.Runtime, id: "other", mute: true, closed: closed}
-		n.Runtime = o
+		f := &faulty{Runtime: n.Runtime, id: "other", noStatus: true, noReopen: noReopen}
+		n.Runtime = f
 		n.write("0.log", large("x"))
 		path := filepath.Join(n.dir, "0.log")
-		held, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) // what it writes to
+		held, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) // the file it writes to
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Runtime = reopens{o, func() {
+		n.Runtime = reopens{f, func() {
 			if held.Close(); err == nil {
 				held, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 			}
 		}}
-		for i := range patience - 1 {
+		for i := range maxFailures - 1 {
 			rotated := n.passes(i, i+1)
 			var st unix.Stat_t
-			if e := errors.Join(err, unix.Fstat(int(held.Fd()), &st)); e != nil || st.Nlink != 1 || closed != (rotated == 0) {
-				t.Errorf("closed %v, pass %d: its file has %d names, rotated %d; %v", closed, i, st.Nlink, rotated, e)
+			if e := errors.Join(err, unix.Fstat(int(held.Fd()), &st)); e != nil || st.Nlink != 1 || noReopen != (rotated == 0) {
+				t.Errorf("noReopen %v, pass %d: its file has %d names, rotated %d; %v", noReopen, i, st.Nlink, rotated, e)
 			}
 		}
-		if got := n.passes(patience, patience+2); got != 2 {
-			t.Errorf("closed %v: rotated %d of 2 times", closed, got)
+		if got := n.passes(maxFailures, maxFailures+2); got != 2 {
+			t.Errorf("noReopen %v: rotated %d times after maxFailures, want 2", noReopen, got)
 		}
 		held.Close()
 	}
 }
 
-// reopens does what the runtime does for the odd one.
+// reopens is a faulty runtime that calls reopen for its container.
 type reopens struct {
-	*odd
+	*faulty
 	reopen func()
 }
 
 func (r reopens) ReopenContainerLog(ctx context.Context, id string) error {
-	err := r.odd.ReopenContainerLog(ctx, id)
+	err := r.faulty.ReopenContainerLog(ctx, id)
 	if err == nil && id == r.id {
 		r.reopen()
 	}

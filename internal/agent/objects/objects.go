@@ -1,6 +1,5 @@
-// Package objects keeps what is known of pod objects: those that clients hand over on the agent's
-// socket, those of static manifests, and those that the kubelet tells by its local pods API. It
-// serves the socket, too.
+// Package objects collects the known pod objects: those that clients provide on the agent's socket,
+// those of static manifests, and those of the kubelet's local pods API. It also serves the socket.
 package objects
 
 import (
@@ -20,40 +19,40 @@ import (
 
 // Options of New.
 type Options struct {
-	Socket, Group string // empty: clients have no way in
-	// the directory of static manifests in this process's view; empty: there are none
+	Socket, Group string // empty: no socket
+	// the directory of static manifests in this process's view; empty: none
 	Manifests   string
-	State       func() any       // what the socket tells of the agent, for any goroutine
-	Outlook     func() any       // likewise: whom each threshold would have evicted
-	Admission   socket.Admission // nil: clients are not told whether the node takes a pod
-	Reads       socket.Reads     // nil: nothing else is told
-	OnManifests func()           // all manifests were read; called beside the loop
-	OnDoubt     func(time.Time)
-	// the socket of the kubelet's pods API in this process's view; empty: it is not asked
+	State       func() any       // see socket.Options
+	Outlook     func() any       // see socket.Options
+	Admission   socket.Admission // see socket.Options
+	Reads       socket.Reads     // see socket.Options
+	OnManifests func()           // called outside the loop after all manifests were read
+	OnDoubt     func(time.Time)  // called outside the loop for an unreadable manifest
+	// the socket of the kubelet's pods API in this process's view; empty: not used
 	Kubelet string
 	Log     *logthrottle.Logger
 }
 
-// Objects are the loop's part. The socket and the manifests have goroutines of their own, which
-// hand over through the store.
+// Objects is the loop's part. The socket and the manifests have their own goroutines, which pass
+// objects through the store.
 type Objects struct {
 	o       Options
 	store   *podstore.Store
 	pods    map[string]*eviction.Pod // by UID
 	limited map[string]bool          // UIDs of those with limits on local storage
-	refused map[string]struct{}      // UIDs of those that were said to be refused
+	refused map[string]struct{}      // UIDs whose rejected objects are logged
 }
 
-// New makes an Objects that knows of none.
+// New returns an Objects without objects.
 func New(o Options) *Objects {
 	return &Objects{o: o, store: podstore.New(), refused: map[string]struct{}{}}
 }
 
-// Store is where objects are handed over. It is safe for concurrent use.
+// Store returns the store, which is safe for concurrent use.
 func (o *Objects) Store() *podstore.Store { return o.store }
 
-// Start opens the socket, reads static manifests and follows the kubelet. The returned function
-// ends all of that.
+// Start opens the socket, and starts to read static manifests and the kubelet's pods. stop ends all
+// of these.
 func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
@@ -80,20 +79,20 @@ func (o *Objects) Start() (stop func(), err error) {
 		}
 		if reader != nil {
 			if err := reader.Close(); err != nil {
-				o.o.Log.Warn("stopping", "error", err)
+				o.o.Log.Warn("agent stop incomplete", "error", err)
 			}
 		}
 		if server != nil {
 			if err := server.Close(); err != nil {
-				o.o.Log.Warn("stopping", "error", err)
+				o.o.Log.Warn("agent stop incomplete", "error", err)
 			}
 		}
 	}, nil
 }
 
-// readManifests reads static manifests beside the loop, again whenever they change.
+// readManifests reads static manifests outside the loop, and again after each change.
 func (o *Objects) readManifests() *manifests.Reader {
-	store, options, log := o.store, o.o, o.o.Log.Logger // all that it may use there
+	store, options, log := o.store, o.o, o.o.Log.Logger // the goroutine uses only these
 	return manifests.Start(manifests.Options{
 		Path: options.Manifests,
 		Changed: func(all []*v1.Pod) {
@@ -102,16 +101,19 @@ func (o *Objects) readManifests() *manifests.Reader {
 		},
 		Report: func(err error) {
 			options.OnDoubt(time.Now())
-			log.Warn("a static pod's manifest is not known", api.EventPod.Attr(), "error", err)
+			//log: A static pod's manifest is missing fields, malformed or unreadable. The agent
+			//  does not know the priority and requests of this pod from it.
+			//do: Correct the file that error names.
+			log.Warn("static pod manifest invalid", api.EventPod.Attr(), "error", err)
 		},
 	})
 }
 
-// Changed gets a value when OnChanged has something new to take.
+// Changed receives a value when OnChanged has new objects to read.
 func (o *Objects) Changed() <-chan struct{} { return o.store.Changed() }
 
-// OnChanged takes what is known of pod objects now. limited are the UIDs of those that have limits
-// on local storage.
+// OnChanged reads the current objects of the store. It returns the UIDs of those with limits on
+// local storage.
 func (o *Objects) OnChanged() (limited map[string]bool) {
 	s := o.store.Snapshot()
 	o.refuse(s.Refused)
@@ -124,28 +126,34 @@ func (o *Objects) OnChanged() (limited map[string]bool) {
 	return o.limited
 }
 
-// saidAtOnce is how many objects that are refused are named at once.
-const saidAtOnce = 8
+// maxRefusedLogs bounds the rejected objects that one change logs by name.
+const maxRefusedLogs = 8
 
-// refuse logs that objects of clients are refused, once of each pod.
+// refuse logs rejected objects of clients, once for each pod.
 func (o *Objects) refuse(now []podstore.Refused) {
 	var fresh []podstore.Refused
 	for _, r := range now {
-		if _, said := o.refused[r.Runtime.UID]; !said {
+		if _, logged := o.refused[r.Runtime.UID]; !logged {
 			fresh = append(fresh, r)
 		}
 	}
-	if len(o.refused)+len(fresh) > podstore.MaxPods { // pods come and go
+	if len(o.refused)+len(fresh) > podstore.MaxPods { // bounds the map
 		clear(o.refused)
 	}
 	for i, r := range fresh {
 		o.refused[r.Runtime.UID] = struct{}{}
-		if i == saidAtOnce {
-			o.o.Log.Warn("more pod objects of clients are refused", api.EventPod.Attr(), "objects",
-				len(fresh)-saidAtOnce)
+		if i == maxRefusedLogs {
+			//log: One change had more rejected pod objects than are logged one by one.
+			//do: See the message about a rejected pod object.
+			o.o.Log.Warn("further pod objects rejected", api.EventPod.Attr(), "objects",
+				len(fresh)-maxRefusedLogs)
 		}
-		if i < saidAtOnce {
-			o.o.Log.Warn("a pod object of a client is refused: the runtime has another pod by its UID",
+		if i < maxRefusedLogs {
+			//log: A client provided an object with the UID of a pod that has another name in the
+			//  runtime. The agent ignores the object.
+			//do: Correct the client. A stale copy of the pods or a wrong node name is a common
+			//  cause.
+			o.o.Log.Warn("pod object rejected, runtime has another pod",
 				api.EventPod.Attr(),
 				"uid", r.Runtime.UID,
 				"object", r.Object.Namespace+"/"+r.Object.Name, "runtime", r.Runtime.Namespace+"/"+
@@ -154,26 +162,27 @@ func (o *Objects) refuse(now []podstore.Refused) {
 	}
 }
 
-// Refused is how many objects of clients are of other pods than the runtime has by their UIDs.
+// Refused returns the number of rejected objects of clients: those whose UID is another pod in the
+// runtime.
 func (o *Objects) Refused() int { return len(o.store.Snapshot().Refused) }
 
-// Pods are the objects by UID, as OnChanged took them. The map must not be changed.
+// Pods returns the objects by UID, as of the last OnChanged. Callers must not change the map.
 func (o *Objects) Pods() map[string]*eviction.Pod { return o.pods }
 
-// Limited reports whether one of them has limits on local storage.
+// Limited reports whether any object has limits on local storage.
 func (o *Objects) Limited() bool { return len(o.limited) > 0 }
 
-// Clients is how many of them only clients told of.
+// Clients returns the number of objects that only clients provided.
 func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
 
-// Heard fills in when kubelet and clients were heard, and how many objects of clients may be out of
-// date for that.
+// Heard fills in when the kubelet and clients were last active, and how many objects of clients may
+// therefore be stale.
 func (o *Objects) Heard(now time.Time, count *api.PodCount) {
 	count.Kubelet = o.store.Snapshot().Kubelet
-	if told := o.store.Kubelet(); !told.IsZero() {
-		count.KubeletSynced = &told
+	if synced := o.store.KubeletSynced(); !synced.IsZero() {
+		count.KubeletSynced = &synced
 	}
-	heard, synced := o.store.Heard()
+	heard, synced := o.store.ClientTimes()
 	if heard.IsZero() {
 		return
 	}
@@ -186,10 +195,10 @@ func (o *Objects) Heard(now time.Time, count *api.PodCount) {
 	}
 }
 
-// All are the objects as the store has them now.
+// All returns the current objects of the store.
 func (o *Objects) All() []*v1.Pod { return o.store.Snapshot().Objects }
 
-// Object is that of a UID; nil: there is none.
+// Object returns the object with a UID; nil: none.
 func (o *Objects) Object(uid string) *v1.Pod {
 	for _, p := range o.All() {
 		if string(p.UID) == uid {
@@ -199,8 +208,8 @@ func (o *Objects) Object(uid string) *v1.Pod {
 	return nil
 }
 
-// ManifestPath is where a kubelet's staticPodPath is seen below the node's root directory; empty:
-// there are none.
+// ManifestPath returns the path of a kubelet's staticPodPath below the node's root directory;
+// empty: no static manifests.
 func ManifestPath(hostRoot, staticPodPath string) string {
 	if staticPodPath == "" {
 		return ""

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const manifest = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "namespace": "default"},
 	"spec": {"containers": [{"name": "c", "image": "i"}]}}`
 
-// Manifests and clients are two origins of objects; both end with what Start returns.
-func TestWhereObjectsComeFrom(t *testing.T) {
+// Manifests and clients provide objects; stop ends both.
+func TestSourcesOfObjects(t *testing.T) {
 	dir, err := os.MkdirTemp("", "o") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
@@ -65,42 +65,42 @@ func TestWhereObjectsComeFrom(t *testing.T) {
 	<-o.Changed()
 	limited := o.OnChanged()
 	if len(limited) != 1 || !limited["client"] || !o.Limited() || o.Pods()[nodetest.UID] == nil || o.Clients() != 1 || len(o.All()) != 2 {
-		t.Errorf("limited %v, pods %v, clients %d of %d", limited, o.Pods(), o.Clients(), len(o.All()))
+		t.Errorf("limited = %v, pods = %v, clients = %d of %d; want the client's limited pod and the manifest's", limited, o.Pods(), o.Clients(), len(o.All()))
 	}
 	stop()
-	if !strings.Contains(n.Text(), "a static pod's manifest is not known") {
-		t.Errorf("log: %s", n.Text())
+	if !strings.Contains(n.Text(), "static pod manifest invalid") {
+		t.Errorf("log = %s, want the invalid manifest", n.Text())
 	}
 	if _, err := os.Stat(filepath.Join(dir, "s.sock")); !os.IsNotExist(err) {
-		t.Errorf("the socket is left behind: %v", err)
+		t.Errorf("socket exists after stop: %v", err)
 	}
 }
 
-// A socket that cannot be opened is an error of the start, and begins nothing.
-func TestASocketThatCannotBeOpened(t *testing.T) {
+// A socket that cannot be opened fails Start, which then starts nothing.
+func TestSocketThatCannotBeOpened(t *testing.T) {
 	n := nodetest.New(t)
 	o := New(Options{Socket: filepath.Join(n.Dir, strings.Repeat("x", 200)), Manifests: n.Dir, Log: n.Log})
 	if _, err := o.Start(); err == nil {
-		t.Error("no error")
+		t.Error("Start with a too long socket path succeeded")
 	}
 }
 
-// A kubelet's path of manifests is seen below the node's root directory.
-func TestWhereManifestsAre(t *testing.T) {
+// The kubelet's staticPodPath is resolved below the node's root directory.
+func TestManifestPath(t *testing.T) {
 	for _, c := range []struct{ root, path, want string }{
 		{"", "", ""}, {"/host", "", ""}, {"", "/etc/k/manifests", "/etc/k/manifests"}, {"/host", "/etc/k/manifests", "/host/etc/k/manifests"},
 	} {
 		if got := ManifestPath(c.root, c.path); got != c.want {
-			t.Errorf("%+v: %s", c, got)
+			t.Errorf("ManifestPath(%q, %q) = %q, want %q", c.root, c.path, got, c.want)
 		}
 	}
 }
 
-// That an object is refused is said once of each pod, however often it is put, and of many pods in few lines.
-func TestARefusedObjectIsSaidOnce(t *testing.T) {
+// A rejected object is logged once for each pod, and many of them in few lines.
+func TestRejectedObjectIsLoggedOnce(t *testing.T) {
 	n := nodetest.New(t)
 	o := New(Options{Log: n.Log})
-	const lie = `{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "other"}}`
+	const mismatched = `{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "other"}}`
 	put := func(pods ...string) {
 		t.Helper()
 		if _, _, err := o.Store().Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), true, podstore.ByRoot); err != nil {
@@ -108,40 +108,40 @@ func TestARefusedObjectIsSaidOnce(t *testing.T) {
 		}
 		o.OnChanged()
 	}
-	put(lie)
+	put(mismatched)
 	if o.Refused() != 0 || len(o.Pods()) != 1 || n.Text() != "" {
-		t.Errorf("the runtime has told nothing yet: %d refused\n%s", o.Refused(), n.Text())
+		t.Errorf("before the runtime's pods are known: %d rejected, log\n%s\nwant none", o.Refused(), n.Text())
 	}
 	o.Store().SetRuntime(n.Runs())
 	for range 3 {
-		put(lie)
+		put(mismatched)
 		if o.Refused() != 1 || len(o.Pods()) != 0 || o.Clients() != 0 {
-			t.Errorf("%d refused, %d known", o.Refused(), len(o.Pods()))
+			t.Errorf("%d objects rejected, %d known, want 1 and 0", o.Refused(), len(o.Pods()))
 		}
 		put()
 	}
 	if lines := strings.Count(n.Text(), "\n"); lines != 1 || !strings.Contains(n.Text(), "object=default/other runtime=default/pod") {
-		t.Errorf("%d lines:\n%s", lines, n.Text())
+		t.Errorf("log has %d lines, want one for the pod:\n%s", lines, n.Text())
 	}
-	index, lies := read.Index{}, []string{}
+	index, mismatches := read.Index{}, []string{}
 	for i := range 100 {
 		uid := fmt.Sprint("u", i)
 		index[uid] = &read.Pod{PodRef: stats.PodReference{UID: uid, Namespace: "default", Name: "pod"}}
-		lies = append(lies, strings.Replace(lie, nodetest.UID, uid, 1))
+		mismatches = append(mismatches, strings.Replace(mismatched, nodetest.UID, uid, 1))
 	}
 	o.Store().SetRuntime(index)
-	put(lies...)
-	if lines := strings.Count(n.Text(), "\n"); lines != 1+saidAtOnce+1 || !strings.Contains(n.Text(), "objects=92") {
-		t.Errorf("%d lines:\n%s", lines, n.Text())
+	put(mismatches...)
+	if lines := strings.Count(n.Text(), "\n"); lines != 1+maxRefusedLogs+1 || !strings.Contains(n.Text(), "objects=92") {
+		t.Errorf("log has %d lines, want %d in total and objects=92:\n%s", lines, 1+maxRefusedLogs+1, n.Text())
 	}
 }
 
-// What a client said that is away counts all the same, and is shown as what may be out of date.
-func TestAClientThatIsAway(t *testing.T) {
+// Objects of a client that stopped sending still count, and are shown as stale.
+func TestStaleClient(t *testing.T) {
 	o := New(Options{Log: nodetest.New(t).Log})
 	var count api.PodCount
 	if o.Heard(time.Now(), &count); count.ClientHeard != nil || count.Stale != 0 {
-		t.Errorf("nobody was heard: %+v", count)
+		t.Errorf("counts without a client = %+v, want no times", count)
 	}
 	body := `[{"metadata":{"uid":"a","namespace":"n","name":"p"},"spec":{"containers":[{"name":"c"}]}}]`
 	if _, _, err := o.Store().Put(strings.NewReader(body), true, podstore.ByMember); err != nil {
@@ -153,7 +153,7 @@ func TestAClientThatIsAway(t *testing.T) {
 		count = api.PodCount{Clients: o.Clients()}
 		o.Heard(now.Add(after), &count)
 		if count.Stale != stale || count.ClientSynced == nil || len(o.Pods()) != 1 {
-			t.Errorf("after %v: %+v, pods %v", after, count, o.Pods())
+			t.Errorf("counts after %v = %+v, pods %v; want %d stale", after, count, o.Pods(), stale)
 		}
 	}
 }

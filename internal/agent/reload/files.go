@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// stamp tells whether files and folders are what they were: which file each path leads to, and when
-// that was changed. It is not their content, for a mode that is changed may decide whether a file
-// is taken.
+// stamp returns a text that changes when any of the paths leads to another file, or its file or
+// directory changes. It covers the change time instead of the content, because a changed mode may
+// decide whether a file is accepted.
 func stamp(paths []string) string {
 	var b strings.Builder
 	for _, path := range paths {
@@ -26,9 +26,9 @@ func stamp(paths []string) string {
 	return b.String()
 }
 
-// folders are those in which a change of a path is seen: its own, and where a symbolic link leads,
-// that of the file itself. In a volume of a ConfigMap the one is where the link ..data is swapped,
-// through which all others lead.
+// folders returns the directories in which a change of a path is visible: its own, and through a
+// symbolic link that of the file. In the volume of a ConfigMap, the first is where the link ..data
+// is swapped, through which all others lead.
 func folders(paths []string) []string {
 	var out []string
 	for _, path := range paths {

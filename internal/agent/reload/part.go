@@ -11,32 +11,32 @@ import (
 	"jettison/internal/node/config"
 )
 
-// closeLimit is for a Reloader to end when the agent does.
+// closeLimit is the time for a Reloader to end when the agent stops.
 const closeLimit = time.Second
 
-// Part is the loop's: it takes what a Reloader reads, or keeps what holds. All of it is for the
-// loop's goroutine.
+// Part is the loop's part: it applies a configuration that a Reloader has read, or keeps the
+// current one. It belongs to the loop's goroutine.
 type Part struct {
 	log      *logthrottle.Logger
-	running  *config.Loaded // what holds
-	reloader *Reloader      // nil: nothing is read again
+	running  *config.Loaded // in effect
+	reloader *Reloader      // nil before Start
 	state    api.ConfigState
 }
 
-// NewPart makes a Part by whose word running holds since then.
+// NewPart returns a Part with the configuration in effect, read at now.
 func NewPart(now time.Time, running *config.Loaded, log *logthrottle.Logger) *Part {
 	return &Part{log: log, running: running, state: api.ConfigState{From: running.From,
 		EndpointFrom: running.EndpointFrom, Read: now}}
 }
 
-// Start begins to read the configuration again. The returned function ends that.
+// Start starts to reload the configuration. stop ends it.
 func (p *Part) Start(o Options) (stop func() error) {
 	o.Running, o.Log = p.running, p.log.Logger
 	p.reloader = Start(o)
 	return func() error { return p.reloader.Close(closeLimit) }
 }
 
-// Results is where configurations come from that were read again, for OnResult; nil without Start.
+// Results returns the channel of read configurations, for OnResult; nil before Start.
 func (p *Part) Results() <-chan Result {
 	if p.reloader == nil {
 		return nil
@@ -44,36 +44,41 @@ func (p *Part) Results() <-chan Result {
 	return p.reloader.Results()
 }
 
-// OnResult decides on what was read: what holds from now on, or nil where that is what held before.
-// fits says why this node cannot have a configuration, and what is odd about it here.
-func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (doubts []error,
+// OnResult decides on a read configuration. It returns the configuration for the loop to apply, or
+// nil if nothing changes. fits returns an error if this node cannot use it, and warnings about
+// values that do not fit the node.
+func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (warnings []error,
 	err error)) *config.Loaded {
 	if r.Err != nil {
 		p.keep(r.Err)
 		return nil
 	}
 	change := p.running.Reloaded(r.Loaded)
-	doubts, err := fits(change.Loaded)
+	warnings, err := fits(change.Loaded)
 	if err != nil {
 		p.keep(err)
 		return nil
 	}
 	recovered := p.state.Error != ""
 	p.state.Error = ""
-	if len(change.Now) > 0 || recovered || r.Asked || change.Loaded.From != p.running.From {
+	if len(change.Now) > 0 || recovered || r.Requested || change.Loaded.From != p.running.From {
 		p.state.Reloads++
+		//log: The agent read its configuration again and applied the changed fields.
 		p.log.Info("configuration reloaded", "config", change.Loaded.From, "changed", change.Now)
 		for _, text := range change.Warnings {
-			p.log.Warn("config: " + text)
+			p.log.Warn("configuration warning", "warning", text)
 		}
 	}
 	if len(change.Now) > 0 {
-		for _, doubt := range doubts {
-			p.log.Warn("not as it should be", "error", doubt)
+		for _, warning := range warnings {
+			p.log.Warn("configuration exceeds node capacity", "error", warning)
 		}
 	}
 	if !slices.Equal(change.NextStart, p.state.NextStart) && len(change.NextStart) > 0 {
-		p.log.Warn("takes effect at the next start", "fields", strings.Join(change.NextStart, ", "))
+		//log: Some changed fields are only read at start. The agent keeps their previous values.
+		//do: Restart the agent to apply the fields.
+		p.log.Warn("configuration change needs a restart", "fields",
+			strings.Join(change.NextStart, ", "))
 	}
 	p.running = change.Loaded
 	p.state.From, p.state.Read, p.state.NextStart = change.Loaded.From, r.Time, change.NextStart
@@ -83,19 +88,25 @@ func (p *Part) OnResult(r *Result, fits func(*config.Loaded) (doubts []error,
 	return change.Loaded
 }
 
-// keep keeps what holds. A kubelet that is not there is no fault: it is starting anew.
+// keep logs why the configuration in effect is kept. A missing kubelet is not an error: it may be
+// restarting.
 func (p *Part) keep(err error) {
 	if errors.Is(err, config.ErrNoKubelet) {
 		p.log.Repeat("configuration: no kubelet",
-			func() { p.log.Info("configuration not reloaded", "reason", err) })
+			//log: The kubelet whose configuration the agent uses is not running. The agent keeps
+			//  the previous configuration until the kubelet is back.
+			func() { p.log.Info("configuration reload waiting for kubelet", "reason", err) })
 		return
 	}
 	p.state.Failed++
 	p.state.Error = err.Error()
-	p.log.Error("configuration not reloaded: what it was before holds", "error", err)
+	//log: The configuration cannot be read, is invalid, or does not fit this node. The previous
+	//  configuration stays in effect.
+	//do: Correct the file that error names. The agent reads it again after a change.
+	p.log.Error("configuration reload failed", "error", err)
 }
 
-// State is the configuration that holds, for others. It is not changed afterwards.
+// State returns the state of the configuration in effect. The result does not change.
 func (p *Part) State() *api.ConfigState {
 	s := p.state
 	return &s

@@ -1,9 +1,9 @@
-// Package reload has the configuration read again while the agent runs: when it is told to
-// (SIGHUP), and when a file of it has changed.
+// Package reload reads the configuration again while the agent runs: on SIGHUP, and when one of its
+// files changes.
 //
-//	reload.go  Reloader: reads it, beside the loop
-//	files.go   what of files has changed
-//	part.go    Part: takes it or keeps the one before, for the loop
+//	reload.go  Reloader: reads the configuration, outside the loop
+//	files.go   detects changes of files
+//	part.go    Part: applies a configuration or keeps the current one, for the loop
 package reload
 
 import (
@@ -21,69 +21,75 @@ import (
 	"jettison/internal/node/config"
 )
 
-// A change is read when nothing more has happened for settle: whoever writes a file writes it in
-// parts. Where nothing tells of changes, as of a folder that is made later or of a kubelet that
-// begins anew, they are looked for every lookEvery; and every blindEvery where the kernel watches
-// no file for this process (fs.inotify.max_user_instances).
+// Changes are read when none has followed for settle, since a writer may write in parts. A poll
+// every pollInterval finds changes without notifications, such as a directory that is created later
+// or a kubelet that restarts. Without inotify watches (fs.inotify.max_user_instances) the poll runs
+// every fallbackInterval.
 const (
-	settle     = 250 * time.Millisecond
-	lookEvery  = time.Minute
-	blindEvery = 10 * time.Second
+	settle           = 250 * time.Millisecond
+	pollInterval     = time.Minute
+	fallbackInterval = 10 * time.Second
 )
 
-// mostReads of a configuration in a row, whose files are others each time.
-const mostReads = 3
+// maxReads bounds the reads in a row if each finds other files.
+const maxReads = 3
 
-// Result is what was read.
+// Result is a read configuration or an error.
 type Result struct {
-	Time   time.Time
-	Loaded *config.Loaded // nil: Err says why
-	Err    error          // one line: the file, the line, the field
-	Asked  bool           // somebody asked for it; else files have changed
+	Time      time.Time
+	Loaded    *config.Loaded // nil: see Err
+	Err       error          // one line with file, line and field
+	Requested bool           // by a signal; otherwise files have changed
 }
 
 // Options of Start.
 type Options struct {
 	Find    func(context.Context) (*config.Loaded, error) // reads the configuration
-	Running *config.Loaded                                // that was read at the start
-	Asks    <-chan os.Signal                              // each has it read
+	Running *config.Loaded                                // as read at the start
+	Asks    <-chan os.Signal                              // each triggers a read
 	Log     *slog.Logger
 }
 
-// Reloader reads the configuration again beside the loop.
+// Reloader reads the configuration again, outside the loop.
 type Reloader struct {
 	o       Options
 	results chan Result
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
-	files   []string          // whose changes count
-	seen    string            // their stamp when they were last read here; empty: they were not
-	again   bool              // what was read was not whole
-	watcher *fsnotify.Watcher // nil: there is none
+	files   []string          // the watched files
+	seen    string            // their stamp at the last read; empty: not read yet
+	retry   bool              // the last read was incomplete
+	watcher *fsnotify.Watcher // nil: not available
 }
 
-// Start starts a Reloader. Close it.
+// Start starts a Reloader. The caller must Close it.
 func Start(o Options) *Reloader {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reloader{o: o, results: make(chan Result), cancel: cancel, files: o.Running.Files}
 	var err error
 	if r.watcher, err = fsnotify.NewWatcher(); err != nil {
-		o.Log.Warn("changes of the configuration are seen late", "every", blindEvery, "error", err)
+		//log: The kernel provides no file watch to the agent, because the limit
+		//  fs.inotify.max_user_instances is reached. The agent polls its configuration files
+		//  instead.
+		//do: Raise fs.inotify.max_user_instances, or accept that changes take effect a few seconds
+		//  later.
+		o.Log.Warn("configuration watch unavailable, polling", "every", fallbackInterval, "error", err)
 	}
 	r.watch()
 	r.done.Go(func() { r.run(ctx) })
 	return r
 }
 
-// Results is where it hands over what it has read.
+// Results returns the channel of read configurations.
 func (r *Reloader) Results() <-chan Result { return r.results }
 
-// Close ends it, and waits for that so long: a file system may hang.
+// Close ends the Reloader. It returns an error if that takes longer than limit, because a file
+// system hangs.
 func (r *Reloader) Close(limit time.Duration) error {
 	r.cancel()
 	if !retry.AwaitFunc(r.done.Wait, limit) {
-		return errors.New("the configuration is still being read: a file system that hangs")
+		return errors.New("reading the configuration does not end: a file system hangs")
 	}
 	if r.watcher != nil {
 		return r.watcher.Close()
@@ -91,8 +97,7 @@ func (r *Reloader) Close(limit time.Duration) error {
 	return nil
 }
 
-// watch has the kernel tell of changes in the folders that the files lie in now. One that is not
-// there is looked at later.
+// watch watches the current directories of the files. Missing ones are checked by the poll.
 func (r *Reloader) watch() {
 	if r.watcher == nil {
 		return
@@ -100,7 +105,7 @@ func (r *Reloader) watch() {
 	want := folders(r.files)
 	for _, path := range r.watcher.WatchList() {
 		if !slices.Contains(want, path) {
-			_ = r.watcher.Remove(path) // it may be gone
+			_ = r.watcher.Remove(path) // it may be removed already
 		}
 	}
 	for _, path := range want {
@@ -111,36 +116,40 @@ func (r *Reloader) watch() {
 func (r *Reloader) run(ctx context.Context) {
 	var events chan fsnotify.Event
 	var errs chan error
-	every := blindEvery
+	interval := fallbackInterval
 	if r.watcher != nil {
-		events, errs, every = r.watcher.Events, r.watcher.Errors, lookEvery
+		events, errs, interval = r.watcher.Events, r.watcher.Errors, pollInterval
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	settled := time.NewTimer(0)
-	defer settled.Stop() // the first is at once: a file may have changed since the agent read it
+	defer settled.Stop() // fires immediately: a file may have changed since the agent read it
 	for {
-		asked := false
+		requested := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-events:
 			settled.Reset(settle)
 			continue
-		case err := <-errs: // an overflow: anything may have changed
-			r.o.Log.Warn("changes of the configuration may have been missed", "error", err)
+		case err := <-errs: // an overflow: any file may have changed
+			//log: The kernel's queue of file notifications overflowed. The agent checks its
+			//  configuration files now.
+			//do: Nothing. If it repeats, find the program that changes files in the configuration's
+			//  directories all the time.
+			r.o.Log.Warn("configuration watch lost events, checking files", "error", err)
 			settled.Reset(settle)
 			continue
 		case <-r.o.Asks:
-			asked = true
+			requested = true
 		case <-settled.C:
 		case <-tick.C:
 			r.watch()
 		}
-		if !asked && !r.again && stamp(r.files) == r.seen {
+		if !requested && !r.retry && stamp(r.files) == r.seen {
 			continue
 		}
-		result := r.read(ctx, asked)
+		result := r.read(ctx, requested)
 		if ctx.Err() != nil {
 			return
 		}
@@ -152,27 +161,27 @@ func (r *Reloader) run(ctx context.Context) {
 	}
 }
 
-// read reads the configuration until its files are those whose changes are seen.
-func (r *Reloader) read(ctx context.Context, asked bool) Result {
+// read reads the configuration until its files are the watched ones.
+func (r *Reloader) read(ctx context.Context, requested bool) Result {
 	for n := 1; ; n++ {
-		r.seen = stamp(r.files) // before: what changes meanwhile is seen later
+		r.seen = stamp(r.files) // before the read: later changes are detected
 		l, err := r.o.Find(ctx)
 		if err == nil && !slices.Equal(l.Files, r.files) && r.o.Running.LessThan(l) == nil {
 			r.files = l.Files
 			r.watch()
-			if n < mostReads {
+			if n < maxReads {
 				continue
 			}
 		}
 		if err == nil {
 			err = r.o.Running.LessThan(l)
 		}
-		r.watch()                                     // a link may lead elsewhere
-		r.again = errors.Is(err, config.ErrNoKubelet) // no change of a file tells of its return
+		r.watch()                                     // a link may lead to another directory
+		r.retry = errors.Is(err, config.ErrNoKubelet) // its return changes no file
 		if err != nil {
-			return Result{Time: time.Now(), Err: err, Asked: asked}
+			return Result{Time: time.Now(), Err: err, Requested: requested}
 		}
 		r.o.Running = l
-		return Result{Time: time.Now(), Loaded: l, Asked: asked}
+		return Result{Time: time.Now(), Loaded: l, Requested: requested}
 	}
 }

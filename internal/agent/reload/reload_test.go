@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const own = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"
 
-// fixture is a configuration that is read again, and what comes of it.
+// fixture is a reloaded configuration with its log.
 type fixture struct {
 	*Part
 	t    *testing.T
@@ -32,10 +32,10 @@ type fixture struct {
 	path string
 	asks chan os.Signal
 	log  *bytes.Buffer
-	node string // what the node cannot have: a field
+	node string // error of fits; empty: the node can use it
 }
 
-// start starts reading the file again. Its first reading is over when start returns.
+// start starts to reload a file, and waits for the first read.
 func start(t *testing.T, path string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: filepath.Dir(path), path: path, asks: make(chan os.Signal, 1), log: &bytes.Buffer{}}
@@ -51,12 +51,12 @@ func start(t *testing.T, path string) *fixture {
 		}
 	})
 	if next := f.next(); next != nil || f.log.Len() > 0 || f.State().Reloads != 0 {
-		t.Fatalf("the first reading is news: %+v, %s", next, f.log)
+		t.Fatalf("first read = %+v, log %s; want no change", next, f.log)
 	}
 	return f
 }
 
-// next waits for the next configuration that was read, and takes it.
+// next waits for the next read configuration, and passes it to the Part.
 func (f *fixture) next() *config.Loaded {
 	f.t.Helper()
 	select {
@@ -66,10 +66,10 @@ func (f *fixture) next() *config.Loaded {
 			if f.node != "" {
 				return nil, errors.New(f.node)
 			}
-			return []error{errors.New("a doubt")}, nil
+			return []error{errors.New("a warning")}, nil
 		})
 	case <-time.After(30 * time.Second):
-		f.t.Fatal("nothing was read")
+		f.t.Fatal("no configuration read within 30 s")
 	}
 	return nil
 }
@@ -77,30 +77,30 @@ func (f *fixture) next() *config.Loaded {
 func (f *fixture) memory(l *config.Loaded, want string) {
 	f.t.Helper()
 	if l == nil || l.EvictionHard["memory.available"] != want {
-		f.t.Fatalf("%+v, want %s; %s", l, want, f.log)
+		f.t.Fatalf("configuration = %+v, want memory.available %s; log %s", l, want, f.log)
 	}
 }
 
-func (f *fixture) said(want string) {
+func (f *fixture) logged(want string) {
 	f.t.Helper()
 	if !strings.Contains(f.log.String(), want) {
-		f.t.Errorf("%s\nwant %s", f.log, want)
+		f.t.Errorf("log = %s\nwant %s", f.log, want)
 	}
 }
 
-// A file that is written, one that takes its place, and a signal have it read again; one that is wrong, or that this node cannot have,
-// leaves what holds and is said in the log and the State.
-func TestAFileThatChanges(t *testing.T) {
+// A changed or replaced file and a signal cause a reload. An invalid configuration, or one that the
+// node cannot use, is not applied, and reported in log and State.
+func TestChangedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	filetest.Write(t, path, own)
 	f := start(t, path)
 	filetest.Write(t, path, own+"evictionHard: {memory.available: 1Gi}\nsocket: /b\n")
 	f.memory(f.next(), "1Gi")
-	f.said(`msg="configuration reloaded" config=` + path + " changed=[evictionHard]\n")
-	f.said(`msg="takes effect at the next start" fields=socket`)
-	f.said("a doubt")
+	f.logged(`msg="configuration reloaded" config=` + path + " changed=[evictionHard]\n")
+	f.logged(`msg="configuration change needs a restart" fields=socket`)
+	f.logged("a warning")
 	if s := f.State(); s.Reloads != 1 || s.Failed != 0 || s.Error != "" || strings.Join(s.NextStart, " ") != "socket" || s.From != path {
-		t.Errorf("%+v", s)
+		t.Errorf("state after a change = %+v, want one reload, next start socket", s)
 	}
 
 	filetest.Write(t, path+".new", own+"evictionHard: {memory.available: 2Gi}\n")
@@ -109,49 +109,49 @@ func TestAFileThatChanges(t *testing.T) {
 	}
 	f.memory(f.next(), "2Gi")
 	if s := f.State(); s.Reloads != 2 || s.NextStart != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("state after a replaced file = %+v, want two reloads, no next start", s)
 	}
 
 	filetest.Write(t, path, own+"evictionHrad: {}\n")
 	if next := f.next(); next != nil {
-		t.Errorf("%+v", next)
+		t.Errorf("configuration applied from an invalid file: %+v", next)
 	}
-	const wrong = `:3: unknown field \"evictionHrad\"`
-	f.said(`level=ERROR msg="configuration not reloaded: what it was before holds" error="config ` + path + wrong)
+	const invalid = `:3: unknown field \"evictionHrad\"`
+	f.logged(`level=ERROR msg="configuration reload failed" error="config ` + path + invalid)
 	if s := f.State(); s.Failed != 1 || !strings.Contains(s.Error, "evictionHrad") || s.Reloads != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("state after an invalid file = %+v, want one failure with its error", s)
 	}
 
 	filetest.Write(t, path, own+"evictionHard: {memory.available: 2Gi}\n")
 	if next := f.next(); next != nil {
-		t.Errorf("what held before: %+v", next)
+		t.Errorf("configuration applied without a change: %+v", next)
 	}
-	f.said("configuration reloaded")
+	f.logged("configuration reloaded")
 	if s := f.State(); s.Error != "" || s.Failed != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("state after the correction = %+v, want no error, one failure", s)
 	}
 
 	f.asks <- syscall.SIGHUP
 	if next := f.next(); next != nil {
-		t.Errorf("nothing has changed: %+v", next)
+		t.Errorf("configuration applied after a signal without a change: %+v", next)
 	}
-	f.said("changed=[]")
+	f.logged("changed=[]")
 
-	f.node = "more than there is"
+	f.node = "more than the node has"
 	filetest.Write(t, path, own+"evictionHard: {memory.available: 9Gi}\n")
 	if next := f.next(); next != nil {
-		t.Errorf("%+v", next)
+		t.Errorf("configuration applied that the node cannot use: %+v", next)
 	}
-	f.said("more than there is")
+	f.logged("more than the node has")
 	f.node = ""
 
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if next := f.next(); next != nil {
-		t.Errorf("%+v", next)
+		t.Errorf("configuration applied from a missing file: %+v", next)
 	}
-	f.said("configuration not reloaded")
+	f.logged("configuration reload failed")
 	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +159,8 @@ func TestAFileThatChanges(t *testing.T) {
 	f.memory(f.next(), "3Gi")
 }
 
-// A volume of a ConfigMap is changed by a link that is swapped, through which the file's own link leads.
-func TestAConfigMap(t *testing.T) {
+// A ConfigMap's volume changes by a swapped link, through which the file's own link leads.
+func TestConfigMapVolume(t *testing.T) {
 	dir := t.TempDir()
 	filetest.Write(t, filepath.Join(dir, "..1/c.yaml"), own)
 	filetest.Write(t, filepath.Join(dir, "..2/c.yaml"), own+"evictionHard: {memory.available: 1Gi}\n")
@@ -178,8 +178,9 @@ func TestAConfigMap(t *testing.T) {
 	}
 }
 
-// What else happens in the folder of a file is none of its changes, and a file that does not exist yet is one when it comes.
-func TestWhatIsReadWhen(t *testing.T) {
+// Other changes in a watched directory cause no read. A file that did not exist is read when it is
+// created.
+func TestOnlyWatchedFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	files, reads := []string{filepath.Join(dir, "a"), filepath.Join(dir, "d")}, 0
@@ -198,17 +199,17 @@ func TestWhatIsReadWhen(t *testing.T) {
 	for _, name := range []string{"x", "y", "z"} {
 		filetest.Write(t, filepath.Join(dir, name), "x")
 	}
-	filetest.Write(t, filepath.Join(dir, "d/10.conf"), "x") // a folder, and what is in it
+	filetest.Write(t, filepath.Join(dir, "d/10.conf"), "x") // a directory, and a file in it
 	<-r.Results()
-	if n := count(); n < 2 || n > 3 { // between its making and the file in it there may be time
-		t.Errorf("%d", n)
+	if n := count(); n < 2 || n > 3 { // creating the directory and the file may be two changes
+		t.Errorf("configuration read %d times, want 2 or 3", n)
 	}
 	if err := r.Close(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A Reloader whose results nobody takes, or whose configuration does not come, can be ended.
+// Close ends a Reloader whose results are not received, or whose read does not end.
 func TestClose(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		began := make(chan struct{})

@@ -1,15 +1,14 @@
-// Package atomicfile reads and replaces small regular files as a whole. What it is asked to read
-// may be a pipe, a device or far too large: it neither waits for the one nor holds the other in
-// memory. A Stream is for what may well be a pipe. What is written is after a crash either the old
-// file or the new one.
+// Package atomicfile reads and replaces small regular files as a whole. A path to read may name a
+// pipe, a device or a very large file: it waits for none of these and bounds the bytes in memory. A
+// Stream reads pipes too. After a crash, a replaced file has either the old or the new content.
 //
-// Libraries that replace files (github.com/google/renameio/v2, github.com/natefinch/atomic) leave
-// two things out: the directory is not synced, so the new name may be lost with the power, and the
-// temporary files of processes that died in the middle pile up.
+// Libraries that replace files (github.com/google/renameio/v2, github.com/natefinch/atomic) do not
+// sync the directory, so the new name may be lost on power failure, and do not remove temporary
+// files of processes that died during a replacement.
 //
-//	atomicfile.go Open, Read: small files; Replace, Clean: writing them
-//	lock.go      Lock: one process at a time
-//	stream.go    Stream: what may be a pipe
+//	atomicfile.go Open, Read: read small files; Replace, Clean: write them
+//	lock.go      Lock: a lock for one process at a time
+//	stream.go    Stream: reads files and pipes
 package atomicfile
 
 import (
@@ -24,20 +23,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLink and errKind are why a file is not opened.
+// Reasons why Open does not open a file.
 var (
-	errLink = errors.New("is a symbolic link, which is not followed")
-	errKind = errors.New("is no regular file")
+	errLink = errors.New("is a symbolic link, not followed")
+	errKind = errors.New("not a regular file")
 )
 
-// TooLarge is the error for a file of more bytes than its reader takes.
+// TooLarge is the error for a file with more bytes than the limit, which is its value.
 type TooLarge int64
 
-func (most TooLarge) Error() string { return fmt.Sprintf("larger than %d bytes", int64(most)) }
+func (limit TooLarge) Error() string { return fmt.Sprintf("larger than %d bytes", int64(limit)) }
 
-// Open opens a regular file and nothing else, and does not wait for a pipe's other end. flags are
-// those of os.OpenFile, with unix.O_NOFOLLOW where a symbolic link is to be refused; a file that it
-// makes has mode 0600. Errors are of type *os.PathError.
+// Open opens a regular file and rejects any other kind, without waiting for the other end of a
+// pipe. flags are those of os.OpenFile, with unix.O_NOFOLLOW to reject symbolic links; a new file
+// has mode 0600. Errors are of type *os.PathError.
 func Open(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
 	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW != 0 {
@@ -60,41 +59,41 @@ func Open(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads a regular file of at most so many bytes. flags are as of Open. Errors are of type
-// *os.PathError: errors.Unwrap takes the path off for a message that has it already. One of a file
-// that has more is a TooLarge.
-func Read(path string, most int64, flags int) ([]byte, error) {
+// Read reads a regular file of at most limit bytes. flags are those of Open. Errors are of type
+// *os.PathError; errors.Unwrap removes the path for a message that has it already. The error of a
+// larger file wraps a TooLarge.
+func Read(path string, limit int64, flags int) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY|flags)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := ReadAll(f, most)
+	text, err := ReadAll(f, limit)
 	if large := TooLarge(0); errors.As(err, &large) {
 		err = &os.PathError{Op: "read", Path: path, Err: large}
 	}
 	return text, err
 }
 
-// ReadAll reads to the end what has at most so many bytes, else the error is a TooLarge.
-func ReadAll(r io.Reader, most int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, most+1))
+// ReadAll reads r to its end. If it has more than limit bytes, the error is a TooLarge.
+func ReadAll(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(text)) > most {
-		return nil, TooLarge(most)
+	if int64(len(text)) > limit {
+		return nil, TooLarge(limit)
 	}
 	return text, nil
 }
 
-// tempEnd is how temporary files end.
+// tempEnd is the suffix of temporary files.
 const tempEnd = ".tmp"
 
-// Replace puts what fill writes in the place of a file, mode 0600, as a whole and on the disk.
-// Until then it is in a file of its own beside it, PATH.RANDOM.tmp: two processes that replace one
-// file at the same time do not write into each other's. That of a process that died in the middle
-// is for Clean.
+// Replace replaces a file, mode 0600, by the content that fill writes, as a whole and synced to
+// disk. fill writes to a separate file next to it, PATH.RANDOM.tmp, so that two processes that
+// replace the same file do not write to the same temporary one. Clean removes the temporary files
+// of processes that died.
 func Replace(path string, fill func(*os.File) error) (err error) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -120,9 +119,9 @@ func Replace(path string, fill func(*os.File) error) (err error) {
 	return syncDir(dir)
 }
 
-// Clean removes what processes have left that died while they replaced a file: PATH.RANDOM.tmp, and
-// PATH.tmp of older versions, whatever it is. It is for the one process that replaces the file from
-// now on. What cannot be removed stays: the next start tries again.
+// Clean removes temporary files of processes that died during a replacement: PATH.RANDOM.tmp, and
+// PATH.tmp of older versions, of any kind. Only the process that replaces the file from now on may
+// call it. Files that cannot be removed stay until the next start.
 func Clean(path string) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -148,8 +147,7 @@ func Clean(path string) {
 	}
 }
 
-// syncDir has a directory's entries lie on the disk. A file system that cannot do that is no reason
-// to fail.
+// syncDir syncs a directory to disk. It ignores that a file system does not support this.
 func syncDir(dir *os.Root) error {
 	d, err := dir.Open(".")
 	if err != nil {

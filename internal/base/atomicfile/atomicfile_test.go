@@ -23,28 +23,28 @@ func TestRead(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, path string
-		most       int64
+		limit      int64
 		flags      int
 		text, err  string
 	}{
-		{"as large as may be", file, 5, unix.O_NOFOLLOW, "12345", ""},
-		{"larger", file, 4, 0, "", "read " + file + ": larger than 4 bytes"},
+		{"of maximal size", file, 5, unix.O_NOFOLLOW, "12345", ""},
+		{"too large", file, 4, 0, "", "read " + file + ": larger than 4 bytes"},
 		{"a link that is followed", link, 5, 0, "12345", ""},
-		{"a link that is not", link, 5, unix.O_NOFOLLOW, "", "open " + link + ": is a symbolic link, which is not followed"},
-		{"a pipe", pipe, 5, 0, "", "open " + pipe + ": is no regular file"},
-		{"a directory", dir, 5, 0, "", "open " + dir + ": is no regular file"},
-		{"without an end", "/dev/zero", 5, 0, "", "open /dev/zero: is no regular file"},
+		{"a link that is not followed", link, 5, unix.O_NOFOLLOW, "", "open " + link + ": is a symbolic link, not followed"},
+		{"a pipe", pipe, 5, 0, "", "open " + pipe + ": not a regular file"},
+		{"a directory", dir, 5, 0, "", "open " + dir + ": not a regular file"},
+		{"an endless device", "/dev/zero", 5, 0, "", "open /dev/zero: not a regular file"},
 	} {
-		text, err := Read(c.path, c.most, c.flags)
+		text, err := Read(c.path, c.limit, c.flags)
 		if string(text) != c.text || c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {
-			t.Errorf("%s: %q, %v", c.name, text, err)
+			t.Errorf("Read of %s = %q, error %v; want %q, %s", c.name, text, err, c.text, c.err)
 		}
 		if wrapped := (*os.PathError)(nil); err != nil && !errors.As(err, &wrapped) {
-			t.Errorf("%s: %T", c.name, err)
+			t.Errorf("error type for %s = %T, want *os.PathError", c.name, err)
 		}
 	}
 	if _, err := Read(filepath.Join(dir, "none"), 5, 0); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("Read of a missing file: error %v, want ErrNotExist", err)
 	}
 }
 
@@ -57,18 +57,18 @@ func TestReplace(t *testing.T) {
 			return err
 		})
 	}
-	only := func(want string) {
+	checkFiles := func(want string) {
 		t.Helper()
 		text, _ := os.ReadFile(path)
 		info, err := os.Lstat(path)
 		if err != nil || string(text) != want || info.Mode() != 0o600 {
-			t.Errorf("%q, %v, %v", text, info, err)
+			t.Errorf("file = %q, %v, %v; want %q with mode 0600", text, info, err, want)
 		}
 		if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 2 {
-			t.Errorf("left: %v", names)
+			t.Errorf("files in the directory = %v, want two", names)
 		}
 	}
-	// What a process that died in the middle left, or another one laid there, is removed and not written through.
+	// Files or links with the names of temporary files are removed, and not written through.
 	if err := errors.Join(os.Symlink(target, path+".tmp"), os.Symlink(target, path+".ABCDEF.tmp")); err != nil {
 		t.Fatal(err)
 	}
@@ -76,60 +76,60 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	Clean(path)
-	only("one")
-	// A file that is a link is replaced itself.
+	checkFiles("one")
+	// A symbolic link is replaced, not its target.
 	if err := errors.Join(os.Remove(path), os.Symlink(target, path)); err != nil {
 		t.Fatal(err)
 	}
 	if err := put("two"); err != nil {
 		t.Fatal(err)
 	}
-	only("two")
+	checkFiles("two")
 	full := errors.New("disk full")
 	if err := Replace(path, func(*os.File) error { return full }); !errors.Is(err, full) {
-		t.Error(err)
+		t.Errorf("Replace with a failing fill: error %v, want %v", err, full)
 	}
-	only("two")
+	checkFiles("two")
 	if text, _ := os.ReadFile(target); string(text) != "x" {
-		t.Errorf("a link was followed: %q", text)
+		t.Errorf("target of the symbolic link = %q, want x", text)
 	}
 	if err := Replace(filepath.Join(dir, "none", "file"), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("Replace in a missing directory: error %v, want ErrNotExist", err)
 	}
 }
 
-// Two processes that replace a file at the same time do not spoil each other's: what is there in the end is whole, and of one of them.
-func TestTwoReplaceAtTheSameTime(t *testing.T) {
+// If two processes replace a file at the same time, the result is the whole content of one of them.
+func TestConcurrentReplace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	err := Replace(path, func(f *os.File) error {
 		if _, err := f.WriteString("the first's, "); err != nil {
 			return err
 		}
 		if err := Replace(path, func(f *os.File) error { _, err := f.WriteString("the second's"); return err }); err != nil {
-			t.Errorf("the second: %v", err)
+			t.Errorf("Replace of the second process: %v", err)
 		}
 		if text, err := os.ReadFile(path); string(text) != "the second's" {
-			t.Errorf("in between: %q, %v", text, err)
+			t.Errorf("file after the second = %q, %v; want its content", text, err)
 		}
 		_, err := f.WriteString("all of it")
 		return err
 	})
 	if err != nil {
-		t.Errorf("the first: %v", err)
+		t.Errorf("Replace of the first process: %v", err)
 	}
 	if text, err := os.ReadFile(path); string(text) != "the first's, all of it" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("file after the first = %q, %v; want its whole content", text, err)
 	}
 }
 
-// What is removed is what Replace calls its files, and nothing else.
+// Clean removes the temporary files of Replace, and no others.
 func TestClean(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"file", "file.tmp", "file.ABC.tmp", "file.tmp.", "files.tmp", "other.tmp", "file.tmpx", ".file.tmp", "a.file.tmp"}
 	for _, name := range names {
 		filetest.Write(t, filepath.Join(dir, name), "x")
 	}
-	for range 600 { // more than one read of the directory tells
+	for range 600 { // more than one read of the directory returns
 		if err := os.WriteFile(filepath.Join(dir, "file."+rand.Text()+".tmp"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestClean(t *testing.T) {
 	}
 	want := []string{".file.tmp", "a.file.tmp", "file", "file.tmp.", "file.tmpx", "files.tmp", "other.tmp"}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, want %q; %v", got, want, err)
+		t.Errorf("files after Clean = %q, want %q; error %v", got, want, err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second: %v", err)
+		t.Errorf("second Lock: error %v, want ErrLocked", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -165,15 +165,15 @@ func TestLock(t *testing.T) {
 	}
 	again.Close()
 	if _, err := Lock(filepath.Dir(path)); err == nil || errors.Is(err, ErrLocked) {
-		t.Errorf("a directory: %v", err)
+		t.Errorf("Lock of a directory: error %v, want another than ErrLocked", err)
 	}
 }
 
 func TestReadAll(t *testing.T) {
 	if text, err := ReadAll(strings.NewReader("123"), 3); string(text) != "123" || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("ReadAll up to the limit = %q, %v; want 123", text, err)
 	}
 	if text, err := ReadAll(strings.NewReader("123"), 2); text != nil || err != TooLarge(2) {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("ReadAll beyond the limit = %q, %v; want TooLarge(2)", text, err)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked: another process holds the lock. Such an error is a *LockedError.
+// ErrLocked means that another process holds the lock. The error is a *LockedError.
 var ErrLocked = errors.New("another process holds the lock")
 
-// LockedError says which process holds a lock.
+// LockedError names the process that holds a lock.
 type LockedError struct {
 	Path string
-	PID  int // as it saw itself, in its own PID namespace; 0: not known
+	PID  int // in the PID namespace of that process; 0: unknown
 }
 
-// Error names it.
+// Error returns the path and the PID.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("lock %s: %v", e.Path, ErrLocked)
@@ -27,13 +27,12 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("lock %s: %v: pid %d", e.Path, ErrLocked, e.PID)
 }
 
-// Is tells that it is an ErrLocked.
+// Is reports that the error is ErrLocked.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// Lock takes a lock that one process at a time has, which a file stands for that is made if there
-// is none, and writes its PID there. To close the file gives it back; the kernel does when the
-// process ends, whatever its end (flock(2)). It does not wait: where another process has it, the
-// error is ErrLocked.
+// Lock takes an exclusive lock for this process. path is its file, created if missing, and gets the
+// PID. Closing the file releases the lock; the kernel does so when the process ends (flock(2)).
+// Lock does not block: if another process holds the lock, the error is ErrLocked.
 func Lock(path string) (*os.File, error) {
 	f, err := Open(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW)
 	if err != nil {
@@ -43,7 +42,7 @@ func Lock(path string) (*os.File, error) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err == nil {
-		// A disk that is full keeps nobody from the lock: then it is not known whose it is.
+		// On a full disk the lock works without the PID.
 		_ = f.Truncate(0)
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 		return f, nil
@@ -55,7 +54,7 @@ func Lock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// holder is the PID that the file of a lock has; 0: none.
+// holder returns the PID in the file of a lock; 0: none.
 func holder(f *os.File) int {
 	text := make([]byte, 16)
 	n, _ := f.ReadAt(text, 0)

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollEvery is how late at most a Stream hears that its context has ended.
+// pollEvery is the interval in which a Stream checks whether its context has ended.
 const pollEvery = 100 * time.Millisecond
 
-// Stream reads what may be a pipe, a terminal or a device as well as a file, and waits for what is
-// to come only as long as its context has not ended: from then on Read returns the context's cause.
+// Stream reads a file, pipe, terminal or device, and waits for data until its context ends: then
+// Read returns the context's cause.
 type Stream struct {
 	ctx  context.Context
 	file *os.File
 }
 
-// OpenStream opens whatever has the path, but no socket. It does not wait for a pipe's other end:
+// OpenStream opens any kind of file except a socket. It does not wait for the other end of a pipe;
 // Read does.
 func OpenStream(ctx context.Context, path string) (*Stream, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -34,13 +34,13 @@ func OpenStream(ctx context.Context, path string) (*Stream, error) {
 	return NewStream(ctx, f), nil
 }
 
-// NewStream reads from an open file, which Close closes.
+// NewStream returns a Stream of an open file, which Close closes.
 func NewStream(ctx context.Context, f *os.File) *Stream { return &Stream{ctx: ctx, file: f} }
 
 // Close closes the file.
 func (s *Stream) Close() error { return s.file.Close() }
 
-// Stat says what it reads from.
+// Stat returns the status of the file.
 func (s *Stream) Stat() (os.FileInfo, error) { return s.file.Stat() }
 
 func (s *Stream) Read(b []byte) (int, error) {
@@ -50,9 +50,9 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return s.file.Read(b)
 }
 
-// wait returns when there is something to be read: data, an end, an error. A pipe has an end only
-// where a writer has been there since it was opened (pipe_poll of fs/pipe.c, 6.12), while read(2)
-// takes one that has had none yet for empty.
+// wait returns when data, the end or an error can be read. poll(2) reports the end of a pipe only
+// after a writer has been connected since the open (pipe_poll of fs/pipe.c, 6.12), while read(2)
+// returns the end before the first writer.
 func (s *Stream) wait() error {
 	conn, err := s.file.SyscallConn()
 	if err != nil {

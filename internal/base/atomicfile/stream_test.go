@@ -14,7 +14,8 @@ import (
 	"jettison/internal/base/filetest"
 )
 
-// A pipe whose writer comes late is read whole; one that has none, or one that says nothing, ends with the context, by its cause.
+// A pipe with a late writer is read completely. Without a writer, or with a silent one, Read
+// returns the cause of the context.
 func TestStream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -36,7 +37,7 @@ func TestStream(t *testing.T) {
 	}()
 	text, err := io.ReadAll(s)
 	if err := errors.Join(err, <-written, s.Close()); err != nil || string(text) != "late" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("text from a late writer = %q, %v; want late", text, err)
 	}
 
 	stopped := errors.New("stopped")
@@ -54,15 +55,15 @@ func TestStream(t *testing.T) {
 			defer w.Close()
 		}
 		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, stopped) {
-			t.Errorf("writer %v: %v, want %v", writer, err, stopped)
+			t.Errorf("Read with writer %v: error %v, want %v", writer, err, stopped)
 		}
 		cancel()
 		_ = s.Close()
 	}
 }
 
-// What is at rest is read as it is, and a socket is refused.
-func TestStreamOfAFile(t *testing.T) {
+// A regular file is read completely, and a socket is rejected.
+func TestStreamOfFile(t *testing.T) {
 	dir := t.TempDir()
 	s, err := OpenStream(t.Context(), filetest.Write(t, filepath.Join(dir, "file"), "12345"))
 	if err != nil {
@@ -70,7 +71,7 @@ func TestStreamOfAFile(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	if text, err := io.ReadAll(s); err != nil || string(text) != "12345" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("text of a file = %q, %v; want 12345", text, err)
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -82,6 +83,6 @@ func TestStreamOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenStream(t.Context(), "socket"); !errors.Is(err, errKind) {
-		t.Errorf("a socket: %v", err)
+		t.Errorf("OpenStream of a socket: error %v, want errKind", err)
 	}
 }

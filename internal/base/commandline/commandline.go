@@ -1,10 +1,10 @@
-// Package commandline is what the programs of this module share in how they are called.
+// Package commandline has the parts of a command line that the programs of this module share.
 //
-//	commandline.go  what is wrong with a word that is no command, and with a flag that there is not
+//	commandline.go  errors about unknown commands and flags
 //	output.go       Output: the flag --output
-//	program.go      Root, Execute, ExitCode: a program's root command, and how it ends; Log: its log
+//	program.go      Root, Execute, ExitCode: a program's root command and its end; Log: its log
 //
-// Errors name the command whose help tells more.
+// Errors name the command whose help has more.
 package commandline
 
 import (
@@ -19,13 +19,13 @@ import (
 	"jettison/internal/base/nearest"
 )
 
-// Unknown is what is wrong with the first word of a command line that is no command, and with the
-// second where the first has commands of its own: also with --help after it, which would else get
-// the help of another one.
-func Unknown(root *cobra.Command, args []string) error {
+// UnknownCommand returns the error for a first word of a command line that is not a command, and
+// for a second one if the first has subcommands. It also does so with --help, for which cobra would
+// print the help of another command.
+func UnknownCommand(root *cobra.Command, args []string) error {
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd ||
 		args[0] == cobra.ShellCompNoDescRequestCmd) {
-		return nil // a shell asks what may follow: cobra adds this command when it runs
+		return nil // completion by a shell: cobra adds this command when it runs
 	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
@@ -45,7 +45,7 @@ func Unknown(root *cobra.Command, args []string) error {
 			continue
 		}
 		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
-		return fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word),
+		return fmt.Errorf("unknown command %q%s: see %s --help", name, suggestion(found, word),
 			found.CommandPath())
 	}
 	return nil
@@ -61,8 +61,8 @@ func takesValue(cmd *cobra.Command, word string) bool {
 	return f != nil && f.NoOptDefVal == ""
 }
 
-// meant is the command below another that a word is most like, as a question.
-func meant(above *cobra.Command, word string) string {
+// suggestion returns a question for the subcommand with the name most like word.
+func suggestion(above *cobra.Command, word string) string {
 	var names iter.Seq[string] = func(yield func(string) bool) {
 		for _, c := range above.Commands() {
 			if c.IsAvailableCommand() && !yield(c.Name()) {
@@ -73,8 +73,8 @@ func meant(above *cobra.Command, word string) string {
 	return nearest.Question(word, names)
 }
 
-// WrongFlag is what is wrong with the flags of a command.
-func WrongFlag(cmd *cobra.Command, err error) error {
+// FlagError adds a suggestion and the command's help to an error about its flags.
+func FlagError(cmd *cobra.Command, err error) error {
 	question := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		word := unknown.GetSpecifiedName()
@@ -88,7 +88,7 @@ func WrongFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s: see %s --help", err, question, cmd.CommandPath())
 }
 
-// flags are the names of a command's flags.
+// flags returns the names of a command's flags.
 func flags(cmd *cobra.Command) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		more := true

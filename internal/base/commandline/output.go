@@ -6,16 +6,16 @@ import (
 	"jettison/internal/base/output"
 )
 
-// Output is the flag --output: how a command prints its answer.
+// Output is the flag --output: the format of a command's answer.
 type Output struct{ format string }
 
-// Add adds the flag. The text of is put before its description; empty: the flag is for the whole
+// Add adds the flag. prefix comes before its description; empty if the flag applies to the whole
 // command.
-func (o *Output) Add(f *pflag.FlagSet, of string) {
-	f.StringVarP(&o.format, "output", "o", string(output.AsTable), of+"table, wide, json or yaml")
+func (o *Output) Add(f *pflag.FlagSet, prefix string) {
+	f.StringVarP(&o.format, "output", "o", string(output.AsTable), prefix+"table, wide, json or yaml")
 }
 
-// Format returns the format that the flag names. An error is one of usage.
+// Format returns the format of the flag. An error is a usage error.
 func (o *Output) Format() (output.Format, error) {
 	format, err := output.ParseFormat(o.format)
 	if err != nil {

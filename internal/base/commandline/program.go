@@ -11,23 +11,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exit codes that all programs have.
+// Exit codes of all programs.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
-	ExitUsage  = 2 // bad usage or config
+	ExitUsage  = 2 // invalid usage or configuration
 )
 
-// usageError is one that exits with ExitUsage.
+// usageError is an error that ends the program with ExitUsage.
 type usageError struct{ error }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e usageError) Unwrap() error { return e.error }
 
-// Usage makes an error one of usage or configuration.
+// Usage marks an error as one of usage or configuration.
 func Usage(err error) error { return usageError{err} }
 
-// ExitCode is what a program ends with after Execute.
+// ExitCode returns the exit code for an error of Execute.
 func ExitCode(err error) int {
 	var usage usageError
 	switch {
@@ -39,30 +39,30 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Root has a program's root command print its version and help on stdout, and leave errors to
-// whoever calls Execute.
+// Root sets up a program's root command: version and help are printed on stdout, and errors are
+// left to the caller of Execute.
 func Root(root *cobra.Command, version string, stdout, stderr io.Writer) {
 	root.SilenceErrors, root.SilenceUsage, root.Version = true, true, version
-	root.Args = cobra.ArbitraryArgs // Unknown has seen to them
+	root.Args = cobra.ArbitraryArgs // checked by UnknownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Usage(WrongFlag(cmd, err))
+		return Usage(FlagError(cmd, err))
 	})
 }
 
 // Execute runs one command line.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
-	if err := Unknown(root, args); err != nil {
+	if err := UnknownCommand(root, args); err != nil {
 		return Usage(err)
 	}
 	return root.ExecuteContext(ctx)
 }
 
-// NoArguments is the Args of a command that takes none.
+// NoArguments is the Args function of a command without arguments.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(fmt.Errorf("%s takes no arguments, got %q: see %s --help", cmd.Name(), args[0],
@@ -71,7 +71,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Version is the command that prints a program's version.
+// Version returns the command that prints a program's version.
 func Version(program, version string, stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  " + program + " version",
@@ -83,19 +83,19 @@ func Version(program, version string, stdout io.Writer) *cobra.Command {
 	}
 }
 
-// Log are the flags of a program's log.
+// Log has the flags of a program's log.
 type Log struct{ format, level string }
 
-// Add adds them.
+// Add adds the flags.
 func (l *Log) Add(f *pflag.FlagSet) {
 	f.StringVar(&l.format, "log-format", "text", "text or json")
 	f.StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
 }
 
-// JSON tells that the log is to be JSON.
+// JSON reports whether the log format is JSON.
 func (l *Log) JSON() bool { return l.format == "json" }
 
-// Open makes the log that they ask for. An error is one of usage.
+// Open returns the logger that the flags select. An error is a usage error.
 func (l *Log) Open(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {

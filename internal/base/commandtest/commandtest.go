@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// page is the reference of all programs, as a test in a folder of cmd names it.
+// page is the reference of all programs, relative to a test in a directory of cmd.
 const page = "../../docs/reference/commands.md"
 
 // Document compares the section of a program in docs/reference/commands.md with the help texts of
 // its commands. If write is set, it writes the section.
 func Document(t *testing.T, root *cobra.Command, write bool) {
 	t.Helper()
-	t.Setenv("NODE_NAME", "") // a default of flags
+	t.Setenv("NODE_NAME", "") // default of a flag
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

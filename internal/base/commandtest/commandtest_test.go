@@ -24,9 +24,9 @@ func TestSectionHasEachCommand(t *testing.T) {
 			t.Errorf("section does not contain %q:\n%s", want, got)
 		}
 	}
-	for _, never := range []string{"secret", "### program completion", "### program help"} {
-		if strings.Contains(got, never) {
-			t.Errorf("section contains %q:\n%s", never, got)
+	for _, unwanted := range []string{"secret", "### program completion", "### program help"} {
+		if strings.Contains(got, unwanted) {
+			t.Errorf("section contains the unwanted text %q:\n%s", unwanted, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package filetest writes the files that a test reads.
+// Package filetest writes files for tests.
 package filetest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Write writes a file, whose folder it makes if it is missing, and returns its path. The test ends
-// where it cannot.
+// Write writes a file, creates its directory if needed, and returns its path. It fails the test on
+// an error.
 func Write(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -5,21 +5,21 @@ import (
 	"net/http"
 )
 
-// Answer is a ResponseWriter whose client is waited for: what is written at once is in memory until
-// the client has taken it, and Hold counts that.
+// Answer is a ResponseWriter that accounts for unread bytes: written bytes stay in memory until the
+// client has read them, and Hold counts them.
 type Answer struct {
 	http.ResponseWriter
-	// Hold takes so many bytes from a budget until release is called. !ok: there is no room.
+	// Hold takes so many bytes from a budget until release is called. !ok: the budget is used.
 	Hold func(bytes int) (release func(), ok bool)
-	// Refuse answers, in place of all that is written from then on, that there is no room.
+	// Refuse sends an error in place of the rest of the response.
 	Refuse func(http.ResponseWriter)
 
 	refused bool
 }
 
-var errNoRoom = errors.New("no room for the answer")
+var errNoRoom = errors.New("memory budget for unread responses is used")
 
-// Write writes all of p, or refuses where there is no room for it.
+// Write writes all of p, or refuses it if Hold does.
 func (a *Answer) Write(p []byte) (int, error) {
 	if a.refused {
 		return 0, errNoRoom
@@ -34,5 +34,5 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the ResponseWriter, for http.ResponseController.
 func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

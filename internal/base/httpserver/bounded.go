@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// bounded is a listener that hangs up on connections beyond so many at once.
+// bounded is a listener that closes connections beyond a limit.
 type bounded struct {
 	net.Listener
 	places chan struct{}
 }
 
-// Accept waits for the next connection that there is a place for.
+// Accept waits for the next connection and returns it if a place is free.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -20,21 +20,21 @@ func (b *bounded) Accept() (net.Conn, error) {
 		}
 		select {
 		case b.places <- struct{}{}:
-			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-b.places })}, nil
+			return &placed{Conn: c, release: sync.OnceFunc(func() { <-b.places })}, nil
 		default:
 			_ = c.Close()
 		}
 	}
 }
 
-// placed is a connection that has a place.
+// placed is a connection with a place.
 type placed struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
-// Close gives the place back.
+// Close closes the connection and releases its place.
 func (p *placed) Close() error {
-	defer p.leave()
+	defer p.release()
 	return p.Conn.Close()
 }

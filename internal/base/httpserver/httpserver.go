@@ -1,9 +1,9 @@
-// Package httpserver serves HTTP on a unix socket or on TCP with bounds on connections, requests
-// and its own end.
+// Package httpserver serves HTTP on a unix socket or on TCP with limits for connections, requests
+// and the shutdown.
 //
-//	httpserver.go  Server: what it is made of, and how it ends
-//	bounded.go     a listener that hangs up on connections beyond a bound
-//	answer.go      answers whose bytes count until clients have taken them
+//	httpserver.go  Server: its parts, and how it ends
+//	bounded.go     a listener that closes connections beyond a limit
+//	answer.go      responses that count until clients have read them
 package httpserver
 
 import (
@@ -19,20 +19,20 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Options of Start. The time-outs are those of net/http.
+// Options of Start. The timeouts are those of net/http.
 type Options struct {
 	Handler http.Handler
 
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	MaxHeaderBytes                                            int
 
-	MaxConnections int         // the server hangs up on others; 0: the listener bounds them
-	TLS            *tls.Config // nil: none
-	// ConnContext changes the context of a connection's requests; nil: it stays.
+	MaxConnections int         // the server closes further ones; 0: limited by the listener
+	TLS            *tls.Config // nil: no TLS
+	// ConnContext changes the context of a connection's requests; nil: unchanged.
 	ConnContext func(context.Context, net.Conn) context.Context
 }
 
-// Stater is a connection that follows its own state. Server calls State from the connection's
+// Stater is a connection that tracks its own state. The Server calls State from the connection's
 // goroutine.
 type Stater interface{ State(http.ConnState) }
 
@@ -41,13 +41,13 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	cancel   context.CancelFunc
-	served   chan struct{} // closed when no connection is accepted any more
+	served   chan struct{} // closed when no more connections are accepted
 	err      error         // of serving; written before served is closed
 	conns    sync.WaitGroup
 }
 
 // Start serves a listener, which belongs to the Server from then on. Contexts of requests end with
-// ctx, or with Cut. What clients do wrong is answered, not logged.
+// ctx, or with Cut. Errors of clients are answered, not logged.
 func Start(ctx context.Context, l net.Listener, o Options) *Server {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Server{listener: l, cancel: cancel, served: make(chan struct{})}
@@ -75,16 +75,15 @@ func Start(ctx context.Context, l net.Listener, o Options) *Server {
 	return s
 }
 
-// Address is where the Server listens.
+// Address returns the address of the listener.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// count follows the goroutines of connections: net/http reports when one begins and when it is
-// about to end.
+// count counts the goroutines of connections: net/http reports their start and their end.
 func (s *Server) count(c net.Conn, state http.ConnState) {
-	if over, is := c.(*tls.Conn); is {
-		c = over.NetConn()
+	if tlsConn, ok := c.(*tls.Conn); ok {
+		c = tlsConn.NetConn()
 	}
-	if c, is := c.(Stater); is {
+	if c, ok := c.(Stater); ok {
 		c.State(state)
 	}
 	switch state {
@@ -95,36 +94,36 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Cut closes the listener, cuts off clients and waits, limit at most, for the requests under way.
+// Cut closes the listener and all connections and waits for the requests in flight, at most limit.
 // It reports whether they ended in time.
 func (s *Server) Cut(limit time.Duration) bool {
 	s.cancel()
 	_ = s.listener.Close() // it may be closed already
 	return retry.AwaitFunc(func() {
 		<-s.served
-		_ = s.http.Close() // now that none is being accepted, which it would not see
+		_ = s.http.Close() // after the last Accept, whose connection it would miss
 		s.conns.Wait()
 	}, limit)
 }
 
-// Served is closed when the Server accepts no connection any more. Err is the reason then.
+// Served is closed when the Server accepts no more connections. Err returns the reason then.
 func (s *Server) Served() <-chan struct{} { return s.served }
 
-// Err waits until the Server accepts no connection any more, and returns why: http.ErrServerClosed
-// after Shutdown.
+// Err waits until the Server accepts no more connections, and returns the reason:
+// http.ErrServerClosed after Shutdown.
 func (s *Server) Err() error {
 	<-s.served
 	return s.err
 }
 
-// Shutdown ends the Server as the function Shutdown does.
+// Shutdown ends the Server like the function Shutdown.
 func (s *Server) Shutdown(limit time.Duration) {
 	Shutdown(s.http, limit)
 	s.cancel()
 }
 
-// Shutdown ends a server of net/http: it waits for the requests under way, limit at most, and cuts
-// off those that take longer.
+// Shutdown ends a server of net/http: it waits for the requests in flight, at most limit, and
+// closes the connections of the others.
 func Shutdown(s *http.Server, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pipes is a listener whose clients the test makes.
+// pipes is a listener for clients of the test.
 type pipes struct {
 	conns chan net.Conn
 	ctx   context.Context
@@ -46,7 +46,7 @@ func (p *pipes) dial() net.Conn {
 	return here
 }
 
-// status returns what a client is answered; 0: the server hung up.
+// status returns the status of a response; 0: the server closed the connection.
 func status(t *testing.T, c net.Conn) int {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -59,7 +59,7 @@ func status(t *testing.T, c net.Conn) int {
 	return response.StatusCode
 }
 
-func TestServerHangsUpBeyondItsBound(t *testing.T) {
+func TestServerClosesConnectionsBeyondLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		s := Start(t.Context(), p, Options{Handler: http.NotFoundHandler(), MaxConnections: 2})
@@ -80,10 +80,10 @@ func TestServerHangsUpBeyondItsBound(t *testing.T) {
 	})
 }
 
-func TestCutWaitsForTheLimitAtMost(t *testing.T) {
+func TestCutWaitsAtMostTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
-			ends   bool // the handler, with its context
+			ends   bool // whether the handler ends with its context
 			waited time.Duration
 		}{{true, time.Second}, {false, time.Minute}} {
 			release := make(chan struct{})
@@ -107,20 +107,20 @@ func TestCutWaitsForTheLimitAtMost(t *testing.T) {
 	})
 }
 
-func TestAnswerIsRefusedWithoutRoom(t *testing.T) {
-	room, w := 5, httptest.NewRecorder()
+func TestAnswerIsRefusedWithoutBudget(t *testing.T) {
+	budget, w := 5, httptest.NewRecorder()
 	a := &Answer{
 		ResponseWriter: w,
-		Hold:           func(n int) (func(), bool) { room -= n; return func() { room += n }, room >= 0 },
-		Refuse:         func(w http.ResponseWriter) { fmt.Fprintf(w, "; no room") },
+		Hold:           func(n int) (func(), bool) { budget -= n; return func() { budget += n }, budget >= 0 },
+		Refuse:         func(w http.ResponseWriter) { fmt.Fprintf(w, "; refused") },
 	}
 	for _, text := range []string{"12345", "123456", "1"} {
 		_, err := a.Write([]byte(text))
 		if got := err == nil; got != (text == "12345") {
-			t.Errorf("Write(%q) = %v", text, err)
+			t.Errorf("Write(%q): error %v, want only the first to succeed", text, err)
 		}
 	}
-	if got, want := w.Body.String(), "12345; no room"; got != want {
+	if got, want := w.Body.String(), "12345; refused"; got != want {
 		t.Errorf("answer = %q, want %q", got, want)
 	}
 }

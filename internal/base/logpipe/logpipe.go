@@ -1,6 +1,6 @@
 // Package logpipe keeps logging from blocking the agent. In a container stderr is a pipe that the
-// runtime empties; a runtime that hangs stops doing so, and the write that finds the pipe full
-// would hang its caller, the loop above all.
+// runtime reads. If the runtime hangs, the pipe fills up, and the next write would block its
+// caller, for example the loop.
 package logpipe
 
 import (
@@ -13,27 +13,28 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// lines that wait to be written. At a line of a KiB that is 256 KiB, and the agent logs a few lines
-// an eviction.
+// lines is the capacity of the queue. With 1 KiB a line it is 256 KiB; the agent logs a few lines
+// for an eviction.
 const lines = 256
 
-// Writer hands each Write to a goroutine that writes it on. It never blocks: what does not fit is
-// dropped, and how much was is said in a line of its own as soon as there is room. Close it.
+// Writer passes each Write to a goroutine that writes it to out. It never blocks: it drops lines
+// that do not fit, and writes a line with their number as soon as there is space. The caller must
+// Close it.
 type Writer struct {
-	out   io.Writer
-	say   func(text string) []byte // a line of the Writer's own
-	queue chan []byte
-	done  chan struct{}
+	out    io.Writer
+	format func(text string) []byte // formats a line about dropped ones
+	queue  chan []byte
+	done   chan struct{}
 
 	mu      sync.Mutex
-	dropped int // since it was last said
+	dropped int // since the last line about dropped ones
 	lost    atomic.Uint64
-	closed  bool // no Write goes to the queue any more
+	closed  bool // further lines are discarded
 }
 
-// New starts a Writer. say makes a line of the Writer's own, in the log's format.
-func New(out io.Writer, say func(text string) []byte) *Writer {
-	w := &Writer{out: out, say: say, queue: make(chan []byte, lines), done: make(chan struct{})}
+// New starts a Writer. format formats a text of the Writer as a line of the log.
+func New(out io.Writer, format func(text string) []byte) *Writer {
+	w := &Writer{out: out, format: format, queue: make(chan []byte, lines), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		for line := range w.queue {
@@ -43,7 +44,7 @@ func New(out io.Writer, say func(text string) []byte) *Writer {
 	return w
 }
 
-// Write queues one line. It always reports success: no caller could do anything about it.
+// Write queues one line. It always reports success, because no caller can handle the loss.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +53,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	}
 	if w.dropped > 0 {
 		select {
-		case w.queue <- w.say(fmt.Sprintf("%d log lines were dropped: the reader of the log was too slow",
+		case w.queue <- w.format(fmt.Sprintf("%d log lines dropped, log reader too slow",
 			w.dropped)):
 			w.dropped = 0
 		default:
@@ -67,11 +68,11 @@ func (w *Writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped is how many lines were since the start.
+// Dropped returns the number of dropped lines since the start.
 func (w *Writer) Dropped() uint64 { return w.lost.Load() }
 
-// Close waits until everything that was queued is written, but no longer than limit: a reader that
-// hangs must not keep the process from ending.
+// Close waits until all queued lines are written, at most limit: a hanging reader must not block
+// the end of the process.
 func (w *Writer) Close(limit time.Duration) {
 	w.mu.Lock()
 	if !w.closed {

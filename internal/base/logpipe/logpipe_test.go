@@ -9,44 +9,44 @@ import (
 	"time"
 )
 
-func say(text string) []byte { return []byte("said: " + text + "\n") }
+func format(text string) []byte { return []byte("own: " + text + "\n") }
 
 func TestEverythingIsWritten(t *testing.T) {
 	var out strings.Builder
-	w := New(&out, say)
+	w := New(&out, format)
 	for i := range 100 {
 		fmt.Fprintf(w, "line %d\n", i)
 	}
 	w.Close(time.Minute)
 	if got := out.String(); strings.Count(got, "\n") != 100 || !strings.HasSuffix(got, "line 99\n") {
-		t.Errorf("got %q", got)
+		t.Errorf("written lines = %q, want 100, the last with 99", got)
 	}
-	fmt.Fprintln(w, "after the end") // is lost, and no panic
+	fmt.Fprintln(w, "after the end") // is discarded without a panic
 	w.Close(time.Minute)
 }
 
-// A reader that does not read holds up no writer; what was lost is counted.
-func TestASlowReaderHoldsUpNoWriter(t *testing.T) {
+// A blocked reader does not block a writer, and dropped lines are counted.
+func TestSlowReaderBlocksNoWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, pipe := io.Pipe()
-		w := New(pipe, say)
+		w := New(pipe, format)
 		for i := range lines + 11 {
 			fmt.Fprintf(w, "line %d\n", i)
-			synctest.Wait() // the first line is on its way: the queue holds the next ones
+			synctest.Wait() // the first line is being written, the queue holds the next ones
 		}
 		start := time.Now()
 		w.Close(time.Second)
 		if waited := time.Since(start); waited != time.Second {
-			t.Errorf("closing waited %v, want its limit", waited)
+			t.Errorf("Close waited %v, want its limit of 1s", waited)
 		}
 		r.Close()
 	})
 }
 
-func TestWhatWasDroppedIsSaid(t *testing.T) {
+func TestDroppedLinesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, pipe := io.Pipe()
-		w := New(pipe, say)
+		w := New(pipe, format)
 		fmt.Fprintln(w, "first")
 		synctest.Wait()
 		for range lines + 10 {
@@ -61,8 +61,8 @@ func TestWhatWasDroppedIsSaid(t *testing.T) {
 		fmt.Fprintln(w, "last")
 		w.Close(time.Minute)
 		pipe.Close()
-		if got := <-text; !strings.Contains(got, "said: 10 log lines were dropped") || !strings.HasSuffix(got, "last\n") {
-			t.Errorf("got %q", got[max(0, len(got)-200):])
+		if got := <-text; !strings.Contains(got, "own: 10 log lines dropped") || !strings.HasSuffix(got, "last\n") {
+			t.Errorf("end of the log = %q, want a line about 10 dropped ones and last", got[max(0, len(got)-200):])
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package logthrottle is the agent's log: what follows from each of a thousand looks is one line
-// every ten seconds.
+// Package logthrottle provides the agent's logger, which writes a repeated line at most every ten
+// seconds.
 package logthrottle
 
 import (
@@ -7,35 +7,34 @@ import (
 	"time"
 )
 
-// Every is the time between two lines that say the same.
+// Every is the shortest interval between two equal lines.
 const Every = 10 * time.Second
 
-// most bounds how many different lines are remembered.
-const most = 1000
+// maxKeys bounds the number of remembered lines.
+const maxKeys = 1000
 
-// Logger is a logger for the parts of one loop: it belongs to that loop's goroutine. What runs
-// beside the loop uses Logger.Logger only.
+// Logger is a logger for the parts of one loop, and belongs to that loop's goroutine. Other
+// goroutines may use Logger.Logger only.
 type Logger struct {
 	*slog.Logger
-	said map[string]time.Time // what was logged when, of lines that repeat
+	logged map[string]time.Time // time of the last line by key
 }
 
-// New makes a Logger that has said nothing yet.
-func New(log *slog.Logger) *Logger { return &Logger{Logger: log, said: map[string]time.Time{}} }
+// New returns a Logger that has logged no line.
+func New(log *slog.Logger) *Logger { return &Logger{Logger: log, logged: map[string]time.Time{}} }
 
-// Repeat logs what may be said again and again at most every ten seconds. The key tells which lines
-// are the same.
+// Repeat calls log at most every ten seconds for the same key.
 func (l *Logger) Repeat(key string, log func()) {
 	now := time.Now()
-	if now.Sub(l.said[key]) < Every {
+	if now.Sub(l.logged[key]) < Every {
 		return
 	}
-	if len(l.said) >= most {
-		clear(l.said)
+	if len(l.logged) >= maxKeys {
+		clear(l.logged)
 	}
-	l.said[key] = now
+	l.logged[key] = now
 	log()
 }
 
-// Afresh has every line logged again when it comes next: the state of the node has changed.
-func (l *Logger) Afresh() { clear(l.said) }
+// Afresh makes the next line of each key be logged: the state of the node has changed.
+func (l *Logger) Afresh() { clear(l.logged) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Bytes returns a figure of this process's memory, as "VmHWM:" (proc_pid_status(5)), in bytes.
+// Bytes returns a field of this process's status in bytes, such as "VmHWM:" (proc_pid_status(5)).
 func Bytes(t testing.TB, name string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")

@@ -1,5 +1,4 @@
-// Package nearest finds the known name that is most like one with a typing error, for "did you
-// mean".
+// Package nearest finds the known name that is most similar to a mistyped one, for "did you mean".
 package nearest
 
 import (
@@ -10,37 +9,37 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// mostName is the longest name that is compared, in bytes: names come from outside, and the time
-// grows with both lengths.
-const mostName = 64
+// maxName bounds the length of compared names in bytes: names come from outside, and the time grows
+// with both lengths.
+const maxName = 64
 
-// leastBegin is how many letters tell what a name begins with, in bytes.
-const leastBegin = 2
+// minPrefix is the shortest prefix, in bytes, that identifies a name.
+const minPrefix = 2
 
-// Name is the known name most like one, whatever their case: the shortest that begins with it, for
-// that is one which was not written to its end; else the one of which at most half of the letters
-// are others. Empty: none is like it. Of two that are as near it is the first by the alphabet.
+// Name returns the known name most similar to name, ignoring case: the shortest that begins with
+// name, since it may be incomplete; otherwise one that differs in at most half of the letters.
+// Empty: no known name is similar. Of equally similar names it returns the alphabetically first.
 func Name(name string, known iter.Seq[string]) string {
-	if len(name) > mostName {
+	if len(name) > maxName {
 		return ""
 	}
 	name = strings.ToLower(name)
-	best, distance, begins := "", len(name)/2+1, false
+	best, distance, isPrefix := "", len(name)/2+1, false
 	for candidate := range known {
 		lower := strings.ToLower(candidate)
-		d, begun := levenshtein.ComputeDistance(name, lower), len(name) >= leastBegin &&
+		d, prefix := levenshtein.ComputeDistance(name, lower), len(name) >= minPrefix &&
 			strings.HasPrefix(lower, name)
 		switch {
-		case begun && !begins, begun == begins && d < distance, begun == begins && d == distance &&
+		case prefix && !isPrefix, prefix == isPrefix && d < distance, prefix == isPrefix && d == distance &&
 			candidate < best:
-			best, distance, begins = candidate, d, begun
+			best, distance, isPrefix = candidate, d, prefix
 		}
 	}
 	return best
 }
 
-// Question is what an error about an unknown name ends with: `: did you mean "x"?`, or nothing if
-// no known name is like it.
+// Question returns the end of an error about an unknown name: `: did you mean "x"?`, or an empty
+// text if no known name is similar.
 func Question(name string, known iter.Seq[string]) string {
 	if best := Name(name, known); best != "" {
 		return fmt.Sprintf(": did you mean %q?", best)

@@ -16,7 +16,7 @@ func TestName(t *testing.T) {
 		for range 2 { // in any order
 			slices.Reverse(known)
 			if got := Name(name, slices.Values(known)); got != want {
-				t.Errorf("%q: %q, want %q", name, got, want)
+				t.Errorf("Name(%q) = %q, want %q", name, got, want)
 			}
 		}
 	}
@@ -25,9 +25,9 @@ func TestName(t *testing.T) {
 func TestQuestion(t *testing.T) {
 	known := slices.Values([]string{"kind"})
 	if got := Question("knd", known); got != `: did you mean "kind"?` {
-		t.Errorf("%q", got)
+		t.Errorf("Question(knd) = %q, want kind", got)
 	}
 	if got := Question("apiVersion", known); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("Question(apiVersion) = %q, want empty", got)
 	}
 }

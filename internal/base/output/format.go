@@ -11,21 +11,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is how a command prints its answer.
+// Format is the format of a command's answer.
 type Format string
 
 // The formats.
 const (
 	AsTable Format = "table"
-	AsWide  Format = "wide" // the table with all there is, whatever the terminal's width
+	AsWide  Format = "wide" // the table with all columns, independent of the terminal's width
 	AsJSON  Format = "json"
 	AsYAML  Format = "yaml"
 )
 
-// Formats are all of them.
+// Formats lists all formats.
 var Formats = []Format{AsTable, AsWide, AsJSON, AsYAML}
 
-// ParseFormat reads a flag --output.
+// ParseFormat parses a value of --output.
 func ParseFormat(text string) (Format, error) {
 	if f := Format(text); slices.Contains(Formats, f) {
 		return f, nil
@@ -33,11 +33,11 @@ func ParseFormat(text string) (Format, error) {
 	return "", fmt.Errorf("--output %q: want table, wide, json or yaml", text)
 }
 
-// Data reports whether programs read it.
+// Data reports whether the format is for programs.
 func (f Format) Data() bool { return f == AsJSON || f == AsYAML }
 
-// Encode writes a value as data: in JSON on one line; in YAML as a document, which begins with ---
-// where several may follow each other.
+// Encode writes a value as data: as JSON on one line, or as a YAML document, which begins with ---
+// if several may follow each other.
 func (f Format) Encode(to io.Writer, v any, several bool) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -60,8 +60,8 @@ func (f Format) Encode(to io.Writer, v any, several bool) error {
 	return err
 }
 
-// escaped is JSON with escapes for what a YAML document may not hold as it is. It stands in strings
-// alone, where they mean the same.
+// escaped returns JSON with escapes for characters that YAML does not allow. They occur in strings
+// only, where an escape means the same.
 func escaped(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
@@ -74,7 +74,7 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// EncodeIndented is Encode of one value, whose JSON is indented.
+// EncodeIndented writes one value like Encode, with indented JSON.
 func (f Format) EncodeIndented(to io.Writer, v any) error {
 	if f == AsYAML {
 		return f.Encode(to, v, false)

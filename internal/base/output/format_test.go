@@ -8,26 +8,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// encoded is text by way of -o yaml and a reader of it.
+// encoded returns a text after encoding to YAML and decoding.
 func encoded(t *testing.T, text string) string {
 	t.Helper()
 	var out strings.Builder
-	key := text[:min(len(text), 100)] // one of more than 1,024 bytes is no key to YAML; ours are names
+	key := text[:min(len(text), 100)] // YAML allows keys of at most 1,024 bytes
 	if err := AsYAML.Encode(&out, map[string]string{key: text}, true); err != nil {
-		t.Fatalf("%+.200q: %v", text, err)
+		t.Fatalf("encode text %+.200q as YAML: %v", text, err)
 	}
 	var back map[string]string
 	if err := yaml.Unmarshal([]byte(out.String()), &back); err != nil {
-		t.Fatalf("%+.200q: %v in %.200q", text, err, out.String())
+		t.Fatalf("decode %+.200q from YAML: %v in %.200q", text, err, out.String())
 	}
-	is, ok := back[strings.ToValidUTF8(key, "\ufffd")]
+	value, ok := back[strings.ToValidUTF8(key, "\ufffd")]
 	if !ok && utf8.ValidString(key) {
-		t.Fatalf("%+.200q: nothing of that key in %.200q", text, out.String())
+		t.Fatalf("key of %+.200q missing in %.200q", text, out.String())
 	}
-	return is
+	return value
 }
 
-// Whatever a text holds, output comes, and holds it.
+// Any text can be encoded, and is unchanged after decoding.
 func TestYAMLOfAnyText(t *testing.T) {
 	var all strings.Builder
 	for r := rune(0); r < 0x20000; r++ {
@@ -37,12 +37,12 @@ func TestYAMLOfAnyText(t *testing.T) {
 		all.WriteRune(r)
 		if r < 0x300 || r > 0x2000 && r < 0x2100 || r > 0xfe00 && r < 0x10010 {
 			if text := "a" + string(r) + "b"; encoded(t, text) != text {
-				t.Errorf("%U: %+q", r, encoded(t, text))
+				t.Errorf("decoded text with %U = %+q, want it unchanged", r, encoded(t, text))
 			}
 		}
 	}
 	if text := all.String(); encoded(t, text) != text {
-		t.Error("all at once are others")
+		t.Error("text with all characters changed")
 	}
 }
 
@@ -52,7 +52,7 @@ func FuzzYAML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if want := strings.ToValidUTF8(text, "\ufffd"); utf8.ValidString(text) && encoded(t, text) != want {
-			t.Errorf("%+q became %+q", want, encoded(t, text))
+			t.Errorf("decoded text of %+q = %+q, want it unchanged", want, encoded(t, text))
 		}
 		encoded(t, text)
 	})

@@ -1,5 +1,5 @@
-// Package output formats what commands print: amounts and times with their units, text on one line,
-// and values as JSON or YAML. It knows nothing of the rest of the module.
+// Package output formats the output of commands: amounts and times with their units, text on one
+// line, and values as JSON or YAML. It does not depend on other packages of the module.
 //
 //	output.go  text for one line or one cell of a table
 //	format.go  Format: table, wide, JSON or YAML
@@ -8,10 +8,10 @@ package output
 
 import "strings"
 
-// OneLine is a text with its white space, line ends too, made single spaces.
+// OneLine returns a text with each run of white space, including line ends, replaced by a space.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// OrDash is a cell of a table: an empty one has a dash.
+// OrDash returns a table cell, with a dash for an empty one.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"

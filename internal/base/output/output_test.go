@@ -23,14 +23,14 @@ func TestUnits(t *testing.T) {
 		Time(time.Unix(0, 0)):                       "1970-01-01T00:00:00Z",
 	} {
 		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("formatted value = %q, want %q", got, want)
 		}
 	}
 }
 
-// A line is one, and an empty cell has a dash.
+// OneLine joins lines, and an empty cell has a dash.
 func TestTexts(t *testing.T) {
 	if OneLine(" a\n\tb  c\r\n") != "a b c" || OrDash("") != "-" || OrDash("x") != "x" {
-		t.Error("OneLine or OrDash")
+		t.Error("OneLine or OrDash returned a wrong text")
 	}
 }

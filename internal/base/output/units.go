@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Bytes is so many in the largest unit of which there is one, with a digit after the point below a
-// hundred.
+// Bytes formats an amount in the largest unit not above it, with one decimal below a hundred.
 func Bytes(v uint64) string {
 	if v < 1<<10 {
 		return fmt.Sprint(v)
@@ -23,7 +22,7 @@ func Bytes(v uint64) string {
 	return strings.TrimSuffix(text, ".0") + [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}[at]
 }
 
-// Time is an instant with its zone, as tables have it; a dash: none.
+// Time formats an instant with its zone; a dash: the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -31,7 +30,7 @@ func Time(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Span is how long something takes, in its two largest units.
+// Span formats a duration in its two largest units.
 func Span(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d < time.Minute:

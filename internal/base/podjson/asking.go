@@ -8,34 +8,33 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Asking decodes a pod that asks whether a node takes it. Unlike Pod it does not refuse a field
-// that it does not know, for one of a newer API is nothing that the node can be short of; the first
-// hundred of these are named in unknown. What a pod must have may be missing: see Complete. What
-// comes back is not trimmed.
+// Asking decodes the pod of an admission request. Unlike Pod it accepts unknown fields, because a
+// field of a newer API cannot be a resource that the node lacks; unknown holds the first hundred.
+// Required fields may be missing: see Complete. The pod is not trimmed.
 func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
-	p, doubts, err := decode(raw, bounds{memory: MaxAsking, once: true})
+	p, warnings, err := decode(raw, bounds{memory: MaxAsking, once: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, d := range doubts {
+	for _, d := range warnings {
 		field, ok := strings.CutPrefix(d.Error(), unknownField)
 		if !ok {
-			return nil, nil, d // a field that is there twice has no meaning
+			return nil, nil, d // a duplicate field: its meaning is undefined
 		}
 		unknown = append(unknown, strings.Trim(field, `"`))
 	}
-	if err := bearable(p); err != nil {
+	if err := checkLimits(p); err != nil {
 		return nil, nil, err
 	}
 	return p, unknown, nil
 }
 
-// unknownField begins what sigs.k8s.io/json says of one.
+// unknownField is the start of the errors of sigs.k8s.io/json for unknown fields.
 const unknownField = "unknown field "
 
-// Complete refuses a pod that asks and is not Named, or has no container: of such a text most was
-// not understood, and a pod that asks for nothing would be admitted. unknown are fields of it, as
-// Asking has them.
+// Complete returns an error for a pod of an admission request that is not Named, or has no
+// container: most of such a text was not understood, and a pod without requests would be admitted.
+// unknown are its unknown fields, as returned by Asking.
 func Complete(p *v1.Pod, unknown []string) error {
 	if err := Named(p); err != nil {
 		return err
@@ -49,7 +48,7 @@ func Complete(p *v1.Pod, unknown []string) error {
 	return errors.New("spec.containers: missing")
 }
 
-// Typed refuses a pod that does not say that it is one.
+// Typed returns an error for a pod without apiVersion or kind.
 func Typed(p *v1.Pod) error {
 	if p.Kind == "" || p.APIVersion == "" {
 		return errKind(p.APIVersion, p.Kind)
@@ -57,7 +56,7 @@ func Typed(p *v1.Pod) error {
 	return nil
 }
 
-// Named refuses a pod whose uid, namespace or name is missing or odd.
+// Named returns an error for a pod with a missing or invalid uid, namespace or name.
 func Named(p *v1.Pod) error {
 	if err := checkUID(string(p.UID)); err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Of a pod that asks, nothing is dropped; fields of a newer API are named.
+// An admission request keeps all of its pod, and names fields of a newer API.
 func TestAsking(t *testing.T) {
 	p, unknown, err := Asking([]byte(realistic(1)))
 	if err != nil || len(unknown) > 0 || len(p.Spec.Containers[0].Env) == 0 || len(p.Status.ContainerStatuses) == 0 || Named(p) != nil {
-		t.Fatalf("%+v, %v, %v", p, unknown, err)
+		t.Fatalf("Asking = %+v, %v, %v; want the whole pod without unknown fields", p, unknown, err)
 	}
 	for text, want := range map[string]string{
 		`{}`: "[] metadata.uid: missing",
@@ -28,11 +28,11 @@ func TestAsking(t *testing.T) {
 		`{"spec":{"x":1,"x":2}}`:             "[spec.x] metadata.uid: missing",
 		`{"metadata":{"uid":7}}`:             "metadata.uid: want text, got 7",
 		`{"kind":"Pod","apiVersion":"v2"}`:   `apiVersion "v2", kind "Pod": want v1, Pod`,
-		// What is of another kind is told that, and not how its fields differ from a pod's.
+		// An object of another kind is reported as such, and not by its fields.
 		`{"kind":"Node","apiVersion":"v1","spec":{"taints":[]},"status":{"conditions":7}}`: `apiVersion "v1", kind "Node": want v1, Pod`,
 		`{"kind":"Deployment","apiVersion":"apps/v1","spec":{"overhead":{"cpu":"many"}}}`:  `apiVersion "apps/v1", kind "Deployment": want v1, Pod`,
 		`{"kind":["Pod"],"spec":{"overhead":{"cpu":"many"}}}`:                              `kind: want text, got a list`,
-		`{"spec":{"overhead":{"cpu":"1"}}`:                                                 "the text ends too early",
+		`{"spec":{"overhead":{"cpu":"1"}}`:                                                 "incomplete text",
 	} {
 		p, unknown, err := Asking([]byte(text))
 		got := fmt.Sprint(err)
@@ -40,13 +40,13 @@ func TestAsking(t *testing.T) {
 			got = fmt.Sprint(unknown, " ", Named(p))
 		}
 		if !strings.HasPrefix(got, want) {
-			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+			t.Errorf("Asking(%s)\n got %s\nwant %s", text, got, want)
 		}
 	}
 }
 
-// A pod without a container is a text that was not understood: to admit it would say of nothing that there is room for it.
-func TestAPodWithoutContainersIsNoQuestion(t *testing.T) {
+// A pod without a container is a misunderstood text: an admission of it would mean nothing.
+func TestPodWithoutContainersIsIncomplete(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"spec":{}}`:          "spec.containers: missing",
 		`{"spec":null}`:        "spec.containers: missing",
@@ -60,17 +60,18 @@ func TestAPodWithoutContainersIsNoQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(Complete(p, unknown)); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+			t.Errorf("Complete of %s\n got %s\nwant %s", text, got, want)
 		}
 	}
 }
 
-// However a client's pod is made, the walk over it is no deeper than a pod is. Odd fields refuse none, and no more than a hundred are named.
+// However a client's pod is nested, the walk is no deeper than maxDepth. Unknown fields are
+// accepted, and at most a hundred are named.
 func TestAskingIsBounded(t *testing.T) {
 	deep := func(n int) string {
 		return `{` + meta + `,"x":` + strings.Repeat(`[`, n) + `1` + strings.Repeat(`]`, n) + `}`
 	}
-	odd := func(n int) string {
+	unknownFields := func(n int) string {
 		var b strings.Builder
 		for i := range n {
 			fmt.Fprintf(&b, `"x\n%d":1,`, i)
@@ -78,20 +79,20 @@ func TestAskingIsBounded(t *testing.T) {
 		return `{` + b.String() + meta + `}`
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"as deep as may be", deep(maxDepth - 1), ""},
-		{"deeper", deep(maxDepth), "x" + strings.Repeat("[0]", 33) + "...: too large: it lies deeper than 100 values"},
-		{"as deep as there is text", `{"a":` + strings.Repeat("[", MaxPod-5), "a" + strings.Repeat("[0]", 33) + "...: too large: it lies deeper than 100 values"},
-		{"objects", strings.Repeat(`{"a":`, MaxPod/5), strings.Repeat("a.", 50) + "...: too large: it lies deeper than 100 values"},
-		{"as many odd fields as the decoder tells of", odd(100), ""},
-		{"more", odd(101), ""},
-		{"as many as there is text for", odd(80_000), ""},
+		{"maximal depth", deep(maxDepth - 1), ""},
+		{"beyond it", deep(maxDepth), "x" + strings.Repeat("[0]", 33) + "...: too large: nested deeper than 100 values"},
+		{"as deep as the text is long", `{"a":` + strings.Repeat("[", MaxPod-5), "a" + strings.Repeat("[0]", 33) + "...: too large: nested deeper than 100 values"},
+		{"objects", strings.Repeat(`{"a":`, MaxPod/5), strings.Repeat("a.", 50) + "...: too large: nested deeper than 100 values"},
+		{"as many unknown fields as the decoder reports", unknownFields(100), ""},
+		{"one more", unknownFields(101), ""},
+		{"as many as fit in the text", unknownFields(80_000), ""},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
 		_, unknown, err := Asking([]byte(c.text))
 		if d := time.Since(began); d > tooLong || len(unknown) > 100 {
-			t.Errorf("%s: took %v, %d unknown", c.name, d, len(unknown))
+			t.Errorf("%s: Asking took %v, %d unknown fields; want at most 100", c.name, d, len(unknown))
 		}
 		runtime.ReadMemStats(&after)
 		got := ""
@@ -99,36 +100,36 @@ func TestAskingIsBounded(t *testing.T) {
 			got = err.Error()
 		}
 		if got != c.want || err != nil && !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %d unknown, %.200s; want %s", c.name, len(unknown), got, c.want)
+			t.Errorf("%s: %d unknown fields, error %.200s; want %s", c.name, len(unknown), got, c.want)
 		}
 		if stack := int64(after.StackSys) - int64(before.StackSys); stack > 1<<20 {
-			t.Errorf("%s: the stacks grew by %d MiB", c.name, stack>>20)
+			t.Errorf("%s: stacks grew by %d MiB, want at most 1", c.name, stack>>20)
 		}
 	}
-	if _, doubts, err := Manifest([]byte(`{"apiVersion":"v1","kind":"Pod",` + odd(1000)[1:])); err != nil || len(doubts) == 0 { // it is root's
-		t.Error(len(doubts), err)
+	if _, warnings, err := Manifest([]byte(`{"apiVersion":"v1","kind":"Pod",` + unknownFields(1000)[1:])); err != nil || len(warnings) == 0 { // a manifest is root's
+		t.Errorf("Manifest with unknown fields: %d warnings, error %v; want warnings only", len(warnings), err)
 	}
 }
 
-// Two new fields in each of a pod's containers refuse nothing, and hide no field that is there twice.
+// Two unknown fields in each of a pod's containers are accepted, and hide no duplicate field.
 func TestNewFieldsOfManyContainers(t *testing.T) {
 	pod := func(rest string) []byte {
 		return []byte(`{` + meta + `,"spec":{"containers":[` + strings.Repeat(`{"name":"c","newOne":1,"newTwo":{"a":1,"a":2}},`, 51) + rest + `]}}`)
 	}
 	if p, unknown, err := Asking(pod(`{"name":"c"}`)); err != nil || len(p.Spec.Containers) != 52 || len(unknown) != 100 {
-		t.Errorf("%d unknown, %v", len(unknown), err)
+		t.Errorf("Asking = %d unknown fields, error %v; want 100 and nil", len(unknown), err)
 	}
 	for text, want := range map[string]string{
 		`{"name":"c","name":"d"}`:                        `duplicate field "spec.containers[51].name"`,
 		`{"resources":{"limits":{"cpu":"1","cpu":"2"}}}`: `duplicate field "spec.containers[51].resources.limits.cpu"`,
 	} {
 		if _, _, err := Asking(pod(text)); fmt.Sprint(err) != want {
-			t.Errorf("%s: %v, want %s", text, err, want)
+			t.Errorf("Asking with %s: error %v, want %s", text, err, want)
 		}
 	}
 }
 
-// What kubectl would make of a text, or a refusal that says where.
+// YAML returns what kubectl would send, or an error with the line.
 func TestYAML(t *testing.T) {
 	var fields []byte
 	for i := range 5000 {
@@ -142,8 +143,8 @@ func TestYAML(t *testing.T) {
 		{"a: |\n  x\n  y\n", `{"a":"x\ny\n"}`, ""},
 		{"a: &x 1\n", `{"a":1}`, ""},
 		{"7: a\ntrue: b\n", `{"7":"a","true":"b"}`, ""},
-		{"", "", "there is no pod: the text is empty"},
-		{"# nothing\n", "", "there is no pod: the text is empty"},
+		{"", "", "empty text: want one pod"},
+		{"# nothing\n", "", "empty text: want one pod"},
 		{"a: 1\n---\na: 2\n", "", "line 2: a second document: want one pod"},
 		{"a: 1\n---\n", `{"a":1}`, ""},
 		{"a: 1\n---\n# the end\n---\n", `{"a":1}`, ""},
@@ -152,17 +153,17 @@ func TestYAML(t *testing.T) {
 		{"---\r\n# Source\r\n---\r\na: 1\r\n", `{"a":1}`, ""},
 		{"---\n---\na: 1\n---\na: 2\n", "", "line 4: a second document: want one pod"},
 		{"---\n---\na: 1\na: 2\n", "", `not YAML: line 4: key "a" already set in map`},
-		{"---\n---\na: &x 1\nb: *x\n", "", "line 4: an alias, *x: write out what it stands for"},
+		{"---\n---\na: &x 1\nb: *x\n", "", "line 4: alias *x not supported: write its content instead"},
 		{"---\n...\na: 1\n", "", "not YAML: line 2: did not find expected <document start>"},
-		{"---\n# \u2028\n---\na: 1\n---\n", "", "line 4: a document that does not begin with ---: want one pod"},
-		{"---\n---\n", "", "there is no pod: the text is empty"},
+		{"---\n# \u2028\n---\na: 1\n---\n", "", "line 4: document without --- at its beginning: want one pod"},
+		{"---\n---\n", "", "empty text: want one pod"},
 		{"a: 1\n---\nb: c: d\n", "", "not YAML: line 3: mapping values are not allowed in this context"},
 		{"a: 1\na: 2\n", "", `not YAML: line 2: key "a" already set in map`},
-		{"a: &x 1\nb: *x\n", "", "line 2: an alias, *x: write out what it stands for"},
-		{"a: &x {b: 1}\nc: {<<: *x}\n", "", "line 2: an alias, *x: write out what it stands for"},
+		{"a: &x 1\nb: *x\n", "", "line 2: alias *x not supported: write its content instead"},
+		{"a: &x {b: 1}\nc: {<<: *x}\n", "", "line 2: alias *x not supported: write its content instead"},
 		{"a: *x\n", "", "not YAML: unknown anchor 'x' referenced"},
-		{"a: &a [*a]\n", "", "line 1: an alias, *a: write out what it stands for"},
-		{bomb, "", "line 2: an alias, *a: write out what it stands for"},
+		{"a: &a [*a]\n", "", "line 1: alias *a not supported: write its content instead"},
+		{bomb, "", "line 2: alias *a not supported: write its content instead"},
 		{"{{a: 1}: 2}", "", "not YAML: invalid map key: map[interface {}]interface {}{\"a\":1}"},
 		{"[a]: 2", "", "not YAML: invalid map key: []interface {}{\"a\"}"},
 		{"null: 2", "", "not YAML: unsupported map key of type: %!s(<nil>), key: <nil>, value: 2"},
@@ -172,27 +173,27 @@ func TestYAML(t *testing.T) {
 		{strings.Repeat("[", 9000), "", "not YAML: line 1: did not find expected node content"},
 		{strings.Repeat("- ", 9000) + "a", "", ""},
 		{string(fields), "", ""},
-		{"[" + strings.Repeat("[],", maxYAMLs/2+10) + "a]", "", "too large: a pod may have about 10000 values in YAML: send it as JSON (kubectl ... -o json)"},
-		{"a: " + strings.Repeat("x", MaxYAML), "", "too large: a pod may have 262144 bytes of YAML: send it as JSON (kubectl ... -o json)"},
+		{"[" + strings.Repeat("[],", maxYAMLs/2+10) + "a]", "", "too large: more than about 10000 values of YAML for one pod: send it as JSON (kubectl ... -o json)"},
+		{"a: " + strings.Repeat("x", MaxYAML), "", "too large: more than 262144 bytes of YAML for one pod: send it as JSON (kubectl ... -o json)"},
 	} {
 		began := time.Now()
 		got, err := YAML([]byte(c.text))
 		if d := time.Since(began); d > tooLong {
-			t.Errorf("%.50q: took %v", c.text, d)
+			t.Errorf("YAML(%.50q) took %v, want less", c.text, d)
 		}
 		if text := fmt.Sprint(err); c.err == "" && err != nil || c.err != "" && text != c.err || c.want != "" && string(got) != c.want {
-			t.Errorf("%.50q:\n got %.200s, %.300v\nwant %s, %s", c.text, got, err, c.want, c.err)
+			t.Errorf("YAML(%.50q)\n got %.200s, %.300v\nwant %s, %s", c.text, got, err, c.want, c.err)
 		}
 		if err != nil && (got != nil || strings.Contains(c.err, "too large") != errors.Is(err, ErrTooLarge)) {
-			t.Errorf("%.50q: %.100s beside %v", c.text, got, err)
+			t.Errorf("YAML(%.50q) = %.100s with error %v, want no text, and ErrTooLarge only for too large text", c.text, got, err)
 		}
 	}
 }
 
-// However a text is made, what its parsing takes is bounded: by the sum of all that is ever allocated, for what is alive at once is less.
-func TestYAMLTakesLittleMemory(t *testing.T) {
+// Parsing uses bounded memory for any text, measured as the sum of all allocations.
+func TestYAMLMemoryIsBounded(t *testing.T) {
 	if testing.CoverMode() != "" {
-		t.Skip("coverage counts, too")
+		t.Skip("coverage changes the allocations")
 	}
 	for name, text := range map[string]string{
 		"flow":     "a: [" + strings.Repeat("a,", maxYAMLs-10) + "]",
@@ -210,7 +211,7 @@ func TestYAMLTakesLittleMemory(t *testing.T) {
 		took := float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20)
 		t.Logf("%s: %.1f MiB, %v", name, took, err)
 		if took > 24 {
-			t.Errorf("%s: %.1f MiB", name, took)
+			t.Errorf("%s: YAML allocated %.1f MiB, want at most 24", name, took)
 		}
 	}
 }
@@ -227,17 +228,17 @@ func FuzzAsking(f *testing.F) {
 		began := time.Now()
 		raw, err := YAML(text)
 		if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
-			t.Errorf("an error of more than a line: %q", err)
+			t.Errorf("error of more than one line: %q", err)
 		}
 		if err == nil {
 			if !json.Valid(raw) {
-				t.Errorf("no JSON: %s", raw)
+				t.Errorf("YAML returned invalid JSON: %s", raw)
 			}
-			if again, err := sigsyaml.YAMLToJSON(text); err != nil || !bytes.Equal(again, raw) && string(again) != "null" { // kubectl goes on after null
-				t.Errorf("kubectl makes %s of it (%v), not %s", again, err, raw)
+			if again, err := sigsyaml.YAMLToJSON(text); err != nil || !bytes.Equal(again, raw) && string(again) != "null" { // kubectl continues after null
+				t.Errorf("kubectl's JSON is %s (%v), ours %s", again, err, raw)
 			}
-			if len(raw) > 7*len(text)+16 { // a control character is six of JSON
-				t.Errorf("%d bytes became %d", len(text), len(raw))
+			if len(raw) > 7*len(text)+16 { // a control character becomes six characters of JSON
+				t.Errorf("%d bytes of YAML became %d of JSON", len(text), len(raw))
 			}
 		}
 		for _, given := range [][]byte{text, raw} {
@@ -251,13 +252,13 @@ func FuzzAsking(f *testing.F) {
 			}
 			q, unknown, err := Asking(once)
 			if err != nil || len(unknown) > 0 || Size(q) > 2*MaxAsking {
-				t.Errorf("of %s, which was taken, came %s: %v, %v", given, once, unknown, err)
+				t.Errorf("accepted text %s, encoded as %s, is rejected: %v, unknown fields %v", given, once, unknown, err)
 			} else if twice, _ := json.Marshal(q); !reflect.DeepEqual(once, twice) {
-				t.Errorf("%s became %s", once, twice)
+				t.Errorf("encoding changed from %s to %s", once, twice)
 			}
 		}
 		if d := time.Since(began); d > tooLong {
-			t.Errorf("took %v", d)
+			t.Errorf("decoding took %v, want at most %v", d, tooLong)
 		}
 	})
 }

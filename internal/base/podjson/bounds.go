@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxContainers bounds a pod's containers of all kinds together.
+// maxContainers bounds the containers of a pod, of all kinds.
 const maxContainers = 200
 
-// most is how much a client's pod may have of what decisions walk through, while the runtime waits
-// for one and lets every pod in after two seconds. Together they keep it to milliseconds. Hardly a
-// pod that runs anywhere comes near. drop takes from a trimmed pod what is too much: what is
-// unknown refuses nothing.
-var most = []struct {
+// limits are the limits of a client's pod for the fields that a decision iterates over. The runtime
+// waits for a decision, and starts the pod after two seconds without one; together the limits keep
+// the decision to milliseconds. Pods in practice are far below them. drop removes the excess from a
+// trimmed pod: unknown fields cause no rejection.
+var limits = []struct {
 	field string
 	n     int
 	count func(*v1.Pod) int
@@ -24,7 +24,7 @@ var most = []struct {
 }{
 	{"containers", maxContainers, func(p *v1.Pod) int {
 		return len(p.Spec.Containers) + len(p.Spec.InitContainers) + len(p.Spec.EphemeralContainers)
-	}, func(p *v1.Pod) { // the pod counts for what the rest requests: it is a victim the sooner
+	}, func(p *v1.Pod) { // the removed requests do not count, so it becomes a victim earlier
 		s := &p.Spec
 		s.EphemeralContainers = nil
 		s.Containers = slices.Clone(s.Containers[:min(len(s.Containers), maxContainers)])
@@ -46,48 +46,48 @@ var most = []struct {
 		return len(p.Spec.SecurityContext.Sysctls)
 	}, func(p *v1.Pod) { p.Spec.SecurityContext.Sysctls = nil }},
 	{"tolerations", 500, func(p *v1.Pod) int { return len(p.Spec.Tolerations) }, func(p *v1.Pod) {
-		// of everything: one of those might be
+		// tolerate everything, as one of the removed ones might
 		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 	}},
 	{"terms, keys and values of node selector and affinity, of 64 characters each", 1000, selector,
 		func(p *v1.Pod) {
 			p.Spec.NodeSelector, p.Spec.Affinity = nil, nil
 		}},
-	// the others that decide are looked up by name
+	// other annotations that decide are looked up by name
 	{"annotations of AppArmor", 1000, func(p *v1.Pod) (n int) {
 		for key := range p.Annotations {
-			if appArmors(key) {
+			if isAppArmor(key) {
 				n++
 			}
 		}
 		return n
 	}, func(p *v1.Pod) {
-		maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return appArmors(key) })
-		p.Annotations = maps.Clone(p.Annotations) // as small as it is now
+		maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return isAppArmor(key) })
+		p.Annotations = maps.Clone(p.Annotations) // releases the unused memory
 	}},
 }
 
-// bearable refuses a pod that has more of anything.
-func bearable(p *v1.Pod) error {
-	for _, m := range most {
-		if n := m.count(p); n > m.n {
-			return fmt.Errorf("%w: a pod may have %d %s, and this has %d", ErrTooLarge, m.n, m.field, n)
+// checkLimits returns an error for a pod that exceeds one of the limits.
+func checkLimits(p *v1.Pod) error {
+	for _, l := range limits {
+		if n := l.count(p); n > l.n {
+			return fmt.Errorf("%w: the pod has %d %s, the limit is %d", ErrTooLarge, n, l.field, l.n)
 		}
 	}
 	return nil
 }
 
-// lighten takes from a trimmed pod what it has too much of. To refuse it would cost all others that
-// are put with it their objects, and an API server takes it from any tenant.
-func lighten(p *v1.Pod) {
-	for _, m := range most {
-		if m.count(p) > m.n {
-			m.drop(p)
+// applyLimits removes the excess from a trimmed pod. Rejecting the pod would reject all pods of the
+// same list, and an API server accepts such pods from any tenant.
+func applyLimits(p *v1.Pod) {
+	for _, l := range limits {
+		if l.count(p) > l.n {
+			l.drop(p)
 		}
 	}
 }
 
-// dropResources leaves those of the node's that every pod may request.
+// dropResources keeps only the resources that any pod may request.
 func dropResources(p *v1.Pod) {
 	cut := func(all ...v1.ResourceList) {
 		for _, list := range all {
@@ -105,12 +105,13 @@ func dropResources(p *v1.Pod) {
 		for i := range list {
 			r := &list[i].Resources
 			cut(r.Requests, r.Limits)
-			r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits) // as small as they are now
+			r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits) // releases the unused memory
 		}
 	}
 }
 
-// resources counts kinds and not entries: each of a sidecar's is added to each init container's.
+// resources counts kinds and not entries: each resource of a sidecar is added to each init
+// container's.
 func resources(p *v1.Pod) int {
 	kinds := map[v1.ResourceName]struct{}{}
 	add := func(all ...v1.ResourceList) {
@@ -154,7 +155,7 @@ func hostPorts(p *v1.Pod) (n int) {
 	return n
 }
 
-// selector counts long texts as several: each is matched with a regular expression.
+// selector counts long texts as several, because each is matched with a regular expression.
 func selector(p *v1.Pod) (n int) {
 	add := func(all ...string) {
 		for _, text := range all {
@@ -171,8 +172,8 @@ func selector(p *v1.Pod) (n int) {
 	}
 	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		n++
-		for _, of := range [][]v1.NodeSelectorRequirement{term.MatchExpressions, term.MatchFields} {
-			for _, r := range of {
+		for _, list := range [][]v1.NodeSelectorRequirement{term.MatchExpressions, term.MatchFields} {
+			for _, r := range list {
 				add(r.Key, string(r.Operator))
 				add(r.Values...)
 			}

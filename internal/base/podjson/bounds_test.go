@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// Of all that the gate walks through a client's pod has as much as is bearable: one that asks is refused, and one that is put loses what is
-// too much, for the others' sake that are put with it. A manifest is root's.
-func TestWhatTheGateWalksThroughIsBounded(t *testing.T) {
+// Fields that the gate iterates over are bounded. A pod of an admission request beyond the bounds
+// is rejected; a pod that is put loses the excess, so that other pods of the list are accepted. A
+// manifest, which is root's, is not bounded.
+func TestFieldsOfDecisionsAreBounded(t *testing.T) {
 	repeat := func(n int, format string) string {
 		var all []string
 		for i := range n {
@@ -20,9 +21,9 @@ func TestWhatTheGateWalksThroughIsBounded(t *testing.T) {
 	}
 	container := func(rest string) string { return `"containers":[{"name":"c"` + rest + `}]` }
 	for _, c := range []struct {
-		what string
-		n    int // as many as may be
-		spec func(n int) string
+		field string
+		n     int // the limit
+		spec  func(n int) string
 	}{
 		{"containers", 200, func(n int) string { return `"containers":[` + repeat(n, `{"name":"c#"}`) + `]` }},
 		{"kinds of resources", 50, func(n int) string {
@@ -39,31 +40,32 @@ func TestWhatTheGateWalksThroughIsBounded(t *testing.T) {
 		}},
 		{"tolerations", 500, func(n int) string { return container("") + `,"tolerations":[` + repeat(n, `{"key":"a"}`) + `]` }},
 		{"node selector", 500, func(n int) string { return container("") + `,"nodeSelector":{` + repeat(n, `"k#":"v"`) + `}` }},
-		{"affinity", 997, func(n int) string { // and the term, the key, and the operator
+		{"affinity", 997, func(n int) string { // plus the term, the key, and the operator
 			return container("") + `,"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
 				{"matchExpressions":[{"key":"k","operator":"In","values":[` + repeat(n, `"#"`) + `]}]}]}}}`
 		}},
 	} {
-		for n, wrong := range map[int]bool{c.n: false, c.n + 1: true} {
+		for n, tooMany := range map[int]bool{c.n: false, c.n + 1: true} {
 			text := `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{` + c.spec(n) + `}}`
 			put, putErr := Pod([]byte(text))
 			whole, _, askErr := Asking([]byte(text))
-			if putErr != nil || bearable(put) != nil || errors.Is(askErr, ErrTooLarge) != wrong || !wrong && askErr != nil {
-				t.Errorf("%d %s: %v, %v", n, c.what, putErr, askErr)
-			} else if !wrong && !reflect.DeepEqual(put, Trim(whole)) {
-				t.Errorf("%d %s: something is lost", n, c.what)
+			if putErr != nil || checkLimits(put) != nil || errors.Is(askErr, ErrTooLarge) != tooMany || !tooMany && askErr != nil {
+				t.Errorf("%d %s: error of Pod %v, of Asking %v", n, c.field, putErr, askErr)
+			} else if !tooMany && !reflect.DeepEqual(put, Trim(whole)) {
+				t.Errorf("%d %s: Pod lost a field within the limits", n, c.field)
 			} else if len(put.Spec.Containers) == 0 {
-				t.Errorf("%d %s: everything is lost", n, c.what)
+				t.Errorf("%d %s: Pod lost all containers", n, c.field)
 			}
 			if _, _, err := Manifest([]byte(text)); err != nil {
-				t.Error(c.what, err)
+				t.Errorf("Manifest with %d %s: error %v", n, c.field, err)
 			}
 		}
 	}
 }
 
-// What a pod that is put keeps where it has too much: what counts most, and what refuses nothing.
-func TestWhatIsLeftOfTooMuch(t *testing.T) {
+// A pod beyond the limits keeps the most important fields, and nothing that would cause a
+// rejection.
+func TestPodBeyondLimits(t *testing.T) {
 	repeat := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {
@@ -81,13 +83,13 @@ func TestWhatIsLeftOfTooMuch(t *testing.T) {
 	}
 	s := &p.Spec
 	if len(s.Containers) != 1 || len(s.InitContainers) != 199 || len(s.Containers[0].Ports)+len(s.SecurityContext.Sysctls)+len(s.NodeSelector) > 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("spec of a reduced pod = %+v, want 1 container, 199 init containers, no ports, sysctls and node selector", s)
 	}
 	c := s.Containers[0].Resources.Requests
 	if len(c) != 2 || c.Memory().String() != "1Gi" || len(s.Tolerations) != 1 || s.Tolerations[0].Operator != "Exists" {
-		t.Errorf("%v, %v", c, s.Tolerations)
+		t.Errorf("requests = %v, tolerations = %v; want cpu and memory, and one toleration of everything", c, s.Tolerations)
 	}
 	if p.Annotations["jettison/never-evict"] != "true" || len(p.Annotations) != 1002 || *s.Priority != 7 {
-		t.Errorf("%d annotations", len(p.Annotations))
+		t.Errorf("reduced pod has %d annotations and priority %d, want 1002 and 7", len(p.Annotations), *s.Priority)
 	}
 }

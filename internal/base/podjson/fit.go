@@ -9,25 +9,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of all pods of a node together, as Fit leaves them. FitMemory is of Size, and such that
-// all may be put anew beside all that are known.
+// Limits of all pods of a node, after Fit. FitMemory is in bytes as by Size, such that all pods can
+// be put again while the known ones exist.
 const (
 	FitPods   = 2000
 	FitMemory = 5 << 20
-	// fitOne is of one pod. As JSON a text takes up to six times as much, and that is less than
-	// MaxPod.
+	// fitOne is for one pod. Its JSON is up to six times as large, which is still below MaxPod.
 	fitOne = 160 << 10
 )
 
-// What Least keeps of annotations that decide, so many and each of so many bytes.
+// Limits of the annotations that Least keeps: their number, and the bytes of each.
 const (
 	leastAnnotations = 8
 	leastAnnotation  = 256
 )
 
-// Least is what of a trimmed pod says who it is, how much it counts and whether it has ended, and
-// nothing that its author makes as large as he likes. What it requests is unknown then, which
-// counts as nothing: it is a victim the sooner.
+// Least returns the part of a trimmed pod that identifies it and has its priority and phase,
+// without fields that an author can make arbitrarily large. Its requests are unknown, which counts
+// as zero: it becomes a victim earlier.
 func Least(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,7 +57,7 @@ func Least(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// FitOne is a trimmed pod, or Least of one that is too large.
+// FitOne returns a trimmed pod, or its Least if it is too large.
 func FitOne(p *v1.Pod) *v1.Pod {
 	if Size(p) > fitOne {
 		return Least(p)
@@ -66,16 +65,16 @@ func FitOne(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// Fitted says what Fit has done.
+// Fitted counts the reductions of Fit.
 type Fitted struct {
-	Less int // pods of which no more than Least is left, for there is no room for all
-	Left int // pods that are left out
+	Less int // pods reduced to Least to save memory
+	Left int // pods left out
 }
 
-// Fit has trimmed pods be no more than FitPods, of no more than FitMemory, in their order: who
-// takes all of them or none is not to be made to take none by one author, from whom an API server
-// takes as much as he likes. The largest become Least first. Those that have ended are left out
-// first, and then the youngest. It changes none of them.
+// Fit reduces trimmed pods to FitPods and FitMemory, in the same order. Without it, one author
+// could make a store reject the whole list, since an API server accepts any size. The largest
+// become Least first. Then ended pods are left out, and then the youngest. It changes none of the
+// given pods.
 func Fit(all []*v1.Pod) (fit []*v1.Pod, did Fitted) {
 	fit = make([]*v1.Pod, 0, len(all))
 	for _, p := range all {
@@ -87,12 +86,12 @@ func Fit(all []*v1.Pod) (fit []*v1.Pod, did Fitted) {
 	return fit, Fitted{Less: less, Left: len(all) - len(fit)}
 }
 
-// leaveOut leaves out so many pods, and so many bytes.
+// leaveOut removes at least n pods and so many bytes.
 func leaveOut(all []*v1.Pod, n, bytes int) []*v1.Pod {
 	if n <= 0 && bytes <= 0 {
 		return all
 	}
-	ended := func(p *v1.Pod) int {
+	running := func(p *v1.Pod) int {
 		if p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
 			return 0
 		}
@@ -100,7 +99,7 @@ func leaveOut(all []*v1.Pod, n, bytes int) []*v1.Pod {
 	}
 	leave := map[*v1.Pod]bool{}
 	for _, p := range slices.SortedStableFunc(slices.Values(all), func(a, b *v1.Pod) int {
-		return cmp.Or(cmp.Compare(ended(a), ended(b)),
+		return cmp.Or(cmp.Compare(running(a), running(b)),
 			b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	}) {
 		if n <= 0 && bytes <= 0 {
@@ -112,8 +111,8 @@ func leaveOut(all []*v1.Pod, n, bytes int) []*v1.Pod {
 	return slices.DeleteFunc(all, func(p *v1.Pod) bool { return leave[p] })
 }
 
-// lessen makes the largest of some pods Least until all fit, or all are. It returns how many, and
-// how much memory all take.
+// lessen reduces the largest pods to Least until all fit, or all are reduced. It returns the memory
+// of all, and the number of reduced pods.
 func lessen(all []*v1.Pod) (memory, less int) {
 	sizes, largest := make([]int, len(all)), make([]int, len(all))
 	for i, p := range all {

@@ -25,7 +25,7 @@ func small(i int) *v1.Pod {
 	}
 }
 
-// large is a pod of which an API server takes as much: labels have no bound of their own.
+// large returns a pod with many labels, which an API server accepts in any number.
 func large(i, labels int) *v1.Pod {
 	p := small(i)
 	for l := range labels {
@@ -34,24 +34,24 @@ func large(i, labels int) *v1.Pod {
 	return p
 }
 
-// However many pods there are, and however large some, they fit, and of those that are ordinary nothing is cut. Of what is cut it is known who
-// it is and how much it counts.
+// Any number of pods of any size fits, and ordinary ones are not reduced. Reduced ones keep
+// identity and priority.
 func TestFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods func() []*v1.Pod
 		want Fitted
-		one  int // the pod that is looked at
+		one  int // index of the checked pod
 		cut  bool
 	}{
-		"one that is larger than any may be": {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 1, true},
-		"one beside it":                      {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 0, false},
-		"many that are large": {func() (all []*v1.Pod) {
+		"one above the limit of one pod": {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 1, true},
+		"an ordinary one next to it":     {func() []*v1.Pod { return []*v1.Pod{small(0), large(1, 9000)} }, Fitted{}, 0, false},
+		"many large ones": {func() (all []*v1.Pod) {
 			for i := range 100 {
 				all = append(all, large(i, 800))
 			}
 			return append(all, small(100))
 		}, Fitted{Less: 65}, 100, false},
-		"more than there may be": {func() (all []*v1.Pod) {
+		"more than the limit": {func() (all []*v1.Pod) {
 			for i := range FitPods + 10 {
 				all = append(all, small(i))
 			}
@@ -68,22 +68,22 @@ func TestFit(t *testing.T) {
 		for _, p := range fit {
 			memory += Size(p)
 			if text, err := json.Marshal(p); err != nil || len(text) > MaxPod {
-				t.Errorf("%s: %s has %d bytes, %v", name, p.Name, len(text), err)
+				t.Errorf("%s: JSON of %s has %d bytes, error %v; want at most MaxPod", name, p.Name, len(text), err)
 			}
 		}
 		one := fit[min(c.one, len(fit)-1)]
 		if len(fit) > FitPods || memory > FitMemory || len(fit)+did.Left != len(all) || did.Left != c.want.Left || (did.Less > 0) != (c.want.Less > 0) {
-			t.Errorf("%s: %d pods of %d bytes, %+v", name, len(fit), memory, did)
+			t.Errorf("%s: %d pods of %d bytes, reductions %+v; want %+v", name, len(fit), memory, did, c.want)
 		}
 		if (len(one.Labels) != before) != c.cut || len(all[c.one].Labels) != before || *one.Spec.Priority != int32(c.one) ||
 			metav1.GetControllerOf(one).Name != "r" || one.Status.QOSClass != v1.PodQOSBurstable || Named(one) != nil {
-			t.Errorf("%s: %+v", name, one)
+			t.Errorf("%s: checked pod = %+v, want reduced %v, with its identity and priority", name, one, c.cut)
 		}
 	}
 }
 
-// Those that have ended are left out before any that runs, and of those that run the youngest.
-func TestWhoIsLeftOut(t *testing.T) {
+// Ended pods are left out first, and then the youngest.
+func TestPodsLeftOut(t *testing.T) {
 	var all []*v1.Pod
 	for i := range FitPods + 2 {
 		all = append(all, small(i))
@@ -92,21 +92,21 @@ func TestWhoIsLeftOut(t *testing.T) {
 	fit, _ := Fit(all)
 	for _, p := range fit {
 		if p.Name == "p3" || p.Name == fmt.Sprint("p", FitPods+1) {
-			t.Errorf("%s is there", p.Name)
+			t.Errorf("%s kept, want it left out", p.Name)
 		}
 	}
 	if len(fit) != FitPods {
-		t.Errorf("%d pods", len(fit))
+		t.Errorf("%d pods kept, want %d", len(fit), FitPods)
 	}
 }
 
-// Annotations that decide are kept as far as they are short.
+// Least keeps short annotations that decide.
 func TestLeastKeepsShortAnnotations(t *testing.T) {
 	p := small(1)
 	p.Annotations = map[string]string{
 		"jettison/priority": "7", v1.MirrorPodAnnotationKey: "x", "other": "y", "jettison/long": strings.Repeat("z", leastAnnotation),
 	}
 	if got := Least(p).Annotations; len(got) != 2 || got["jettison/priority"] != "7" || got[v1.MirrorPodAnnotationKey] != "x" {
-		t.Errorf("%v", got)
+		t.Errorf("annotations of Least = %v, want priority and mirror", got)
 	}
 }

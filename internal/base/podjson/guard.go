@@ -17,21 +17,21 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters
-// of text, {}, make a container of 700 bytes.
+// maxDecoded bounds the memory of one decoded pod in bytes. Two characters of text, {}, become a
+// container of 700 bytes.
 const maxDecoded = 4 << 20
 
-// MaxAsking is maxDecoded of a pod that only asks: podstore has as much room however many it knows.
+// MaxAsking is maxDecoded for an admission request: podstore always has as much memory for one.
 const MaxAsking = 2 << 20
 
-// maxDepth is how deep values may lie within each other. The walk calls itself for each, and what a
-// goroutine's stack has grown to stays; a pod's own fields are a dozen deep, and what an API server
-// notes of who manages them some more.
+// maxDepth bounds the nesting of values. The walk is recursive, and a goroutine's stack does not
+// shrink. The fields of a pod are a dozen levels deep, and the managed fields of an API server some
+// more.
 const maxDepth = 100
 
-// guard walks a pod's text along the types that it would be decoded into, without decoding it. It
-// refuses values of other types, quantities that would be slow to parse, and text that would take
-// too much memory, lies too deep, or has a field that is not known where none may be.
+// guard walks a pod's text along the types of its fields without decoding it. It rejects values of
+// other types, quantities that are slow to parse, text that would use too much memory or is nested
+// too deep, and unknown fields if may.strict.
 func guard(raw []byte, may bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -45,12 +45,12 @@ func guard(raw []byte, may bounds) error {
 	return nil
 }
 
-// bounds of one pod's text.
+// bounds are the limits for one pod's text.
 type bounds struct {
-	memory int  // bytes, when it is decoded
-	strict bool // a field that is not known is refused
-	// once: a field that is there twice is refused. The decoder tells of a hundred odd fields, and it
-	// may be beyond those.
+	memory int  // bytes when decoded
+	strict bool // unknown fields are rejected
+	// once: duplicate fields are rejected. The decoder reports only the first hundred unknown or
+	// duplicate fields.
 	once bool
 }
 
@@ -66,8 +66,7 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// value walks one value that is decoded into t; nil: it is skipped, or decoded by a type's own
-// code.
+// value walks one value of type t; nil: it is skipped, or the type decodes itself.
 func (g *guarding) value(t reflect.Type) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -76,7 +75,7 @@ func (g *guarding) value(t reflect.Type) error {
 		}
 	}
 	if len(g.path) > maxDepth {
-		return fmt.Errorf("%s: %w: it lies deeper than %d values", g.at(), ErrTooLarge, maxDepth)
+		return fmt.Errorf("%s: %w: nested deeper than %d values", g.at(), ErrTooLarge, maxDepth)
 	}
 	tok, err := g.dec.Token()
 	if err != nil {
@@ -100,7 +99,7 @@ func (g *guarding) value(t reflect.Type) error {
 			err = g.list(t)
 		}
 		if err == nil {
-			_, err = g.dec.Token() // the closing one
+			_, err = g.dec.Token() // the closing delimiter
 		}
 		return syntax(err)
 	}
@@ -126,12 +125,12 @@ func (g *guarding) object(t reflect.Type) error {
 		if err != nil {
 			return syntax(err)
 		}
-		key, _ := tok.(string) // the decoder refuses keys that are none
-		of := elem
+		key, _ := tok.(string) // the decoder rejects other keys
+		fieldType := elem
 		g.path = append(g.path, "."+key)
 		if fields != nil {
 			known := false
-			if of, known = fields[key]; !known && g.may.strict {
+			if fieldType, known = fields[key]; !known && g.may.strict {
 				return fmt.Errorf("unknown field %q", g.at())
 			}
 		} else if elem != nil {
@@ -140,13 +139,13 @@ func (g *guarding) object(t reflect.Type) error {
 				return err
 			}
 		}
-		if seen != nil && of != nil {
+		if seen != nil && fieldType != nil {
 			if seen[key] {
 				return fmt.Errorf("duplicate field %q", g.at())
 			}
 			seen[key] = true
 		}
-		if err := g.value(of); err != nil {
+		if err := g.value(fieldType); err != nil {
 			return err
 		}
 		g.path = g.path[:len(g.path)-1]
@@ -178,27 +177,26 @@ func (g *guarding) text(t reflect.Type, text string) error {
 	if t != quantity {
 		return g.pay(len(text))
 	}
-	// trimmed, as its own decoder does
+	// trimmed, like its own decoder does
 	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil {
 		return g.wrong(err)
 	}
 	return nil
 }
 
-// at is the field that the walk has come to, as messages have it.
+// at returns the current field, for messages.
 func (g *guarding) at() string {
 	return clip(clipLong(strings.TrimPrefix(strings.Join(g.path, ""), ".")))
 }
 
 func (g *guarding) pay(bytes int) error {
 	if g.cost += bytes; g.cost > g.may.memory {
-		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, g.may.memory)
+		return fmt.Errorf("%w: more than %d bytes of memory when decoded", ErrTooLarge, g.may.memory)
 	}
 	return nil
 }
 
-// fields are the JSON fields of struct types, as the decoder sees them. Types do not change: they
-// are looked at once.
+// fields caches the JSON fields of struct types, as the decoder sees them.
 var fields sync.Map // reflect.Type: map[string]reflect.Type
 
 func fieldsOf(t reflect.Type) map[string]reflect.Type {

@@ -1,17 +1,17 @@
-// Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time,
-// one pod after another. Of each it keeps what decisions and records need.
+// Package podjson decodes pod objects from outside the agent: strictly, in bounded memory and time,
+// one pod at a time. It keeps the fields that decisions and records need.
 //
 //	list.go      List: the pods of a list, one by one
-//	pod.go       Pod, Manifest: one pod
-//	protobuf.go  how much memory one takes as a kubelet sends it
-//	asking.go    Asking: one that asks to be taken
-//	yaml.go      YAML: JSON of it
-//	guard.go     what would take too much time or memory, refused before it is decoded
-//	types.go     misplaced: values of other types than a pod has; Line: where in a text
-//	bounds.go    how much of a client's pod the gate looks at
+//	pod.go       Pod, Protobuf, Manifest: one pod
+//	protobuf.go  the memory of a pod that a kubelet sends
+//	asking.go    Asking: the pod of an admission request
+//	yaml.go      YAML: converts YAML to JSON
+//	guard.go     rejects text that takes too much time or memory, before it is decoded
+//	types.go     values of wrong types; Line: the line of an error
+//	bounds.go    limits of the fields that decisions iterate over
 //	quantity.go  ParseQuantity, ReadQuantity
-//	trim.go      Trim: what is kept; Size: how much memory it takes
-//	fit.go       Fit: all of a node's pods, in bounded memory
+//	trim.go      Trim: the kept fields; Size: their memory
+//	fit.go       Fit: all pods of a node, in bounded memory
 package podjson
 
 import (
@@ -22,22 +22,20 @@ import (
 	"io"
 )
 
-// MaxPod is the most bytes that one pod may have as JSON. etcd takes no object above 1.5 MiB.
+// MaxPod bounds the JSON of one pod in bytes. etcd accepts no object above 1.5 MiB.
 const MaxPod = 1 << 20
 
-// MaxHeld is the most bytes of text that List holds at a time: one pod, with what was read beyond
-// it.
+// MaxHeld bounds the bytes of text that List holds at a time: one pod, and read-ahead beyond it.
 const MaxHeld = MaxPod + 64<<10
 
-// ErrTooLarge is wrapped by errors that say that a pod is larger than the agent takes.
+// ErrTooLarge is wrapped by errors about pods that exceed a limit.
 var ErrTooLarge = errors.New("too large")
 
-// List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each
-// item to take as it stands in the text. No more than one item is held at a time, with what was
-// read beyond it: held is told whenever that is more than it was, in bytes of text; in memory it is
-// up to three times as much, the decoder's buffer and the item. nil: it is not told. Whatever is
-// none of these three ends it with an error that names the item ("pods[3]"); errors of r, held and
-// take are wrapped.
+// List reads a JSON list of pods, a v1.PodList, or a v1.List as printed by kubectl, and calls take
+// with the text of each item. It holds one item at a time, and read-ahead beyond it. It calls held,
+// if not nil, with the bytes of text whenever they exceed the maximum so far; in memory they take
+// up to three times as much, for the decoder's buffer and the item. Other text is an error that
+// names the item ("pods[3]"); errors of r, held and take are wrapped.
 func List(r io.Reader, held func(bytes int) error, take func(i int, raw []byte) error) error {
 	b := &bounded{r: r, held: held}
 	dec := json.NewDecoder(b)
@@ -75,14 +73,14 @@ type listing struct {
 	take    func(i int, raw []byte) error
 }
 
-// token is the next one; no token of the list's own is longer than a pod.
+// token returns the next token. No token of the list itself is longer than a pod.
 func (l *listing) token() (json.Token, error) {
 	l.bounded.allow(l.dec.InputOffset())
 	t, err := l.dec.Token()
 	return t, syntax(err)
 }
 
-// object reads what follows the { of a PodList.
+// object reads a PodList after its opening brace.
 func (l *listing) object() error {
 	seen, haveItems := map[string]bool{}, false
 	for l.dec.More() {
@@ -90,7 +88,7 @@ func (l *listing) object() error {
 		if err != nil {
 			return err
 		}
-		name, _ := key.(string) // the decoder refuses keys that are none
+		name, _ := key.(string) // the decoder rejects other keys
 		if seen[name] {
 			return fmt.Errorf("duplicate field %q", clip(name))
 		}
@@ -108,16 +106,16 @@ func (l *listing) object() error {
 	if !haveItems {
 		return errNoList
 	}
-	_, err := l.token() // the closing brace, or what is wrong before it
+	_, err := l.token() // the closing brace, or a syntax error
 	return err
 }
 
-// field reads a field of a list that is not its items.
+// field reads a field of a list other than items.
 func (l *listing) field(name string) error {
 	l.bounded.allow(l.dec.InputOffset())
 	want := ""
 	switch name {
-	case "metadata": // says nothing that is needed
+	case "metadata": // not needed
 		var skipped json.RawMessage
 		return syntax(l.dec.Decode(&skipped))
 	case "apiVersion":
@@ -146,10 +144,10 @@ func (l *listing) itemsOrNull() error {
 	case t != nil:
 		return errors.New("items: want a list")
 	}
-	return nil // null is what a Go client makes of an empty list
+	return nil // null: an empty list of a Go client
 }
 
-// items reads what follows the [ of a list.
+// items reads the items and the end of a list.
 func (l *listing) items() error {
 	for i := 0; l.dec.More(); i++ {
 		l.bounded.allow(l.dec.InputOffset())
@@ -163,32 +161,32 @@ func (l *listing) items() error {
 		if err := l.take(i, raw); err != nil {
 			return fmt.Errorf("pods[%d]: %w", i, err)
 		}
-		l.bounded.allow(l.dec.InputOffset()) // for what is between two items
+		l.bounded.allow(l.dec.InputOffset()) // for the text between two items
 	}
 	_, err := l.token()
 	return err
 }
 
-var errPodTooLarge = fmt.Errorf("%w: a pod may have %d bytes of JSON", ErrTooLarge, MaxPod)
+var errPodTooLarge = fmt.Errorf("%w: more than %d bytes of JSON for one pod", ErrTooLarge, MaxPod)
 
-// syntax says of an end in the middle what it is.
+// syntax replaces an error about an early end by a plain text.
 func syntax(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the text ends too early")
+		return errors.New("incomplete text")
 	}
 	return err
 }
 
-// bounded keeps the decoder, which reads a value until it ends, from reading more than a pod ahead.
+// bounded limits how far the decoder, which reads until a value ends, reads ahead: to one pod.
 type bounded struct {
 	r    io.Reader
 	held func(bytes int) error // may be nil
-	// bytes from the start; what is before from is not in memory any more
+	// bytes from the start; text before from is no longer in memory
 	read, upTo, from int64
-	most             int64 // that was held
+	maxHeld          int64 // most bytes held so far
 }
 
-// allow another pod from an offset on, and some space around it.
+// allow permits to read one pod from an offset on, with some space around it.
 func (b *bounded) allow(offset int64) { b.from, b.upTo = offset, offset+MaxHeld }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -198,8 +196,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), left)])
 	b.read += int64(n)
-	if now := b.read - b.from; now > b.most {
-		b.most = now
+	if now := b.read - b.from; now > b.maxHeld {
+		b.maxHeld = now
 		if b.held != nil {
 			err = cmp.Or(b.held(int(now)), err)
 		}
@@ -207,11 +205,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// clip shortens text of others for a message.
+// clip shortens foreign text for a message.
 func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "..."
+	const limit = 100
+	if len(s) > limit {
+		return s[:limit] + "..."
 	}
 	return s
 }

@@ -13,30 +13,30 @@ import (
 // maxUID bounds a pod's UID in characters; a UUID has 36.
 const maxUID = 128
 
-// Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid,
-// namespace or name are errors that name the field. What comes back is trimmed, see Trim, and
-// without what it has too much of.
+// Pod decodes one pod. Unknown and duplicate fields, another kind of object, and a missing or
+// invalid uid, namespace or name are errors that name the field. The pod is trimmed, see Trim, and
+// reduced to the limits.
 func Pod(raw []byte) (*v1.Pod, error) {
-	p, doubts, err := decode(raw, bounds{memory: maxDecoded, strict: true})
+	p, warnings, err := decode(raw, bounds{memory: maxDecoded, strict: true})
 	if err != nil {
 		return nil, err
 	}
-	if len(doubts) > 0 {
-		return nil, doubts[0]
+	if len(warnings) > 0 {
+		return nil, warnings[0]
 	}
 	if err := Named(p); err != nil {
 		return nil, err
 	}
 	p = Trim(p)
-	lighten(p)
+	applyLimits(p)
 	return p, nil
 }
 
-// Protobuf decodes one pod as k8s.io/api marshals it, of who may say what a client may not: that a
-// pod is static. Errors name the field. What comes back is as of Pod.
+// Protobuf decodes one pod in the encoding of k8s.io/api. Unlike a client, the sender may mark a
+// pod as static. Errors name the field. The pod is trimmed and reduced like by Pod.
 func Protobuf(raw []byte) (*v1.Pod, error) {
-	if n := decoded(raw); n > maxDecoded {
-		return nil, fmt.Errorf("%w: decoded it takes about %d MiB of memory", ErrTooLarge, n>>20)
+	if n := decodedSize(raw); n > maxDecoded {
+		return nil, fmt.Errorf("%w: about %d MiB of memory when decoded", ErrTooLarge, n>>20)
 	}
 	p := &v1.Pod{}
 	if err := p.Unmarshal(raw); err != nil {
@@ -46,15 +46,14 @@ func Protobuf(raw []byte) (*v1.Pod, error) {
 		return nil, err
 	}
 	p = Trim(p)
-	lighten(p)
+	applyLimits(p)
 	return p, nil
 }
 
-// Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does,
-// it takes it in spite of unknown and duplicate fields, which are returned as doubts. What comes
-// back is not trimmed.
-func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
-	if p, doubts, err = decode(raw, bounds{memory: maxDecoded}); err != nil {
+// Manifest decodes a static pod's manifest, which may lack uid and namespace. Like the kubelet it
+// accepts unknown and duplicate fields, and returns them as warnings. The pod is not trimmed.
+func Manifest(raw []byte) (p *v1.Pod, warnings []error, err error) {
+	if p, warnings, err = decode(raw, bounds{memory: maxDecoded}); err != nil {
 		return nil, nil, err
 	}
 	if err := Typed(p); err != nil {
@@ -71,11 +70,11 @@ func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
 	if err := checkNames(p); err != nil {
 		return nil, nil, err
 	}
-	return p, doubts, nil
+	return p, warnings, nil
 }
 
-// decode is the order that counts: first the guard, then the decoder.
-func decode(raw []byte, may bounds) (p *v1.Pod, doubts []error, err error) {
+// decode applies the guard first, and then the decoder.
+func decode(raw []byte, may bounds) (p *v1.Pod, warnings []error, err error) {
 	if len(raw) > MaxPod {
 		return nil, nil, errPodTooLarge
 	}
@@ -83,33 +82,33 @@ func decode(raw []byte, may bounds) (p *v1.Pod, doubts []error, err error) {
 		return nil, nil, anotherKind(raw, err)
 	}
 	p = &v1.Pod{}
-	if doubts, err = json.UnmarshalStrict(raw, p); err != nil {
+	if warnings, err = json.UnmarshalStrict(raw, p); err != nil {
 		return nil, nil, anotherKind(raw, errors.New(clipLong(err.Error())))
 	}
-	for i, d := range doubts {
-		doubts[i] = errors.New(clipLong(d.Error()))
+	for i, w := range warnings {
+		warnings[i] = errors.New(clipLong(w.Error()))
 	}
 	if !isPod(p.APIVersion, p.Kind) {
 		return nil, nil, errKind(p.APIVersion, p.Kind)
 	}
-	return p, doubts, nil
+	return p, warnings, nil
 }
 
-// anotherKind says of a text that is no pod what it is, if it says so itself: that is why it has
-// fields of other types. Else err stands.
+// anotherKind returns the error for a text with another kind, which explains its other fields;
+// otherwise err.
 func anotherKind(raw []byte, err error) error {
-	var of struct {
+	var object struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if errors.Is(err, ErrTooLarge) || json.UnmarshalCaseSensitivePreserveInts(raw, &of) != nil ||
-		isPod(of.APIVersion, of.Kind) {
+	if errors.Is(err, ErrTooLarge) || json.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil ||
+		isPod(object.APIVersion, object.Kind) {
 		return err
 	}
-	return errKind(of.APIVersion, of.Kind)
+	return errKind(object.APIVersion, object.Kind)
 }
 
-// isPod is true of a text that does not say what it is, too.
+// isPod reports whether the type is that of a pod. Missing fields count as matching.
 func isPod(apiVersion, kind string) bool {
 	return (kind == "" || kind == "Pod") && (apiVersion == "" || apiVersion == "v1")
 }
@@ -118,21 +117,21 @@ func errKind(apiVersion, kind string) error {
 	return fmt.Errorf("apiVersion %q, kind %q: want v1, Pod", clip(apiVersion), clip(kind))
 }
 
-// checkUID: a UID becomes a part of paths and of log lines.
+// checkUID checks a UID, which becomes part of paths and log lines.
 func checkUID(uid string) error {
-	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }
 	switch {
 	case uid == "":
 		return errors.New("metadata.uid: missing")
 	case len(uid) > maxUID:
 		return fmt.Errorf("metadata.uid: %.40q...: longer than %d characters", uid, maxUID)
-	case strings.ContainsFunc(uid, odd) || uid == "." || uid == "..":
-		return fmt.Errorf("metadata.uid: %q: want letters, digits, - and the like", uid)
+	case strings.ContainsFunc(uid, invalid) || uid == "." || uid == "..":
+		return fmt.Errorf("metadata.uid: %q: want letters, digits and -", uid)
 	}
 	return nil
 }
 
-// checkNames refuses names that an API server or a kubelet would refuse.
+// checkNames rejects names that an API server or a kubelet rejects.
 func checkNames(p *v1.Pod) error {
 	for _, f := range []struct {
 		field, value string
@@ -151,18 +150,17 @@ func checkNames(p *v1.Pod) error {
 	return nil
 }
 
-// clipLong keeps a decoder's message, which may quote what it was given, to one line of bearable
-// length.
+// clipLong shortens a decoder's message, which may quote its input, and puts it on one line.
 func clipLong(s string) string {
-	const most = 400
+	const limit = 400
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return ' '
 		}
 		return r
 	}, s)
-	if len(s) > most {
-		return s[:most] + "..."
+	if len(s) > limit {
+		return s[:limit] + "..."
 	}
 	return s
 }

@@ -22,7 +22,7 @@ import (
 
 const meta = `"metadata":{"uid":"u1","namespace":"default","name":"web"}`
 
-// decodeAll is what a Put does with a body.
+// decodeAll decodes a body like a Put.
 func decodeAll(r io.Reader) (pods []*v1.Pod, err error) {
 	err = List(r, nil, func(_ int, raw []byte) error {
 		p, err := Pod(raw)
@@ -34,36 +34,36 @@ func decodeAll(r io.Reader) (pods []*v1.Pod, err error) {
 	return pods, err
 }
 
-// Every way to be wrong is one line that names the pod and what is wrong with it.
+// Each error is one line that names the pod and the cause.
 func TestErrors(t *testing.T) {
 	pod := func(rest string) string { return `[{` + meta + rest + `}]` }
 	resources := func(q string) string {
 		return pod(`,"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":` + q + `}}}]}`)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"nothing", ``, `the text ends too early`},
-		{"space", " \n", `the text ends too early`},
+		{"empty", ``, `incomplete text`},
+		{"space", " \n", `incomplete text`},
 		{"not JSON", `pods`, `invalid character 'p' looking for beginning of value`},
 		{"a number", `3`, `want a JSON list of pods, or {"items": [...]}`},
 		{"a pod", `{"apiVersion":"v1","kind":"Pod",` + meta + `}`, `kind: got "Pod", want "PodList"`},
 		{"an object without items", `{"apiVersion":"v1"}`, `want a JSON list of pods, or {"items": [...]}`},
-		{"items that are none", `{"items":3}`, `items: want a list`},
+		{"items of another type", `{"items":3}`, `items: want a list`},
 		{"items twice", `{"items":[],"items":[]}`, `duplicate field "items"`},
-		{"a field of no list", `{"item":[]}`, `unknown field "item"`},
+		{"an unknown field of the list", `{"item":[]}`, `unknown field "item"`},
 		{"another kind of list", `{"kind":"NodeList","items":[]}`, `kind: got "NodeList", want "PodList"`},
 		{"another version", `{"apiVersion":"v2","items":[]}`, `apiVersion: got "v2", want "v1"`},
-		{"a version that is none", `{"apiVersion":{},"items":[]}`, `apiVersion: got map[], want "v1"`},
+		{"a version of another type", `{"apiVersion":{},"items":[]}`, `apiVersion: got map[], want "v1"`},
 		{"two lists", `[][]`, `more text after the list of pods`},
-		{"cut off", `[{` + meta, `pods[0]: the text ends too early`},
-		{"cut off between pods", `[{` + meta + `},`, `pods[1]: the text ends too early`},
+		{"truncated", `[{` + meta, `pods[0]: incomplete text`},
+		{"truncated between pods", `[{` + meta + `},`, `pods[1]: incomplete text`},
 		{"no comma", `[{` + meta + `} {}]`, `pods[1]: expected comma after array element`},
 		{"null", `[null]`, `pods[0]: metadata.uid: missing`},
 		{"no uid", `[{` + meta + `},{"metadata":{"namespace":"a","name":"b"}}]`, `pods[1]: metadata.uid: missing`},
 		{"no namespace", `[{"metadata":{"uid":"a","name":"b"}}]`, `pods[0]: metadata.namespace: missing`},
 		{"no name", `[{"metadata":{"uid":"a","namespace":"b"}}]`, `pods[0]: metadata.name: missing`},
-		{"a path for a uid", `[{"metadata":{"uid":"../a","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "../a": want letters, digits, - and the like`},
-		{"a uid that is above", `[{"metadata":{"uid":"..","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "..": want letters, digits, - and the like`},
-		{"a line in a uid", `[{"metadata":{"uid":"a\nb","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "a\nb": want letters, digits, - and the like`},
+		{"a path for a uid", `[{"metadata":{"uid":"../a","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "../a": want letters, digits and -`},
+		{"a parent directory for a uid", `[{"metadata":{"uid":"..","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "..": want letters, digits and -`},
+		{"a line in a uid", `[{"metadata":{"uid":"a\nb","namespace":"a","name":"b"}}]`, `pods[0]: metadata.uid: "a\nb": want letters, digits and -`},
 		{"a long uid", `[{"metadata":{"uid":"` + strings.Repeat("u", 129) + `","namespace":"a","name":"b"}}]`,
 			`pods[0]: metadata.uid: "` + strings.Repeat("u", 40) + `"...: longer than 128 characters`},
 		{"an unknown field", pod(`,"spec":{"containers":[{"name":"c"},{"name":"d","resource":{}}]}`), `pods[0]: unknown field "spec.containers[1].resource"`},
@@ -74,12 +74,12 @@ func TestErrors(t *testing.T) {
 		{"a number too great", pod(`,"spec":{"priority":1e99}`), `pods[0]: spec.priority: want a whole number of 32 bits, got 1e99`},
 		{"no quantity", resources(`"1Mx"`), `pods[0]: spec.containers[0].resources.requests.memory: want a quantity, got "1Mx"`},
 		{"an absurd quantity", resources(`"1e-99990000"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
-		{"in space", resources(`" 1e-99990000 "`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
-		{"as a number", resources(`1E+99990000`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1E+99990000": the exponent is not between -1000 and 1000`},
-		{"beyond numbers", resources(`"1e99999999999999999999"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e99999999999999999999": the exponent is not between -1000 and 1000`},
+		{"an absurd one in spaces", resources(`" 1e-99990000 "`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
+		{"an absurd number", resources(`1E+99990000`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1E+99990000": the exponent is not between -1000 and 1000`},
+		{"an exponent out of range", resources(`"1e99999999999999999999"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e99999999999999999999": the exponent is not between -1000 and 1000`},
 		{"a long quantity", resources(strings.Repeat("1", 1000)), `pods[0]: spec.containers[0].resources.requests.memory: quantity "` + strings.Repeat("1", 40) + `"...: longer than 100 characters`},
 		{"a negative quantity", resources(`"-1"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "-1" is negative`},
-		{"a field that hides one", pod(`,"spec":{"overhead":{"cpu":"1"},"overhead":{"cpu":"1e-99990000"}}`), `pods[0]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
+		{"a duplicate field that hides one", pod(`,"spec":{"overhead":{"cpu":"1"},"overhead":{"cpu":"1e-99990000"}}`), `pods[0]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
 		{"an escaped field", pod(`,"spec":{"over\u0068ead":{"cpu":"1e-99990000"}}`), `pods[0]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
 		{"deep", pod(`,"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000)), `pods[0]: invalid character '[' exceeded max depth`},
 		{"less deep", pod(`,"spec":{"x":` + strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100) + `}`), `pods[0]: unknown field "spec.x"`},
@@ -87,17 +87,17 @@ func TestErrors(t *testing.T) {
 		began := time.Now()
 		_, err := decodeAll(strings.NewReader(c.text))
 		if err == nil {
-			t.Errorf("%s: accepted", c.name)
+			t.Errorf("text with %s accepted, want an error", c.name)
 		} else if got := err.Error(); got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+			t.Errorf("error for %s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 		if d := time.Since(began); d > tooLong {
-			t.Errorf("%s: took %v", c.name, d)
+			t.Errorf("%s: decoding took %v, want less", c.name, d)
 		}
 	}
 }
 
-// tooLong is more than a busy machine takes for anything here: what is not bounded takes hours.
+// tooLong exceeds the time of a busy machine for any test here: unbounded work takes hours.
 const tooLong = time.Minute
 
 func TestLists(t *testing.T) {
@@ -115,10 +115,10 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// What is too large is refused before it is held, or decoded, as a whole.
+// Too large text is rejected before all of it is in memory or decoded.
 func TestTooLarge(t *testing.T) {
 	big := strings.Repeat("a", MaxPod)
-	many := func(of string) string { return strings.Repeat(of+",", 1<<18) + of }
+	many := func(item string) string { return strings.Repeat(item+",", 1<<18) + item }
 	for name, text := range map[string]string{
 		"one pod":             `[{"metadata":{"name":"` + big + `"}}]`,
 		"space":               `[` + strings.Repeat(" ", 2*MaxPod) + `]`,
@@ -134,10 +134,10 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("%s: %d pods, error %.100v; want ErrTooLarge", name, len(pods), err)
 		}
 		if byMemory := strings.Contains(name, "decoded"); err != nil && byMemory != strings.Contains(err.Error(), "decoded") {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: error %v, want about memory when decoded %v", name, err, byMemory)
 		}
 		if read := int(r.Size()) - r.Len(); read > 4*MaxPod {
-			t.Errorf("%s: %d bytes were read", name, read)
+			t.Errorf("%s: List read %d bytes, want at most 4 MiB", name, read)
 		}
 	}
 }
@@ -150,17 +150,17 @@ func entries(n int) string {
 	return b.String() + `"x":"1"`
 }
 
-// Errors of the sender are passed on: they are answered in another way.
-func TestAReadersError(t *testing.T) {
-	gone := errors.New("gone")
+// Errors of the reader are wrapped, because the caller answers them differently.
+func TestReaderError(t *testing.T) {
+	readErr := errors.New("broken")
 	for _, text := range []string{``, `[`, `[{`, `[{` + meta + `}`, `{"items":[`, `{"a`} {
-		if _, err := decodeAll(io.MultiReader(strings.NewReader(text), iotest.ErrReader(gone))); !errors.Is(err, gone) {
-			t.Errorf("after %q: error %v, want %v", text, err, gone)
+		if _, err := decodeAll(io.MultiReader(strings.NewReader(text), iotest.ErrReader(readErr))); !errors.Is(err, readErr) {
+			t.Errorf("reader fails after %q: error %v, want %v", text, err, readErr)
 		}
 	}
 }
 
-// Wherever a pod may have a quantity, one that would keep its parser busy is refused before it gets there.
+// Wherever a pod may have a quantity, one that is slow to parse is rejected before it is parsed.
 func TestEveryQuantityIsGuarded(t *testing.T) {
 	found := 0
 	var walk func(typ reflect.Type, before, after string, depth int)
@@ -176,7 +176,7 @@ func TestEveryQuantityIsGuarded(t *testing.T) {
 			found++
 			text := before + `"1e-99990000"` + after
 			if err := guard([]byte(text), bounds{memory: maxDecoded}); err == nil || !strings.Contains(err.Error(), "exponent") {
-				t.Errorf("%s: error %v", text, err)
+				t.Errorf("guard of %s: error %v, want about the exponent", text, err)
 			}
 		case reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		case typ.Kind() == reflect.Slice && typ.Elem().Kind() != reflect.Uint8:
@@ -196,12 +196,12 @@ func TestEveryQuantityIsGuarded(t *testing.T) {
 	}
 	walk(reflect.TypeFor[v1.Pod](), "", "", 0)
 	if found < 20 {
-		t.Errorf("only %d places found: the walk is wrong", found)
+		t.Errorf("%d quantities found, want at least 20: the walk is wrong", found)
 	}
 	t.Logf("%d places", found)
 }
 
-// realistic is a pod as an API server gives it, of a size that is usual.
+// realistic returns a pod of usual size as an API server returns it.
 func realistic(i int) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%d","generateName":"web-7d4b9c6f5-","namespace":"shop","uid":"0f5a4a0e-26d0-4b6c-9a4e-%012d",
 "resourceVersion":"123456","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"web","pod-template-hash":"7d4b9c6f5"},
@@ -224,7 +224,8 @@ func realistic(i int) string {
 		i, i, strings.Repeat("n", 500), strings.Repeat(`"f:x":{},`, 200)+`"f:y":{}`, strings.Repeat(`{"name":"SOME_VARIABLE","value":"some value"},`, 40))
 }
 
-// What is kept is what the eviction policy and a record's reader need; it decides as it would on the whole object.
+// Trim keeps the fields that the eviction policy and readers of records need: decisions are the
+// same as with the whole object.
 func TestTrim(t *testing.T) {
 	raw := []byte(realistic(1))
 	var whole v1.Pod
@@ -235,24 +236,24 @@ func TestTrim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = whole.Spec.Volumes[0].EmptyDir.SizeLimit.String() // as NewPod does
+	_ = whole.Spec.Volumes[0].EmptyDir.SizeLimit.String() // NewPod does the same
 	if a, b := eviction.NewPod(p), eviction.NewPod(&whole); !reflect.DeepEqual(a, b) {
-		t.Errorf("of the trimmed object %+v, of the whole one %+v", a, b)
+		t.Errorf("eviction.Pod of the trimmed object = %+v, of the whole one = %+v", a, b)
 	}
 	if p.ManagedFields != nil || p.Spec.Containers[0].Env != nil || p.Spec.Containers[0].Command != nil || p.Status.ContainerStatuses != nil || len(p.Annotations) != 2 {
-		t.Errorf("kept more than is needed: %+v", p)
+		t.Errorf("trimmed pod has unneeded fields: %+v", p)
 	}
 	if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" || p.Status.Message != "" {
-		t.Errorf("status %+v", p.Status)
+		t.Errorf("trimmed status = %+v, want Failed and Evicted without the message", p.Status)
 	}
 	if ports := p.Spec.Containers[0].Ports; len(ports) != 1 || ports[0].HostPort != 8081 {
-		t.Errorf("ports %v, want the one of the host", ports)
+		t.Errorf("trimmed ports = %v, want only the host port", ports)
 	}
 	t.Logf("%d bytes of JSON, %d in memory", len(raw), Size(p))
 }
 
 func FuzzList(f *testing.F) {
-	// Short ones: the fuzzer would be busy making longer ones smaller.
+	// Short ones, since the fuzzer spends its time minimizing longer ones.
 	f.Add([]byte(`[{` + meta + `,"spec":{"containers":[{"name":"c","resources":{"limits":{"memory":"1Gi"},"requests":{"cpu":1e3}}}]}}]`))
 	f.Add([]byte(`[{` + meta + `,"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1.5Gi"}}],"priority":7}},{}]`))
 	for _, s := range []string{`{"items":[{` + meta + `}],"kind":"List"}`, `[{` + meta + `,"spec":{"overhead":{"cpu":"1e-99990000"}}}]`, `[[[{}]]]`, `{"items":[null]}`} {
@@ -262,14 +263,14 @@ func FuzzList(f *testing.F) {
 		began := time.Now()
 		pods, err := decodeAll(strings.NewReader(string(text)))
 		if d := time.Since(began); d > tooLong {
-			t.Fatalf("%d bytes took %v", len(text), d)
+			t.Fatalf("decoding %d bytes took %v, want less", len(text), d)
 		}
 		if err != nil && strings.ContainsAny(err.Error(), "\n\r") {
-			t.Fatalf("more than one line: %q", err)
+			t.Fatalf("error of more than one line: %q", err)
 		}
 		for _, p := range pods {
 			if p.UID == "" || p.Name == "" || p.Namespace == "" {
-				t.Fatalf("a pod without identity: %+v", p)
+				t.Fatalf("decoded pod without identity: %+v", p)
 			}
 			eviction.NewPod(p)
 			out, err := json.Marshal(p)
@@ -278,10 +279,10 @@ func FuzzList(f *testing.F) {
 			}
 			again, err := Pod(out)
 			if err != nil {
-				t.Fatalf("what was written is not read: %v\n%s", err, out)
+				t.Fatalf("encoded pod rejected: %v\n%s", err, out)
 			}
 			if more, _ := json.Marshal(again); string(more) != string(out) {
-				t.Fatalf("written %s, and again %s", out, more)
+				t.Fatalf("encoding changed from %s to %s", out, more)
 			}
 		}
 	})
@@ -298,7 +299,8 @@ func BenchmarkPod(b *testing.B) {
 	}
 }
 
-// What admission needs of a pod is kept: each of these is refused for one thing, on the whole object and on the trimmed one.
+// Trim keeps the fields that admission needs: each pod is rejected for one reason, as a whole
+// object and trimmed.
 func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 	sysctls, err := admit.NewSysctls(nil)
 	if err != nil {
@@ -335,19 +337,19 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 		text := []byte(`{"metadata":{"uid":"u","namespace":"default","name":"p"},"spec":{` + spec + `}}`)
 		var whole v1.Pod
 		if err := json.Unmarshal(text, &whole); err != nil {
-			t.Fatalf("%s: %v", spec, err)
+			t.Fatalf("unmarshal pod with %s: %v", spec, err)
 		}
 		trimmed, err := Pod(text)
 		if err != nil {
-			t.Fatalf("%s: %v", spec, err)
+			t.Fatalf("decode pod with %s: %v", spec, err)
 		}
-		for what, p := range map[string]*v1.Pod{"whole": &whole, "trimmed": trimmed} {
+		for form, p := range map[string]*v1.Pod{"whole": &whole, "trimmed": trimmed} {
 			if got := admit.Failures(admit.PodAttributes{Pod: p}, n); len(got) != 1 || got[0].Reason != want {
-				t.Errorf("%s, %s: %+v, want %s", spec, what, got, want)
+				t.Errorf("failures of the pod with %s, %s object = %+v, want %s", spec, form, got, want)
 			}
 		}
 		if a, b := admit.HeldBy(admit.PodAttributes{Pod: &whole}), admit.HeldBy(admit.PodAttributes{Pod: trimmed}); !reflect.DeepEqual(a, b) {
-			t.Errorf("%s: the whole one holds %+v, the trimmed one %+v", spec, a, b)
+			t.Errorf("pod with %s: whole object holds %+v, trimmed one %+v", spec, a, b)
 		}
 	}
 	annotated := []byte(`{"metadata":{"uid":"u","namespace":"default","name":"p","annotations":{"container.apparmor.security.beta.kubernetes.io/c":"runtime/default","x":"y"}},"spec":{` + tolerant + `"containers":[{"name":"c"}]}}`)
@@ -356,16 +358,16 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := admit.Failures(admit.PodAttributes{Pod: p}, n); len(got) != 1 || got[0].Reason != "AppArmor" || len(p.Annotations) != 1 {
-		t.Errorf("an old annotation: %+v of %v", got, p.Annotations)
+		t.Errorf("failures with an AppArmor annotation = %+v, annotations %v; want AppArmor", got, p.Annotations)
 	}
 }
 
-// A library that adds to the pod's own request adds to nothing that was given.
-func TestTrimSharesNoRequestOfThePod(t *testing.T) {
+// A library that adds to the pod's own requests does not change the original object.
+func TestTrimCopiesRequestsOfPod(t *testing.T) {
 	whole := &v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{"memory": resource.MustParse("1.5Gi")}}}}
 	q := Trim(whole).Spec.Resources.Requests["memory"]
 	q.Add(resource.MustParse("1Gi"))
 	if got := whole.Spec.Resources.Requests.Memory().Value(); got != 3<<29 {
-		t.Errorf("%d, want 1.5Gi", got)
+		t.Errorf("original request = %d, want 1.5Gi", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod that takes much more memory than text is not decoded; one as clusters have it is.
-func TestTheMemoryOfAKubeletsPod(t *testing.T) {
+// A pod that uses much more memory than text is not decoded; a usual one is.
+func TestMemoryOfKubeletPod(t *testing.T) {
 	named := metav1.ObjectMeta{UID: "u", Namespace: "n", Name: "p"}
 	for name, spec := range map[string]v1.PodSpec{
 		"volumes": {Volumes: make([]v1.Volume, 50_000)}, "containers": {Containers: make([]v1.Container, 50_000)},
@@ -29,7 +29,7 @@ func TestTheMemoryOfAKubeletsPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Protobuf(raw); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%d bytes of %s: %v", len(raw), name, err)
+			t.Errorf("Protobuf of %d bytes of %s: error %v, want ErrTooLarge", len(raw), name, err)
 		}
 	}
 	var p v1.Pod
@@ -46,6 +46,6 @@ func TestTheMemoryOfAKubeletsPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := Protobuf(raw); err != nil || !equality.Semantic.DeepEqual(got.Spec.Containers, Trim(&p).Spec.Containers) {
-		t.Errorf("an ordinary pod of 40 containers, decoded %d: %v", decoded(raw), err)
+		t.Errorf("Protobuf of a pod with 40 containers, estimated %d bytes: error %v, or containers differ", decodedSize(raw), err)
 	}
 }

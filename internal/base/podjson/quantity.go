@@ -12,16 +12,16 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes
-// with as many digits as an exponent asks for (1e-99990000 keeps it busy for minutes), and the
-// decoder of v1.Pod calls it before the object can be looked at.
+// Bounds of a quantity's text, the same as in package eviction. resource.ParseQuantity computes
+// with as many digits as an exponent requires (1e-99990000 takes minutes), and the decoder of
+// v1.Pod calls it before the object can be checked.
 const (
 	maxQuantityText     = 100
 	maxQuantityExponent = 1000
 )
 
-// ParseQuantity reads a quantity of a pod. It refuses what no pod has and a parser or a sum would
-// suffer from.
+// ParseQuantity reads a quantity of a pod. It rejects negative values, and values that are slow to
+// parse or to add.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	none := resource.Quantity{}
 	if len(text) > maxQuantityText {
@@ -45,7 +45,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return q, nil
 }
 
-// ReadQuantity reads a quantity of a pod from JSON, where it is a text or a number; null is none.
+// ReadQuantity reads a quantity of a pod from JSON, a text or a number; null is zero.
 func ReadQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
 	t, err := d.ReadToken()
 	if err != nil {

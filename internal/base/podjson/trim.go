@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim is a new object with what decisions and records need of a pod: its names and UID, labels,
-// owners, annotations that decide (Keeps, and of AppArmor), priority, resources, volumes that lie
-// on the node's disks, where it may run, what of a node it needs (host ports, sysctls, AppArmor),
-// phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and
-// pointers with p, but none of what is added up.
+// Trim returns a new object with the fields that decisions and records need: names and UID, labels,
+// owners, annotations that decide (Keeps, and of AppArmor), priority, resources, volumes on the
+// node's disks, scheduling constraints, required features of the node (host ports, sysctls,
+// AppArmor), phase with its reason (for failed pods, to recognize evictions) and QoS class. It
+// shares maps and pointers with p, except those of quantities that are added up.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,16 +58,16 @@ func Trim(p *v1.Pod) *v1.Pod {
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool {
-		return !Keeps(key) && !appArmors(key)
+		return !Keeps(key) && !isAppArmor(key)
 	})
-	return maps.Clone(out) // as small as it is now
+	return maps.Clone(out) // releases the unused memory
 }
 
-func appArmors(annotation string) bool {
+func isAppArmor(annotation string) bool {
 	return strings.HasPrefix(annotation, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 }
 
-// trimContainers keeps of ports those of the host, which of a pod in the host's network are all.
+// trimContainers keeps host ports only; in the host's network, all ports are host ports.
 func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
 	var out []v1.Container
 	for i := range all {
@@ -90,7 +90,7 @@ func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
 	return out
 }
 
-// trimSecurity keeps of what a container may do the one thing that a node may not be able to.
+// trimSecurity keeps the AppArmor profile, which a node may not support.
 func trimSecurity(c *v1.SecurityContext) *v1.SecurityContext {
 	if c == nil || c.AppArmorProfile == nil {
 		return nil
@@ -98,7 +98,7 @@ func trimSecurity(c *v1.SecurityContext) *v1.SecurityContext {
 	return &v1.SecurityContext{AppArmorProfile: c.AppArmorProfile}
 }
 
-// trimEphemeral keeps those that a node may not be able to run.
+// trimEphemeral keeps containers with an AppArmor profile.
 func trimEphemeral(all []v1.EphemeralContainer) (out []v1.EphemeralContainer) {
 	for i := range all {
 		if c := trimSecurity(all[i].SecurityContext); c != nil {
@@ -109,8 +109,7 @@ func trimEphemeral(all []v1.EphemeralContainer) (out []v1.EphemeralContainer) {
 	return slices.Clip(out)
 }
 
-// trimVolumes keeps the volumes that lie on the node's disks or in its memory, of most no more than
-// that they are there.
+// trimVolumes keeps the volumes on the node's disks or in its memory, most of them without details.
 func trimVolumes(all []v1.Volume) []v1.Volume {
 	var out []v1.Volume
 	for i := range all {
@@ -119,7 +118,8 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 		switch {
 		case v.EmptyDir != nil:
 			kept.EmptyDir = v.EmptyDir
-			// which writes what it returns into the quantity: now, before others read it
+			// String caches its result in the quantity: call it now, before others read it
+			// concurrently
 			_ = v.EmptyDir.SizeLimit.String()
 		case v.HostPath != nil:
 			kept.HostPath = v.HostPath
@@ -135,22 +135,22 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 	return slices.Clip(out)
 }
 
-// Keeps reports whether an annotation is one that decides.
+// Keeps reports whether an annotation affects decisions.
 func Keeps(annotation string) bool {
 	return strings.HasPrefix(annotation, "jettison/") ||
 		strings.HasPrefix(annotation, "kubernetes.io/config.")
 }
 
-// location is shared by all times.
+// location is the type that all times share, so Size does not count it.
 var location = reflect.TypeFor[*time.Location]()
 
-// Size is about how many bytes of memory an object takes, with everything that it points to.
+// Size estimates the memory of an object in bytes, including everything it points to.
 func Size(p *v1.Pod) int {
-	return int(reflect.TypeFor[v1.Pod]().Size()) + beyond(reflect.ValueOf(p).Elem())
+	return int(reflect.TypeFor[v1.Pod]().Size()) + referenced(reflect.ValueOf(p).Elem())
 }
 
-// beyond is what a value points to, its own size not included.
-func beyond(v reflect.Value) (n int) {
+// referenced returns the memory that a value points to, without its own size.
+func referenced(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:
 		return v.Len()
@@ -158,10 +158,10 @@ func beyond(v reflect.Value) (n int) {
 		if v.IsNil() || v.Type() == location {
 			return 0
 		}
-		return int(v.Type().Elem().Size()) + beyond(v.Elem())
+		return int(v.Type().Elem().Size()) + referenced(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			n += beyond(v.Field(i))
+			n += referenced(v.Field(i))
 		}
 	case reflect.Slice:
 		n = v.Cap() * int(v.Type().Elem().Size())
@@ -169,7 +169,7 @@ func beyond(v reflect.Value) (n int) {
 			return n
 		}
 		for i := range v.Len() {
-			n += beyond(v.Index(i))
+			n += referenced(v.Index(i))
 		}
 	case reflect.Map:
 		if v.IsNil() {
@@ -178,7 +178,7 @@ func beyond(v reflect.Value) (n int) {
 		// Go's maps come in groups of eight slots, and a small one is one group.
 		n = 48 + (v.Len()+7)/8*8*int(v.Type().Key().Size()+v.Type().Elem().Size()+1)
 		for it := v.MapRange(); it.Next(); {
-			n += beyond(it.Key()) + beyond(it.Value())
+			n += referenced(it.Key()) + referenced(it.Value())
 		}
 	}
 	return n

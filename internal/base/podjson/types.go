@@ -18,24 +18,25 @@ import (
 	"jettison/internal/base/strict"
 )
 
-// misplaced is the error of a field, as in spec.containers[0].image, with where it is in the text.
+// misplaced is the error of a field, such as spec.containers[0].image, with its position in the
+// text.
 type misplaced struct {
 	*strict.FieldError
 	path []string // .KEY and [N]
-	end  int64    // bytes of JSON up to where the value, or its first token, ends
+	end  int64    // offset in the JSON of the end of the value, or of its first token
 }
 
 // Unwrap returns the error of the field.
 func (e *misplaced) Unwrap() error { return e.FieldError }
 
-// wrong makes one of what stands where the walk has come to.
+// wrong returns an error for the current field.
 func (g *guarding) wrong(cause error) error {
 	field := &strict.FieldError{Field: cmp.Or(g.at(), "the pod"), Err: cause}
 	return &misplaced{FieldError: field, path: slices.Clone(g.path), end: g.dec.InputOffset()}
 }
 
-// Line is where in a text, JSON or YAML, the field is that an error of Asking is about, from 1; 0:
-// it is about none, or that is not known.
+// Line returns the line, from 1, of the field that an error of Asking is about, in JSON or YAML
+// text; 0: unknown, or no field.
 func Line(text []byte, err error) int {
 	var e *misplaced
 	if !errors.As(err, &e) {
@@ -53,7 +54,7 @@ func Line(text []byte, err error) int {
 	for _, step := range e.path {
 		at := -1
 		switch n.Kind {
-		case yaml.MappingNode: // keys and values by turns
+		case yaml.MappingNode: // keys and values alternate
 			for i := 0; i+1 < len(n.Content) && at < 0; i += 2 {
 				if "."+n.Content[i].Value == step {
 					line, at = n.Content[i].Line, i+1
@@ -72,18 +73,17 @@ func Line(text []byte, err error) int {
 	return line
 }
 
-// special are types with code of their own, which is asked about text and numbers, and what it
-// takes.
+// special are types that decode text and numbers themselves, with their descriptions.
 var special = map[reflect.Type]string{
 	quantity:                            "a quantity",
-	reflect.TypeFor[metav1.Time]():      "a time, as 2006-01-02T15:04:05Z",
-	reflect.TypeFor[metav1.MicroTime](): "a time, as 2006-01-02T15:04:05.000000Z",
+	reflect.TypeFor[metav1.Time]():      "a time such as 2006-01-02T15:04:05Z",
+	reflect.TypeFor[metav1.MicroTime](): "a time such as 2006-01-02T15:04:05.000000Z",
 	reflect.TypeFor[intstr.IntOrString](): fmt.Sprintf("%s, or text",
 		strict.Wanted(reflect.TypeFor[int32]())),
 }
 
-// fits refuses a token with which no value of a type begins. The decoder would, too, in words about
-// Go.
+// fits returns an error for a token that cannot begin a value of type t. The decoder's own error
+// would name Go types.
 func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	if t == nil || tok == nil {
 		return nil
@@ -91,7 +91,7 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	var ok bool
 	want := special[t]
 	switch {
-	case t == quantity: // text and numbers see text
+	case t == quantity: // method text checks text and numbers
 		_, delim := tok.(json.Delim)
 		_, is := tok.(bool)
 		ok = !delim && !is
@@ -136,7 +136,7 @@ func begins(t reflect.Type, tok json.Token) bool {
 	return true
 }
 
-// got is what stands in a place.
+// got describes a token for an error.
 func got(tok json.Token) string {
 	switch tok := tok.(type) {
 	case json.Delim:

@@ -12,8 +12,8 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-// A field that has a value of another type is named, in words that are not Go's.
-func TestAFieldOfAnotherType(t *testing.T) {
+// A field with a value of another type is named, without Go's type names.
+func TestFieldOfWrongType(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"spec":{"containers":[{"resources":{"requests":{"cpu":true}}}]}}`:         "spec.containers[0].resources.requests.cpu: want a quantity, got true",
 		`{"spec":{"containers":[{"resources":{"requests":{"cpu":["1"]}}}]}}`:        "spec.containers[0].resources.requests.cpu: want a quantity, got a list",
@@ -25,8 +25,8 @@ func TestAFieldOfAnotherType(t *testing.T) {
 		`{"spec":{"priority":1.5}}`:                                                 "spec.priority: want a whole number of 32 bits, got 1.5",
 		`{"spec":{"priority":3000000000}}`:                                          "spec.priority: want a whole number of 32 bits, got 3000000000",
 		`{"metadata":{"labels":{"a":1}}}`:                                           "metadata.labels.a: want text, got 1",
-		`{"metadata":{"creationTimestamp":"yesterday"}}`:                            `metadata.creationTimestamp: want a time, as 2006-01-02T15:04:05Z, got "yesterday"`,
-		`{"metadata":{"deletionTimestamp":{}}}`:                                     "metadata.deletionTimestamp: want a time, as 2006-01-02T15:04:05Z, got an object",
+		`{"metadata":{"creationTimestamp":"yesterday"}}`:                            `metadata.creationTimestamp: want a time such as 2006-01-02T15:04:05Z, got "yesterday"`,
+		`{"metadata":{"deletionTimestamp":{}}}`:                                     "metadata.deletionTimestamp: want a time such as 2006-01-02T15:04:05Z, got an object",
 		`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":false}}}]}}`:    "spec.containers[0].livenessProbe.httpGet.port: want a whole number of 32 bits, or text, got false",
 		`{"metadata":{"uid":"` + strings.Repeat("u", 5) + `","finalizers":"x\ny"}}`: `metadata.finalizers: want a list, got "x\ny"`,
 		`{"spec":"` + strings.Repeat("s", 100) + `"}`:                               `spec: want an object, got "` + strings.Repeat("s", 64) + `"...`,
@@ -34,13 +34,13 @@ func TestAFieldOfAnotherType(t *testing.T) {
 		`true`: "the pod: want an object, got true",
 	} {
 		if _, _, err := Asking([]byte(text)); fmt.Sprint(err) != want {
-			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
+			t.Errorf("Asking(%s): error\n got %v\nwant %s", text, err, want)
 		}
 	}
 }
 
-// What the guard takes for a wrong type is what the decoder does, each type of a pod in the place of each other.
-func TestTypesAreTheDecoders(t *testing.T) {
+// The guard rejects the same types as the decoder, for each type of a pod in place of each other.
+func TestGuardAgreesWithDecoder(t *testing.T) {
 	fields := []string{
 		`"metadata":{"uid":%s}`, `"metadata":{"generation":%s}`, `"metadata":{"creationTimestamp":%s}`, `"metadata":{"labels":%s}`,
 		`"metadata":{"labels":{"a":%s}}`, `"metadata":{"finalizers":%s}`, `"metadata":{"finalizers":[%s]}`, `"metadata":{"managedFields":[{"fieldsV1":%s}]}`,
@@ -59,24 +59,25 @@ func TestTypesAreTheDecoders(t *testing.T) {
 			_, decoder := sigsjson.UnmarshalStrict(text, &v1.Pod{})
 			err := guard(text, bounds{memory: MaxAsking})
 			if (decoder == nil) != (err == nil) && !(decoder == nil && strings.Contains(fmt.Sprint(err), "negative")) {
-				t.Errorf("%s: the guard says %v, the decoder %v", text, err, decoder)
+				t.Errorf("error of the guard for %s = %v, of the decoder = %v", text, err, decoder)
 			}
 		}
 	}
 }
 
-// However many fields of a pod that is put are not known, and whatever comes after the first, it is refused for that, and not for its size.
-func TestTheFirstUnknownFieldRefuses(t *testing.T) {
+// A put pod with unknown fields is rejected for the first one, whatever follows, and not for its
+// size.
+func TestFirstUnknownFieldRejects(t *testing.T) {
 	for n, spec := range map[int]string{1: `{}`, 100: `{"contianers":[]}`, 5000: `{}`, 2: `{"containers":[` + strings.Repeat("{},", 40000) + `{}]}`} {
 		raw := []byte(`{` + meta + strings.Repeat(`,"odd":{"a":[1]}`, n) + `,"spec":` + spec + `}`)
 		if _, err := Pod(raw); fmt.Sprint(err) != `unknown field "odd"` || errors.Is(err, ErrTooLarge) {
-			t.Errorf("%d: %v", n, err)
+			t.Errorf("Pod with %d unknown fields: error %v, want about the first", n, err)
 		}
 	}
 }
 
-// The guard knows every field that the decoder does.
-func TestTheGuardKnowsEveryField(t *testing.T) {
+// The guard knows each field that the decoder knows.
+func TestGuardKnowsEveryField(t *testing.T) {
 	found := 0
 	var walk func(typ reflect.Type, before, after string)
 	walk = func(typ reflect.Type, before, after string) {
@@ -99,9 +100,9 @@ func TestTheGuardKnowsEveryField(t *testing.T) {
 				}
 				found++
 				text := []byte(before + `{"` + name + `":null}` + after)
-				doubts, err := sigsjson.UnmarshalStrict(text, &v1.Pod{})
-				if got := guard(text, bounds{memory: maxDecoded, strict: true}); got != nil || err != nil || len(doubts) > 0 {
-					t.Errorf("%s: the guard says %v, the decoder %v, %v", text, got, err, doubts)
+				warnings, err := sigsjson.UnmarshalStrict(text, &v1.Pod{})
+				if got := guard(text, bounds{memory: maxDecoded, strict: true}); got != nil || err != nil || len(warnings) > 0 {
+					t.Errorf("error of the guard for %s = %v, of the decoder = %v, %v; want none", text, got, err, warnings)
 				}
 				walk(f.Type, before+`{"`+name+`":`, `}`+after)
 			}
@@ -109,11 +110,11 @@ func TestTheGuardKnowsEveryField(t *testing.T) {
 	}
 	walk(reflect.TypeFor[v1.Pod](), "", "")
 	if found < 1000 {
-		t.Errorf("only %d fields", found)
+		t.Errorf("%d fields found, want at least 1000", found)
 	}
 }
 
-// The line is that of the field, or of the last one above it that is written.
+// The line is that of the field, or of its last parent in the text.
 func TestLine(t *testing.T) {
 	for text, want := range map[string]int{
 		"a: 1\nspec:\n  priority: high\n":                                3,
@@ -133,7 +134,7 @@ func TestLine(t *testing.T) {
 		}
 		_, _, err := Asking(raw)
 		if got := Line([]byte(text), err); got != want {
-			t.Errorf("%q: line %d, want %d: %v", text, got, want, err)
+			t.Errorf("Line(%q) = %d, want %d; error %v", text, got, want, err)
 		}
 	}
 }

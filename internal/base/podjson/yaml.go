@@ -11,42 +11,42 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Bounds of YAML. A parser makes a node of a few hundred bytes of two characters of text, and a
-// decoder of JSON none: an ordinary pod has some hundred nodes, and one with all that an API server
-// adds some thousand.
+// Bounds of YAML. Unlike a JSON decoder, a YAML parser makes a node of a few hundred bytes from two
+// characters. An ordinary pod has some hundred nodes, and one with all that an API server adds some
+// thousand.
 const (
 	MaxYAML    = 256 << 10 // bytes
 	maxYAMLs   = 10_000    // characters that may begin a node
 	startsNode = ",:-?[{\n"
 )
 
-// YAML makes JSON of the YAML of one pod, as kubectl does. It refuses what is not one document with
-// content, a key that is there twice, and aliases: a few of these stand for more text than there is
+// YAML converts the YAML of one pod to JSON, like kubectl. It rejects text that is not one document
+// with content, duplicate keys, and aliases, since a few of these expand to more text than fits in
 // memory. Errors have the line.
 func YAML(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {
-		return nil, fmt.Errorf("%w: a pod may have %d bytes of YAML: send it as JSON (kubectl ... -o "+
-			"json)", ErrTooLarge, MaxYAML)
+		return nil, fmt.Errorf("%w: more than %d bytes of YAML for one pod: send it as JSON (kubectl "+
+			"... -o json)", ErrTooLarge, MaxYAML)
 	}
 	starts := 0
 	for _, c := range []byte(startsNode) {
 		starts += bytes.Count(text, []byte{c})
 	}
 	if starts > maxYAMLs {
-		return nil, fmt.Errorf("%w: a pod may have about %d values in YAML: send it as JSON (kubectl "+
-			"... -o json)", ErrTooLarge, maxYAMLs)
+		return nil, fmt.Errorf("%w: more than about %d values of YAML for one pod: send it as JSON "+
+			"(kubectl ... -o json)", ErrTooLarge, maxYAMLs)
 	}
 	pod, before, err := document(text)
 	if err != nil {
 		return nil, err
 	}
 	if a := alias(pod); a != nil {
-		return nil, fmt.Errorf("line %d: an alias, *%s: write out what it stands for", a.Line,
+		return nil, fmt.Errorf("line %d: alias *%s not supported: write its content instead", a.Line,
 			clip(a.Value))
 	}
 	if before {
 		if text = from(text, pod.Line); text == nil {
-			return nil, fmt.Errorf("line %d: a document that does not begin with ---: want one pod",
+			return nil, fmt.Errorf("line %d: document without --- at its beginning: want one pod",
 				pod.Line)
 		}
 	}
@@ -57,15 +57,15 @@ func YAML(text []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// document is the one document of a text that has content. Tools leave some without: a --- at the
-// end, or with a comment in front (Helm). before: there are some before it.
+// document returns the one document of a text that has content. Tools leave documents without:
+// after a --- at the end, or with a comment in front (Helm). before: some precede it.
 func document(text []byte) (pod *yaml.Node, before bool, err error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var next yaml.Node
 		switch err := dec.Decode(&next); {
 		case errors.Is(err, io.EOF) && pod == nil:
-			return nil, false, errors.New("there is no pod: the text is empty")
+			return nil, false, errors.New("empty text: want one pod")
 		case errors.Is(err, io.EOF):
 			return pod, before, nil
 		case err != nil:
@@ -84,9 +84,8 @@ func document(text []byte) (pod *yaml.Node, before bool, err error) {
 	}
 }
 
-// from is a text from the document on that begins on a line; the lines have the same numbers. nil:
-// it does not begin there with ---, or YAML counts the lines in another way, by the breaks of
-// Unicode.
+// from returns the text from the document that begins on a line, with the same line numbers. nil:
+// the line does not begin with ---, or YAML counts lines differently, by Unicode line breaks.
 func from(text []byte, line int) []byte {
 	at := 0
 	for range line - 1 {
@@ -102,20 +101,20 @@ func from(text []byte, line int) []byte {
 	return append(bytes.Repeat([]byte("\n"), line-1), text[at:]...)
 }
 
-// alias is the first one in a document; nil: there is none.
+// alias returns the first alias in a document; nil: none.
 func alias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n
 	}
-	for _, of := range n.Content {
-		if a := alias(of); a != nil {
+	for _, child := range n.Content {
+		if a := alias(child); a != nil {
 			return a
 		}
 	}
 	return nil
 }
 
-// notYAML has a parser's words on one line, without those that say again where they come from.
+// notYAML puts a parser's message on one line, without redundant prefixes.
 func notYAML(err error) error {
 	text := err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:"} {

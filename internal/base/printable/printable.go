@@ -1,6 +1,6 @@
-// Package printable makes text from outside safe to print. Names of cgroups are a tenant's, who may
-// make some below his container's; so may be errors that hold them. A terminal obeys control
-// characters: they move its cursor, hide lines and set its title.
+// Package printable makes text from outside safe to print. Tenants choose the names of cgroups
+// below their containers, and errors may contain these names. Terminals interpret control
+// characters: they move the cursor, hide lines and set the title.
 package printable
 
 import (
@@ -11,25 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a text with what a terminal would obey, and not just print, as an escape of JSON's:
-// \u001b. That is all controls, those of Unicode too (U+009B begins a sequence as ESC [ does), line
-// ends, tabs, and the marks that turn the direction of writing. A byte that is no UTF-8 is \x9b.
-// What is all right comes back as it is.
+// Text replaces characters that a terminal interprets by JSON escapes such as \u001b: all controls,
+// also those of Unicode (U+009B begins a sequence like ESC [), line ends, tabs, and marks that
+// change the direction of writing. A byte that is not UTF-8 becomes \x9b. Other text is unchanged.
 func Text(text string) string {
-	if !strings.ContainsFunc(text, obeyed) {
+	if !strings.ContainsFunc(text, isControl) {
 		return text
 	}
-	return string(appendEscaped(nil, text, obeyed))
+	return string(appendEscaped(nil, text, isControl))
 }
 
-// obeyed reports whether a rune is not just printed.
-func obeyed(r rune) bool {
+// isControl reports whether a terminal interprets a rune instead of printing it.
+func isControl(r rune) bool {
 	return r < ' ' || r == utf8.RuneError || r > '~' &&
 		(unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
 }
 
-// inOutput is obeyed, but for the two that an output is laid out with.
-func inOutput(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) }
+// isControlInOutput is isControl without line ends and tabs, which lay out an output.
+func isControlInOutput(r rune) bool { return r != '\n' && r != '\t' && isControl(r) }
 
 func appendEscaped(b []byte, text string, escape func(rune) bool) []byte {
 	for text != "" {
@@ -37,9 +36,9 @@ func appendEscaped(b []byte, text string, escape func(rune) bool) []byte {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			b = fmt.Appendf(b, `\x%02x`, text[0])
-		case r == utf8.RuneError || !escape(r): // one that was written as such is harmless
+		case r == utf8.RuneError || !escape(r): // a written U+FFFD is harmless
 			b = append(b, text[:n]...)
-		case r > 0xffff: // a pair, as JSON has it
+		case r > 0xffff: // a surrogate pair, as in JSON
 			r -= 0x10000
 			b = fmt.Appendf(b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
 		default:
@@ -50,9 +49,9 @@ func appendEscaped(b []byte, text string, escape func(rune) bool) []byte {
 	return b
 }
 
-// Writer escapes what is written through it as Text does, but for line ends and tabs. JSON stays
-// the JSON that it was: there such characters are in strings only, where the escape means the same.
-// A rune must not be cut over two calls of Write.
+// Writer returns a writer that escapes like Text, except line ends and tabs. JSON keeps its
+// meaning: such characters occur in its strings only, where an escape means the same. A rune must
+// not be split over two calls of Write.
 func Writer(to io.Writer) io.Writer { return writer{to} }
 
 type writer struct{ to io.Writer }
@@ -61,7 +60,7 @@ type writer struct{ to io.Writer }
 func (w writer) Write(b []byte) (int, error) {
 	for i, c := range b {
 		if c != '\n' && c != '\t' && (c < ' ' || c > '~') {
-			safe := appendEscaped(append(make([]byte, 0, len(b)+64), b[:i]...), string(b[i:]), inOutput)
+			safe := appendEscaped(append(make([]byte, 0, len(b)+64), b[:i]...), string(b[i:]), isControlInOutput)
 			if _, err := w.to.Write(safe); err != nil {
 				return 0, err
 			}

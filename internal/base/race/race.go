@@ -1,5 +1,5 @@
-// Package race tells tests whether the race detector is on. It allocates where the code does not
-// and multiplies memory, so tests that measure either skip.
+// Package race reports to tests whether the race detector is on. It adds allocations and multiplies
+// memory, so tests that measure either skip.
 //
 //	on.go   Enabled, with the race detector
 //	off.go  Enabled, without it

@@ -2,7 +2,7 @@ package retry
 
 import "time"
 
-// Await waits until done is closed, limit at most. It reports whether that was in time.
+// Await waits until done is closed, at most limit. It reports whether that was in time.
 func Await(done <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -14,9 +14,9 @@ func Await(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// AwaitFunc waits until a function returns, limit at most, and reports whether that was in time.
-// The function runs in a goroutine, which is left behind after the limit: what the kernel holds, in
-// a file system that hangs, cannot be cancelled.
+// AwaitFunc waits until a function returns, at most limit, and reports whether that was in time.
+// The function runs in a goroutine, which continues after the limit: a system call that hangs in a
+// file system cannot be cancelled.
 func AwaitFunc(wait func(), limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

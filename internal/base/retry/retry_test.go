@@ -49,7 +49,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAwaitWaitsForTheLimitAtMost(t *testing.T) {
+func TestAwaitWaitsAtMostTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		for _, c := range []struct {
@@ -71,9 +71,9 @@ func TestAwaitWaitsForTheLimitAtMost(t *testing.T) {
 			}
 		}
 		if AwaitFunc(func() { <-hold }, 0) {
-			t.Error("AwaitFunc without time = true, want false")
+			t.Error("AwaitFunc with limit 0 = true, want false")
 		}
 		close(hold)
-		time.Sleep(time.Hour) // the goroutines that were left behind end
+		time.Sleep(time.Hour) // the remaining goroutines end
 	})
 }

@@ -11,32 +11,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of what a Checker reads: aliases can make a small file large.
+// Bounds of the nodes that a Checker reads: aliases can make a small file large.
 const (
-	mostNodes = 100_000
-	mostDepth = 100
+	maxNodes = 100_000
+	maxDepth = 100
 )
 
-// Checker compares YAML with a type that is then decoded from JSON, and collects all that is wrong.
-// A null is not set.
+// Checker compares YAML with a type that is later decoded from JSON, and collects all errors. A
+// null counts as absent.
 type Checker struct {
 	Lines  Lines         // of all values, with the separator "."
 	Errors []*FieldError // each has a line
 
-	// Special checks types that are written in their own way, and reports whether the type is one.
-	// nil: there are none.
+	// Special checks a node whose type has a special notation, and reports whether it does; nil: no
+	// such types.
 	Special func(n *yaml.Node, t reflect.Type, path []string) bool
-	// Known returns the fields of a struct by their names. nil: Fields.
+	// Known returns the fields of a struct by name; nil: Fields.
 	Known func(t reflect.Type) map[string]reflect.Type
-	// Member checks a field that Known has not, of the struct n, and reports whether it knows it. nil:
-	// it knows none.
+	// Member checks a field of the struct n that Known does not return, and reports whether it
+	// knows the field; nil: it is unknown.
 	Member func(n, key, value *yaml.Node, t reflect.Type, path []string) bool
 
-	nodes int
-	deep  bool
+	nodes    int
+	tooLarge bool // reported
 }
 
-// Add notes what is wrong with a node.
+// Add adds an error about a node.
 func (c *Checker) Add(n *yaml.Node, path []string, format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	c.Errors = append(c.Errors, &FieldError{Line: n.Line, Field: strings.Join(path, "."), Err: err})
@@ -47,20 +47,20 @@ var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// Check compares a node with a type.
+// Check compares a node with a type and adds all errors.
 func (c *Checker) Check(n *yaml.Node, t reflect.Type, path []string) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if c.nodes++; c.nodes > mostNodes || len(path) > mostDepth {
-		if !c.deep {
-			c.deep = true
-			c.Add(n, nil, "there is too much of it: at most %d values, %d deep", mostNodes, mostDepth)
+	if c.nodes++; c.nodes > maxNodes || len(path) > maxDepth {
+		if !c.tooLarge {
+			c.tooLarge = true
+			c.Add(n, nil, "too many or too deeply nested values: at most %d, %d deep", maxNodes, maxDepth)
 		}
 		return
 	}
 	c.Lines[strings.Join(path, ".")] = n.Line
-	t = pointed(t)
+	t = elemType(t)
 	if n.Tag == "!!null" || c.Special != nil && c.Special(n, t, path) {
 		return
 	}
@@ -102,11 +102,11 @@ func (c *Checker) structure(n *yaml.Node, t reflect.Type, path []string) {
 	})
 }
 
-// mapping calls do for each entry. Merged mappings are refused.
+// mapping calls do for each entry. It rejects merge keys.
 func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.Node,
 	path []string)) {
 	if n.Kind != yaml.MappingNode {
-		c.Add(n, path, "want fields")
+		c.Add(n, path, "want a mapping")
 		return
 	}
 	seen := map[string]bool{}
@@ -114,13 +114,13 @@ func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
 		case key.Tag == "!!merge":
-			c.Add(key, path, "merge keys are not read: write the fields")
+			c.Add(key, path, "merge keys not supported: write the fields")
 			continue
 		case key.Kind != yaml.ScalarNode:
 			c.Add(key, path, "want a name as key")
 			continue
 		case seen[key.Value]:
-			c.Add(key, path, "field %q is there twice", key.Value)
+			c.Add(key, path, "duplicate field %q", key.Value)
 			continue
 		}
 		seen[key.Value] = true
@@ -130,11 +130,11 @@ func (c *Checker) mapping(n *yaml.Node, path []string, do func(key, value *yaml.
 	}
 }
 
-// words that YAML 1.1, by which the descheduler's policies are read, has for true and false.
+// words maps words for true and false of YAML 1.1, the version of the descheduler's policies.
 var words = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false",
 	"off": "false", "n": "false"}
 
-// scalar checks a plain value. It turns a truth of YAML 1.1 into one of YAML 1.2.
+// scalar checks a plain value. It replaces a truth value of YAML 1.1 by that of YAML 1.2.
 func (c *Checker) scalar(n *yaml.Node, kind reflect.Kind, path []string) {
 	ok, want := false, ""
 	switch kind {
@@ -156,7 +156,7 @@ func (c *Checker) scalar(n *yaml.Node, kind reflect.Kind, path []string) {
 		_, err := strconv.ParseFloat(n.Value, 64)
 		ok, want = err == nil && (n.Tag == "!!int" || n.Tag == "!!float"), "a number"
 	case reflect.String:
-		ok, want = n.Tag == "!!str", "a text: put it in quotes if it looks like something else"
+		ok, want = n.Tag == "!!str", "text: put it in quotes if it looks like another type"
 	}
 	if !ok || n.Kind != yaml.ScalarNode {
 		c.Add(n, path, "%q: want %s", n.Value, want)

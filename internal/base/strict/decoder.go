@@ -13,31 +13,31 @@ import (
 	"jettison/internal/base/nearest"
 )
 
-// separator stands between the names of a Decoder's paths.
+// separator joins the names of a Decoder's paths.
 const separator = ": "
 
-// Decoder decodes a YAML mapping into a struct whose fields have yaml tags. Its errors are
-// *FieldErrors with a line.
+// Decoder decodes a YAML mapping into a struct with yaml tags. Its errors are *FieldErrors with a
+// line.
 type Decoder struct {
-	Lines Lines // of the keys that it has seen, with the separator ": "
-	// merge keys, and keys that are no scalar, are refused as such, not as unknown fields
+	Lines Lines // of the decoded keys, with the separator ": "
+	// merge keys and non-scalar keys are rejected as such, not as unknown fields
 	PlainKeys bool
 
-	// Describe returns what a node of another type than wanted is called.
+	// Describe describes a node of a wrong type.
 	Describe func(*yaml.Node) string
-	// Special decodes types that the Decoder does not know or that the file writes in its own way.
-	// It returns what the type takes in words, and whether the node fits; an empty want leaves the
-	// node to the Decoder. nil: there are no such types.
+	// Special decodes a type that the Decoder does not know, or that has a special notation. It
+	// returns a description of the type's values, and whether the node is one; an empty want leaves
+	// the node to the Decoder. nil: no such types.
 	Special func(n *yaml.Node, into reflect.Value) (want string, fits bool)
-	// TextOfBool: a text takes true and false, too.
+	// TextOfBool: text fields accept true and false.
 	TextOfBool bool
-	// Twice is called for a key that comes again. nil, or an error that it returns, ends the decoding.
+	// Twice is called for a duplicate key. nil, or an error that it returns, ends the decoding.
 	Twice func(field string, line, before int) error
-	// PassOver reports whether an unknown field is no error. nil: it is one.
+	// PassOver reports whether an unknown field is ignored; nil: it is an error.
 	PassOver func(path []string) bool
 }
 
-// Index returns the fields of a struct by their yaml names, but those that are not written ("-").
+// Index returns the fields of a struct by their yaml names, without those named "-".
 func Index(t reflect.Type) map[string]int {
 	known := map[string]int{}
 	for i := range t.NumField() {
@@ -48,7 +48,7 @@ func Index(t reflect.Type) map[string]int {
 	return known
 }
 
-// Mapping visits the pairs of a mapping and notes the lines of its keys.
+// Mapping visits the pairs of a mapping and records the lines of its keys.
 func (d *Decoder) Mapping(n *yaml.Node, path []string,
 	visit func(key, value *yaml.Node) error) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -58,7 +58,7 @@ func (d *Decoder) Mapping(n *yaml.Node, path []string,
 		}
 		field := strings.Join(below(path, key.Value), separator)
 		if before, twice := d.Lines[field]; twice {
-			if err := d.twice(field, key.Line, before); err != nil {
+			if err := d.duplicate(field, key.Line, before); err != nil {
 				return err
 			}
 		}
@@ -70,20 +70,20 @@ func (d *Decoder) Mapping(n *yaml.Node, path []string,
 	return nil
 }
 
-func (d *Decoder) twice(field string, line, before int) error {
+func (d *Decoder) duplicate(field string, line, before int) error {
 	if d.Twice != nil {
 		return d.Twice(field, line, before)
 	}
 	return SetTwice(field, line, before)
 }
 
-// SetTwice returns the error of a field that is set a second time.
+// SetTwice returns the error for a duplicate field.
 func SetTwice(field string, line, before int) *FieldError {
 	return &FieldError{Line: line, Err: fmt.Errorf("%s is set a second time, first on line %d", field,
 		before)}
 }
 
-// Member decodes one pair of a mapping into the field of a struct that known has for its key.
+// Member decodes one pair of a mapping into the struct's field with the index in known.
 func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[string]int,
 	path []string) error {
 	at := below(path, key.Value)
@@ -98,10 +98,10 @@ func (d *Decoder) Member(key, value *yaml.Node, into reflect.Value, known map[st
 		Err: unknownField(key.Value, known)}
 }
 
-// unknownField returns the error of a name that is not among the known ones.
+// unknownField returns the error for a name that is not in known.
 func unknownField[V any](name string, known map[string]V) error {
 	return fmt.Errorf("unknown field %q%s", name, nearest.Question(name, maps.Keys(known)))
 }
 
-// below returns the path of a name below another.
+// below returns path with name appended.
 func below(path []string, name string) []string { return append(slices.Clone(path), name) }

@@ -9,11 +9,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Document is a YAML file of one kind: one document, which is a mapping.
+// Document is a YAML file of one kind: one document with a mapping.
 type Document struct {
-	APIVersion, Kind string // what errors name as wanted
-	SecondOnly       bool   // of further documents only the second is looked at
-	// FurtherFirst reports a further document before a first one that is no mapping, and on the
+	APIVersion, Kind string // named in errors
+	SecondOnly       bool   // only the second of further documents is checked
+	// FurtherFirst reports a further document before a first one that is not a mapping, and on the
 	// line of its content instead of its "---".
 	FurtherFirst bool
 }
@@ -21,7 +21,7 @@ type Document struct {
 // SyntaxError reports a text that is not YAML.
 type SyntaxError struct{ Err error }
 
-// Error returns "not YAML: " and what the library says.
+// Error returns the library's message after "not YAML: ".
 func (e *SyntaxError) Error() string { return "not YAML: " + e.Err.Error() }
 
 // Unwrap returns the library's error.
@@ -38,21 +38,21 @@ func (f *Document) Root(text []byte) (*yaml.Node, error) {
 		return nil, &SyntaxError{err}
 	}
 	root := doc.Content[0]
-	var wrong error
+	var notMapping error
 	if root.Kind != yaml.MappingNode {
-		err := fmt.Errorf("want fields, as in \"kind: %s\"", f.Kind)
-		wrong = &FieldError{Line: root.Line, Err: err}
+		err := fmt.Errorf("want a mapping such as \"kind: %s\"", f.Kind)
+		notMapping = &FieldError{Line: root.Line, Err: err}
 	}
-	if wrong != nil && !f.FurtherFirst {
-		return nil, wrong
+	if notMapping != nil && !f.FurtherFirst {
+		return nil, notMapping
 	}
 	if err := f.further(d); err != nil {
 		return nil, err
 	}
-	return root, wrong
+	return root, notMapping
 }
 
-// further refuses documents after the first that hold something: a trailing "---" is none.
+// further rejects documents with content after the first. A trailing "---" has no content.
 func (f *Document) further(d *yaml.Decoder) error {
 	for {
 		var more yaml.Node
@@ -67,7 +67,7 @@ func (f *Document) further(d *yaml.Decoder) error {
 			line = more.Content[0].Line
 		}
 		if more.Content[0].Tag != "!!null" {
-			return &FieldError{Line: line, Err: errors.New("the file holds more than one document")}
+			return &FieldError{Line: line, Err: errors.New("more than one document in the file")}
 		}
 		if f.SecondOnly {
 			return nil

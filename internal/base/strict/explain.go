@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Explain says which field of a line the library stumbled on, and why; read is the type that was
-// read. cut: the line is the file's last and has no end.
+// Explain returns the field and the cause of an error of the JSON library; read is the type that
+// was decoded. cut: the line is the last of the file and has no line end.
 func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -20,11 +20,11 @@ func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 		field = Field(syntactic.JSONPointer)
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return field, "is there a second time"
+			return field, "duplicate field"
 		case errors.Is(err, io.ErrUnexpectedEOF) && cut:
-			return field, "the file ends in the middle of this frame: it was cut off"
+			return field, "the file is truncated in this frame"
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return field, "the line ends in the middle of a frame: want one JSON object a line"
+			return field, "incomplete frame: want one JSON object on each line"
 		}
 		return field, fmt.Sprintf("not JSON: %v, at byte %d of the line", syntactic.Err,
 			syntactic.ByteOffset)

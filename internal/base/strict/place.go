@@ -8,11 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxKey is how much of a key is shown: it comes from outside.
+// MaxKey bounds the bytes of a key in a message: keys come from outside.
 const MaxKey = 64
 
-// Field is a JSON pointer as in summary.pods[3].memory.rssBytes. A key that is long, or not plain,
-// is cut and quoted.
+// Field formats a JSON pointer like summary.pods[3].memory.rssBytes. A long or unusual key is
+// shortened and quoted.
 func Field(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
@@ -33,7 +33,7 @@ func Field(p jsontext.Pointer) string {
 	return b.String()
 }
 
-// Kind is what stands in a place.
+// Kind describes a kind of JSON value.
 func Kind(k jsontext.Kind) string {
 	switch k {
 	case 'n':
@@ -49,5 +49,5 @@ func Kind(k jsontext.Kind) string {
 	case '[', ']':
 		return "a list"
 	}
-	return "something else"
+	return "another kind"
 }

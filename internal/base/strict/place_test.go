@@ -18,15 +18,15 @@ func TestField(t *testing.T) {
 		jsontext.Pointer("").AppendToken(strings.Repeat("x", 100)): `"` + strings.Repeat("x", MaxKey) + `"`,
 	} {
 		if got := Field(pointer); got != want {
-			t.Errorf("%q: got %s, want %s", pointer, got, want)
+			t.Errorf("Field(%q) = %s, want %s", pointer, got, want)
 		}
 	}
 }
 
 func TestKind(t *testing.T) {
-	for kind, want := range map[jsontext.Kind]string{'n': "null", 't': "true or false", '"': "text", '0': "a number", '{': "an object", ']': "a list", 0: "something else"} {
+	for kind, want := range map[jsontext.Kind]string{'n': "null", 't': "true or false", '"': "text", '0': "a number", '{': "an object", ']': "a list", 0: "another kind"} {
 		if got := Kind(kind); got != want {
-			t.Errorf("%v: got %s, want %s", kind, got, want)
+			t.Errorf("Kind(%v) = %s, want %s", kind, got, want)
 		}
 	}
 }

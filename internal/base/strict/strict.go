@@ -1,16 +1,15 @@
-// Package strict decodes YAML and JSON without tolerance. A field that is unknown, set twice or of
-// another type is an error that says where it is, what was wanted and which known name is most like
-// it.
+// Package strict decodes YAML and JSON strictly. A field that is unknown, duplicate or of another
+// type is an error with its position, the wanted type and the most similar known name.
 //
-//	strict.go    FieldError: what is wrong with a file, and where
+//	strict.go    FieldError: an error with its position
 //	document.go  Document: the one mapping of a YAML file
-//	lines.go     Lines: where the keys of a YAML file are
-//	decoder.go   Decoder: a YAML mapping into a struct, up to the first error
+//	lines.go     Lines: the lines of the keys of a YAML file
+//	decoder.go   Decoder: decodes a YAML mapping into a struct, up to the first error
 //	value.go     the values of a Decoder
 //	checker.go   Checker: all errors of a YAML mapping that JSON tags describe
-//	place.go     Field, Kind: places and kinds of JSON as a person writes them
-//	unfit.go     Unfit: what a type would have taken instead
-//	explain.go   Explain: what the JSON library stumbled on, and where
+//	place.go     Field, Kind: describe positions and kinds of JSON
+//	mismatch.go  Unfit: the type that was wanted instead
+//	explain.go   Explain: the position and cause of an error of the JSON library
 //	time.go      ParseTime, RequireTime
 package strict
 
@@ -20,21 +19,21 @@ import (
 	"strings"
 )
 
-// FieldError reports what is wrong with a file or document, and where.
+// FieldError is an error of a file or document, with its position.
 type FieldError struct {
 	File  string // empty: the caller names it
-	Line  int    // from 1; of a field that is missing, that of what it should be in; 0: unknown
-	Field string // as in summary.pods[3].memory.rssBytes; empty: the line, or the file, as a whole
-	Err   error  // what is wrong
+	Line  int    // from 1; for a missing field, that of its parent; 0: unknown
+	Field string // such as summary.pods[3].memory.rssBytes; empty: the whole line or file
+	Err   error  // the cause
 }
 
-// Fault returns the FieldError of a field and a text.
-func Fault(field, what string) *FieldError {
+// Fault returns a FieldError of a field, with a text as cause.
+func Fault(field, text string) *FieldError {
 	return &FieldError{Field: field,
-		Err: errors.New(what)}
+		Err: errors.New(text)}
 }
 
-// Error returns "FILE: line N: field: what", without the parts that are not set.
+// Error returns "FILE: line N: field: cause", without the parts that are not set.
 func (e *FieldError) Error() string {
 	var b strings.Builder
 	if e.File != "" {
@@ -49,5 +48,5 @@ func (e *FieldError) Error() string {
 	return b.String() + e.Err.Error()
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *FieldError) Unwrap() error { return e.Err }

@@ -12,22 +12,22 @@ import (
 )
 
 func TestFieldError(t *testing.T) {
-	what := errors.New("missing")
+	cause := errors.New("missing")
 	for want, e := range map[string]*FieldError{
-		"missing":                     {Err: what},
-		"a: missing":                  {Field: "a", Err: what},
-		"line 3: missing":             {Line: 3, Err: what},
-		"line 3: a[0]: missing":       {Line: 3, Field: "a[0]", Err: what},
-		"f.json: line 3: a: missing":  {File: "f.json", Line: 3, Field: "a", Err: what},
-		"f.json: missing":             {File: "f.json", Err: what},
+		"missing":                     {Err: cause},
+		"a: missing":                  {Field: "a", Err: cause},
+		"line 3: missing":             {Line: 3, Err: cause},
+		"line 3: a[0]: missing":       {Line: 3, Field: "a[0]", Err: cause},
+		"f.json: line 3: a: missing":  {File: "f.json", Line: 3, Field: "a", Err: cause},
+		"f.json: missing":             {File: "f.json", Err: cause},
 		"pods[1].uid: is there twice": Fault("pods[1].uid", "is there twice"),
 	} {
 		if got := e.Error(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("text of a FieldError = %q, want %q", got, want)
 		}
 	}
-	if e := (&FieldError{Field: "a", Err: what}); !errors.Is(e, what) {
-		t.Error("a FieldError hides its cause")
+	if e := (&FieldError{Field: "a", Err: cause}); !errors.Is(e, cause) {
+		t.Error("FieldError does not wrap its cause")
 	}
 }
 
@@ -53,23 +53,23 @@ func TestDocument(t *testing.T) {
 		text, want string
 	}{
 		{Document{}, "", "line 1: the file is empty: want apiVersion: v1, kind: File"},
-		{Document{}, "- a\n", `line 1: want fields, as in "kind: File"`},
+		{Document{}, "- a\n", `line 1: want a mapping such as "kind: File"`},
 		{Document{}, "a: [1\n", "not YAML: yaml: line 1: did not find expected ',' or ']'"},
-		{Document{}, two, "line 2: the file holds more than one document"},
-		{Document{FurtherFirst: true}, two, "line 3: the file holds more than one document"},
-		{Document{}, "a: b\n---\n---\nc: d\n", "line 3: the file holds more than one document"},
+		{Document{}, two, "line 2: more than one document in the file"},
+		{Document{FurtherFirst: true}, two, "line 3: more than one document in the file"},
+		{Document{}, "a: b\n---\n---\nc: d\n", "line 3: more than one document in the file"},
 		{Document{SecondOnly: true}, "a: b\n---\n---\nc: d\n", "<nil>"},
 		{Document{}, "a: b\n---\n", "<nil>"},
 		{Document{}, "a: b\n---\n\tc\n", "not YAML: yaml: line 3: found character that cannot start any token"},
 	} {
 		c.file.APIVersion, c.file.Kind = "v1", "File"
 		if _, err := c.file.Root([]byte(c.text)); fmt.Sprint(err) != c.want {
-			t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.want)
+			t.Errorf("error of Root(%q)\n got %v\nwant %s", c.text, err, c.want)
 		}
 	}
 }
 
-// sample is a file of a Decoder and of a Checker.
+// sample is a file for a Decoder and a Checker.
 type sample struct {
 	Name   string            `yaml:"name" json:"name"`
 	Count  int32             `yaml:"count" json:"count"`
@@ -127,7 +127,7 @@ inner: {depth: 4}
 		Labels: map[string]string{"a": "1", "b": ""}, Names: []string{"x", "2"}}
 	want.Inner.Depth = 4
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("decoded %+v, want %+v", got, want)
+		t.Errorf("decoded sample = %+v, want %+v", got, want)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestDecoderErrors(t *testing.T) {
 		{Decoder{PassOver: func(path []string) bool { return len(path) == 2 }}, "inner: {x: 1}\ny: 2", `line 2: unknown field "y"`},
 	} {
 		if _, err := decode(root(t, c.text), &c.d); fmt.Sprint(err) != c.want {
-			t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.want)
+			t.Errorf("error of decoding %q\n got %v\nwant %s", c.text, err, c.want)
 		}
 	}
 }
@@ -175,14 +175,14 @@ labels: []
 inner: {depth: x, depth: 1, <<: {depth: 1}, ? [a] : b}
 `), reflect.TypeFor[sample](), nil)
 	want := []string{
-		`line 2: name: "true": want a text: put it in quotes if it looks like something else`,
+		`line 2: name: "true": want text: put it in quotes if it looks like another type`,
 		`line 3: unknown field "cuont": did you mean "count"?`,
 		`line 4: count: "99999999999": want a whole number of at most 32 bits`,
 		`line 6: names: want a list`,
-		`line 7: labels: want fields`,
+		`line 7: labels: want a mapping`,
 		`line 8: inner.depth: "x": want a whole number of at most 32 bits`,
-		`line 8: inner: field "depth" is there twice`,
-		`line 8: inner: merge keys are not read: write the fields`,
+		`line 8: inner: duplicate field "depth"`,
+		`line 8: inner: merge keys not supported: write the fields`,
 		`line 8: inner: want a name as key`,
 	}
 	var got []string
@@ -190,7 +190,7 @@ inner: {depth: x, depth: 1, <<: {depth: 1}, ? [a] : b}
 		got = append(got, e.Error())
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("errors of the Checker\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if c.Lines["inner.depth"] != 8 {
 		t.Errorf("line of inner.depth = %d, want 8", c.Lines["inner.depth"])
@@ -205,25 +205,25 @@ func TestCheckerIsBounded(t *testing.T) {
 	type list []list
 	c := &Checker{Lines: Lines{}}
 	c.Check(root(t, text), reflect.TypeFor[map[string]list](), nil)
-	if n := len(c.Errors); n == 0 || c.nodes < mostNodes ||
-		!strings.Contains(c.Errors[n-1].Error(), "there is too much of it: at most 100000 values, 100 deep") {
-		t.Errorf("%d values were looked at, %d errors", c.nodes, n)
+	if n := len(c.Errors); n == 0 || c.nodes < maxNodes ||
+		!strings.Contains(c.Errors[n-1].Error(), "too many or too deeply nested values: at most 100000, 100 deep") {
+		t.Errorf("%d values checked with %d errors, want the bound and its error", c.nodes, n)
 	}
 }
 
 func TestParseTime(t *testing.T) {
 	if at, err := ParseTime("2026-01-02T15:04:05.5Z"); err != nil || at.Nanosecond() != 5e8 {
-		t.Errorf("got %v, %v", at, err)
+		t.Errorf("ParseTime with a fraction = %v, %v; want half a second", at, err)
 	}
-	const want = `"today" is no time as RFC 3339 has it, 2026-01-02T15:04:05Z`
+	const want = `"today" is not an RFC 3339 time such as 2026-01-02T15:04:05Z`
 	if _, err := ParseTime("today"); fmt.Sprint(err) != want {
-		t.Errorf("got %v, want %s", err, want)
+		t.Errorf("error of ParseTime(today) = %v, want %s", err, want)
 	}
 	for text, want := range map[string]string{
 		"": "missing", "today": want, "1969-12-31T23:59:59Z": "1969-12-31T23:59:59Z is before 1970", "1970-01-01T00:00:00Z": "<nil>",
 	} {
 		if _, err := RequireTime(text); fmt.Sprint(err) != want {
-			t.Errorf("%q: got %v, want %s", text, err, want)
+			t.Errorf("error of RequireTime(%q) = %v, want %s", text, err, want)
 		}
 	}
 }

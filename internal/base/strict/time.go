@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// ParseTime parses a time in the form of RFC 3339.
+// ParseTime parses a time in the format of RFC 3339.
 func ParseTime(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%.40q is no time as RFC 3339 has it, 2026-01-02T15:04:05Z", text)
+		return time.Time{}, fmt.Errorf("%.40q is not an RFC 3339 time such as 2026-01-02T15:04:05Z", text)
 	}
 	return at, nil
 }
 
-// RequireTime parses the time of a field that must be set, from 1970 on.
+// RequireTime parses the time of a required field, from 1970 on.
 func RequireTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, errors.New("missing")

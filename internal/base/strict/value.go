@@ -9,13 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// scalars are what people call the kinds of fields.
+// scalars describes the kinds of scalar fields.
 var scalars = map[reflect.Kind]string{
 	reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Float32: "a number",
 	reflect.Float64: "a number", reflect.String: "text",
 }
 
-// Value decodes a node into a field. A null leaves the default, as an absent field does.
+// Value decodes a node into a field. A null keeps the default, like an absent field.
 func (d *Decoder) Value(n *yaml.Node, into reflect.Value, path []string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -41,7 +41,7 @@ func (d *Decoder) Value(n *yaml.Node, into reflect.Value, path []string) error {
 	return d.scalar(n, into, path)
 }
 
-// mistyped returns the error of a node that is not of a field's type.
+// mistyped returns the error for a node that does not have the field's type.
 func (d *Decoder) mistyped(n *yaml.Node, path []string, want string) error {
 	err := fmt.Errorf("want %s, got %s", want, d.Describe(n))
 	return &FieldError{Line: n.Line, Field: strings.Join(path, separator), Err: err}
@@ -87,8 +87,8 @@ func (d *Decoder) structure(n *yaml.Node, into reflect.Value, path []string) err
 	})
 }
 
-// scalar decodes a plain value. The library rounds fractions to whole numbers and writes truths as
-// text. A number for text is taken: a threshold needs no quotes.
+// scalar decodes a plain value. The library would round fractions to whole numbers and accept true
+// as text. A number is accepted as text, so that a threshold needs no quotes.
 func (d *Decoder) scalar(n *yaml.Node, into reflect.Value, path []string) error {
 	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int") &&
 		(into.Kind() != reflect.String || d.TextOfBool || n.ShortTag() != "!!bool")

@@ -1,4 +1,4 @@
-// Package table lays out tables: as wide as their texts are, or so that they fit a terminal.
+// Package table lays out tables in their natural width, or so that they fit a terminal.
 package table
 
 import (
@@ -10,32 +10,32 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// Column of a table.
+// Column describes a column of a table.
 type Column struct {
 	Name  string
-	Right bool // numbers
-	Wide  bool // only where more is wanted than fits
-	Cut   bool // a text that is too long ends with …
-	Fold  bool // a text that is too long goes on below itself
-	// Drop says which columns go first where there is no room for all; 0: never.
+	Right bool // right-aligned, for numbers
+	Wide  bool // only in a wide table
+	Cut   bool // a too long text is shortened with …
+	Fold  bool // a too long text continues on the next line
+	// Drop is the order in which columns are dropped if not all fit; 0: never.
 	Drop int
 }
 
-// Table is columns, and rows of as many cells.
+// Table has columns, and rows with a cell for each column.
 type Table struct {
 	Columns []Column
 	Rows    [][]terminal.Span
 }
 
-// gap between two columns, and the least that is left of one that is cut, and of one that is
-// folded.
+// gap is the space between two columns; minCut and minFold are the least widths of a shortened and
+// of a folded column.
 const (
-	gap       = 2
-	leastCut  = 12
-	leastFold = 18
+	gap     = 2
+	minCut  = 12
+	minFold = 18
 )
 
-// Add adds a row of cells. An empty one is a dash.
+// Add adds a row of cells. An empty cell becomes a dash.
 func (t *Table) Add(cells ...string) {
 	row := make([]terminal.Span, len(cells))
 	for i, text := range cells {
@@ -44,8 +44,7 @@ func (t *Table) Add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Lines lays the table out. width 0: as wide as it is. wide: with the columns that only then are
-// there.
+// Lines lays out the table. width 0: natural width. wide: with the columns that have Wide set.
 func (t *Table) Lines(width int, wide bool) []terminal.Line {
 	cells := t.cells()
 	shown := t.fit(cells, width, wide)
@@ -61,7 +60,7 @@ func (t *Table) Lines(width int, wide bool) []terminal.Line {
 	return out
 }
 
-// Print writes the table as wide as a screen is.
+// Print writes the table in the width of a screen.
 func (t *Table) Print(to *terminal.Screen, wide bool) error {
 	width := to.Width()
 	if wide {
@@ -70,7 +69,7 @@ func (t *Table) Print(to *terminal.Screen, wide bool) error {
 	return to.Print(t.Lines(width, wide)...)
 }
 
-// cells are the texts as they are shown, one line each.
+// cells returns the texts as shown, each on one line.
 func (t *Table) cells() [][]terminal.Span {
 	out := make([][]terminal.Span, len(t.Rows))
 	for i, row := range t.Rows {
@@ -87,7 +86,7 @@ func (t *Table) cells() [][]terminal.Span {
 	return out
 }
 
-// full is how wide a column is by its texts.
+// full returns the width of a column's longest text.
 func (t *Table) full(cells [][]terminal.Span, at int) int {
 	w := utf8.RuneCountInString(t.Columns[at].Name)
 	for _, row := range cells {
@@ -96,20 +95,20 @@ func (t *Table) full(cells [][]terminal.Span, at int) int {
 	return w
 }
 
-// smallest is how narrow a column may be.
+// smallest returns the least width of a column.
 func (t *Table) smallest(cells [][]terminal.Span, at int) int {
 	full := t.full(cells, at)
 	name := utf8.RuneCountInString(t.Columns[at].Name)
 	switch c := &t.Columns[at]; {
 	case c.Cut:
-		return min(full, max(leastCut, name))
+		return min(full, max(minCut, name))
 	case c.Fold:
-		return min(full, max(leastFold, name))
+		return min(full, max(minFold, name))
 	}
 	return full
 }
 
-// fit finds the columns that there is room for.
+// fit returns the columns that fit.
 func (t *Table) fit(cells [][]terminal.Span, width int, wide bool) (shown []int) {
 	for i := range t.Columns {
 		if wide || !t.Columns[i].Wide {
@@ -132,8 +131,8 @@ func (t *Table) fit(cells [][]terminal.Span, width int, wide bool) (shown []int)
 	return shown
 }
 
-// widths of the columns that are shown: what is too much is taken from the widest that may be cut
-// or folded.
+// widths returns the widths of the shown columns. It reduces the widest that may be cut or folded
+// until all fit.
 func (t *Table) widths(cells [][]terminal.Span, shown []int, width int) []int {
 	out := make([]int, len(shown))
 	total := -gap
@@ -157,7 +156,7 @@ func (t *Table) widths(cells [][]terminal.Span, shown []int, width int) []int {
 	return out
 }
 
-// row adds a row's lines: more than one where a cell is folded.
+// row appends the lines of a row: more than one if a cell is folded.
 func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown,
 	widths []int) []terminal.Line {
 	texts := make([][]string, len(shown))
@@ -194,7 +193,7 @@ func (t *Table) row(out []terminal.Line, cells []terminal.Span, shown,
 	return out
 }
 
-// trimmed is a line without the white space at its end.
+// trimmed returns a line without trailing white space.
 func trimmed(l terminal.Line) terminal.Line {
 	for len(l) > 0 {
 		last := &l[len(l)-1]
@@ -206,7 +205,7 @@ func trimmed(l terminal.Line) terminal.Line {
 	return l
 }
 
-// Cut is a text that ends with … where it is wider than that.
+// Cut shortens a text that is wider than width, with … at its end.
 func Cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
@@ -214,7 +213,7 @@ func Cut(text string, width int) string {
 	return string([]rune(text)[:max(0, width-1)]) + "…"
 }
 
-// Fold is a text in lines of that width, broken at spaces where there are any.
+// Fold splits a text into lines of at most width, at spaces if possible.
 func Fold(text string, width int) (lines []string) {
 	rest := []rune(text)
 	for width > 0 && len(rest) > width {

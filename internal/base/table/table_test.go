@@ -9,8 +9,9 @@ import (
 	"jettison/internal/base/terminal"
 )
 
-// A table fits the width that it is given: columns go that may, then texts are cut or folded; without a width nothing is.
-func TestATableFits(t *testing.T) {
+// A table fits its width: first columns are dropped, then texts are shortened or folded. Without a
+// width it is unchanged.
+func TestTableFits(t *testing.T) {
 	tab := &Table{Columns: []Column{
 		{Name: "POD", Cut: true}, {Name: "QOS", Drop: 1}, {Name: "USE", Right: true}, {Name: "WHY", Fold: true}, {Name: "UID", Wide: true},
 	}}
@@ -41,11 +42,11 @@ ns/web           4Mi  x y\u001b[2J
 			t.Fatal(err)
 		}
 		if out.String() != c.want {
-			t.Errorf("width %d: got\n%s\nwant\n%s", c.width, out.String(), c.want)
+			t.Errorf("table of width %d\n%s\nwant\n%s", c.width, out.String(), c.want)
 		}
 		for line := range strings.Lines(out.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); c.width > 0 && n > c.width {
-				t.Errorf("width %d: a line of %d: %q", c.width, n, line)
+				t.Errorf("table of width %d has a line of %d: %q", c.width, n, line)
 			}
 		}
 	}
@@ -56,7 +57,7 @@ func TestFold(t *testing.T) {
 		"": "", "one": "one", "one two": "one two", "one two three": "one two|three", "abcdefghijkl": "abcdefgh|ijkl", "one  two   three": "one  two|three",
 	} {
 		if got := strings.Join(Fold(text, 8), "|"); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
+			t.Errorf("Fold(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

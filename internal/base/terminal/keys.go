@@ -8,28 +8,28 @@ import (
 	"golang.org/x/term"
 )
 
-// Keys that have names. Others are what they type.
+// Keys with names. Other keys are the typed character.
 const (
 	KeyLeft  = "left"
 	KeyRight = "right"
-	KeyQuit  = "\x03" // control-C, which ends nothing by itself while keys are read
+	KeyQuit  = "\x03" // control-C, which sends no signal while keys are read
 )
 
-// arrows by the last byte of what a terminal sends for them.
+// arrows maps the last byte of an arrow key's escape sequence to its name.
 var arrows = map[byte]string{'A': "up", 'B': "down", 'C': KeyRight, 'D': KeyLeft}
 
-// Keys reads what is typed on a terminal, key by key and without showing it. It owns a goroutine,
-// which ends with the input, or with the process where nothing more is typed: a terminal cannot be
-// waited for otherwise.
+// Keys reads typed keys from a terminal without echo. It has a goroutine that ends with the input.
+// If nothing more is typed it ends with the process, since a read of a terminal cannot be
+// cancelled.
 type Keys struct {
-	C    <-chan string // closed at the end of the input
-	file *os.File
-	was  *term.State
+	C        <-chan string // closed at the end of the input
+	file     *os.File
+	previous *term.State
 }
 
-// Read begins to read keys. ctx ends what is handed over.
+// Read starts to read keys, and sends them until ctx ends.
 func Read(ctx context.Context, in *os.File) (*Keys, error) {
-	was, err := term.MakeRaw(int(in.Fd()))
+	previous, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
 	}
@@ -51,13 +51,13 @@ func Read(ctx context.Context, in *os.File) (*Keys, error) {
 			}
 		}
 	}()
-	return &Keys{C: c, file: in, was: was}, nil
+	return &Keys{C: c, file: in, previous: previous}, nil
 }
 
-// Close has the terminal be as it was.
-func (k *Keys) Close() error { return term.Restore(int(k.file.Fd()), k.was) }
+// Close restores the terminal's mode.
+func (k *Keys) Close() error { return term.Restore(int(k.file.Fd()), k.previous) }
 
-// split finds the keys in what a terminal has sent at once.
+// split returns the keys in the bytes of one read.
 func split(b []byte) (keys []string) {
 	for len(b) > 0 {
 		if len(b) >= 3 && b[0] == 0x1b && (b[1] == '[' || b[1] == 'O') {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty makes a terminal that a test types on.
+// pty returns both ends of a pseudoterminal.
 func pty(t *testing.T) (main, name *os.File) {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no pseudoterminals here:", err)
+		t.Skip("pseudoterminals not available:", err)
 	}
 	t.Cleanup(func() { _ = main.Close() })
 	if err := unix.IoctlSetPointerInt(int(main.Fd()), unix.TIOCSPTLCK, 0); err != nil {

@@ -1,9 +1,9 @@
-// Package terminal is what a command writes its answer to: a terminal, which has a width and
-// colours, or a file, which has neither. Whatever is written is made safe for terminals on the way
-// (internal/base/printable); colours are put around it after that.
+// Package terminal writes the output of a command to a terminal, which has a width and colours, or
+// to a file, which has neither. All text is made safe for terminals (internal/base/printable)
+// before colours are added.
 //
-//	terminal.go  Screen
-//	keys.go      Keys: what is typed, key by key
+//	terminal.go  Screen: the output
+//	keys.go      Keys: typed keys
 package terminal
 
 import (
@@ -18,7 +18,7 @@ import (
 	"jettison/internal/base/printable"
 )
 
-// Style is how a text looks on a terminal with colours.
+// Style is the style of a text on a terminal with colours.
 type Style string
 
 // The styles, as parameters of SGR (ECMA-48).
@@ -31,30 +31,30 @@ const (
 	Doubt Style = "33" // yellow
 )
 
-// Span is a piece of a line. A tab or the end of a line in it is shown as an escape.
+// Span is a part of a line. Tabs and line ends in it are shown as escapes.
 type Span struct {
 	Text  string
 	Style Style
 }
 
-// Line is one line. Its spans follow each other without a space.
+// Line is one line of spans without separators.
 type Line []Span
 
-// Text is a line in one style.
+// Text returns a line in one style.
 func Text(style Style, format string, args ...any) Line {
 	return Line{{Text: fmt.Sprintf(format, args...), Style: style}}
 }
 
-// Screen is where a command writes. It is for one goroutine.
+// Screen is the output of a command. It is for one goroutine.
 type Screen struct {
 	raw    io.Writer
 	safe   io.Writer
-	file   *os.File // nil: it is no terminal
+	file   *os.File // nil: not a terminal
 	colour bool
-	width  int // that tests set; 0: the terminal's own
+	width  int // set by tests; 0: the terminal's
 }
 
-// New makes a Screen of an output. noColour: the user wants none (https://no-color.org).
+// New returns a Screen for an output. noColour: the user wants no colours (https://no-color.org).
 func New(out io.Writer, noColour bool) *Screen {
 	s := &Screen{raw: out, safe: printable.Writer(out)}
 	if f, ok := out.(*os.File); ok && Is(f) {
@@ -63,24 +63,24 @@ func New(out io.Writer, noColour bool) *Screen {
 	return s
 }
 
-// Is tells whether a file is a terminal.
+// Is reports whether a file is a terminal.
 func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Fixed makes a Screen without colours that is so wide, whatever it is.
+// Fixed returns a Screen without colours, with a fixed width.
 func Fixed(out io.Writer, width int) *Screen {
 	return &Screen{raw: out, safe: printable.Writer(out), width: width}
 }
 
-// Terminal tells whether a person looks at it.
+// Terminal reports whether the output is a terminal.
 func (s *Screen) Terminal() bool { return s.file != nil }
 
-// Width is how many columns it has; 0: any number.
+// Width returns the number of columns; 0: unlimited.
 func (s *Screen) Width() int {
 	width, _ := s.size()
 	return width
 }
 
-// Height is how many lines it has; 0: any number.
+// Height returns the number of lines; 0: unlimited.
 func (s *Screen) Height() int {
 	_, height := s.size()
 	return height
@@ -97,10 +97,10 @@ func (s *Screen) size() (width, height int) {
 	return width, height
 }
 
-// Raw is the output itself, for what is no text.
+// Raw returns the output without escaping, for data.
 func (s *Screen) Raw() io.Writer { return s.raw }
 
-// Write writes text, made safe.
+// Write writes text with escapes for control characters.
 func (s *Screen) Write(b []byte) (int, error) { return s.safe.Write(b) }
 
 // Print writes lines.
@@ -114,18 +114,18 @@ func (s *Screen) Print(lines ...Line) error {
 	return err
 }
 
-// Repaint writes lines over those that the terminal shows, as many as it has room for.
+// Repaint writes lines over the current ones, as many as fit on the terminal.
 func (s *Screen) Repaint(lines []Line) error {
-	if most := s.Height() - 1; most > 0 && len(lines) > most {
-		lines = lines[:most]
+	if limit := s.Height() - 1; limit > 0 && len(lines) > limit {
+		lines = lines[:limit]
 	}
 	var b bytes.Buffer
-	b.WriteString("\x1b[H") // to the first line
+	b.WriteString("\x1b[H") // move to the first line
 	for _, l := range lines {
 		s.add(&b, l)
-		b.WriteString("\x1b[K\r\n") // and nothing after it
+		b.WriteString("\x1b[K\r\n") // clear the rest of the line
 	}
-	b.WriteString("\x1b[J") // nor below
+	b.WriteString("\x1b[J") // clear the lines below
 	_, err := s.raw.Write(b.Bytes())
 	return err
 }

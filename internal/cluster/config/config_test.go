@@ -16,7 +16,7 @@ const header = "apiVersion: jettison/v1alpha1\nkind: ClusterConfiguration\n"
 func TestErrorsNameLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                                         "line 1: the file is empty",
-		"- 1\n":                                                    "line 1: want fields",
+		"- 1\n":                                                    "line 1: want a mapping",
 		"kind: AgentConfig\n":                                      `line 1: apiVersion "", kind "AgentConfig": want jettison/v1alpha1, ClusterConfiguration`,
 		header + "doupt: false":                                    `line 3: unknown field "doupt": did you mean "doubt"?`,
 		header + "doubt: 7":                                        `line 3: doubt: want true or false, got "7"`,
@@ -31,7 +31,7 @@ func TestErrorsNameLine(t *testing.T) {
 		header + "unhealthyZoneThreshold: 55":                      "line 3: unhealthyZoneThreshold: 55 is not a share",
 		header + "pressureTaint: soft":                             `line 3: pressureTaint: unknown value "soft": want prefer, hard or off`,
 		header + "excludedNodes: ''":                               `line 3: excludedNodes: unknown value "": want taint or leave`,
-		header + "---\n" + header:                                  "line 3: the file holds more than one document",
+		header + "---\n" + header:                                  "line 3: more than one document in the file",
 		header + "a: b: c":                                         "not YAML",
 		header + "mode: fence":                                     "line 3: mode: fence needs a check: set fenceCommand or fenceURL",
 		header + "mode: act":                                       `line 3: mode: unknown value "act": want observe, fence or replace`,

@@ -47,7 +47,7 @@ func TestInvalidFrames(t *testing.T) {
 	const good = `{"time":"2026-01-01T00:00:00Z"}` + "\n"
 	for _, c := range []struct{ text, want string }{
 		{"{}", `line 2: time: missing`},
-		{`{"time":"yesterday"}`, `line 2: time: "yesterday" is no time as RFC 3339 has it`},
+		{`{"time":"yesterday"}`, `line 2: time: "yesterday" is not an RFC 3339 time`},
 		{`{"time":"1969-01-01T00:00:00Z"}`, `line 2: time: 1969-01-01T00:00:00Z is before 1970`},
 		{`{"time":"2025-01-01T00:00:00Z"}`, `time goes backwards`},
 		{`{"time":"2026-01-01T00:00:00Z","node":[]}`, `line 2: node: unknown field: did you mean "nodes"?`},
@@ -58,13 +58,13 @@ func TestInvalidFrames(t *testing.T) {
 		{`{"time":"2026-01-01T00:00:00Z","nodes":[{"metadata":{"name":"a"},"spec":{"taints":[{"timeAdded":7}]}}]}`,
 			`line 2: nodes[0].spec.taints[0].timeAdded: want a time, got a number`},
 		{`{"time":"2026-01-01T00:00:00Z","leases":[{"metadata":{"name":"a"},"spec":{"renewTime":"soon"}}]}`,
-			`line 2: leases[0].spec.renewTime: "soon" is no time`},
+			`line 2: leases[0].spec.renewTime: "soon" is not an RFC 3339 time`},
 		{`{"time":"2026-01-01T00:00:00Z","pods":[{"metadata":{"name":"a"}}]}`, `line 2: pods[0].metadata.uid: missing`},
 		{`{"time":"2026-01-01T00:00:00Z","pods":[{"metadata":{"name":"a","uid":"1"}},{"metadata":{"name":"b","uid":"1"}}]}`,
 			`line 2: pods[1].metadata.uid: "1" is not unique, first in pods[0]`},
-		{`{"time":"2026-01-01T00:00:00Z"`, `line 2: the file ends in the middle of this frame`},
+		{`{"time":"2026-01-01T00:00:00Z"`, `line 2: the file is truncated in this frame`},
 		{`[]`, `line 2: want an object, got a list`},
-		{`{"time":"2026-01-01T00:00:00Z","time":"2026-01-01T00:00:00Z"}`, `line 2: time: is there a second time`},
+		{`{"time":"2026-01-01T00:00:00Z","time":"2026-01-01T00:00:00Z"}`, `line 2: time: duplicate field`},
 	} {
 		out, err := play(t, good+c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "standard input: line 2: ") {

@@ -184,9 +184,9 @@ func TestAMovedFile(t *testing.T) {
 // Only a regular file is written and read: nothing is followed, nothing hangs.
 func TestOnlyRegularFiles(t *testing.T) {
 	for name, make := range map[string]func(string) error{
-		"a symbolic link": func(p string) error { return os.Symlink("/etc/passwd", p) },
-		"directory":       func(p string) error { return os.Mkdir(p, 0o700) },
-		"no regular file": func(p string) error { return unix.Mkfifo(p, 0o600) },
+		"a symbolic link":    func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"directory":          func(p string) error { return os.Mkdir(p, 0o700) },
+		"not a regular file": func(p string) error { return unix.Mkfifo(p, 0o600) },
 	} {
 		dir := t.TempDir()
 		j := journalIn(t, dir, maxBytes, maxRecords)

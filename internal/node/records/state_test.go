@@ -267,7 +267,7 @@ func TestAStateBehindALink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, warnings := load(t, dir, epoch, "boot"); strings.Count(warnings, "is a symbolic link, which is not followed") != 2 {
+	if _, _, warnings := load(t, dir, epoch, "boot"); strings.Count(warnings, "is a symbolic link, not followed") != 2 {
 		t.Error(warnings)
 	}
 }

@@ -1,9 +1,9 @@
-// Package kubeletpods reads pods from the kubelet of this node: its local pods API,
-// k8s.io/kubelet/pkg/apis/pods/v1alpha1, which a kubelet serves to root on a socket of its own
-// where the feature gate PodsAPI is on (v1.36, alpha; pkg/kubelet/apis/pods/server.go). What a
-// kubelet tells is exact, and takes no API server.
+// Package kubeletpods reads pods from the kubelet of this node through its local pods API,
+// k8s.io/kubelet/pkg/apis/pods/v1alpha1. A kubelet serves it to root on a separate socket if the
+// feature gate PodsAPI is on (v1.36, alpha; pkg/kubelet/apis/pods/server.go). These pods are exact,
+// and need no API server.
 //
-//	kubeletpods.go  Reader: follows the kubelet, beside the loop
+//	kubeletpods.go  Reader: follows the kubelet, outside the loop
 package kubeletpods
 
 import (
@@ -29,9 +29,9 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// Path is where a kubelet's socket is seen below the node's root directory
+// Path returns the path of a kubelet's socket below the node's root directory
 // (pkg/kubelet/kubelet_getters.go getPodsAPIDir, pkg/kubelet/apis/pods/constants.go Socket, v1.36);
-// empty: the kubelet's root directory is not known.
+// empty: the kubelet's root directory is unknown.
 func Path(hostRoot, rootDir string) string {
 	if rootDir == "" {
 		return ""
@@ -39,9 +39,9 @@ func Path(hostRoot, rootDir string) string {
 	return filepath.Join("/", hostRoot, rootDir, "pods-api", "pods-api.sock")
 }
 
-// Store takes what the kubelet tells (*podstore.Store).
+// Store receives the kubelet's pods (*podstore.Store).
 type Store interface {
-	SetKubelet(pods []*v1.Pod) error // all that there are
+	SetKubelet(pods []*v1.Pod) error // all pods
 	UpdateKubelet(pod *v1.Pod) error
 	DropKubelet(uid string)
 }
@@ -50,35 +50,34 @@ type Store interface {
 type Options struct {
 	Socket string // see Path
 	Store  Store
-	Log    *slog.Logger // the Reader's goroutine writes to it
+	Log    *slog.Logger // used by the Reader's goroutine
 }
 
-// timing is what tests change.
+// timing holds the intervals that tests change.
 type timing struct {
-	// between two looks for a socket that is not there, and the longest between two attempts
+	// between two checks for a missing socket, and the longest backoff
 	look  time.Duration
-	retry time.Duration // after the first attempt that failed; doubled each time
-	sync  time.Duration // for all pods to be told
-	// until all are told anew: a kubelet drops events that its readers are too slow for (server.go
-	// Broadcast)
-	anew time.Duration
+	retry time.Duration // first backoff; doubled each time
+	sync  time.Duration // timeout for the complete list
+	// time between complete lists: a kubelet drops events for slow readers (server.go Broadcast)
+	resync time.Duration
 }
 
 const (
-	maxMessage = 4 << 20 // bytes of one pod as the kubelet has it, its status included
-	gather     = 64      // how many pods are gathered until there has to be room for them
+	maxMessage = 4 << 20 // bytes of one event; the pod includes its status
+	gather     = 64      // pods collected before they are reduced to fit
 )
 
-// Reader follows the kubelet in a goroutine of its own.
+// Reader follows the kubelet in a separate goroutine.
 type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// Start starts a Reader. Close it.
+// Start starts a Reader. The caller must Close it.
 func Start(o Options) *Reader {
 	return startWith(o, timing{look: 30 * time.Second, retry: time.Second, sync: 30 * time.Second,
-		anew: 10 * time.Minute})
+		resync: 10 * time.Minute})
 }
 
 func startWith(o Options, t timing) *Reader {
@@ -92,66 +91,70 @@ func startWith(o Options, t timing) *Reader {
 	return r
 }
 
-// Close ends it. What was told stays in the store.
+// Close ends the Reader. The pods stay in the store.
 func (r *Reader) Close() {
 	r.cancel()
 	<-r.done
 }
 
-// follower is the Reader's goroutine.
+// follower is the state of the Reader's goroutine.
 type follower struct {
 	Options
 	timing
-	unread error // why the last pod of this connection that cannot be read cannot; nil: all could
-	lacks  bool  // that one cannot be read was said
+	unreadable         error // error of the last unreadable pod of this connection; nil: none
+	reportedUnreadable bool  // an unreadable pod is logged
 
-	tells bool   // the kubelet told all its pods, and nothing went wrong since
-	said  string // the last error
+	synced    bool   // the kubelet sent all its pods, and no error followed
+	lastError string // the last logged error
 
-	fitted, before podjson.Fitted // what all were cut by, and the last time
+	reduced, reducedBefore podjson.Fitted // reductions of this connection, and of the last list
 }
 
 func (f *follower) run(ctx context.Context) {
-	wait := f.retry
+	backoff := f.retry
 	for ctx.Err() == nil {
 		_, err := os.Lstat(f.Socket)
-		there := err == nil
-		if there {
+		exists := err == nil
+		if exists {
 			err = f.follow(ctx)
 		}
-		rest := f.look
+		delay := f.look
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil: // it was time to hear all of it anew
-			wait, rest = f.retry, 0
-		case there || f.tells:
-			f.failed(err)
-			rest, wait = wait, retry.Backoff(wait, f.retry, f.look)
-			rest += time.Duration(rand.Int64N(int64(rest)/4 + 1))
+		case err == nil: // time for a new list
+			backoff, delay = f.retry, 0
+		case exists || f.synced:
+			f.logUnavailable(err)
+			delay, backoff = backoff, retry.Backoff(backoff, f.retry, f.look)
+			delay += time.Duration(rand.Int64N(int64(delay)/4 + 1))
 		case !errors.Is(err, fs.ErrNotExist):
-			f.failed(err)
+			f.logUnavailable(err)
 		}
-		retry.Sleep(ctx, rest)
+		retry.Sleep(ctx, delay)
 	}
 }
 
-// failed says once that the kubelet does not tell. What it told counts still: a kubelet that
-// restarts makes no pod go.
-func (f *follower) failed(err error) {
-	if f.said != err.Error() {
-		f.said = err.Error()
-		f.Log.Warn("the kubelet does not tell of its pods: what it told before counts still",
+// logUnavailable logs a new error once. The last pods stay in the store: a restart of the kubelet
+// ends no pod.
+func (f *follower) logUnavailable(err error) {
+	if f.lastError != err.Error() {
+		f.lastError = err.Error()
+		//log: The agent cannot read the kubelet's local pods API. It keeps using the pods it read
+		//  last, and retries with backoff.
+		//do: Nothing while the kubelet restarts. Otherwise check that the kubelet's feature gate
+		//  PodsAPI is on, and see error.
+		f.Log.Warn("kubelet pods API unavailable, keeping last pods",
 			api.EventPod.Attr(),
 			"socket", f.Socket, "error", err)
 	}
-	f.tells = false
+	f.synced = false
 }
 
-// follow takes all pods and then what changes, until it is time to begin anew (nil), or something
-// is wrong.
+// follow reads all pods and then their changes. It returns nil when a new list is due, otherwise an
+// error.
 func (f *follower) follow(ctx context.Context) error {
-	f.unread = nil
+	f.unreadable = nil
 	conn, err := grpc.NewClient("passthrough:///kubelet",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
@@ -165,89 +168,96 @@ func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(f.sync,
-		func() { cancel(fmt.Errorf("not all pods are told within %v", f.sync)) })
+		func() { cancel(fmt.Errorf("no complete list of pods within %v", f.sync)) })
 	defer late.Stop()
 	stream, err := podsv1alpha1.NewPodsClient(conn).WatchPods(ctx, &podsv1alpha1.WatchPodsRequest{})
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	all, synced := []*v1.Pod{}, false
-	f.fitted = podjson.Fitted{}
+	f.reduced = podjson.Fitted{}
 	for {
 		event, err := stream.Recv()
 		switch cause := context.Cause(ctx); {
-		case errors.Is(cause, errAnew):
+		case errors.Is(cause, errResync):
 			return nil
 		case err != nil:
 			return cmp.Or(cause, err)
-		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced && f.unread != nil &&
+		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced && f.unreadable != nil &&
 			len(all) == 0:
-			return f.unread // none can be read
+			return f.unreadable // all are unreadable
 		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced:
 			late.Stop()
 			all = f.fit(all)
-			f.cut()
+			f.logReduced()
 			if err := f.Store.SetKubelet(all); err != nil {
 				return err
 			}
 			all, synced = nil, true
-			f.told()
-			anew := time.AfterFunc(f.anew, func() { cancel(errAnew) })
-			defer anew.Stop()
+			f.logSynced()
+			resync := time.AfterFunc(f.resync, func() { cancel(errResync) })
+			defer resync.Stop()
 			continue
 		}
-		if all, err = f.take(event, all, synced); err != nil {
+		if all, err = f.process(event, all, synced); err != nil {
 			return err
 		}
 	}
 }
 
-var errAnew = errors.New("it is time to hear all pods anew")
+var errResync = errors.New("new list of pods due")
 
-// told says once that the kubelet tells of its pods.
-func (f *follower) told() {
-	if !f.tells {
-		f.Log.Info("the kubelet tells of its pods", api.EventPod.Attr(), "socket", f.Socket)
+// logSynced logs once that the kubelet provides its pods.
+func (f *follower) logSynced() {
+	if !f.synced {
+		//log: The agent reads all pods of the node from the kubelet's local pods API, and follows
+		//  their changes.
+		f.Log.Info("kubelet pods API synced", api.EventPod.Attr(), "socket", f.Socket)
 	}
-	f.tells, f.said = true, ""
-	f.lacks = f.unread != nil
+	f.synced, f.lastError = true, ""
+	f.reportedUnreadable = f.unreadable != nil
 }
 
-// skip leaves out a pod that cannot be read, and says so once, until all are told and can be.
+// skip records an unreadable pod, and logs it once, until a list is readable.
 func (f *follower) skip(err error) {
-	if f.unread = fmt.Errorf("a pod of the kubelet's: %w", err); !f.lacks {
-		f.lacks = true
-		f.Log.Warn("some of the kubelet's pods cannot be read, and are left out", "socket", f.Socket,
-			"error", f.unread)
+	if f.unreadable = fmt.Errorf("pod of the kubelet: %w", err); !f.reportedUnreadable {
+		f.reportedUnreadable = true
+		//log: The kubelet sent a pod that the agent cannot decode, or that is too large. The agent
+		//  skips it and any further ones until a complete list is readable.
+		//do: See error. An invalid name or a very large pod is a likely cause.
+		f.Log.Warn("unreadable kubelet pod skipped", "socket", f.Socket, "error", f.unreadable)
 	}
 }
 
-// fit cuts pods to what there is room for: a store that takes none for one that is too large would
-// know nobody's priority.
+// fit reduces pods to the store's limits. The store rejects a list with too large pods as a whole,
+// and all priorities would be unknown.
 func (f *follower) fit(all []*v1.Pod) []*v1.Pod {
 	all, did := podjson.Fit(all)
-	f.fitted.Less += did.Less
-	f.fitted.Left += did.Left
+	f.reduced.Less += did.Less
+	f.reduced.Left += did.Left
 	return all
 }
 
-// cut says that pods were cut, when they were by more than before.
-func (f *follower) cut() {
-	if f.fitted.Less > f.before.Less || f.fitted.Left > f.before.Left {
-		f.Log.Warn("this node's pods are more than there is room for: of the largest it is known who "+
-			"they are, and of some nothing",
-			"pods", f.fitted.Less, "left", f.fitted.Left)
+// logReduced logs that pods were reduced, if by more than in the last list.
+func (f *follower) logReduced() {
+	if f.reduced.Less > f.reducedBefore.Less || f.reduced.Left > f.reducedBefore.Left {
+		//log: The pods of this node exceed the memory limit for pod objects. The agent keeps only
+		//  the identity and priority of the largest ones (pods) and nothing of some (left).
+		//do: Find and remove pods with very large specs or annotations, or very many ended pods, on
+		//  this node.
+		f.Log.Warn("pod objects of this node reduced to fit", "pods", f.reduced.Less, "left",
+			f.reduced.Left)
 	}
-	f.before = f.fitted
+	f.reducedBefore = f.reduced
 }
 
-// take takes one event; before all is told into all. One pod that cannot be read, or is too large,
-// costs none of the others its object: tenants make pods.
-func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod,
+// process processes one event; before the list is complete it adds to all. An unreadable or too
+// large pod does not affect the others, because tenants create pods.
+func (f *follower) process(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod,
 	error) {
 	switch event.Type {
 	case podsv1alpha1.EventType_ADDED, podsv1alpha1.EventType_MODIFIED, podsv1alpha1.EventType_DELETED:
-	default: // of a newer kubelet
+	default: // an event type of a newer kubelet
 		return all, nil
 	}
 	pod, err := podjson.Protobuf(event.Pod)

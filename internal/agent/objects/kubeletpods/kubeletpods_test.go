@@ -23,11 +23,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kubelet serves what a test sends to whoever watches.
+// kubelet serves the events of a test to each watcher.
 type kubelet struct {
 	podsv1alpha1.UnimplementedPodsServer
-	send  chan *podsv1alpha1.WatchPodsEvent // nil in it ends the stream
-	quiet bool                              // once all is told, nothing is sent any more
+	send  chan *podsv1alpha1.WatchPodsEvent // a nil event ends the stream
+	quiet bool                              // sends nothing after the complete list
 }
 
 func (k *kubelet) WatchPods(_ *podsv1alpha1.WatchPodsRequest, s grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
@@ -35,7 +35,7 @@ func (k *kubelet) WatchPods(_ *podsv1alpha1.WatchPodsRequest, s grpc.ServerStrea
 		select {
 		case e := <-k.send:
 			if e == nil {
-				return errors.New("it restarts")
+				return errors.New("kubelet restarts")
 			}
 			if err := s.Send(e); err != nil {
 				return err
@@ -49,7 +49,7 @@ func (k *kubelet) WatchPods(_ *podsv1alpha1.WatchPodsRequest, s grpc.ServerStrea
 	return s.Context().Err()
 }
 
-// serve has it listen; the returned function ends that.
+// serve starts the kubelet's server; stop ends it.
 func serve(t *testing.T, k *kubelet, path string) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -75,7 +75,7 @@ func event(t *testing.T, kind podsv1alpha1.EventType, uid string, priority int32
 	return &podsv1alpha1.WatchPodsEvent{Type: kind, Pod: raw}
 }
 
-// store says what it is told.
+// store sends its calls as text.
 type store chan string
 
 func (s store) SetKubelet(pods []*v1.Pod) error {
@@ -92,26 +92,27 @@ func (s store) UpdateKubelet(p *v1.Pod) error {
 	return nil
 }
 
-func (s store) DropKubelet(uid string) { s <- uid + " is gone" }
+func (s store) DropKubelet(uid string) { s <- uid + " dropped" }
 
-// What the kubelet has is told at once, then what changes; after a restart all of it anew, and nothing is told as gone meanwhile.
-func TestTheKubeletIsFollowed(t *testing.T) {
+// The reader passes the complete list, then changes. After a restart it passes a new list, and
+// drops no pod meanwhile.
+func TestKubeletIsFollowed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "k") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "pods-api.sock")
-	told, k := make(store), &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent)}
-	r := startWith(Options{Socket: path, Store: told, Log: slog.New(slog.DiscardHandler)},
-		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, anew: time.Hour})
+	calls, k := make(store), &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent)}
+	r := startWith(Options{Socket: path, Store: calls, Log: slog.New(slog.DiscardHandler)},
+		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, resync: time.Hour})
 	defer r.Close()
-	stop := serve(t, k, path) // it comes late
+	stop := serve(t, k, path) // the socket appears after the start
 	want := func(texts ...string) {
 		t.Helper()
 		for _, text := range texts {
-			if got := <-told; got != text {
-				t.Errorf("told %q, want %q", got, text)
+			if got := <-calls; got != text {
+				t.Errorf("store call = %q, want %q", got, text)
 			}
 		}
 	}
@@ -125,9 +126,9 @@ func TestTheKubeletIsFollowed(t *testing.T) {
 	want("b=3")
 	k.send <- &podsv1alpha1.WatchPodsEvent{Type: 77, Pod: []byte("of a newer kubelet")}
 	k.send <- event(t, deleted, "a", 0)
-	want("a is gone")
+	want("a dropped")
 	k.send <- nil
-	k.send <- event(t, added, "c", 4) // and it ends before it has told all
+	k.send <- event(t, added, "c", 4) // the stream ends before the list is complete
 	k.send <- nil
 	stop()
 	stop = serve(t, k, path)
@@ -137,53 +138,53 @@ func TestTheKubeletIsFollowed(t *testing.T) {
 	want("all b=5")
 }
 
-// All pods are told anew from time to time: a kubelet drops events.
-func TestAllIsToldAnew(t *testing.T) {
+// The list is read again from time to time, because a kubelet drops events.
+func TestPeriodicResync(t *testing.T) {
 	dir, err := os.MkdirTemp("", "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	told, k := make(store), &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent), quiet: true}
+	calls, k := make(store), &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent), quiet: true}
 	defer serve(t, k, path)()
-	r := startWith(Options{Socket: path, Store: told, Log: slog.New(slog.DiscardHandler)},
-		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, anew: time.Millisecond})
+	r := startWith(Options{Socket: path, Store: calls, Log: slog.New(slog.DiscardHandler)},
+		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, resync: time.Millisecond})
 	defer r.Close()
 	for range 3 {
 		k.send <- event(t, podsv1alpha1.EventType_ADDED, "a", 1)
 		k.send <- &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE}
-		if got := <-told; got != "all a=1" {
-			t.Errorf("told %q", got)
+		if got := <-calls; got != "all a=1" {
+			t.Errorf("store call = %q, want %q", got, "all a=1")
 		}
 	}
 }
 
-// known is the agent's store, and tells when it is told all.
-type known struct {
+// reportingStore is the agent's store. It sends the result of each SetKubelet.
+type reportingStore struct {
 	*podstore.Store
-	told chan error
+	results chan error
 }
 
-func (k known) SetKubelet(pods []*v1.Pod) error {
-	err := k.Store.SetKubelet(pods)
-	k.told <- err
+func (s reportingStore) SetKubelet(pods []*v1.Pod) error {
+	err := s.Store.SetKubelet(pods)
+	s.results <- err
 	return err
 }
 
-// However large one author's pods are, everybody's are known.
-func TestOneAuthorsPodsHideNobodys(t *testing.T) {
+// Large pods of one author hide no pods of others.
+func TestLargePodsHideNoOthers(t *testing.T) {
 	dir, err := os.MkdirTemp("", "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	store, k := known{podstore.New(), make(chan error)}, &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent)}
+	store, k := reportingStore{podstore.New(), make(chan error)}, &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent)}
 	defer serve(t, k, path)()
 	var text strings.Builder
 	r := startWith(Options{Socket: path, Store: store, Log: slog.New(slog.NewTextHandler(&text, nil))},
-		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, anew: time.Hour})
+		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, resync: time.Hour})
 	defer r.Close()
 	for i := range 100 {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -200,24 +201,24 @@ func TestOneAuthorsPodsHideNobodys(t *testing.T) {
 	}
 	k.send <- event(t, podsv1alpha1.EventType_ADDED, "critical", 2000000000)
 	k.send <- &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE}
-	if err := <-store.told; err != nil {
+	if err := <-store.results; err != nil {
 		t.Error(err)
 	}
 	if all := store.Snapshot().Pods; len(all) != 101 || all["critical"] == nil {
-		t.Errorf("%d pods are known", len(all))
+		t.Errorf("%d pods known, want all 101 with the critical one", len(all))
 	}
 	r.Close()
-	if !strings.Contains(text.String(), "more than there is room for") {
-		t.Error(text.String())
+	if !strings.Contains(text.String(), "pod objects of this node reduced to fit") {
+		t.Errorf("log = %s, want the reduced pods", text.String())
 	}
 }
 
-func TestWhereTheSocketIs(t *testing.T) {
+func TestPath(t *testing.T) {
 	for _, c := range [][3]string{
 		{"", "/var/lib/kubelet", "/var/lib/kubelet/pods-api/pods-api.sock"}, {"/host", "/k", "/host/k/pods-api/pods-api.sock"}, {"/host", "", ""},
 	} {
 		if got := Path(c[0], c[1]); got != c[2] {
-			t.Errorf("%q, want %q", got, c[2])
+			t.Errorf("Path(%q, %q) = %q, want %q", c[0], c[1], got, c[2])
 		}
 	}
 }

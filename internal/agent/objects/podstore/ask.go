@@ -16,47 +16,47 @@ import (
 	"jettison/stats"
 )
 
-// Form is how a pod is written.
+// Form is the format of a pod's text.
 type Form int
 
-// Forms. An unsaid one is JSON where the text begins as an object does, else YAML.
+// The forms. FormUnknown is JSON if the text begins like an object, otherwise YAML.
 const (
-	FormUnsaid Form = iota
+	FormUnknown Form = iota
 	FormJSON
 	FormYAML
 )
 
-// Asked is a pod that asks whether the node takes it. Nothing of it is kept.
+// Asked is the pod of an admission request. It is not kept.
 type Asked struct {
-	// Pod is the whole object, of which kubernetes.io/config.source is what the runtime or a manifest
-	// says of the pod, and not the client.
+	// Pod is the whole object. Its annotation kubernetes.io/config.source is that of the runtime or
+	// the manifest, not the client's.
 	Pod *v1.Pod
-	// Unknown are fields that the agent does not know.
+	// Unknown are the fields that the agent does not know.
 	Unknown []string
-	// Known: the runtime or a manifest has a pod of its UID.
+	// Known: the runtime or a manifest has a pod with its UID.
 	Known bool
 }
 
-// Ask reads one pod, and takes what it needs from the budget until done is called, which is never
-// nil. Errors name the field, and wrap what Put's do.
+// Ask reads one pod and charges its memory until done is called; done is never nil. Errors name the
+// field and wrap the same errors as Put.
 func (s *Store) Ask(r io.Reader, form Form, by By) (asked *Asked, done func(), err error) {
-	u := &underway{s: s, by: by}
-	text, err := io.ReadAll(&counted{r: r, held: u.text})
+	q := &request{s: s, by: by}
+	text, err := io.ReadAll(&counted{r: r, charge: q.chargeText})
 	if err == nil {
-		asked, err = u.ask(text, form)
+		asked, err = q.decodeAsked(text, form)
 	}
 	if err != nil {
-		u.end()
+		q.release()
 		return nil, func() {}, err
 	}
-	return asked, u.end, nil
+	return asked, q.release, nil
 }
 
-// ask decodes one pod at a time, as decode does.
-func (u *underway) ask(text []byte, form Form) (*Asked, error) {
-	s := u.s
-	defer u.turn()()
-	if form == FormYAML || form == FormUnsaid && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"),
+// decodeAsked decodes a pod, one at a time like decode.
+func (q *request) decodeAsked(text []byte, form Form) (*Asked, error) {
+	s := q.s
+	defer q.lockDecoder()()
+	if form == FormYAML || form == FormUnknown && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"),
 		[]byte("{")) {
 		var err error
 		if text, err = podjson.YAML(text); err != nil {
@@ -70,20 +70,20 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	if err = podjson.Complete(p, unknown); err != nil {
 		return nil, err
 	}
-	u.take(podjson.Size(p), -u.texts) // the text is held by nothing any more
-	if err = u.room(); err != nil {
+	q.charge(podjson.Size(p), -q.texts) // the text is no longer referenced
+	if err = q.checkBudget(); err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(p.Annotations,
 		func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
 	asked := &Asked{Pod: p, Unknown: unknown}
-	ref, source := s.named(p)
+	ref, source := s.find(p)
 	if asked.Known = ref.UID != ""; !asked.Known {
 		return asked, nil
 	}
 	if own := (&eviction.Pod{Ref: stats.PodReference{Namespace: p.Namespace,
 		Name: p.Name}}); !own.Names(ref) {
-		return nil, fmt.Errorf("metadata.uid: %s is that of %s/%s: give a pod its own UID", p.UID,
+		return nil, fmt.Errorf("metadata.uid: %s belongs to %s/%s: use the pod's own UID", p.UID,
 			ref.Namespace, ref.Name)
 	}
 	if source != "" {
@@ -95,16 +95,16 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	return asked, nil
 }
 
-// The kubelet's annotation for where it has a pod from (pkg/kubelet/types/pod_update.go), and that
-// it is a file.
+// sourceAnnotation is the kubelet's annotation for the source of a pod
+// (pkg/kubelet/types/pod_update.go), and sourceFile its value for a manifest.
 const (
 	sourceAnnotation = kubeletsAnnotations + "source"
 	sourceFile       = "file"
 )
 
-// named is the pod of p's UID, as the runtime has it, else a manifest, with where it is from. p has
-// a UID.
-func (s *Store) named(p *v1.Pod) (ref stats.PodReference, source string) {
+// find returns the pod with p's UID, from the runtime or else a manifest, and its source. p has a
+// UID.
+func (s *Store) find(p *v1.Pod) (ref stats.PodReference, source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uid := string(p.UID)
@@ -122,15 +122,15 @@ func (s *Store) named(p *v1.Pod) (ref stats.PodReference, source string) {
 	return stats.PodReference{}, ""
 }
 
-// counted tells how many bytes were read from r.
+// counted calls charge with the number of bytes read so far.
 type counted struct {
-	r    io.Reader
-	held func(bytes int) error
-	read int
+	r      io.Reader
+	charge func(bytes int) error
+	read   int
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.read += n
-	return n, cmp.Or(c.held(c.read), err)
+	return n, cmp.Or(c.charge(c.read), err)
 }

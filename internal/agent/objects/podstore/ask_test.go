@@ -15,12 +15,12 @@ import (
 	"jettison/stats/read"
 )
 
-// asking is a pod of about so many bytes when it is decoded, and fewer as text.
+// asking returns a pod of about so many bytes when decoded, and fewer as text.
 func asking(uid string, bytes int) string {
 	return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[{"env":[` + strings.Repeat("{},", bytes/40) + `{}]}]}}`
 }
 
-// Whatever becomes of a pod that asks, nothing is kept of it, and what it took is given back.
+// Ask keeps no pod, and releases its memory, with and without an error.
 func TestAskKeepsNothing(t *testing.T) {
 	s := New()
 	for _, c := range []struct {
@@ -28,41 +28,41 @@ func TestAskKeepsNothing(t *testing.T) {
 		form Form
 		err  string
 	}{
-		{text("a", 1), FormUnsaid, ""},
+		{text("a", 1), FormUnknown, ""},
 		{text("a", 1), FormJSON, ""},
 		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormYAML, ""},
-		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormUnsaid, ""},
+		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormUnknown, ""},
 		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormJSON, "invalid character"},
 		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormYAML, ""},
-		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormUnsaid, "invalid character"},
+		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormUnknown, "invalid character"},
 		{asking("a", 3<<19), FormJSON, ""},
 		{asking("a", 3<<20), FormJSON, "too large"},
-		{"", FormJSON, "ends too early"},
+		{"", FormJSON, "incomplete text"},
 		{`{}`, FormJSON, "metadata.uid: missing"},
 		{`{"metadata":{"uid":"a","namespace":"b","name":"c"},"specs":{}}`, FormJSON, "spec.containers: missing"},
 	} {
 		asked, done, err := s.Ask(strings.NewReader(c.text), c.form, ByRoot)
 		if got := fmt.Sprint(err); c.err == "" && err != nil || !strings.Contains(got, c.err) || (asked == nil) != (err != nil) {
-			t.Errorf("%.60s: %v, want %s", c.text, err, c.err)
+			t.Errorf("Ask(%.60s): error %v, want %s", c.text, err, c.err)
 		}
-		if c.err != "" && s.staged.Load()+s.texts.Load() != 0 { // already
-			t.Errorf("%.60s: %d and %d bytes are taken", c.text, s.staged.Load(), s.texts.Load())
+		if c.err != "" && s.staged.Load()+s.texts.Load() != 0 { // before done
+			t.Errorf("after a failed Ask(%.60s) %d and %d bytes are charged, want none", c.text, s.staged.Load(), s.texts.Load())
 		}
 		done()
 		if s.staged.Load()+s.texts.Load() != 0 {
-			t.Errorf("%.60s: %d and %d bytes are left", c.text, s.staged.Load(), s.texts.Load())
+			t.Errorf("after done of Ask(%.60s) %d and %d bytes are charged, want none", c.text, s.staged.Load(), s.texts.Load())
 		}
 	}
-	gone := errors.New("gone")
-	if _, _, err := s.Ask(iotest.ErrReader(gone), FormUnsaid, ByRoot); !errors.Is(err, gone) {
-		t.Errorf("a reader's error: %v", err)
+	readErr := errors.New("broken")
+	if _, _, err := s.Ask(iotest.ErrReader(readErr), FormUnknown, ByRoot); !errors.Is(err, readErr) {
+		t.Errorf("Ask with a failing reader: error %v, want the reader's", err)
 	}
 	if got := s.Snapshot(); got.Version != 0 || len(got.Pods) != 0 {
-		t.Errorf("known: %+v", got)
+		t.Errorf("snapshot after Ask = %+v, want it empty", got)
 	}
 }
 
-// Pods that ask at the same time share the budget with what is put. Those that find no room are told so, and a small one is not.
+// Ask shares the memory budget with Put. A request beyond it gets an error, unless it is small.
 func TestAskIsBounded(t *testing.T) {
 	s := New()
 	var release []func()
@@ -70,17 +70,17 @@ func TestAskIsBounded(t *testing.T) {
 		_, done, err := s.Ask(strings.NewReader(asking("a", 3<<19)), FormJSON, ByRoot)
 		if err != nil {
 			if !errors.Is(err, ErrBusy) || i == 0 {
-				t.Errorf("the pod %d: %v", i, err)
+				t.Errorf("Ask number %d: error %v, want ErrBusy, and not for the first", i, err)
 			}
 			break
 		}
 		release = append(release, done)
 	}
 	if len(release) > 10 {
-		t.Errorf("%d at the same time", len(release))
+		t.Errorf("%d large pods decoded at the same time, want at most 10", len(release))
 	}
-	if _, done, err := s.Ask(strings.NewReader(text("b", 1)), FormUnsaid, ByRoot); err != nil {
-		t.Errorf("an ordinary one: %v", err)
+	if _, done, err := s.Ask(strings.NewReader(text("b", 1)), FormUnknown, ByRoot); err != nil {
+		t.Errorf("Ask with an ordinary pod next to large ones: %v", err)
 	} else {
 		done()
 	}
@@ -88,13 +88,13 @@ func TestAskIsBounded(t *testing.T) {
 		f()
 	}
 	if s.staged.Load() != 0 || s.texts.Load() != 0 {
-		t.Errorf("left: %d, %d", s.staged.Load(), s.texts.Load())
+		t.Errorf("bytes charged after all releases = %d, %d, want 0", s.staged.Load(), s.texts.Load())
 	}
-	s.held.Store(MaxMemory) // as many are known as may be
+	s.held.Store(MaxMemory) // as if the store were full
 	for _, c := range []string{asking("large", 3<<19), `{"metadata":{"uid":"a","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}},"spec":{"containers":[{}]}}`} {
 		_, done, err := s.Ask(strings.NewReader(c), FormJSON, ByRoot)
 		if err != nil {
-			t.Errorf("%.60s, beside as many as there may be: %v", c, err)
+			t.Errorf("Ask(%.60s) with a full store: %v", c, err)
 		}
 		done()
 	}
@@ -103,7 +103,7 @@ func TestAskIsBounded(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			for range 2 {
-				_, done, err := s.Ask(strings.NewReader(asking(fmt.Sprint(i), 1<<20)), FormUnsaid, ByRoot)
+				_, done, err := s.Ask(strings.NewReader(asking(fmt.Sprint(i), 1<<20)), FormUnknown, ByRoot)
 				if err != nil && !errors.Is(err, ErrBusy) {
 					t.Error(err)
 				}
@@ -113,12 +113,13 @@ func TestAskIsBounded(t *testing.T) {
 	}
 	all.Wait()
 	if s.staged.Load() != 0 || s.texts.Load() != 0 {
-		t.Errorf("left: %d, %d", s.staged.Load(), s.texts.Load())
+		t.Errorf("bytes charged after concurrent requests = %d, %d, want 0", s.staged.Load(), s.texts.Load())
 	}
 }
 
-// Where a pod is from, its runtime and manifests say. A client's word for it does not count, nor that of an object that it has put.
-func TestAskKnowsWhatRuntimeAndManifestsSay(t *testing.T) {
+// The source of a pod is that of its runtime or manifest, not that of the request or of an object
+// that a client put.
+func TestAskUsesSourceOfRuntimeAndManifests(t *testing.T) {
 	s := New()
 	put(t, s, false, `{"metadata":{"uid":"put","namespace":"a","name":"a","annotations":{"kubernetes.io/config.source":"file"}}}`)
 	s.SetManifests([]*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "own", Namespace: "a", Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "b"}}})
@@ -135,7 +136,7 @@ func TestAskKnowsWhatRuntimeAndManifestsSay(t *testing.T) {
 		}
 		a := asked.Pod.Annotations
 		if got := fmt.Sprint(asked.Known, " ", a[sourceAnnotation]); got != want || a["kubernetes.io/config.mirror"] != "" || a["other"] != "kept" {
-			t.Errorf("%s: %s, %v; want %s", uid, got, a, want)
+			t.Errorf("pod %s: known and source = %s, annotations %v; want %s", uid, got, a, want)
 		}
 		done()
 	}

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// By is who hands over pods.
+// By is the role of a client.
 type By int
 
-// Those who may: root, and members of the socket's group, whose word counts for less.
+// The roles. Root overrides members of the socket's group.
 const (
 	ByMember By = iota
 	ByRoot
 )
 
-// memory is how much of it the objects of one may take, in bytes.
+// memory returns the limit for the objects of a role, in bytes.
 func (by By) memory() int {
 	if by == ByRoot {
 		return MaxMemory
@@ -24,14 +24,14 @@ func (by By) memory() int {
 	return maxMembers
 }
 
-// layer are objects by UID.
+// layer holds objects by UID.
 type layer = map[string]*entry
 
-// layers are what clients have handed over. They are never changed. What both say of a pod in the
-// same words is one entry.
+// layers are the objects of clients by role. They never change. Equal objects of both roles are one
+// entry.
 type layers struct{ root, members layer }
 
-// of is what one has put.
+// of returns the layer of a role.
 func (l *layers) of(by By) *layer {
 	if by == ByRoot {
 		return &l.root
@@ -39,11 +39,10 @@ func (l *layers) of(by By) *layer {
 	return &l.members
 }
 
-// all are both, root's first.
+// all returns both layers, root's first.
 func (l *layers) all() []layer { return []layer{l.root, l.members} }
 
-// same is the entry that a new one equals; nil: there is none. Of large objects that takes
-// milliseconds.
+// same returns the known entry that equals e; nil: none. For large objects it takes milliseconds.
 func (l *layers) same(e *entry) *entry {
 	for _, layer := range l.all() {
 		if old := layer[string(e.object.UID)]; old != nil && reflect.DeepEqual(old.object, e.object) {
@@ -53,8 +52,8 @@ func (l *layers) same(e *entry) *entry {
 	return nil
 }
 
-// with has a batch added to what one has put, or in the place of that; root's in the place of
-// everybody's. changed: it has other entries.
+// with returns the layers with a batch added to a role's layer, or replacing it; root's replaces
+// both. changed: the entries differ.
 func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bool) {
 	next = *l
 	own, before := layer{}, *l.of(by)
@@ -63,7 +62,7 @@ func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bo
 		next.members = nil
 		changed = len(l.members) > 0 || len(batch) < len(before)
 	case replace:
-		changed = len(batch) < len(before) // some are gone
+		changed = len(batch) < len(before) // some are removed
 	default:
 		maps.Copy(own, before)
 	}
@@ -75,14 +74,15 @@ func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bo
 	return next, changed
 }
 
-// delete has no object of a pod, or none of a member's. It returns what Delete does.
+// delete returns the layers without the objects of a pod that the role may delete. It returns the
+// errors of Store.Delete.
 func (l *layers) delete(uid string, by By) (next layers, err error) {
 	next = *l
 	switch {
 	case l.members[uid] == nil && l.root[uid] == nil:
 		return next, ErrUnknown
 	case by == ByMember && l.members[uid] == nil:
-		return next, ErrRoots
+		return next, ErrOwnedByRoot
 	}
 	next.members = maps.Clone(l.members)
 	delete(next.members, uid)
@@ -93,23 +93,23 @@ func (l *layers) delete(uid string, by By) (next layers, err error) {
 	return next, nil
 }
 
-// heaviest are the UIDs of members' objects without which there are so many bytes less, or of all:
-// those first that count for nothing, as root has one of the same pod, then the largest. pinned
-// ones would be there all the same.
-func (l *layers) heaviest(bytes int, pinned map[*entry]int) (uids []string) {
+// victims returns the UIDs of members' objects to drop to free so many bytes, or all. Objects of
+// pods that root has too come first, as they are not published, then the largest. Dropping pinned
+// ones would free nothing.
+func (l *layers) victims(bytes int, pinned map[*entry]int) (uids []string) {
 	for uid, e := range l.members {
 		if l.root[uid] != e && pinned[e] == 0 {
 			uids = append(uids, uid)
 		}
 	}
-	counts := func(uid string) int {
+	published := func(uid string) int {
 		if l.root[uid] != nil {
 			return 0
 		}
 		return 1
 	}
 	slices.SortFunc(uids, func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts(a), counts(b)), cmp.Compare(l.members[b].size,
+		return cmp.Or(cmp.Compare(published(a), published(b)), cmp.Compare(l.members[b].size,
 			l.members[a].size), cmp.Compare(a, b))
 	})
 	for i, uid := range uids {
@@ -121,7 +121,7 @@ func (l *layers) heaviest(bytes int, pinned map[*entry]int) (uids []string) {
 	return uids
 }
 
-// without has none of these objects of members'.
+// without returns the layers without these objects of members.
 func (l *layers) without(uids []string) layers {
 	next := layers{l.root, maps.Clone(l.members)}
 	for _, uid := range uids {
@@ -130,7 +130,7 @@ func (l *layers) without(uids []string) layers {
 	return next
 }
 
-// memory is how much the objects of one take, and all together, in bytes.
+// memory returns the bytes of the objects of a role, and of both roles.
 func (l *layers) memory(by By) (own, all int) {
 	for _, e := range *l.of(by) {
 		own += e.size

@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// memoryMore is what clients may have the store keep alive, in bytes. The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest
-// the agent has 28 resident (docs/build/performance.md), so 36 are left. The collector lets the heap grow by 30 % beyond what is alive
-// (internal/node/selfprotect), so 27 may be; 5 are for the one pod that is being decoded, its text included. What is resident depends on when the
-// collector runs, so it is no measure.
+// memoryMore bounds the memory, in bytes, that clients can keep alive in the store. The container's
+// limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 resident
+// (docs/build/performance.md), which leaves 36. The collector lets the heap grow by 30 % beyond
+// what is alive (internal/node/selfprotect), so 27 may be alive; 5 are for the pod that is being
+// decoded with its text. Resident memory depends on when the collector runs, so it is no measure.
 const memoryMore = 22 << 20
 
-// fat are ways to have memory taken: many containers of few characters each, many words, and what is usual.
+// fat are pods that use much memory: many small containers, many labels, and an ordinary one.
 var fat = map[string]func(uid string) string{
 	"containers": func(uid string) string {
 		return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[` + strings.Repeat(`{"name":"c"},`, 199) + `{"name":"c"}]}}`
@@ -35,8 +36,8 @@ var fat = map[string]func(uid string) string{
 	},
 }
 
-// However clients fill the store, and put all anew at once, the agent has the memory for it.
-func TestWhatClientsPutFitsTheMemory(t *testing.T) {
+// However clients fill the store and replace all pods at the same time, the memory stays bounded.
+func TestMemoryOfClientsIsBounded(t *testing.T) {
 	texts := map[string]string{}
 	for kind, text := range fat {
 		texts[kind] = text("UID")
@@ -48,19 +49,19 @@ func TestWhatClientsPutFitsTheMemory(t *testing.T) {
 		before := alive()
 		s := New()
 		n := 0
-		for ; ; n++ { // until it is full
+		for ; ; n++ { // until the store is full
 			if _, _, err := s.Put(list(fmt.Sprint("u", n, "-"), 1, nil), false, ByRoot); err != nil {
 				break
 			}
 		}
 		peak := &peak{store: s}
-		peak.look()
+		peak.measure()
 		var clients sync.WaitGroup
-		for at := range 2 { // they may replace all by as much at the same time
+		for at := range 2 { // both replace all pods at the same time
 			clients.Go(func() {
-				_, _, err := s.Put(list(fmt.Sprint("v", at, "-"), n, peak.look), true, ByRoot)
+				_, _, err := s.Put(list(fmt.Sprint("v", at, "-"), n, peak.measure), true, ByRoot)
 				if !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
-					t.Errorf("%s: both fit beside what was there (%v)", kind, err)
+					t.Errorf("%s: second copy of a full store accepted, error %v, want ErrFull or ErrBusy", kind, err)
 				}
 			})
 		}
@@ -73,7 +74,7 @@ func TestWhatClientsPutFitsTheMemory(t *testing.T) {
 	}
 }
 
-// alive is what of the heap is reachable, in bytes.
+// alive returns the size of the reachable heap, in bytes.
 func alive() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -81,7 +82,7 @@ func alive() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// peak is the most that is alive while a store takes pods.
+// peak records the most memory that is alive while a store decodes pods.
 type peak struct {
 	store *Store
 
@@ -90,8 +91,9 @@ type peak struct {
 	staged int64 // at most
 }
 
-// look measures between two pods that are decoded, if there is notably more than when it did last.
-func (p *peak) look() {
+// measure measures between two decoded pods, if notably more is staged than at the last
+// measurement.
+func (p *peak) measure() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.store.decoding.Lock()
@@ -102,12 +104,13 @@ func (p *peak) look() {
 	}
 }
 
-// endless is a list of so many pods, made as it is read of the text of one with the uid UID.
+// endless is a reader of a list of n pods, generated while it is read from the text of a pod with
+// the uid UID.
 type endless struct {
 	text, prefix string
 	n, at        int
 	rest         io.Reader
-	between      func() // is called before each; nil: nothing is
+	between      func() // called before each pod; may be nil
 }
 
 func (l *endless) Read(p []byte) (int, error) {

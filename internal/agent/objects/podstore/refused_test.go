@@ -12,7 +12,7 @@ import (
 	"jettison/stats/read"
 )
 
-// lists are pods that the runtime has: "uid namespace/name".
+// lists returns an index of pods of the runtime, given as "uid namespace/name".
 func lists(pods ...string) read.Index {
 	l := cri.Listing{}
 	for _, p := range pods {
@@ -32,59 +32,59 @@ func refused(s *Snapshot) []string {
 	return out
 }
 
-// An object whose namespace and name are not those of the pod that the runtime has by its UID is refused, whichever comes first, and all
-// others stay. It counts again when the runtime says so.
-func TestAnObjectOfAnotherPodIsRefused(t *testing.T) {
+// An object is rejected if its namespace and name are not those of the runtime's pod with its UID,
+// in either order of arrival. Others stay. It counts again when the runtime agrees.
+func TestObjectOfAnotherPodIsRejected(t *testing.T) {
 	s := New()
 	put(t, s, false, text("a", 1), text("b", 1)) // of default/pod-a and default/pod-b
 	if got := s.Snapshot(); len(got.Refused) != 0 || len(got.Pods) != 2 {
-		t.Errorf("the runtime has told nothing yet: %v, refused %v", uids(got), refused(got))
+		t.Errorf("before the runtime's pods are known: pods %v, rejected %v; want none rejected", uids(got), refused(got))
 	}
 	s.SetRuntime(lists("a default/other", "b default/pod-b"))
 	got := s.Snapshot()
 	if want := []string{"a: default/other, not default/pod-a"}; !slices.Equal(refused(got), want) || !slices.Equal(uids(got), []string{"b"}) ||
 		len(got.Objects) != 1 || got.Clients != 1 {
-		t.Errorf("refused %v, want %v; known %v, %d objects, %d of clients", refused(got), want, uids(got), len(got.Objects), got.Clients)
+		t.Errorf("rejected = %v, want %v; known %v, %d objects, %d of clients", refused(got), want, uids(got), len(got.Objects), got.Clients)
 	}
 	s.SetRuntime(lists("a default/other", "b default/pod-b"))
 	if s.Snapshot() != got {
-		t.Error("nothing changed, and yet there is a new version")
+		t.Error("new snapshot without a change")
 	}
 	put(t, s, false, text("b", 2), strings.Replace(text("c", 1), "default", "shop", 1))
 	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"b", "c"}) || len(got.Refused) != 1 {
-		t.Errorf("known %v, refused %v", uids(got), refused(got))
+		t.Errorf("after a put: known %v, rejected %v; want b, c and one rejected", uids(got), refused(got))
 	}
 	s.SetRuntime(lists("a default/pod-a", "c default/pod-c"))
 	got = s.Snapshot()
 	if want := []string{"c: default/pod-c, not shop/pod-c"}; !slices.Equal(refused(got), want) || !slices.Equal(uids(got), []string{"a", "b"}) {
-		t.Errorf("refused %v, want %v; known %v", refused(got), want, uids(got))
+		t.Errorf("rejected = %v, want %v; known %v, want a, b", refused(got), want, uids(got))
 	}
 	if s.Delete("c", ByRoot) != nil || len(s.Snapshot().Refused) != 0 {
-		t.Error("one that is refused can be deleted")
+		t.Error("rejected object not deleted")
 	}
 	if put(t, s, true, text("a", 1)); len(s.Snapshot().Pods) != 1 {
-		t.Errorf("known %v", uids(s.Snapshot()))
+		t.Errorf("known pods after a replace = %v, want a", uids(s.Snapshot()))
 	}
 }
 
-// A client cannot make a pod static, nor a mirror; what the manifest says of the same pod counts.
-func TestAClientCallsNoPodStatic(t *testing.T) {
-	lying := `{"metadata":{"uid":"h1","namespace":"kube-system","name":"etcd-n1","annotations":{"kubernetes.io/config.source":"file",
+// A client cannot mark a pod as static or mirror; the manifest's mark counts.
+func TestClientCannotMarkPodStatic(t *testing.T) {
+	claiming := `{"metadata":{"uid":"h1","namespace":"kube-system","name":"etcd-n1","annotations":{"kubernetes.io/config.source":"file",
 "kubernetes.io/config.mirror":"x","kubernetes.io/config.seen":"now","jettison/never-evict":"true"}}}`
 	s := New()
-	put(t, s, false, lying)
+	put(t, s, false, claiming)
 	if got := s.Snapshot().Objects[0].Annotations; len(got) != 1 || got["jettison/never-evict"] != "true" {
-		t.Errorf("annotations %v", got)
+		t.Errorf("annotations of a client's pod = %v, want only jettison/never-evict", got)
 	}
 	s.SetManifests([]*v1.Pod{manifest("etcd")})
 	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1")))
 	if got := s.Snapshot().Objects[0].Annotations; len(got) != 1 || got["kubernetes.io/config.source"] != "file" {
-		t.Errorf("annotations %v", got)
+		t.Errorf("annotations of the manifest's pod = %v, want only source file", got)
 	}
 }
 
-// A tenant's pod that an API server takes, and that has more than decisions walk through, costs no other its object.
-func TestAPodOfTooMuchCostsNoOtherItsObject(t *testing.T) {
+// A tenant's oversized pod, which an API server accepts, does not affect other objects.
+func TestOversizedPodAffectsNoOther(t *testing.T) {
 	var annotations strings.Builder
 	for i := range 1001 {
 		fmt.Fprintf(&annotations, `"a/k%d":"",`, i)
@@ -94,6 +94,6 @@ func TestAPodOfTooMuchCostsNoOtherItsObject(t *testing.T) {
 	put(t, s, true, text("a", 1), `{"metadata":{"uid":"t","namespace":"tenant","name":"t","annotations":{`+annotations.String()+`"b":""}},
 "spec":{"hostNetwork":true,"tolerations":[`+tolerations+`{}],"containers":[{"name":"c","ports":[`+strings.Repeat(`{"containerPort":1},`, 1001)+`{}]}]}}`)
 	if got := uids(s.Snapshot()); !slices.Equal(got, []string{"a", "t"}) {
-		t.Errorf("known %v", got)
+		t.Errorf("known pods = %v, want a and t", got)
 	}
 }

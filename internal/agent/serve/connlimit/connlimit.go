@@ -1,6 +1,6 @@
-// Package connlimit bounds how many connections a server has at the same time, so that who asks
-// something is answered all the same: where all places are taken, one that comes takes that of one
-// that asks nothing.
+// Package connlimit bounds how many connections a server has at the same time. When all places are
+// in use, a new connection replaces one that is idle, stalled or too slow, so that clients with a
+// request are still served.
 package connlimit
 
 import (
@@ -12,85 +12,86 @@ import (
 	"jettison/internal/base/retry"
 )
 
-// leaveLimit is how long a connection that was hung up on may take to give its place back: its
-// goroutine has to see that, on a node that is starved perhaps.
-const leaveLimit = time.Second
+// releaseTimeout is the time within which a closed connection must release its place: its goroutine
+// has to see the close, perhaps on a starved node.
+const releaseTimeout = time.Second
 
-// stallLimit is how long a client may take nothing of an answer, or send nothing of a body, before
-// its place may be taken: one on this node, or near it, needs milliseconds.
-const stallLimit = 250 * time.Millisecond
+// stallTimeout is the time after which a client that reads nothing of its response, or sends nothing
+// of its body, may lose its place. A client on this node, or near it, needs milliseconds.
+const stallTimeout = 250 * time.Millisecond
 
-// mostLeaving bounds connections that have been told their end, and are kept for a moment, so that
-// the client reads that (net/http/server.go closeWriteAndWait: half a second): each is a goroutine
-// and two buffers of 4 KiB.
-const mostLeaving = 128
+// maxClosing bounds connections that have sent their end and stay open for a moment so that the
+// client reads it (net/http/server.go closeWriteAndWait: half a second). Each is a goroutine and two
+// buffers of 4 KiB.
+const maxClosing = 128
 
-// Key is whose connections are counted together, and may take each other's places.
+// Key groups connections. Those with the same key are counted together and may replace each other.
 type Key int64
 
-// Places are those of one server. The zero value is ready, and whoever is being answered and does
-// not stall keeps its place. Take is for one goroutine, the one that accepts; all else may be
-// called by any.
+// Places counts the connections of one server. The zero value is ready. A connection whose request
+// is being answered and that does not stall keeps its place. Acquire is for one goroutine, the one
+// that accepts; all other methods are safe for concurrent use.
 type Places struct {
-	// Patience is how long an answer may take before its connection's place may be taken; 0: for ever.
-	Patience time.Duration
+	// AnswerTimeout is the time after which an unfinished response no longer protects the place of its
+	// connection; 0: it always does.
+	AnswerTimeout time.Duration
 
 	mu  sync.Mutex
 	all map[*Place]struct{}
 }
 
-// Place is a connection's.
+// Place is the place of one connection.
 type Place struct {
-	of     *Places
-	key    Key
-	hangUp func()
-	left   chan struct{} // closed when it was given back, or is about to be
+	places    *Places
+	key       Key
+	closeConn func()
+	released  chan struct{} // closed when the place is released, or is about to be
 
-	// Of the Places' mu.
-	busy   bool      // a request is being answered, whose header has come
-	since  time.Time // when that began or ended
-	leaves bool      // it was told its end
-	// since when the client has taken nothing of its answer, or sent nothing of its body; zero: it is
-	// not waited for
-	waits time.Time
+	// Guarded by the mutex of places.
+	busy    bool      // a request is being answered, with its header complete
+	since   time.Time // when busy changed
+	closing bool      // the connection has sent its end
+	// since when the client has read nothing of its response, or sent nothing of its body; zero: the
+	// server is not waiting for the client
+	waitingSince time.Time
 }
 
-// right is how much right a connection has to its place: of two with the same right the one goes
-// for which that has been so for longer.
-type right int
+// claim orders connections by how well they keep their place. Of two with the same claim, the one
+// that has had it for longer is replaced.
+type claim int
 
 const (
-	idle    right = iota // it asks nothing
-	stalled              // it does not take its answer, or does not send its body
-	late                 // its answer takes longer than Patience
-	stays
+	idle    claim = iota // no request
+	stalled              // reads no response, or sends no body
+	late                 // its response takes longer than AnswerTimeout
+	active               // keeps its place
 )
 
-// right of a place, and since when. mu is held.
-func (p *Place) right(now time.Time) (right, time.Time) {
+// claim returns the claim of a place, and since when it has it. mu is held.
+func (p *Place) claim(now time.Time) (claim, time.Time) {
 	switch {
 	case !p.busy:
 		return idle, p.since
-	case !p.waits.IsZero() && now.Sub(p.waits) >= stallLimit:
-		return stalled, p.waits
-	case p.of.Patience > 0 && now.Sub(p.since) >= p.of.Patience:
+	case !p.waitingSince.IsZero() && now.Sub(p.waitingSince) >= stallTimeout:
+		return stalled, p.waitingSince
+	case p.places.AnswerTimeout > 0 && now.Sub(p.since) >= p.places.AnswerTimeout:
 		return late, p.since
 	}
-	return stays, p.since
+	return active, p.since
 }
 
-// Take gives a connection a place among most that a key has; nil: each of these is being answered,
-// and does not stall. hangUp cuts off the connection, and has whoever serves it call Leave soon. It
-// is called at most once, by a later Take.
-func (p *Places) Take(key Key, most int, hangUp func()) *Place {
-	n, leaving, goes := p.look(key)
-	if n >= most && goes != nil {
-		goes.hangUp()
-		if retry.Await(goes.left, leaveLimit) {
+// Acquire gives a connection one of limit places of a key. It returns nil if all of them are active.
+// closeConn closes the connection and makes its server call Release soon. A later Acquire calls it
+// at most once.
+func (p *Places) Acquire(key Key, limit int, closeConn func()) *Place {
+	n, closing, replaceable := p.survey(key)
+	if n >= limit && replaceable != nil {
+		replaceable.closeConn()
+		if retry.Await(replaceable.released, releaseTimeout) {
 			n--
 		}
 	}
-	if n >= most || leaving >= mostLeaving {
+	if n >= limit || closing >= maxClosing {
 		return nil
 	}
 	p.mu.Lock()
@@ -98,91 +99,91 @@ func (p *Places) Take(key Key, most int, hangUp func()) *Place {
 	if p.all == nil {
 		p.all = map[*Place]struct{}{}
 	}
-	place := &Place{of: p, key: key, hangUp: sync.OnceFunc(hangUp), left: make(chan struct{}),
-		since: time.Now()}
+	place := &Place{places: p, key: key, closeConn: sync.OnceFunc(closeConn),
+		released: make(chan struct{}), since: time.Now()}
 	p.all[place] = struct{}{}
 	return place
 }
 
-// Count is how many places of a key are taken.
+// Count returns the number of used places of a key.
 func (p *Places) Count(key Key) int {
-	n, _, _ := p.look(key)
+	n, _, _ := p.survey(key)
 	return n
 }
 
-// look counts those of a key, and those of all keys that leave; and says whose place may be taken;
-// nil: nobody's.
-func (p *Places) look(key Key) (n, leaving int, goes *Place) {
+// survey counts the places of a key and the closing connections of all keys. It returns the place
+// of the key that is replaced first; nil: all are active.
+func (p *Places) survey(key Key) (n, closing int, replaceable *Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, least, since := time.Now(), stays, time.Time{}
+	now, weakest, since := time.Now(), active, time.Time{}
 	for place := range p.all {
 		switch {
-		case place.leaves:
-			leaving++
+		case place.closing:
+			closing++
 			continue
 		case place.key != key:
 			continue
 		}
 		n++
-		if has, from := place.right(now); has < least || has == least && goes != nil &&
+		if c, from := place.claim(now); c < weakest || c == weakest && replaceable != nil &&
 			from.Before(since) {
-			goes, least, since = place, has, from
+			replaceable, weakest, since = place, c, from
 		}
 	}
-	return n, leaving, goes
+	return n, closing, replaceable
 }
 
-// State is what net/http tells of the connection (http.Server.ConnState): it is active once the
-// header of a request has come.
+// State records the state that net/http reports for the connection (http.Server.ConnState): a
+// connection is active once the header of a request is complete.
 func (p *Place) State(s http.ConnState) {
 	if s != http.StateActive && s != http.StateIdle {
 		return
 	}
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
 	p.busy, p.since = s == http.StateActive, time.Now()
 }
 
-// Write writes some of an answer to the connection, which may have to wait for the client.
+// Write writes a part of a response to the connection. It blocks while the client does not read.
 func (p *Place) Write(to io.Writer, b []byte) (int, error) {
-	p.wait(time.Now())
-	defer p.wait(time.Time{})
+	p.setWaiting(time.Now())
+	defer p.setWaiting(time.Time{})
 	return to.Write(b)
 }
 
-// Read reads some of the body of a request, likewise.
+// Read reads a part of a request body. It blocks while the client sends nothing.
 func (p *Place) Read(from io.Reader, b []byte) (int, error) {
-	p.wait(time.Now())
-	defer p.wait(time.Time{})
+	p.setWaiting(time.Now())
+	defer p.setWaiting(time.Time{})
 	return from.Read(b)
 }
 
-func (p *Place) wait(since time.Time) {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	p.waits = since
+func (p *Place) setWaiting(since time.Time) {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	p.waitingSince = since
 }
 
-// Leaves says that the connection was told its end: others may have the place from now on.
-func (p *Place) Leaves() {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	if _, is := p.of.all[p]; is && !p.leaves {
-		p.leaves = true
-		close(p.left)
+// Closing records that the connection has sent its end: another may have the place from now on.
+func (p *Place) Closing() {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	if _, ok := p.places.all[p]; ok && !p.closing {
+		p.closing = true
+		close(p.released)
 	}
 }
 
-// Leave gives the place back. It may be called again.
-func (p *Place) Leave() {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	if _, is := p.of.all[p]; !is {
+// Release releases the place. Further calls do nothing.
+func (p *Place) Release() {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	if _, ok := p.places.all[p]; !ok {
 		return
 	}
-	delete(p.of.all, p)
-	if !p.leaves {
-		close(p.left)
+	delete(p.places.all, p)
+	if !p.closing {
+		close(p.released)
 	}
 }

@@ -8,139 +8,144 @@ import (
 	"time"
 )
 
-// guest is a connection that leaves when it is hung up on, unless it is stubborn.
-type guest struct {
+// testConn is a connection that releases its place when it is closed, unless it is stubborn.
+type testConn struct {
 	*Place
 	stubborn bool
-	cut      int
+	closes   int
 }
 
-func come(p *Places, key Key, most int) *guest {
-	g := &guest{}
-	g.Place = p.Take(key, most, func() {
-		if g.cut++; !g.stubborn {
-			g.Leave()
+func connect(p *Places, key Key, limit int) *testConn {
+	c := &testConn{}
+	c.Place = p.Acquire(key, limit, func() {
+		if c.closes++; !c.stubborn {
+			c.Release()
 		}
 	})
-	return g
+	return c
 }
 
-// Of those that are full, the one that has asked nothing for the longest time makes room; nobody who is being answered does, nor anybody of
-// another key.
-func TestWhoAsksNothingMakesRoom(t *testing.T) {
+// The connection that has been idle for the longest time is replaced; busy connections and those of
+// other keys keep their places.
+func TestIdleConnectionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Places
-		var all []*guest
+		var all []*testConn
 		for range 3 {
-			all = append(all, come(&p, 1, 3))
+			all = append(all, connect(&p, 1, 3))
 			time.Sleep(time.Second)
 		}
-		other := come(&p, 2, 1)
+		other := connect(&p, 2, 1)
 		all[0].State(http.StateActive)
-		fourth := come(&p, 1, 3)
-		if fourth.Place == nil || all[0].cut != 0 || all[1].cut != 1 || all[2].cut != 0 || other.cut != 0 || p.Count(1) != 3 {
-			t.Fatalf("cut off: %d, %d, %d, %d", all[0].cut, all[1].cut, all[2].cut, other.cut)
+		fourth := connect(&p, 1, 3)
+		if fourth.Place == nil || all[0].closes != 0 || all[1].closes != 1 || all[2].closes != 0 || other.closes != 0 || p.Count(1) != 3 {
+			t.Fatalf("closes of the three connections and the other key = %d, %d, %d, %d, want 0, 1, 0, 0",
+				all[0].closes, all[1].closes, all[2].closes, other.closes)
 		}
 		time.Sleep(time.Second)
-		all[0].State(http.StateIdle) // it was answered: its time begins anew
-		if fifth := come(&p, 1, 3); fifth.Place == nil || all[0].cut != 0 || all[2].cut != 1 {
-			t.Fatalf("cut off: %d, %d", all[0].cut, all[2].cut)
+		all[0].State(http.StateIdle) // its request is answered: its idle time begins now
+		if fifth := connect(&p, 1, 3); fifth.Place == nil || all[0].closes != 0 || all[2].closes != 1 {
+			t.Fatalf("closes of connections 0 and 2 = %d, %d, want 0, 1", all[0].closes, all[2].closes)
 		}
-		all[1].Leave()
+		all[1].Release()
 		if p.Count(1) != 3 {
-			t.Errorf("one that left twice: %d", p.Count(1))
+			t.Errorf("places after a second Release = %d, want 3", p.Count(1))
 		}
 	})
 }
 
-// Where all are being answered there is no place, unless an answer takes longer than there is patience for.
-func TestWhoIsBeingAnsweredStays(t *testing.T) {
-	for patience, want := range map[time.Duration]bool{0: false, time.Minute: true, 2 * time.Hour: false} {
+// When all connections are busy, a new one gets no place until a response exceeds AnswerTimeout.
+func TestBusyConnectionKeepsItsPlace(t *testing.T) {
+	for timeout, want := range map[time.Duration]bool{0: false, time.Minute: true, 2 * time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := Places{Patience: patience}
-			first, second := come(&p, 1, 2), come(&p, 1, 2)
+			p := Places{AnswerTimeout: timeout}
+			first, second := connect(&p, 1, 2), connect(&p, 1, 2)
 			first.State(http.StateActive)
 			time.Sleep(time.Second)
 			second.State(http.StateActive)
-			if come(&p, 1, 2).Place != nil {
-				t.Errorf("%v: at once", patience)
+			if connect(&p, 1, 2).Place != nil {
+				t.Errorf("AnswerTimeout %v: busy connection replaced after one second", timeout)
 			}
 			time.Sleep(time.Hour)
-			if got := come(&p, 1, 2).Place != nil; got != want || first.cut > 0 != want || second.cut != 0 {
-				t.Errorf("%v: a place %v, cut off %d and %d times", patience, got, first.cut, second.cut)
+			if got := connect(&p, 1, 2).Place != nil; got != want || first.closes > 0 != want || second.closes != 0 {
+				t.Errorf("AnswerTimeout %v, after an hour: place acquired = %v, want %v; closes = %d and %d",
+					timeout, got, want, first.closes, second.closes)
 			}
 		})
 	}
 }
 
-// Who does not take its answer makes room, the one that stalls for the longest time; who takes it stays.
-func TestWhoTakesNothingMakesRoom(t *testing.T) {
+// A client that does not read its response is replaced, the longest stalled first; one that reads
+// stays.
+func TestStalledConnectionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Places
-		var all []*guest
+		var all []*testConn
 		for range 3 {
-			g := come(&p, 1, 3)
-			g.State(http.StateActive)
-			all = append(all, g)
+			c := connect(&p, 1, 3)
+			c.State(http.StateActive)
+			all = append(all, c)
 		}
 		if n, err := all[0].Write(io.Discard, []byte("x")); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		for _, g := range []*guest{all[2], all[1]} {
+		for _, c := range []*testConn{all[2], all[1]} {
 			from, to := io.Pipe()
 			defer from.Close()
-			go func() { _, _ = g.Write(to, []byte("x")) }()
+			go func() { _, _ = c.Write(to, []byte("x")) }()
 			synctest.Wait()
-			if come(&p, 1, 3).Place != nil {
-				t.Error("at once")
+			if connect(&p, 1, 3).Place != nil {
+				t.Error("connection replaced before stallTimeout")
 			}
-			time.Sleep(stallLimit / 2)
+			time.Sleep(stallTimeout / 2)
 		}
-		time.Sleep(stallLimit / 2)
-		if fourth := come(&p, 1, 3); fourth.Place == nil || all[0].cut != 0 || all[1].cut != 0 || all[2].cut != 1 {
-			t.Errorf("cut off: %d, %d, %d", all[0].cut, all[1].cut, all[2].cut)
+		time.Sleep(stallTimeout / 2)
+		if fourth := connect(&p, 1, 3); fourth.Place == nil || all[0].closes != 0 || all[1].closes != 0 || all[2].closes != 1 {
+			t.Errorf("closes of the three connections = %d, %d, %d, want 0, 0, 1", all[0].closes, all[1].closes, all[2].closes)
 		}
 	})
 }
 
-// Who was told the end takes nobody's place, and of these there are only so many.
-func TestWhoLeaves(t *testing.T) {
+// Closing connections use no place of their key, and their number is bounded.
+func TestClosingConnections(t *testing.T) {
 	var p Places
-	var all []*guest
-	for range mostLeaving {
-		g := come(&p, 1, 1)
-		if g.Place == nil {
-			t.Fatal("no place beside those who leave")
+	var all []*testConn
+	for range maxClosing {
+		c := connect(&p, 1, 1)
+		if c.Place == nil {
+			t.Fatal("no place acquired although all others are closing")
 		}
-		g.State(http.StateActive)
-		g.Leaves()
-		g.Leaves()
-		all = append(all, g)
+		c.State(http.StateActive)
+		c.Closing()
+		c.Closing()
+		all = append(all, c)
 	}
-	if come(&p, 2, 1).Place != nil || p.Count(1) != 0 {
-		t.Errorf("any number may leave at the same time; %d count", p.Count(1))
+	if connect(&p, 2, 1).Place != nil || p.Count(1) != 0 {
+		t.Errorf("connection accepted beyond maxClosing, or places = %d, want 0", p.Count(1))
 	}
-	all[0].Leave()
-	all[0].Leave()
-	if come(&p, 2, 1).Place == nil || all[1].cut != 0 {
-		t.Error("a place that was given back is not given again")
+	all[0].Release()
+	all[0].Release()
+	if connect(&p, 2, 1).Place == nil || all[1].closes != 0 {
+		t.Error("released place not available to the next connection")
 	}
 }
 
-// One that does not go when it is hung up on holds up who comes for a moment only, and is not hung up on again.
-func TestWhoDoesNotGo(t *testing.T) {
+// A connection that does not release its place delays a new one by releaseTimeout, and is closed
+// only once.
+func TestConnectionThatDoesNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Places
-		g := come(&p, 1, 1)
-		g.stubborn = true
+		c := connect(&p, 1, 1)
+		c.stubborn = true
 		for range 2 {
-			if begin := time.Now(); come(&p, 1, 1).Place != nil || time.Since(begin) != leaveLimit || g.cut != 1 {
-				t.Errorf("after %v, cut off %d times", time.Since(begin), g.cut)
+			if begin := time.Now(); connect(&p, 1, 1).Place != nil || time.Since(begin) != releaseTimeout || c.closes != 1 {
+				t.Errorf("second connection decided after %v, want %v without a place; closes = %d, want 1",
+					time.Since(begin), releaseTimeout, c.closes)
 			}
 		}
-		g.Leave()
-		if come(&p, 1, 1).Place == nil {
-			t.Error("its place is not given back")
+		c.Release()
+		if connect(&p, 1, 1).Place == nil {
+			t.Error("no place acquired after Release")
 		}
 	})
 }

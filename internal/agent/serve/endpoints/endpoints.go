@@ -1,12 +1,12 @@
-// Package endpoints answers those who read of the agent over HTTP and change nothing, on whatever
-// they connect by: package socket serves it on the unix socket.
+// Package endpoints answers read-only HTTP requests to the agent. Packages socket and remote serve
+// it on the unix socket and on the network.
 //
-//	endpoints.go  Endpoints: the paths, and what answers at each
-//	health.go     is it alive, does it watch the node?
-//	events.go     events, as they come
-//	records.go    records of evictions, as they come and change
-//	stats.go      what the node and its pods use, as a kubelet tells it
-//	profile.go    profiles of the process, where the configuration says so
+//	endpoints.go  Endpoints: the paths and their handlers
+//	health.go     liveness and readiness
+//	events.go     events, also as a stream
+//	records.go    eviction records, also as a stream
+//	stats.go      resource usage of the node and its pods, in the kubelet's formats
+//	profile.go    profiles of the process, if the configuration enables them
 package endpoints
 
 import (
@@ -27,40 +27,40 @@ import (
 
 // Options of New.
 type Options struct {
-	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It
-	// is for any goroutine.
+	// Turned returns the time since the loop last ran; false: it does not run yet, and why is the
+	// reason. It is called from any goroutine.
 	Turned func() (ago time.Duration, why string, ok bool)
 	Events *eventlog.Ring
-	// Records are those of evictions. nil: that is not told.
+	// Records are the eviction records; nil: they are not served.
 	Records Records
-	// Metrics are in the text format of Prometheus, with how many events readers were too slow for.
-	// nil: there are none.
+	// Metrics returns the metrics in the text format of Prometheus. eventsDropped is the number of
+	// events that slow readers lost. nil: metrics are not served.
 	Metrics func(eventsDropped uint64) []byte
-	// Stats are what the node and its pods use. nil: that is not told.
+	// Stats takes the resource usage of the node and its pods; nil: it is not served.
 	Stats *nodestats.Taker
-	// State is what GET /v1/state answers with where it is not package socket that does.
+	// State returns the answer to GET /v1/state on the network; package socket has its own.
 	State func() any
-	// Kubelet: one is on this node, so that others get from it what it serves as well. For any
-	// goroutine; nil: none is.
+	// Kubelet reports whether a kubelet runs on this node, which serves the same stats. It is
+	// called from any goroutine; nil: no kubelet.
 	Kubelet func() bool
 	Pprof   bool
 }
 
-// Endpoints are the paths. They are safe for concurrent use.
+// Endpoints serves the paths. It is safe for concurrent use.
 type Endpoints struct {
 	o       Options
 	paths   map[string]http.HandlerFunc
-	patient time.Duration // how long a reader of events may take for what it is sent
-	dropped atomic.Uint64 // events that readers were too slow for
+	patient time.Duration // readTimeout; tests change it
+	dropped atomic.Uint64 // events that slow readers lost
 	encoded encoded       // the last Summary
 }
 
-// patience is how long a reader of events may take for what it is sent.
-const patience = 5 * time.Second
+// readTimeout is the time within which a reader must read a part of a stream.
+const readTimeout = 5 * time.Second
 
-// New makes an Endpoints.
+// New returns the Endpoints of the options.
 func New(o Options) *Endpoints {
-	e := &Endpoints{o: o, patient: patience}
+	e := &Endpoints{o: o, patient: readTimeout}
 	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready,
 		api.PathEvents: e.events}
 	if o.Records != nil {
@@ -75,7 +75,7 @@ func New(o Options) *Endpoints {
 	return e
 }
 
-// Paths are those that are served, sorted.
+// Paths returns the served paths, sorted.
 func (e *Endpoints) Paths() []string {
 	var out []string
 	for path := range e.paths {
@@ -85,7 +85,7 @@ func (e *Endpoints) Paths() []string {
 	return out
 }
 
-// Find is what answers GET and HEAD at a path on the unix socket; nil: nothing does.
+// Find returns the handler of GET and HEAD for a path on the unix socket; nil: no such path.
 func (e *Endpoints) Find(path string) http.HandlerFunc {
 	if e.o.Pprof && strings.HasPrefix(path, api.PathPprof) {
 		return profile
@@ -93,21 +93,22 @@ func (e *Endpoints) Find(path string) http.HandlerFunc {
 	return e.paths[path]
 }
 
-// Remote is what answers there on the network, as Find; why it does not, although the unix socket
-// has it, is in words.
+// Remote returns the handler of a path on the network; nil: no such path. why is the reason if the
+// path exists on the unix socket only.
 func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
 	switch {
 	case path == api.PathState && e.o.State != nil:
 		return e.state, ""
 	case path == api.PathRecords:
-		return nil, "records are on the unix socket only"
+		return nil, "records are served on the unix socket only"
 	case (path == api.PathSummary || path == api.PathResource) && e.o.Kubelet != nil && e.o.Kubelet():
-		return nil, "beside a kubelet this is on the unix socket only: ask the kubelet, or sums over the cluster count twice"
+		return nil, "with a kubelet on the node this path is served on the unix socket only: query the " +
+			"kubelet, so that sums over the cluster count each pod once"
 	}
 	return e.paths[path], ""
 }
 
-// fail answers with what is wrong, in one line.
+// fail answers with an error text in one line.
 func fail(w http.ResponseWriter, status int, text string) {
 	// cannot fail
 	body, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(text), " ")})
@@ -119,8 +120,8 @@ func fail(w http.ResponseWriter, status int, text string) {
 	_, _ = printable.Writer(w).Write(append(body, '\n'))
 }
 
-// parameters are those of a request, each known and at most once; ok false: that was not so, and
-// the client was told.
+// parameters returns the parameters of a request. Each must be known and occur at most once. ok
+// false: one was not, and the error is sent.
 func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values,
 	ok bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
@@ -132,9 +133,9 @@ func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values
 		text := ""
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			text = "query: this path takes no parameters"
+			text = "query: this path has no parameters"
 		case !slices.Contains(known, name):
-			text = fmt.Sprintf("query: %.60q is no parameter of this path, which takes %s", name,
+			text = fmt.Sprintf("query: unknown parameter %.60q: this path has %s", name,
 				strings.Join(known, ", "))
 		case len(given) > 1:
 			text = fmt.Sprintf("query: %s is given more than once", name)
@@ -147,7 +148,7 @@ func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values
 	return values, true
 }
 
-// flag is a parameter that is true or false; ok false: it is neither, and the client was told.
+// flag returns a parameter that is true or false. ok false: it is neither, and the error is sent.
 func flag(w http.ResponseWriter, values url.Values, name string) (is, ok bool) {
 	switch text := values.Get(name); text {
 	case "true":
@@ -163,7 +164,7 @@ func flag(w http.ResponseWriter, values url.Values, name string) (is, ok bool) {
 // textFormat is the media type of the text format of Prometheus.
 const textFormat = "text/plain; version=0.0.4; charset=utf-8"
 
-// metrics is GET /metrics.
+// metrics serves GET /metrics.
 func (e *Endpoints) metrics(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
@@ -173,19 +174,19 @@ func (e *Endpoints) metrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// state is GET /v1/state.
+// state serves GET /v1/state.
 func (e *Endpoints) state(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
 	}
 	state := e.o.State()
 	if state == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no state yet, or the loop hangs: try again")
+		fail(w, http.StatusServiceUnavailable, "no state yet, or the loop hangs: try again")
 		return
 	}
 	text, err := json.Marshal(state)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "cannot be written as JSON: "+err.Error())
+		fail(w, http.StatusInternalServerError, "encode as JSON: "+err.Error())
 		return
 	}
 	sendJSON(w, text)
@@ -195,5 +196,5 @@ func sendJSON(w http.ResponseWriter, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	out := printable.Writer(w)
 	_, _ = out.Write(text)
-	_, _ = out.Write([]byte("\n")) // the client is gone: there is no one to tell
+	_, _ = out.Write([]byte("\n")) // fails only if the client has closed
 }

@@ -12,8 +12,8 @@ import (
 	"jettison/internal/base/printable"
 )
 
-// events is GET /v1/events[?since=SEQ][&follow=true]: JSON lines. A reader that is too slow is cut
-// off, so that it knows.
+// events serves GET /v1/events[?since=SEQ][&follow=true] as JSON lines. The connection of a reader
+// that is too slow is closed, so that the reader notices the loss.
 func (e *Endpoints) events(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "since", "follow")
 	if !ok {
@@ -45,9 +45,9 @@ func (e *Endpoints) send(w http.ResponseWriter, r *http.Request, since uint64, f
 		b := e.o.Events.After(since)
 		if b.Lost && !first {
 			e.dropped.Add(b.First - since - 1)
-			panic(http.ErrAbortHandler) // it would miss some and not know
+			panic(http.ErrAbortHandler) // the reader would miss events without noticing
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(e.patient)) // not supported: the server's own holds
+		_ = control.SetWriteDeadline(time.Now().Add(e.patient)) // if not supported, the server's deadline applies
 		if b.Lost {
 			if _, err := out.Write(eventlog.Lost(time.Now(), since, b.First)); err != nil {
 				panic(http.ErrAbortHandler)
@@ -57,7 +57,7 @@ func (e *Endpoints) send(w http.ResponseWriter, r *http.Request, since uint64, f
 			since = b.First + uint64(i)
 			line = eventlog.Append(line[:0], since, b.Lines[i])
 			if _, err := out.Write(line); err != nil {
-				e.gaveUp(err, len(b.Lines)-i)
+				e.abortEvents(err, len(b.Lines)-i)
 			}
 		}
 		if since == 0 || b.Lost {
@@ -67,7 +67,7 @@ func (e *Endpoints) send(w http.ResponseWriter, r *http.Request, since uint64, f
 			return
 		}
 		if err := control.Flush(); err != nil {
-			e.gaveUp(err, len(b.Lines))
+			e.abortEvents(err, len(b.Lines))
 		}
 		select {
 		case <-b.More:
@@ -77,8 +77,9 @@ func (e *Endpoints) send(w http.ResponseWriter, r *http.Request, since uint64, f
 	}
 }
 
-// gaveUp ends the request of a reader that did not take so many events, or hung up.
-func (e *Endpoints) gaveUp(err error, events int) {
+// abortEvents ends the request of a reader that did not read so many events in time, or closed the
+// connection.
+func (e *Endpoints) abortEvents(err error, events int) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		e.dropped.Add(uint64(events))
 	}

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// The loop turns once a second at least. A node that is very busy may hold it up for some; within
-// hungLimit it is known to hang, and beyond deadLimit a new process is more likely to help than
-// waiting.
+// The loop runs at least once a second. A very busy node may delay it. After hungLimit it counts as
+// hung; after deadLimit a restart is more likely to help than waiting.
 const (
 	hungLimit = 5 * time.Second
 	deadLimit = time.Minute
 )
 
-// health is GET /healthz: 200 as long as it makes no sense to start the agent anew.
+// health serves GET /healthz: 200 unless a restart of the agent would help.
 func (e *Endpoints) health(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
@@ -26,7 +25,7 @@ func (e *Endpoints) health(w http.ResponseWriter, r *http.Request) {
 	fine(w)
 }
 
-// ready is GET /readyz: 200 while the node is watched.
+// ready serves GET /readyz: 200 while the agent observes the node.
 func (e *Endpoints) ready(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return
@@ -42,7 +41,7 @@ func (e *Endpoints) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func hung(ago time.Duration) string {
-	return fmt.Sprintf("the loop hangs: it turned %v ago for the last time, and nothing is evicted",
+	return fmt.Sprintf("the loop hangs: last run %v ago, the agent evicts no pods",
 		ago.Round(time.Second))
 }
 

@@ -12,11 +12,11 @@ import (
 	"jettison/api"
 )
 
-// mostProfiled is how long a profile of CPU may be.
-const mostProfiled = time.Minute
+// maxProfileTime bounds the duration of a CPU profile.
+const maxProfileTime = time.Minute
 
-// profile is GET /debug/pprof/ and what is below it, as go tool pprof asks for it. net/http/pprof
-// would link the tracer and more.
+// profile serves GET /debug/pprof/ and the paths below it, as go tool pprof requests them.
+// net/http/pprof would link the tracer and more.
 func profile(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "seconds", "debug")
 	if !ok {
@@ -33,12 +33,12 @@ func profile(w http.ResponseWriter, r *http.Request) {
 	case name == "profile":
 		profileCPU(w, r, values.Get("seconds"))
 	case p == nil:
-		fail(w, http.StatusNotFound, fmt.Sprintf("no such profile: %.60q: %s lists them", name,
+		fail(w, http.StatusNotFound, fmt.Sprintf("unknown profile %.60q: %s lists the profiles", name,
 			api.PathPprof))
 	default:
-		debug, _ := strconv.Atoi(values.Get("debug")) // 0: the form that go tool pprof reads
+		debug, _ := strconv.Atoi(values.Get("debug")) // 0: the format that go tool pprof reads
 		w.Header().Set("Content-Type", "application/octet-stream")
-		_ = p.WriteTo(w, debug) // the client is gone
+		_ = p.WriteTo(w, debug) // fails only if the client has closed
 	}
 }
 
@@ -47,14 +47,14 @@ func profileCPU(w http.ResponseWriter, r *http.Request, seconds string) {
 	if seconds != "" {
 		var err error
 		if n, err = strconv.ParseFloat(seconds, 64); err != nil ||
-			!(n > 0 && n <= mostProfiled.Seconds()) {
+			!(n > 0 && n <= maxProfileTime.Seconds()) {
 			fail(w, http.StatusBadRequest, fmt.Sprintf("seconds=%.20q: want more than 0 and at most %v",
-				seconds, mostProfiled.Seconds()))
+				seconds, maxProfileTime.Seconds()))
 			return
 		}
 	}
-	// not supported: the server's own holds
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * mostProfiled))
+	// if not supported, the server's deadline applies
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * maxProfileTime))
 	if err := pprof.StartCPUProfile(w); err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return

@@ -13,15 +13,15 @@ import (
 	"jettison/internal/node/records"
 )
 
-// Records are those of evictions (*records.Queue).
+// Records provides the eviction records (*records.Queue).
 type Records interface {
-	Recent() (recent []*api.Record, ok bool) // ok false: the agent starts
+	Recent() (recent []*api.Record, ok bool) // ok false: the agent is starting
 	Read(after string, each func(*api.RecordsLine) error) (records.Position, error)
 	Next(from records.Position) (changed []*api.Record, to records.Position, ok bool)
 }
 
-// records is GET /v1/records[?after=ID][&follow=true]: without parameters the last ones in one
-// value, else JSON lines.
+// records serves GET /v1/records[?after=ID][&follow=true]: without parameters the last records as
+// one value, otherwise JSON lines.
 func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "after", "follow")
 	if !ok {
@@ -41,11 +41,11 @@ func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 		fail(w, http.StatusServiceUnavailable,
-			"there are no records yet, the agent is starting: try again")
+			"no records yet, the agent is starting: try again")
 	case len(values) == 0:
 		text, err := json.Marshal(&api.RecordsAnswer{Records: recent})
 		if err != nil {
-			fail(w, http.StatusInternalServerError, "cannot be written as JSON: "+err.Error())
+			fail(w, http.StatusInternalServerError, "encode as JSON: "+err.Error())
 			return
 		}
 		sendJSON(w, text)
@@ -57,12 +57,12 @@ func (e *Endpoints) records(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendRecords sends what is kept, and then what changes. A reader that is too slow is cut off, so
-// that it knows.
+// sendRecords sends the kept records, and then each change. The connection of a reader that is too
+// slow is closed, so that the reader notices the loss.
 func (e *Endpoints) sendRecords(w http.ResponseWriter, r *http.Request, after string, follow bool) {
 	control, out := http.NewResponseController(w), printable.Writer(w)
 	write := func(l *api.RecordsLine) error {
-		_ = control.SetWriteDeadline(time.Now().Add(e.patient)) // not supported: the server's own holds
+		_ = control.SetWriteDeadline(time.Now().Add(e.patient)) // if not supported, the server's deadline applies
 		text, err := json.Marshal(l)
 		if err == nil {
 			_, err = out.Write(append(text, '\n'))
@@ -71,7 +71,7 @@ func (e *Endpoints) sendRecords(w http.ResponseWriter, r *http.Request, after st
 	}
 	flush := func() {
 		if err := control.Flush(); err != nil {
-			e.slow(err)
+			e.abort(err)
 		}
 	}
 	at, err := e.o.Records.Read(after, write)
@@ -79,7 +79,7 @@ func (e *Endpoints) sendRecords(w http.ResponseWriter, r *http.Request, after st
 		err = write(&api.RecordsLine{Synced: true})
 	}
 	if err != nil {
-		e.slow(err)
+		e.abort(err)
 	}
 	for follow {
 		flush()
@@ -90,19 +90,19 @@ func (e *Endpoints) sendRecords(w http.ResponseWriter, r *http.Request, after st
 		}
 		changed, to, ok := e.o.Records.Next(at)
 		if !ok {
-			panic(http.ErrAbortHandler) // it would miss some and not know
+			panic(http.ErrAbortHandler) // the reader would miss records without noticing
 		}
 		at = to
 		for _, record := range changed {
 			if err := write(&api.RecordsLine{Record: record}); err != nil {
-				e.slow(err)
+				e.abort(err)
 			}
 		}
 	}
 }
 
-// slow ends the request of a reader that did not take what it was sent, or hung up.
-func (e *Endpoints) slow(err error) {
+// abort ends the request of a reader that did not read in time, or closed the connection.
+func (e *Endpoints) abort(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		e.dropped.Add(1)
 	}

@@ -20,8 +20,8 @@ import (
 	"jettison/internal/node/records"
 )
 
-// keeping is a queue and a keeper that fills it.
-func keeping(t *testing.T) (*records.Queue, *records.Keeper) {
+// newQueue returns a queue and a keeper that fills it.
+func newQueue(t *testing.T) (*records.Queue, *records.Keeper) {
 	t.Helper()
 	q := records.NewQueue()
 	k, _, _ := records.StartKeeper(time.Now(), records.KeeperOptions{
@@ -31,40 +31,41 @@ func keeping(t *testing.T) (*records.Queue, *records.Keeper) {
 	return q, k
 }
 
-// The last records are one value; from an ID on they are lines, and the last says that this was all.
+// Without parameters the last records are one value. From an ID on they are lines, with synced as
+// the last.
 func TestRecordsAreServed(t *testing.T) {
-	if got := ask(New(Options{Records: records.NewQueue()}), api.PathRecords); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("before there are any: %d %s", got.Code, got.Body)
+	if got := get(New(Options{Records: records.NewQueue()}), api.PathRecords); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("response before the records are read = %d %s, want 503", got.Code, got.Body)
 	}
-	q, k := keeping(t)
+	q, k := newQueue(t)
 	e := New(Options{Records: q})
-	if got := ask(e, api.PathRecords); got.Body.String() != "{\"records\":[]}\n" {
-		t.Errorf("%d %s", got.Code, got.Body)
+	if got := get(e, api.PathRecords); got.Body.String() != "{\"records\":[]}\n" {
+		t.Errorf("response without records = %d %s, want an empty list", got.Code, got.Body)
 	}
 	k.Begin(&api.Record{ID: "a", Pod: api.Victim{Name: "<b>\u009b"}, Outcome: api.OutcomeRunning})
 	k.Begin(&api.Record{ID: "b", Outcome: api.OutcomeRunning})
 	var all api.RecordsAnswer
-	if got := ask(e, api.PathRecords); json.Unmarshal(got.Body.Bytes(), &all) != nil || len(all.Records) != 2 ||
+	if got := get(e, api.PathRecords); json.Unmarshal(got.Body.Bytes(), &all) != nil || len(all.Records) != 2 ||
 		strings.Contains(got.Body.String(), "\u009b") {
-		t.Errorf("%d %s", got.Code, got.Body)
+		t.Errorf("records = %d %s, want two with U+009B escaped", got.Code, got.Body)
 	}
-	lines := strings.Split(strings.TrimSpace(ask(e, api.PathRecords+"?after=a").Body.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(get(e, api.PathRecords+"?after=a").Body.String()), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], `{"record":{"version":0,"id":"b"`) || lines[1] != `{"synced":true}` {
-		t.Errorf("%q", lines)
+		t.Errorf("records after a = %q, want record b and synced", lines)
 	}
 	for _, query := range []string{"?after=%20", "?after=a&after=b", "?follow=1", "?since=a", "?after=" + strings.Repeat("x", 65)} {
-		if got := ask(e, api.PathRecords+query); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "error") {
-			t.Errorf("%s: %d %s", query, got.Code, got.Body)
+		if got := get(e, api.PathRecords+query); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "error") {
+			t.Errorf("response to %s = %d %s, want 400 with an error", query, got.Code, got.Body)
 		}
 	}
 	if h, why := e.Remote(api.PathRecords); h != nil || why == "" {
-		t.Error("served on the network")
+		t.Error("records served on the network")
 	}
 }
 
-// Who follows gets each record when it begins and when it is another, whole.
+// A following client receives each record whole when it begins and when it changes.
 func TestFollowingRecords(t *testing.T) {
-	q, k := keeping(t)
+	q, k := newQueue(t)
 	address := serve(t, New(Options{Records: q}))
 	client := api.New(api.Options{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }})
 	r := &api.Record{ID: "a", Outcome: api.OutcomeRunning}
@@ -83,8 +84,8 @@ func TestFollowingRecords(t *testing.T) {
 	}()
 	want := func(line string) {
 		t.Helper()
-		if is := <-got; is != line {
-			t.Errorf("%q, want %q", is, line)
+		if l := <-got; l != line {
+			t.Errorf("followed line = %q, want %q", l, line)
 		}
 	}
 	want("a running")
@@ -96,13 +97,14 @@ func TestFollowingRecords(t *testing.T) {
 	want("b running")
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Errorf("ended: %v", err)
+		t.Errorf("error after cancel = %v, want given up", err)
 	}
 }
 
-// A reader that takes nothing is dropped, and whoever keeps records never waits for it; a line that is cut off is no line.
-func TestASlowReaderOfRecordsIsDropped(t *testing.T) {
-	q, k := keeping(t)
+// The connection of a reader that is too slow is closed, and the keeper does not wait for it. The
+// client ignores a truncated line.
+func TestSlowRecordsReaderIsDropped(t *testing.T) {
+	q, k := newQueue(t)
 	e := New(Options{Records: q})
 	e.patient = 50 * time.Millisecond
 	gone := make(chan struct{}, 1)
@@ -143,6 +145,6 @@ func TestASlowReaderOfRecordsIsDropped(t *testing.T) {
 	lines := 0
 	err = client.FollowRecords(t.Context(), api.RecordsOptions{}, func(*api.RecordsLine) error { lines++; return nil })
 	if lines != 1 || errors.Is(err, api.ErrMalformed) || err == nil || !strings.Contains(err.Error(), "it hung up") {
-		t.Errorf("%d lines, %v", lines, err)
+		t.Errorf("client read %d lines, error %v; want 1 line and a closed connection", lines, err)
 	}
 }

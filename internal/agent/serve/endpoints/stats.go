@@ -11,38 +11,37 @@ import (
 	"jettison/internal/agent/nodestats"
 )
 
-// encoded is the last Summary as text: however many ask for one, it is made once and in memory
-// once.
+// encoded caches the last Summary as text, so that concurrent requests encode and hold it once.
 type encoded struct {
-	mu     sync.Mutex
-	of     *v1alpha1.Summary // nil: none yet, or it is forgotten
-	json   [2][]byte         // all of it; what CPU and memory are
-	err    error
-	forget *time.Timer // nil: none was there yet
+	mu      sync.Mutex
+	summary *v1alpha1.Summary // nil: none yet, or dropped
+	json    [2][]byte         // the whole Summary; CPU and memory only
+	err     error
+	expiry  *time.Timer // nil: no Summary was encoded yet
 }
 
-// kept is how long it is in memory for others that ask. A Summary is a newer one after a second,
-// and of many pods it has megabytes.
-const kept = 2 * time.Second
+// cacheTime is the time for which the text stays in memory. A Summary is replaced after a second,
+// and with many pods it has megabytes.
+const cacheTime = 2 * time.Second
 
-// text of a Summary.
-func (c *encoded) text(s *v1alpha1.Summary, little bool) ([]byte, error) {
+// text returns the JSON of a Summary. brief: CPU and memory only.
+func (c *encoded) text(s *v1alpha1.Summary, brief bool) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of != s {
-		c.of, c.json, c.err = s, [2][]byte{}, nil
-		if c.forget == nil {
-			c.forget = time.AfterFunc(kept, c.drop)
+	if c.summary != s {
+		c.summary, c.json, c.err = s, [2][]byte{}, nil
+		if c.expiry == nil {
+			c.expiry = time.AfterFunc(cacheTime, c.drop)
 		} else {
-			c.forget.Reset(kept)
+			c.expiry.Reset(cacheTime)
 		}
 	}
-	at, of := 0, s
-	if little {
-		at, of = 1, cpuAndMemory(s)
+	at, part := 0, s
+	if brief {
+		at, part = 1, cpuAndMemory(s)
 	}
 	if c.json[at] == nil && c.err == nil {
-		c.json[at], c.err = json.Marshal(of)
+		c.json[at], c.err = json.Marshal(part)
 	}
 	return c.json[at], c.err
 }
@@ -50,10 +49,10 @@ func (c *encoded) text(s *v1alpha1.Summary, little bool) ([]byte, error) {
 func (c *encoded) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of, c.json, c.err = nil, [2][]byte{}, nil
+	c.summary, c.json, c.err = nil, [2][]byte{}, nil
 }
 
-// cpuAndMemory is the part of a Summary that a kubelet answers with where only that is wanted
+// cpuAndMemory returns the part of a Summary that a kubelet returns for only_cpu_and_memory
 // (pkg/kubelet/server/stats/summary.go GetCPUAndMemoryStats, v1.36).
 func cpuAndMemory(s *v1alpha1.Summary) *v1alpha1.Summary {
 	n := &s.Node
@@ -63,43 +62,44 @@ func cpuAndMemory(s *v1alpha1.Summary) *v1alpha1.Summary {
 	}, Pods: make([]v1alpha1.PodStats, 0, len(s.Pods))}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		little := v1alpha1.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU,
+		brief := v1alpha1.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU,
 			Memory: p.Memory, Swap: p.Swap}
 		for j := range p.Containers {
 			c := &p.Containers[j]
-			little.Containers = append(little.Containers, v1alpha1.ContainerStats{
+			brief.Containers = append(brief.Containers, v1alpha1.ContainerStats{
 				Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory, Swap: c.Swap,
 			})
 		}
-		out.Pods = append(out.Pods, little)
+		out.Pods = append(out.Pods, brief)
 	}
 	return out
 }
 
-// summary is GET /stats/summary[?only_cpu_and_memory=true].
+// summary serves GET /stats/summary[?only_cpu_and_memory=true].
 func (e *Endpoints) summary(w http.ResponseWriter, r *http.Request) {
 	values, ok := parameters(w, r, "only_cpu_and_memory")
 	if !ok {
 		return
 	}
-	little, ok := flag(w, values, "only_cpu_and_memory")
+	brief, ok := flag(w, values, "only_cpu_and_memory")
 	if !ok {
 		return
 	}
-	s, err := e.o.Stats.Take(r.Context(), !little)
+	s, err := e.o.Stats.Take(r.Context(), !brief)
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	text, err := e.encoded.text(s, little)
+	text, err := e.encoded.text(s, brief)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "cannot be written as JSON: "+err.Error())
+		fail(w, http.StatusInternalServerError, "encode as JSON: "+err.Error())
 		return
 	}
 	sendJSON(w, text)
 }
 
-// resource is GET /metrics/resource. That nothing can be told is told in it, as a kubelet does.
+// resource serves GET /metrics/resource. Without stats it reports a scrape error in the metrics, as
+// a kubelet does.
 func (e *Endpoints) resource(w http.ResponseWriter, r *http.Request) {
 	if _, ok := parameters(w, r); !ok {
 		return

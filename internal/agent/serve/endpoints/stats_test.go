@@ -8,8 +8,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// A Summary is made text once for all that ask, and is not in memory for good because somebody asked once.
-func TestASummaryIsForgotten(t *testing.T) {
+// A Summary is encoded once for concurrent requests, and dropped from memory afterwards.
+func TestSummaryIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c encoded
 		s := &v1alpha1.Summary{Node: v1alpha1.NodeStats{NodeName: "w1"}}
@@ -18,12 +18,12 @@ func TestASummaryIsForgotten(t *testing.T) {
 			t.Fatal(string(first), err)
 		}
 		if again, _ := c.text(s, false); &again[0] != &first[0] {
-			t.Error("made twice")
+			t.Error("same Summary encoded a second time")
 		}
-		time.Sleep(2 * time.Minute) // the bubble's
+		time.Sleep(2 * time.Minute) // in the synctest bubble
 		synctest.Wait()
-		if c.of != nil || c.json[0] != nil {
-			t.Error("in memory still, two minutes later")
+		if c.summary != nil || c.json[0] != nil {
+			t.Error("Summary in memory after two minutes")
 		}
 		if again, err := c.text(s, true); err != nil || len(again) == 0 {
 			t.Error(string(again), err)

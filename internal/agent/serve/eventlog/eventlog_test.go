@@ -13,22 +13,23 @@ import (
 	"jettison/api"
 )
 
-// lines of a ring after an event, as a reader gets them.
+// read returns the events of a ring after a sequence number, as a reader gets them.
 func read(t *testing.T, r *Ring, since uint64) (out []api.Event) {
 	t.Helper()
 	b := r.After(since)
 	for i, line := range b.Lines {
 		var e api.Event
 		if err := json.Unmarshal(Append(nil, b.First+uint64(i), line), &e); err != nil {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("decode event from %s: %v", line, err)
 		}
 		out = append(out, e)
 	}
 	return out
 }
 
-// What is logged from info on is an event, whatever the log's own level: its words, and its fields as the log has them.
-func TestTheLogFillsTheRing(t *testing.T) {
+// A line of level info or above becomes an event, whatever the level of the log, with the message
+// and fields of the log.
+func TestLogFillsRing(t *testing.T) {
 	r := NewRing(time.Now())
 	var text strings.Builder
 	log := slog.New(NewHandler(r, slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -37,20 +38,21 @@ func TestTheLogFillsTheRing(t *testing.T) {
 	log.Warn("not kept", "error", errors.New("full"))
 	got := read(t, r, 0)
 	if len(got) != 2 || strings.Contains(text.String(), "condition") || !strings.Contains(text.String(), "not kept") {
-		t.Fatalf("%+v; log %s", got, &text)
+		t.Fatalf("events = %+v, log = %s; want two events, and only the warning in the log", got, &text)
 	}
 	first, second := got[0], got[1]
 	if first.Kind != api.EventCondition || first.Level != "info" || first.Fields["since"] != "1s" || first.Fields["status"] != true ||
 		time.Since(first.Time) > time.Minute {
-		t.Errorf("%+v", first)
+		t.Errorf("first event = %+v, want kind condition, level info and the fields of the log", first)
 	}
 	if second.Kind != api.EventAgent || second.Level != "warn" || second.Fields["error"] != "full" || second.Seq != first.Seq+1 {
-		t.Errorf("%+v", second)
+		t.Errorf("second event = %+v, want kind agent, level warn, the error as text and the next seq", second)
 	}
 }
 
-// A ring is bounded, by events and by bytes, and says what it lost. Numbers go on from one process to the next.
-func TestARingIsBounded(t *testing.T) {
+// A ring is bounded by number and by bytes, and reports lost events. Sequence numbers grow from one
+// process to the next.
+func TestRingIsBounded(t *testing.T) {
 	began := time.Now()
 	r := NewRing(began)
 	log := slog.New(NewHandler(r, slog.NewTextHandler(io.Discard, nil)))
@@ -59,52 +61,53 @@ func TestARingIsBounded(t *testing.T) {
 	}
 	got := read(t, r, 0)
 	if len(got) != maxEvents || got[0].Fields["n"] != float64(maxEvents) {
-		t.Fatalf("%d events, the first %+v", len(got), got[0])
+		t.Fatalf("got %d events, the first %+v; want %d, the first with n %d", len(got), got[0], maxEvents, maxEvents)
 	}
 	if b := r.After(got[0].Seq - 2); !b.Lost || len(b.Lines) != maxEvents {
-		t.Errorf("what is not kept any more: %+v", b.Lost)
+		t.Errorf("after a dropped event: lost = %v with %d lines, want true with %d", b.Lost, len(b.Lines), maxEvents)
 	}
 	if b := r.After(got[0].Seq - 1); b.Lost || len(b.Lines) != maxEvents {
-		t.Errorf("the event before the first: lost %v, %d", b.Lost, len(b.Lines))
+		t.Errorf("after the event before the first: lost = %v with %d lines, want false with %d", b.Lost, len(b.Lines), maxEvents)
 	}
 	last := got[len(got)-1].Seq
 	if b := r.After(last); b.Lost || len(b.Lines) != 0 || b.First != last+1 {
-		t.Errorf("after the last: %+v", b)
+		t.Errorf("after the last event: %+v, want no lines", b)
 	}
 	if b := r.After(last + 1); !b.Lost || len(b.Lines) != maxEvents {
-		t.Errorf("of another time: %+v", b.Lost)
+		t.Errorf("after a seq of another process: lost = %v with %d lines, want true with %d", b.Lost, len(b.Lines), maxEvents)
 	}
 	long := strings.Repeat("x", maxLine/2)
 	for range 100 {
 		log.Info("evicted", "text", long)
 	}
 	if r.bytes > maxBytes {
-		t.Errorf("%d bytes are kept", r.bytes)
+		t.Errorf("ring keeps %d bytes, want at most %d", r.bytes, maxBytes)
 	}
 	log.Info("evicted", "text", long+long)
 	if e := read(t, r, 0); e[len(e)-1].Fields["tooLong"] != true {
-		t.Errorf("too long: %+v", e[len(e)-1].Fields)
+		t.Errorf("fields of a long event = %+v, want tooLong", e[len(e)-1].Fields)
 	}
 	if NewRing(began.Add(time.Second)).After(0).First <= last {
-		t.Error("a process that begins later has lower numbers")
+		t.Error("a later process starts with lower sequence numbers")
 	}
 }
 
-// Who waits is woken by the next event.
-func TestAReaderIsWoken(t *testing.T) {
+// A waiting reader is woken by the next event.
+func TestReaderIsWoken(t *testing.T) {
 	r := NewRing(time.Now())
 	more := r.After(0).More
 	select {
 	case <-more:
-		t.Fatal("without an event")
+		t.Fatal("More is closed before an event")
 	default:
 	}
 	r.add([]byte("{}"))
 	<-more
 }
 
-// The kind of an event is the line's attribute, which is none of the event's fields; agent where a line has none.
-func TestTheKindIsAnAttribute(t *testing.T) {
+// The kind of an event is an attribute of the log line and not one of the event's fields. The
+// default is agent.
+func TestKindIsAnAttribute(t *testing.T) {
 	r := NewRing(time.Now())
 	log := slog.New(NewHandler(r, slog.DiscardHandler))
 	log.Info("evicted", "pod", "a/b", api.EventEviction.Attr(), "kind", "anon")

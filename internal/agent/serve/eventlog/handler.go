@@ -12,8 +12,8 @@ import (
 	"jettison/api"
 )
 
-// NewHandler is a log that hands each line on, and keeps those from info on in a Ring, whatever the
-// level of the log is.
+// NewHandler returns a log handler that passes each line to next. It also keeps those of level info
+// and above in r, independent of the level of next.
 func NewHandler(r *Ring, next slog.Handler) slog.Handler { return handler{r, next} }
 
 type handler struct {
@@ -21,12 +21,12 @@ type handler struct {
 	next slog.Handler
 }
 
-// Enabled reports whether a line goes anywhere.
+// Enabled reports whether a line is kept or logged.
 func (h handler) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelInfo || h.next.Enabled(ctx, l)
 }
 
-// Handle keeps a line and hands it on.
+// Handle keeps the line and passes it on.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		h.ring.add(line(&r))
@@ -37,17 +37,17 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// WithAttrs and WithGroup are of the log only: the agent gives each line all its fields.
+// WithAttrs affects the log only: the agent gives each line all its fields.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.ring, h.next.WithAttrs(attrs)}
 }
 
-// WithGroup is likewise.
+// WithGroup affects the log only.
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.ring, h.next.WithGroup(name)}
 }
 
-// Append writes an event of a Batch as a line of JSON.
+// Append appends an event of a Batch as a line of JSON.
 func Append(to []byte, seq uint64, line []byte) []byte {
 	to = append(to, `{"seq":`...)
 	to = strconv.AppendUint(to, seq, 10)
@@ -55,15 +55,15 @@ func Append(to []byte, seq uint64, line []byte) []byte {
 	return append(append(to, line...), '\n')
 }
 
-// Lost is the line of the event that says that those after one are not kept any more; first is the
-// first that is.
+// Lost returns the line of the event that reports dropped events: those after the number after, up
+// to the one before first, which is the first that is kept.
 func Lost(now time.Time, after, first uint64) []byte {
-	record := slog.NewRecord(now, slog.LevelWarn, "events are lost: they are not kept any more", 0)
+	record := slog.NewRecord(now, slog.LevelWarn, "events lost", 0)
 	record.Add("since", after)
 	return Append(nil, first-1, encode(&record, api.EventLost, true))
 }
 
-// line encodes a line of the log as an event, without its seq.
+// line encodes a log line as an event, without its seq.
 func line(r *slog.Record) []byte {
 	kind := kindOf(r)
 	b := encode(r, kind, true)
@@ -73,7 +73,7 @@ func line(r *slog.Record) []byte {
 	return b
 }
 
-// kindOf returns the event kind that a line of the log carries as an attribute; EventAgent without.
+// kindOf returns the event kind that a log line has as an attribute, or EventAgent.
 func kindOf(r *slog.Record) api.EventKind {
 	kind := api.EventAgent
 	r.Attrs(func(a slog.Attr) bool {
@@ -116,7 +116,7 @@ func encode(r *slog.Record, kind api.EventKind, fields bool) []byte {
 	return append(b, '}')
 }
 
-// plain is a value as JSON may have it: errors and durations in words, as the log has them.
+// plain returns a value that JSON can represent: errors and durations as text, as in the log.
 func plain(v slog.Value) any {
 	switch x := v.Resolve().Any().(type) {
 	case time.Duration:

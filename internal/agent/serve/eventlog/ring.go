@@ -1,9 +1,8 @@
-// Package eventlog keeps the last lines of the agent's log for those who want to see what it does.
-// Whatever logs, adds; whoever reads, reads at its own pace, and one that is too slow misses what
-// it was too slow for.
+// Package eventlog keeps the last lines of the agent's log for clients that follow them. Logging
+// never waits for a reader: a reader that is too slow loses events.
 //
 //	ring.go     Ring: the last events, bounded
-//	handler.go  NewHandler: a log that fills a Ring
+//	handler.go  NewHandler: a log handler that fills a Ring
 package eventlog
 
 import (
@@ -11,27 +10,27 @@ import (
 	"time"
 )
 
-// Bounds of what is kept. An ordinary event has 400 bytes, an eviction with its ranking 3 KiB.
+// Bounds of a Ring. An ordinary event has 400 bytes, an eviction with its ranking 3 KiB.
 const (
 	maxEvents = 512
 	maxBytes  = 256 << 10
-	maxLine   = 16 << 10 // of one event; one with more is kept without its fields
+	maxLine   = 16 << 10 // of one event; a longer one is kept without its fields
 )
 
-// Ring keeps the last events. It is safe for concurrent use, and no reader holds up a writer.
+// Ring keeps the last events. It is safe for concurrent use, and readers never block a writer.
 type Ring struct {
 	mu    sync.Mutex
-	lines [][]byte // oldest first, without the seq. A line is never changed
+	lines [][]byte // oldest first, without the seq. A line never changes
 	first uint64   // seq of the oldest
 	bytes int
-	more  chan struct{} // closed at the next event; nil: nobody waits for it
+	more  chan struct{} // closed at the next event; nil: no reader waits
 }
 
-// NewRing makes a Ring without events. Its numbers begin with the time, in microseconds since 1970,
+// NewRing returns an empty Ring. Sequence numbers start with the time in microseconds since 1970,
 // so that they grow from one process to the next.
 func NewRing(now time.Time) *Ring { return &Ring{first: uint64(max(now.UnixMicro(), 1))} }
 
-// add keeps an event.
+// add appends an event and drops the oldest ones beyond the bounds.
 func (r *Ring) add(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,17 +49,17 @@ func (r *Ring) add(line []byte) {
 	}
 }
 
-// Batch is what came after an event.
+// Batch holds the events after a sequence number.
 type Batch struct {
-	First uint64   // seq of the first line, or of the next event if there is none
+	First uint64   // seq of the first line, or of the next event if there are no lines
 	Lines [][]byte // one event each, without its seq: see Append
-	Lost  bool     // others came before these that are not kept any more
-	// More is closed when there is a newer event than these.
+	Lost  bool     // earlier events were dropped
+	// More is closed when a newer event exists.
 	More <-chan struct{}
 }
 
-// After are the events after the one with a seq, 0: all. A seq that is still to come is of another
-// time, and all have come since.
+// After returns the events after seq; 0: all. A seq that is not yet reached belongs to an earlier
+// process, so all events are newer.
 func (r *Ring) After(seq uint64) Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()

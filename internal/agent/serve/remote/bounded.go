@@ -10,49 +10,48 @@ import (
 	"jettison/internal/agent/serve/connlimit"
 )
 
-// bounded accepts so many connections at the same time, and so many of one address; others are hung
-// up on.
+// bounded accepts a limited number of connections, in total and from each address. It closes
+// further ones.
 type bounded struct {
 	net.Listener
 	places connlimit.Places
-	each   int // of one address
+	each   int // limit for each address
 	mu     sync.Mutex
 	peers  map[netip.Prefix]int
 }
 
-// newBounded bounds a listener's connections. Where it is reached by way of loopback alone all
-// peers are the node's, and which process has how many places no address says: those are not
-// bounded each.
+// newBounded bounds the connections of a listener. loopback: all peers are processes of this node,
+// which their addresses cannot tell apart, so the limit for each address does not apply.
 func newBounded(l net.Listener, loopback bool) *bounded {
 	each := maxAddress
 	if loopback {
 		each = math.MaxInt
 	}
-	return &bounded{Listener: l, places: connlimit.Places{Patience: answerLimit}, each: each,
+	return &bounded{Listener: l, places: connlimit.Places{AnswerTimeout: answerLimit}, each: each,
 		peers: map[netip.Prefix]int{}}
 }
 
-// everybody has places in common: whoever connects is nobody.
-const everybody connlimit.Key = 0
+// allClients is the one key of all connections: clients are not identified.
+const allClients connlimit.Key = 0
 
-// Accept waits for a connection that has a place.
+// Accept waits for a connection and returns it once it has a place.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if peer := peerOf(c.RemoteAddr()); b.enter(peer) {
-			if place := b.places.Take(everybody, maxConnections, func() { _ = c.Close() }); place != nil {
-				return &conn{Conn: c, place: place, leave: sync.OnceFunc(func() { b.leave(peer) })}, nil
+		if peer := peerOf(c.RemoteAddr()); b.count(peer) {
+			if place := b.places.Acquire(allClients, maxConnections, func() { _ = c.Close() }); place != nil {
+				return &conn{Conn: c, place: place, forget: sync.OnceFunc(func() { b.forget(peer) })}, nil
 			}
-			b.leave(peer)
+			b.forget(peer)
 		}
 		_ = c.Close()
 	}
 }
 
-func (b *bounded) enter(peer netip.Prefix) bool {
+func (b *bounded) count(peer netip.Prefix) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.peers[peer] >= b.each {
@@ -62,7 +61,7 @@ func (b *bounded) enter(peer netip.Prefix) bool {
 	return true
 }
 
-func (b *bounded) leave(peer netip.Prefix) {
+func (b *bounded) forget(peer netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.peers[peer]--; b.peers[peer] == 0 {
@@ -70,9 +69,9 @@ func (b *bounded) leave(peer netip.Prefix) {
 	}
 }
 
-// peerOf is what counts as one peer: an IPv4 address; the 64 bits of an IPv6 address within which a
-// host chooses its own (RFC 4291, 2.5.1); loopback as a whole, of which any process has millions of
-// addresses.
+// peerOf returns the prefix that counts as one peer: an IPv4 address; the 64 bits of an IPv6
+// address within which a host chooses its own address (RFC 4291, 2.5.1); or all of loopback, where
+// each process has millions of addresses.
 func peerOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -86,7 +85,7 @@ func peerOf(a net.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = hostBits
 	}
-	peer, _ := ip.Prefix(bits) // no address has fewer
+	peer, _ := ip.Prefix(bits) // cannot fail: each address has as many bits
 	return peer
 }
 
@@ -98,31 +97,31 @@ const (
 // conn is a connection that has a place.
 type conn struct {
 	net.Conn
-	place *connlimit.Place
-	leave func() // among those of its address
+	place  *connlimit.Place
+	forget func() // removes it from the count of its address
 }
 
-// State follows what net/http does with the connection.
+// State records the state that net/http reports for the connection.
 func (c *conn) State(s http.ConnState) { c.place.State(s) }
 
-// Write writes some of an answer.
+// Write writes a part of a response.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }
 
-// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment
-// then.
+// CloseWrite sends the end of the connection. net/http keeps the connection open for a moment
+// afterwards.
 func (c *conn) CloseWrite() error {
-	c.place.Leaves()
-	c.leave()
+	c.place.Closing()
+	c.forget()
 	if half, is := c.Conn.(*net.TCPConn); is {
 		return half.CloseWrite()
 	}
 	return nil
 }
 
-// Close gives the place back.
+// Close closes the connection and releases its place.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	c.place.Leave()
-	c.leave()
+	c.place.Release()
+	c.forget()
 	return err
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// queue is a listener whose connections come from given addresses.
+// queue is a listener whose connections come from a list of addresses.
 type queue struct {
 	net.Listener
 	from []string
 }
 
-// from is a connection of an address.
+// from is a connection from an address.
 type from struct {
 	net.Conn
 	address string
@@ -33,7 +33,8 @@ func (q *queue) Accept() (net.Conn, error) {
 	return from{address: next}, nil
 }
 
-// One peer, by whatever addresses of its own, leaves places for others; each gets its places back.
+// One peer, with however many addresses, leaves places for others. Closed connections release their
+// places.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var all []string
 	for range maxConnections {
@@ -56,18 +57,18 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	}
 	for peer, n := range served {
 		if n > maxAddress {
-			t.Errorf("%v has %d places of %d", peer, n, maxConnections)
+			t.Errorf("%v has %d of %d places, want at most %d", peer, n, maxConnections, maxAddress)
 		}
 	}
 	if other := netip.MustParsePrefix("192.0.2.2/32"); served[other] != 1 || len(served) != 4 {
-		t.Errorf("another address is not served: %v", served)
+		t.Errorf("connections served by address = %v, want one of %v and 4 addresses", served, other)
 	}
 	for _, c := range conns {
 		for range 2 {
 			_ = c.Close()
 		}
 	}
-	if n := b.places.Count(everybody); n != 0 || len(b.peers) != 0 {
-		t.Errorf("%d places are taken, by %v", n, b.peers)
+	if n := b.places.Count(allClients); n != 0 || len(b.peers) != 0 {
+		t.Errorf("after Close %d places are in use, by %v; want none", n, b.peers)
 	}
 }

@@ -16,35 +16,37 @@ import (
 )
 
 const (
-	// recheck is how often a file is looked at for a change, while somebody connects.
+	// recheck is the shortest time between two checks of a file for a change. Connections trigger
+	// the checks.
 	recheck = time.Second
-	// leastToken and mostToken are the bounds of a token in bytes: one that can be guessed is none.
+	// leastToken and mostToken bound the length of a token in bytes. A shorter one could be
+	// guessed.
 	leastToken = 16
 	mostToken  = 4 << 10
 )
 
-// watched are files that are read again when they have changed: another file at the path (a
-// Secret's are links that are swapped), another size or time.
+// watched are files that are read again after a change: another file at the path (in the volume of
+// a Secret, links are swapped), another size or time.
 type watched struct {
 	paths []string
 	now   func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	seen   []os.FileInfo
+	mu      sync.Mutex
+	checked time.Time
+	seen    []os.FileInfo
 }
 
-// changed reports whether they have, at most once a second. mu is held.
+// changed reports whether the files have changed, at most once in recheck. mu is held.
 func (f *watched) changed() bool {
 	now := f.now()
-	if !f.looked.IsZero() && now.Sub(f.looked) < recheck {
+	if !f.checked.IsZero() && now.Sub(f.checked) < recheck {
 		return false
 	}
-	f.looked = now
+	f.checked = now
 	infos := make([]os.FileInfo, len(f.paths))
 	same := len(f.seen) == len(f.paths)
 	for i, path := range f.paths {
-		infos[i], _ = os.Stat(path) // what is gone is read, and says so
+		infos[i], _ = os.Stat(path) // a missing file counts as changed: reading it gives the error
 		same = same && infos[i] != nil && f.seen[i] != nil && os.SameFile(infos[i], f.seen[i]) &&
 			infos[i].Size() == f.seen[i].Size() && infos[i].ModTime().Equal(f.seen[i].ModTime())
 	}
@@ -52,10 +54,10 @@ func (f *watched) changed() bool {
 	return !same
 }
 
-// token is the one that clients send.
+// token is the bearer token that clients must send.
 type token struct {
 	watched
-	sum [sha256.Size]byte // of the token; it is kept nowhere itself
+	sum [sha256.Size]byte // of the token, which is not kept
 	ok  bool
 }
 
@@ -65,7 +67,7 @@ func openToken(path string) (*token, error) {
 	return t, t.read()
 }
 
-// read reads the file. One that cannot be read, or holds no token, lets nobody in.
+// read reads the file. If it cannot be read or contains no token, all requests are rejected.
 func (t *token) read() error {
 	t.ok = false
 	text, err := readSecret(t.paths[0], mostToken)
@@ -74,32 +76,32 @@ func (t *token) read() error {
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) < leastToken || bytes.ContainsAny(text, " \t\r\n") {
-		return fmt.Errorf("bearerTokenFile %s: want one token of %d bytes at least, without spaces",
+		return fmt.Errorf("bearerTokenFile %s: want one token of at least %d bytes, without spaces",
 			t.paths[0], leastToken)
 	}
 	t.sum, t.ok = sha256.Sum256(text), true
 	return nil
 }
 
-// is reports whether a header Authorization has the token, in a time that does not tell how much of
-// it is right.
-func (t *token) is(header string) bool {
+// matches reports whether an Authorization header has the token. Its time does not depend on the
+// part of the token that is right.
+func (t *token) matches(header string) bool {
 	scheme, given, _ := strings.Cut(header, " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.changed() && t.read() != nil { // nobody is let in then
-		t.seen = nil // try again: that it may be read now changes no time of it
+	if t.changed() && t.read() != nil { // then t.ok is false
+		t.seen = nil // try again: new permissions change neither size nor time
 	}
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 &&
 		t.ok
 }
 
-// othersMay is the permission of every user to read or to write.
-const othersMay = 0o006
+// worldAccess are the permissions of every user to read and to write.
+const worldAccess = 0o006
 
-// readSecret reads a file that is to be a secret: one that every user of the node may read lets all
-// of them in.
+// readSecret reads a secret file. It rejects one that every user of the node may read or write,
+// since such a user could then authenticate.
 func readSecret(path string, most int64) ([]byte, error) {
 	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -110,9 +112,9 @@ func readSecret(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&othersMay != 0 {
-		return nil, fmt.Errorf("%s: every user may read or write it (%v): chmod o-rw %s; of a Secret's "+
-			"volume, set defaultMode: 0400",
+	if info.Mode().Perm()&worldAccess != 0 {
+		return nil, fmt.Errorf("%s: every user may read or write it (%v): run chmod o-rw %s; for the volume of a "+
+			"Secret, set defaultMode: 0400",
 			path, info.Mode(), path)
 	}
 	text, err := atomicfile.ReadAll(f, most)
@@ -122,7 +124,7 @@ func readSecret(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// certificate is the one that clients are shown.
+// certificate is the certificate that clients see.
 type certificate struct {
 	watched
 	current *tls.Certificate
@@ -134,7 +136,7 @@ func openCertificate(cert, key string) (*certificate, error) {
 	return c, c.read()
 }
 
-// maxPEM is the most that a certificate or a key may have in bytes.
+// maxPEM bounds a certificate or key file in bytes.
 const maxPEM = 1 << 20
 
 func (c *certificate) read() error {
@@ -151,8 +153,8 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// get is the certificate as it is now. One that cannot be read, as between the writing of both
-// files, leaves the one that was.
+// get returns the current certificate. If the files cannot be read, as between the writes of the
+// two, it returns the previous one.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

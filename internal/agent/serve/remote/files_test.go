@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A token or a key that every user may read is none: the agent says so when it starts, and what to do. A certificate is no secret.
-func TestSecretsThatOthersMayRead(t *testing.T) {
+// A token or key file that every user may read is rejected at start, with an error that proposes a
+// command. A certificate is no secret.
+func TestWorldReadableSecretIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, _ := pair(t, dir, 1)
 	secret := filepath.Join(dir, "token")
@@ -36,7 +37,7 @@ func TestSecretsThatOthersMayRead(t *testing.T) {
 			_ = s.Close()
 		}
 		if ok := err == nil; ok != c.ok || !ok && !strings.Contains(err.Error(), "chmod o-rw "+c.path) {
-			t.Errorf("%s of mode %o: %v", filepath.Base(c.path), c.mode, err)
+			t.Errorf("listen with %s of mode %o: error %v, want accepted %v, or an error with chmod", filepath.Base(c.path), c.mode, err, c.ok)
 		}
 		if err := os.Chmod(c.path, info.Mode()); err != nil {
 			t.Fatal(err)

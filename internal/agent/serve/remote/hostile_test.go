@@ -22,11 +22,11 @@ import (
 // childVariable is set in the process that TestAThousandHostileConnections measures.
 const childVariable = "JETTISON_LISTENS"
 
-// memoryMore is how much more the listener may have resident than before: the container's limit is 64 MiB, at rest the agent has 28, and clients
-// of the unix socket may have it keep 12 at the same time.
+// memoryMore bounds the growth of the listener's resident memory: the container's limit is 64 MiB,
+// at rest the agent has 28, and clients of the unix socket may make it hold 12 at the same time.
 const memoryMore = 24 << 20
 
-// largest answers with as much as the metrics of a node may be.
+// largest answers with a body as large as the metrics of a node may be.
 type largest struct{}
 
 func (largest) Remote(path string) (http.HandlerFunc, string) {
@@ -37,9 +37,10 @@ func (largest) Remote(path string) (http.HandlerFunc, string) {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) }, ""
 }
 
-// listens is the process that is measured. At each line of its standard input it says what it has, and ends when that does.
-func listens(t *testing.T) {
-	selfprotect.Self(false) // what is refused is no matter: the heap's bounds are not
+// serveForTest is the process that is measured. For each line of its standard input it prints its
+// resource use. It ends with its input.
+func serveForTest(t *testing.T) {
+	selfprotect.Self(false) // only the bounds of the heap matter here; other settings may be refused
 	s, err := Listen(Options{Listen: "127.0.0.1:0", Reads: largest{}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func listens(t *testing.T) {
 	}
 }
 
-// hostile are the ways in which clients are.
+// hostile lists the requests of hostile clients.
 var hostile = map[string]string{
 	"idle":                   "",
 	"half a header":          "GET /metrics HTTP/1.1\r\nHost: loc",
@@ -71,11 +72,11 @@ var hostile = map[string]string{
 	"HTTP/2 without upgrade": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
 
-// A thousand connections, hostile in every way at the same time, cost a bounded amount of memory; whoever asks properly is answered
-// meanwhile; and when they have gone, all is given back.
+// A thousand hostile connections of all kinds use a bounded amount of memory. A proper client is
+// served meanwhile. When they close, all resources are released.
 func TestAThousandHostileConnections(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
-		listens(t)
+		serveForTest(t)
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -90,7 +91,7 @@ func TestAThousandHostileConnections(t *testing.T) {
 	for address == "" && lines.Scan() {
 		_, _ = fmt.Sscanf(lines.Text(), "at %s", &address)
 	}
-	has := func() (more, goroutines, files int) {
+	usage := func() (more, goroutines, files int) {
 		_, _ = io.WriteString(in, "\n")
 		for files == 0 && lines.Scan() {
 			_, _ = fmt.Sscanf(lines.Text(), "has %d %d %d", &more, &goroutines, &files)
@@ -115,19 +116,19 @@ func TestAThousandHostileConnections(t *testing.T) {
 		}
 		return err
 	}
-	_, _, rest := has()
+	_, _, rest := usage()
 	all := attack(t, address, 1000, proper)
-	more, goroutines, files := has()
+	more, goroutines, files := usage()
 	t.Logf("%d connections: %.1f MiB more, %d goroutines, %d files", len(all), float64(more)/(1<<20), goroutines, files-rest)
 	if !race.Enabled && (more <= 0 || more > memoryMore) || goroutines > 256 || files > rest+256 {
-		t.Errorf("want at most %d MiB more, and %d connections with those that are told their end", memoryMore>>20, maxConnections)
+		t.Errorf("resource growth above the bounds: want at most %d MiB, %d connections, and closing ones", memoryMore>>20, maxConnections)
 	}
 	for _, c := range all {
 		_ = c.Close()
 	}
-	for deadline := time.Now().Add(time.Minute); goroutines > 0 || files > rest; _, goroutines, files = has() {
+	for deadline := time.Now().Add(time.Minute); goroutines > 0 || files > rest; _, goroutines, files = usage() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not given back: %d goroutines, %d files", goroutines, files-rest)
+			t.Fatalf("not released within a minute: %d goroutines, %d files", goroutines, files-rest)
 		}
 	}
 	_ = in.Close()
@@ -139,8 +140,9 @@ func TestAThousandHostileConnections(t *testing.T) {
 // maxAsks bounds how often attack repeats a request.
 const maxAsks = 1000
 
-// attack has so many connections, hostile in turn, and asks properly after every tenth. The server closes a hostile connection for it
-// once it knows that one to be idle or stalled: until then it may reject the request, which is repeated.
+// attack opens n hostile connections of alternating kinds, and sends a proper request after every
+// tenth. The server closes a hostile connection for it once it knows that one to be idle or
+// stalled. Until then it may reject the request, which is repeated.
 func attack(t *testing.T, address string, n int, proper func() error) (all []net.Conn) {
 	t.Helper()
 	var ways []string
@@ -154,7 +156,7 @@ func attack(t *testing.T, address string, n int, proper func() error) (all []net
 			t.Fatal(err)
 		}
 		all = append(all, c)
-		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it may be cut off, or stall, before it said all
+		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it may be closed, or stall, before all is written
 		_, _ = io.WriteString(c, ways[i%len(ways)])
 		if i%10 == 9 {
 			err := proper()
@@ -164,13 +166,13 @@ func attack(t *testing.T, address string, n int, proper func() error) (all []net
 			}
 			if err != nil {
 				if failed++; failed == 1 {
-					t.Errorf("who asks properly after %d: %v", i+1, err)
+					t.Errorf("proper request after %d hostile connections: %v", i+1, err)
 				}
 			}
 		}
 	}
 	if failed > 0 {
-		t.Errorf("%d of %d that ask properly are not answered", failed, n/10)
+		t.Errorf("%d of %d proper requests not served", failed, n/10)
 	}
 	return all
 }

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again is the time between two attempts to listen.
-const again = 10 * time.Second
+// retryInterval is the time between two attempts to listen.
+const retryInterval = 10 * time.Second
 
-// Late listens as soon as it can. Any user of the node may have taken the port, and an address may
-// come with a network that is not up yet: neither is a reason not to guard the node.
+// Late is a server that retries until its address is available. Another process may use the port,
+// or the network of the address may not be up yet; the agent guards the node meanwhile.
 type Late struct {
 	server *Server
 	ended  chan struct{}
@@ -21,19 +21,24 @@ type Late struct {
 	done   sync.WaitGroup
 }
 
-// ListenLate listens, now or later. Errors are those that time does not mend: of the options, of a
-// file.
-func ListenLate(o Options, log *slog.Logger) (*Late, error) { return listenLate(o, log, again) }
+// ListenLate listens now, or later if the address is not available yet. It returns errors that a
+// retry cannot fix: those of the options and of the files.
+func ListenLate(o Options, log *slog.Logger) (*Late, error) {
+	return listenLate(o, log, retryInterval)
+}
 
-func listenLate(o Options, log *slog.Logger, every time.Duration) (*Late, error) {
+func listenLate(o Options, log *slog.Logger, interval time.Duration) (*Late, error) {
 	l := &Late{ended: make(chan struct{})}
-	if passing, err := l.listen(o, log); err == nil || !passing {
+	if temporary, err := l.listen(o, log); err == nil || !temporary {
 		return l, err
 	} else {
-		log.Warn("nothing is served on the network yet", "error", err, "every", every)
+		//log: The address of listen is in use, or does not exist yet. The agent runs without the
+		//  network listener and retries.
+		//do: Stop the process that uses the port, or correct listen in the configuration.
+		log.Warn("network listener not started, retrying", "error", err, "every", interval)
 	}
 	l.done.Go(func() {
-		tick := time.NewTicker(every)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
@@ -49,19 +54,22 @@ func listenLate(o Options, log *slog.Logger, every time.Duration) (*Late, error)
 	return l, nil
 }
 
-// listen tries once. passing: a later attempt may succeed.
-func (l *Late) listen(o Options, log *slog.Logger) (passing bool, err error) {
+// listen tries once. temporary: a later attempt may succeed.
+func (l *Late) listen(o Options, log *slog.Logger) (temporary bool, err error) {
 	server, err := Listen(o)
 	if err != nil {
 		return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL), err
 	}
 	l.server = server
+	//log: The agent serves metrics, health, state and events on the network at the address. The
+	//  keys tls and token show whether TLS and a bearer token are configured.
 	log.Info("listening", "address", server.Address(), "tls", o.TLSCertFile != "",
 		"token", o.BearerTokenFile != "")
 	return false, nil
 }
 
-// Close ends it, and what was asked for. The error says that something did not end.
+// Close ends the retries, closes the server and waits for its requests. It returns an error if a
+// request does not end.
 func (l *Late) Close() error {
 	l.once.Do(func() { close(l.ended) })
 	l.done.Wait()

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// An address that another process has is listened on when it is free; what time does not mend is an error at once.
-func TestAnAddressThatIsTaken(t *testing.T) {
+// The server starts when another process frees the address. An error that a retry cannot fix is
+// returned immediately.
+func TestAddressInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 		if res, err := c.Get("http://" + o.Listen + "/healthz"); err == nil {
 			_ = res.Body.Close()
 			if res.StatusCode != http.StatusOK {
-				t.Errorf("status %d", res.StatusCode)
+				t.Errorf("status of /healthz = %d, want 200", res.StatusCode)
 			}
 			break
 		} else if time.Now().After(deadline) {
@@ -40,12 +41,12 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 		}
 	}
 	if late, err := ListenLate(Options{Listen: "192.0.2.1:1", Reads: reads{}}, slog.Default()); err == nil {
-		t.Error("without TLS others are served", late.Close())
+		t.Error("listening without TLS on a public address accepted; close:", late.Close())
 	}
 }
 
-// One that never gets its address ends all the same.
-func TestAnAddressThatStaysTaken(t *testing.T) {
+// A server that never gets its address can be closed.
+func TestAddressThatStaysInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,11 @@
-// Package remote serves on the network what may be read of the agent, where the configuration says
-// so. Whoever connects is nobody: nothing there changes anything.
+// Package remote serves the readable part of the agent on the network, if the configuration enables
+// it. Clients are not identified, so nothing there changes anything.
 //
-//	remote.go  Server: the listener, its bounds, and who is let in
-//	bounded.go connections, all together and of one address
-//	late.go    Late: an address that is not free yet
+//	remote.go  Server: the listener, its bounds, and authentication
+//	bounded.go connections, in total and from one address
+//	late.go    Late: an address that is not available yet
 //	files.go   certificate, key and token, read again when they change
-//	unread.go  answers, until clients have taken them
+//	unread.go  responses that clients have not read yet
 package remote
 
 import (
@@ -27,15 +27,15 @@ import (
 
 // Bounds of connections and requests.
 const (
-	maxConnections = 32      // each may keep an answer of some 300 KB that its client does not take
-	maxAddress     = 8       // of one address, so that no peer takes the places of all others
+	maxConnections = 32      // each may hold an unread response of some 300 KB
+	maxAddress     = 8       // from one address, so that no peer uses all places
 	maxHeader      = 8 << 10 // bytes
 	headerLimit    = 5 * time.Second
-	requestLimit   = 30 * time.Second // as long again to take the answer
+	requestLimit   = 30 * time.Second // as long again to read the response
 	idleLimit      = 30 * time.Second
 	closeLimit     = 2 * time.Second
-	// answerLimit is how long an answer may take, and a reader of events may follow, before another's
-	// connection may have the place. The slowest look at pods takes 10 s.
+	// answerLimit is the time a response, or a stream of events, may take before another connection
+	// may take the place. The slowest look at pods takes 10 s.
 	answerLimit = 15 * time.Second
 )
 
@@ -43,21 +43,22 @@ const (
 type Options struct {
 	Listen                         string // IP address and port
 	TLSCertFile, TLSPrivateKeyFile string // empty: no TLS, on loopback only
-	BearerTokenFile                string // empty: whoever connects, on loopback only
+	BearerTokenFile                string // empty: no authentication, on loopback only
 	Reads                          Reads
 }
 
-// Reads answer GET and HEAD.
+// Reads serves GET and HEAD.
 type Reads interface {
-	// Remote is what answers at a path. nil: nothing does; why there is none although the unix socket
-	// has it, is in words.
+	// Remote returns the handler of a path; nil: the network has no such path. why is the reason if
+	// the path exists on the unix socket only.
 	Remote(path string) (h http.HandlerFunc, why string)
 }
 
 // Server serves until it is closed.
 type Server struct{ http *httpserver.Server }
 
-// Listen listens and serves. Errors say what is wrong with the address or a file.
+// Listen listens and serves. It returns an error if the address or a file is invalid, or the
+// address is not available.
 func Listen(o Options) (*Server, error) {
 	h := &handler{reads: o.Reads}
 	at, err := netip.ParseAddrPort(o.Listen)
@@ -66,7 +67,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	h.loopback = at.Addr().Unmap().IsLoopback()
 	if !h.loopback && (o.TLSCertFile == "" || o.BearerTokenFile == "") {
-		return nil, fmt.Errorf("listen %s: not loopback, so that it needs tlsCertFile, "+
+		return nil, fmt.Errorf("listen %s: not a loopback address: set tlsCertFile, "+
 			"tlsPrivateKeyFile and bearerTokenFile", o.Listen)
 	}
 	if o.BearerTokenFile != "" {
@@ -99,43 +100,43 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 	})}
 }
 
-// Address is where it listens.
+// Address returns the address that it listens on.
 func (s *Server) Address() string { return s.http.Address() }
 
-// Close cuts off clients and waits for what they had asked for to end. The error says that
-// something did not.
+// Close closes all connections and waits for their requests. It returns an error if a request does
+// not end.
 func (s *Server) Close() error {
 	if !s.http.Cut(closeLimit) {
-		return errors.New("listen: a request does not end")
+		return errors.New("listen: a request did not end in time")
 	}
 	return nil
 }
 
-// handler lets in who may read.
+// handler authenticates and routes requests.
 type handler struct {
 	reads    Reads
-	token    *token // nil: none is needed
+	token    *token // nil: not required
 	loopback bool
-	unread   atomic.Int64 // bytes of answers that clients have not taken yet
+	unread   atomic.Int64 // bytes of responses that clients have not read yet
 }
 
 // ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 { // nothing here takes a body, and nobody waits for the rest of one
+	if r.ContentLength != 0 { // no path accepts a body: do not wait for the rest of it
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // it is closed
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // fails only if it is closed
 	}
 	switch {
-	case h.token != nil && !h.token.is(r.Header.Get("Authorization")):
+	case h.token != nil && !h.token.matches(r.Header.Get("Authorization")):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		fail(w, http.StatusUnauthorized,
 			"unauthorized: send the token of bearerTokenFile: Authorization: Bearer TOKEN")
 		return
 	case h.token == nil && !isLocal(r.Host):
-		// A page in a browser on this node may have any name resolve to loopback, and would read what is
-		// here.
+		// A page in a browser on this node may resolve any name to loopback, and could then read
+		// the responses (DNS rebinding).
 		fail(w, http.StatusForbidden,
-			fmt.Sprintf("forbidden: %.60q is no name of loopback: ask by 127.0.0.1, [::1] or localhost",
+			fmt.Sprintf("forbidden: host %.60q is not a loopback name: use 127.0.0.1, [::1] or localhost",
 				r.Host))
 		return
 	}
@@ -144,13 +145,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case read == nil && why != "":
 		fail(w, http.StatusForbidden, "forbidden: "+why)
 	case read == nil:
-		fail(w, http.StatusNotFound, fmt.Sprintf("no such path on the network: %.100q: there are %s",
+		fail(w, http.StatusNotFound, fmt.Sprintf("no path %.100q on the network: the paths are %s",
 			r.URL.Path,
 			strings.Join([]string{api.PathHealth, api.PathMetrics, api.PathReady, api.PathState,
 				api.PathEvents}, ", ")))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed, "on the network nothing is changed: use GET or HEAD")
+		fail(w, http.StatusMethodNotAllowed, "the network listener is read-only: use GET or HEAD")
 	default:
 		read(&httpserver.Answer{ResponseWriter: w, Hold: h.hold, Refuse: refuse}, r)
 	}

@@ -27,10 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// large is what no buffer on the way holds.
+// large exceeds all buffers between server and client.
 var large = make([]byte, 32<<20)
 
-// reads has paths, one of which is the kubelet's.
+// reads has some paths, one of which is the kubelet's.
 type reads struct{}
 
 func (reads) Remote(path string) (http.HandlerFunc, string) {
@@ -40,7 +40,7 @@ func (reads) Remote(path string) (http.HandlerFunc, string) {
 	case "/large":
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, ""
 	case "/stats/summary":
-		return nil, "ask the kubelet"
+		return nil, "query the kubelet"
 	}
 	return nil, ""
 }
@@ -90,31 +90,31 @@ func client(t *testing.T, roots *x509.CertPool) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Loopback is served as it is, to those who ask for loopback, and nothing is changed there.
+// The loopback listener serves requests with a loopback host, read-only.
 func TestLoopback(t *testing.T) {
 	s := start(t, Options{})
 	c, url := client(t, nil), "http://"+s.Address()
 	for _, x := range []struct {
 		method, path, host string
 		status             int
-		says               string
+		text               string
 	}{
 		{"GET", "/healthz", "", 200, "ok"},
 		{"GET", "/healthz", "localhost:9100", 200, "ok"},
 		{"GET", "/healthz", "[::1]:9100", 200, "ok"},
-		{"GET", "/healthz", "evil.example", 403, "no name of loopback"},
-		{"GET", "/healthz", "10.0.0.1:9100", 403, "no name of loopback"},
+		{"GET", "/healthz", "evil.example", 403, "not a loopback name"},
+		{"GET", "/healthz", "10.0.0.1:9100", 403, "not a loopback name"},
 		{"PUT", "/healthz", "", 405, "GET or HEAD"},
-		{"GET", "/stats/summary", "", 403, "ask the kubelet"},
+		{"GET", "/stats/summary", "", 403, "query the kubelet"},
 		{"PUT", "/v1/pods", "", 404, "/metrics"},
-		{"GET", "/debug/pprof/", "", 404, "no such path"},
+		{"GET", "/debug/pprof/", "", 404, "no path"},
 	} {
 		var header []string
 		if x.host != "" {
 			header = []string{"Host", x.host}
 		}
-		if status, text := ask(t, c, x.method, url+x.path, header...); status != x.status || !strings.Contains(text, x.says) {
-			t.Errorf("%s %s of %q: %d %s", x.method, x.path, x.host, status, text)
+		if status, body := ask(t, c, x.method, url+x.path, header...); status != x.status || !strings.Contains(body, x.text) {
+			t.Errorf("%s %s with host %q = %d %s, want %d with %q", x.method, x.path, x.host, status, body, x.status, x.text)
 		}
 	}
 	conn, err := net.Dial("tcp", s.Address())
@@ -126,18 +126,18 @@ func TestLoopback(t *testing.T) {
 		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
 	}()
 	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != 431 {
-		t.Errorf("a huge header: %v, %v", res, err)
+		t.Errorf("response to a header of 64 KiB = %v, %v; want status 431", res, err)
 	}
 }
 
-// An address that others reach needs all three files.
-func TestOthersNeedTLSAndAToken(t *testing.T) {
+// An address that is not loopback requires certificate, key and token.
+func TestPublicAddressNeedsTLSAndToken(t *testing.T) {
 	cert, key, _ := pair(t, t.TempDir(), 1)
 	for _, o := range []Options{
 		{Listen: "0.0.0.0:0"}, {Listen: "[::]:0", TLSCertFile: cert, TLSPrivateKeyFile: key}, {Listen: "192.0.2.1:1", BearerTokenFile: "/t"},
 	} {
-		if s, err := Listen(o); err == nil || !strings.Contains(err.Error(), "not loopback") {
-			t.Errorf("%+v: %v %v", o, s, err)
+		if s, err := Listen(o); err == nil || !strings.Contains(err.Error(), "not a loopback address") {
+			t.Errorf("listen with %+v: %v, %v; want an error about loopback", o, s, err)
 		}
 	}
 	short := filepath.Join(t.TempDir(), "t")
@@ -145,10 +145,10 @@ func TestOthersNeedTLSAndAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Listen(Options{Listen: "127.0.0.1:0", BearerTokenFile: short}); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("a token that is too short: %v", err)
+		t.Errorf("listen with a short token: error %v, want one without the token", err)
 	}
 	if _, err := Listen(Options{Listen: "127.0.0.1:0", TLSCertFile: key, TLSPrivateKeyFile: cert}); err == nil {
-		t.Error("a key for a certificate is taken")
+		t.Error("listen accepted a key file as certificate")
 	}
 }
 
@@ -185,8 +185,8 @@ func pair(t *testing.T, dir string, serial int64) (certFile, keyFile string, cer
 	return certFile, keyFile, cert
 }
 
-// With a token only those who have it are let in. Token and certificate are those of the files as they are now, a Secret's swapped links
-// included; a token that is gone lets nobody in, a broken certificate leaves the one that was.
+// Token and certificate are read again after a change, with the swapped links of a Secret too. A
+// broken token file rejects all requests; a broken certificate leaves the previous one.
 func TestFilesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	volume := func(name, secret string, serial int64) *x509.Certificate {
@@ -218,7 +218,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 	now := time.Now()
 	token.now, certificate.now = func() time.Time { return now }, func() time.Time { return now }
-	shows := func() int64 {
+	serial := func() int64 {
 		c, err := certificate.get(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -233,17 +233,17 @@ func TestFilesAreReadAgain(t *testing.T) {
 		"Bearer the-first-token-of-all": true, "bearer the-first-token-of-all": true, "Bearer the-first-token-of-al": false, "": false,
 		"Basic the-first-token-of-all": false, "the-first-token-of-all": false, "Bearer ": false,
 	} {
-		if got := token.is(header); got != want {
-			t.Errorf("%q: %v", header, got)
+		if got := token.matches(header); got != want {
+			t.Errorf("matches(%q) = %v, want %v", header, got, want)
 		}
 	}
-	if got := shows(); got != first.SerialNumber.Int64() {
-		t.Errorf("certificate %d", got)
+	if got := serial(); got != first.SerialNumber.Int64() {
+		t.Errorf("certificate serial = %d, want %d", got, first.SerialNumber.Int64())
 	}
 	volume("two", "the-second-token-of-all", 2)
 	now = now.Add(2 * recheck)
-	if token.is("Bearer the-first-token-of-all") || !token.is("Bearer the-second-token-of-all") || shows() != 2 {
-		t.Error("the files before the change hold")
+	if token.matches("Bearer the-first-token-of-all") || !token.matches("Bearer the-second-token-of-all") || serial() != 2 {
+		t.Error("changed files not read: want only the second token and certificate 2")
 	}
 	for _, name := range []string{"token", "cert"} {
 		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
@@ -251,12 +251,12 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 	}
 	now = now.Add(2 * recheck)
-	if token.is("Bearer the-second-token-of-all") || token.is("Bearer ") || shows() != 2 {
-		t.Error("an empty token lets somebody in, or a broken certificate counts")
+	if token.matches("Bearer the-second-token-of-all") || token.matches("Bearer ") || serial() != 2 {
+		t.Error("after broken files: want all tokens rejected and certificate 2")
 	}
 }
 
-// With TLS and a token all that is served, is.
+// With TLS and a token, the paths are served.
 func TestOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, parsed := pair(t, dir, 1)
@@ -269,14 +269,15 @@ func TestOverTLS(t *testing.T) {
 	roots.AddCert(parsed)
 	c, url := client(t, roots), "https://"+s.Address()+"/healthz"
 	if status, text := ask(t, c, "GET", url); status != 401 {
-		t.Errorf("without the token: %d %s", status, text)
+		t.Errorf("status without the token = %d %s, want 401", status, text)
 	}
 	if status, text := ask(t, c, "GET", url, "Authorization", "Bearer 0123456789abcdef", "Host", "node.example"); status != 200 || text != "ok" {
-		t.Errorf("with the token: %d %s", status, text)
+		t.Errorf("response with the token = %d %s, want 200 ok", status, text)
 	}
 }
 
-// A thousand connections are bounded: the last ones have a place, for the others asked nothing; and those who come after some have gone.
+// Of a thousand idle connections the last ones have places, and later ones are served after the
+// others close.
 func TestManyConnections(t *testing.T) {
 	s := start(t, Options{})
 	var served []net.Conn
@@ -288,7 +289,8 @@ func TestManyConnections(t *testing.T) {
 		defer c.Close()
 		served = append(served, c)
 	}
-	// The longest idle ones go, as the later ones are accepted: asked before that, they would be answered.
+	// The longest idle connections are closed as later ones are accepted. A request before that
+	// would be answered.
 	for i, c := range served[:len(served)-maxConnections] {
 		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -303,7 +305,7 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	if got != maxConnections {
-		t.Errorf("%d are served, want %d", got, maxConnections)
+		t.Errorf("%d connections served, want %d", got, maxConnections)
 	}
 	for _, c := range served {
 		_ = c.Close()
@@ -320,13 +322,14 @@ func TestManyConnections(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("no place is given back")
+			t.Fatal("no place released within a minute")
 		}
 	}
 }
 
-// Clients that do not take what they asked for have the agent keep no more than one answer beyond the bound; what is little is answered.
-func TestWhatClientsDoNotTake(t *testing.T) {
+// Unread responses beyond the budget are refused, except one that alone exceeds it. Small responses
+// are always served.
+func TestUnreadResponsesAreBounded(t *testing.T) {
 	s := start(t, Options{})
 	begin := func(path string) int {
 		c, err := net.Dial("tcp", s.Address())
@@ -341,22 +344,22 @@ func TestWhatClientsDoNotTake(t *testing.T) {
 		}
 		return res.StatusCode
 	}
-	kept := 0
+	unread := 0
 	for range 8 {
 		if begin("/large") == http.StatusOK {
-			kept++
+			unread++
 		}
 	}
-	if kept != 1 {
-		t.Errorf("%d answers of %d MiB are kept, want 1", kept, len(large)>>20)
+	if unread != 1 {
+		t.Errorf("%d unread responses of %d MiB accepted, want 1", unread, len(large)>>20)
 	}
 	if status := begin("/healthz"); status != http.StatusOK {
-		t.Errorf("what is little: %d", status)
+		t.Errorf("status of a small response = %d, want 200", status)
 	}
 }
 
-// A token that could not be read for a moment is read again, although its file stays as it is.
-func TestATokenThatCouldNotBeRead(t *testing.T) {
+// A token file that could not be read for a moment is read again, although it has not changed.
+func TestUnreadableTokenIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -379,15 +382,15 @@ func TestATokenThatCouldNotBeRead(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Max: before.Max}); err != nil {
 		t.Fatal(err)
 	}
-	let := token.is("Bearer the-second-token-of-all")
+	accepted := token.matches("Bearer the-second-token-of-all")
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
-	if let {
-		t.Fatal("it could be read")
+	if accepted {
+		t.Fatal("token accepted although its file could not be opened")
 	}
 	now = now.Add(2 * recheck)
-	if !token.is("Bearer the-second-token-of-all") {
-		t.Error("nobody is let in any more")
+	if !token.matches("Bearer the-second-token-of-all") {
+		t.Error("valid token rejected after the file became readable")
 	}
 }

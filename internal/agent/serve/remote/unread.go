@@ -2,15 +2,15 @@ package remote
 
 import "net/http"
 
-// maxUnread bounds answers in bytes that clients have not taken yet, all together; one alone may
-// have more. freeAnswer is what one may have whatever others do.
+// maxUnread bounds the bytes of responses that clients have not read yet, in total; a single one
+// may be larger. A response of up to freeAnswer is always allowed.
 const (
 	maxUnread  = 12 << 20
 	freeAnswer = 16 << 10
 )
 
-// hold counts bytes of an answer among those that clients have not taken yet. !ok: others keep too
-// much.
+// hold counts a response of so many bytes as unread until release. !ok: other unread responses
+// already use the budget.
 func (h *handler) hold(bytes int) (release func(), ok bool) {
 	size := int64(bytes)
 	all := h.unread.Add(size)
@@ -22,8 +22,8 @@ func (h *handler) hold(bytes int) (release func(), ok bool) {
 	return release, true
 }
 
-// refuse answers that others keep too much.
+// refuse answers that the budget for unread responses is used.
 func refuse(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
-	fail(w, http.StatusServiceUnavailable, "too much is being sent at the same time: try again")
+	fail(w, http.StatusServiceUnavailable, "too many unread responses: try again")
 }

@@ -16,33 +16,32 @@ import (
 	"jettison/internal/base/podjson"
 )
 
-// Admission decides on pods that clients ask about. It may be asked from any goroutine, and by
-// several at once. A pod that it is given is not changed any more, and what it says in
-// kubernetes.io/config.source may be believed. An error is why there is no answer now; what speaks
-// against a pod is a Result.
+// Admission decides on pods that clients ask about. It is safe for concurrent use. The pod does not
+// change during the call, and its annotation kubernetes.io/config.source is verified. An error
+// means that no decision is possible now; a rejected pod is a Result.
 type Admission interface {
-	// Ask decides by what is known of the node, and who asks: what a member says of a pod counts as if
-	// it had put it. It changes nothing, and does not wait.
+	// Ask decides with the known state of the node. by is the client: a pod that a member describes
+	// counts as if it had put it. It changes nothing and does not wait.
 	Ask(ctx context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error)
-	// Preempt decides as Ask does, and makes room for a critical pod that has none: it returns when
-	// the room is there, or why it will not be. Where the context ends before, what was begun goes on.
-	// The runtime or a manifest has a pod of its UID.
+	// Preempt decides like Ask, and preempts pods if a critical pod needs it. It returns when the
+	// preemption has ended. If ctx ends earlier, a started preemption continues. The runtime or a
+	// static manifest has a pod with this UID.
 	Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, error)
 }
 
 var (
 	errNoPreempting = &failure{
 		status: http.StatusForbidden,
-		text:   "forbidden: preempting is root's: ask without preempt=true (jettison admit: without --preempt)",
+		text:   "forbidden: only root may preempt: omit preempt=true (jettison admit: omit --preempt)",
 	}
 	errNoAdmission = &failure{status: http.StatusServiceUnavailable,
-		text: "the agent cannot decide on pods yet: try again"}
+		text: "admission not available yet: try again"}
 )
 
-// maxUnknown is how many fields an answer names that the agent does not know.
+// maxUnknown bounds the unknown fields that an answer names.
 const maxUnknown = 10
 
-// postAdmit is POST /v1/admit[?preempt=true].
+// postAdmit serves POST /v1/admit[?preempt=true].
 func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	preempt, f := flag(r, "preempt")
 	if f != nil {
@@ -61,7 +60,7 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	if h.admission == nil {
 		return errNoAdmission
 	}
-	// so that there is time to say that it was too long
+	// leaves time to send the timeout error
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit-h.limit/6)
 	defer cancel()
 	asked, done, err := h.pods.Ask(h.bodyOf(ctx, w, r, podjson.MaxPod), form, by(r))
@@ -75,7 +74,7 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	if preempt {
 		if !asked.Known {
 			text := fmt.Sprintf("metadata.uid: neither the runtime nor a static manifest has a pod with "+
-				"the uid %q: nothing is preempted for it",
+				"the uid %q: no pod is preempted",
 				asked.Pod.UID)
 			return &failure{status: http.StatusNotFound, text: text}
 		}
@@ -91,16 +90,16 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	return h.answer(w, r, answer)
 }
 
-// noDecision says why there is none.
+// noDecision returns the answer for an admission error.
 func noDecision(err error) *failure {
 	text := err.Error() + ": try again"
 	if errors.Is(err, context.DeadlineExceeded) {
-		text = "it took too long; what was begun goes on: try again"
+		text = "admission timed out, a started preemption continues: try again"
 	}
 	return &failure{status: http.StatusServiceUnavailable, text: text}
 }
 
-// flag is a parameter that is true or false, the only one that a path takes.
+// flag returns a parameter that is true or false, the only one of a path.
 func flag(r *http.Request, name string) (bool, *failure) {
 	query, err := query(r, name)
 	if err != nil {
@@ -116,18 +115,18 @@ func flag(r *http.Request, name string) (bool, *failure) {
 	}
 }
 
-// Media types of YAML (RFC 9512), and those of before it.
+// yamlTypes are the media types of YAML: that of RFC 9512, and those used before it.
 var yamlTypes = []string{"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
 
-// podForm is how a request says that its pod is written. curl -T does not say it, and curl
-// --data-binary says what is no form of a pod: then the text itself tells.
+// podForm returns the format of the pod that a request names. curl -T names none, and curl
+// --data-binary names one that is no pod format: FormUnknown, decided by the text.
 func podForm(r *http.Request) (podstore.Form, *failure) {
 	if f := uncompressed(r); f != nil {
 		return 0, f
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {
-		return podstore.FormUnsaid, nil
+		return podstore.FormUnknown, nil
 	}
 	switch t, _, err := mime.ParseMediaType(given); {
 	case err != nil:
@@ -136,7 +135,7 @@ func podForm(r *http.Request) (podstore.Form, *failure) {
 	case slices.Contains(yamlTypes, t):
 		return podstore.FormYAML, nil
 	case t == "application/x-www-form-urlencoded":
-		return podstore.FormUnsaid, nil
+		return podstore.FormUnknown, nil
 	}
 	return 0, unsupported(fmt.Sprintf("Content-Type %.60q: want application/json or application/yaml",
 		given))

@@ -17,9 +17,9 @@ import (
 	"jettison/stats"
 )
 
-// What the loop publishes is what a client is told: the kubelet's words, over the whole way from YAML to the answer (cases D21, K01, K02, K03,
-// K04, K06).
-func TestTheNodeDecides(t *testing.T) {
+// The state that the loop publishes determines the answer, with the kubelet's texts, from YAML to
+// the answer (cases D21, K01, K02, K03, K04, K06).
+func TestNodeStateDecides(t *testing.T) {
 	a := admission.New(eviction.Policy{})
 	path, _ := start(t, Options{Admission: a}, patient)
 	c := client(t, path)
@@ -30,7 +30,7 @@ func TestTheNodeDecides(t *testing.T) {
 		return "metadata: {name: web, namespace: default, uid: u}\nspec: {" + spec + "}\n"
 	}
 	if got := ask(t, c, "POST", "/v1/admit", text("")); got.status != 503 || !strings.Contains(got.text, "not looked at it") {
-		t.Errorf("before the first look: %d %s", got.status, got.text)
+		t.Errorf("answer before the first look = %d %s, want 503", got.status, got.text)
 	}
 	capacity := v1.ResourceList{
 		"cpu": resource.MustParse("4"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("110"),
@@ -47,7 +47,7 @@ func TestTheNodeDecides(t *testing.T) {
 	for _, r := range []struct {
 		conditions string
 		spec       string
-		want       string // of a refusal
+		want       string // reason and message of a rejection
 	}{
 		{"", "", ""},
 		{"MemoryPressure", "", "Evicted The node had condition: [MemoryPressure]. "},
@@ -75,7 +75,7 @@ func TestTheNodeDecides(t *testing.T) {
 			want = fmt.Sprintf(`{"uid":"u","admit":false,"reason":%q,"message":%q`, reason, message)
 		}
 		if got.status != 200 || !strings.HasPrefix(got.text, want) {
-			t.Errorf("%s, %s:\n got %d %s\nwant %s", r.conditions, r.spec, got.status, got.text, want)
+			t.Errorf("conditions %q, spec %q: answer\n got %d %s\nwant %s", r.conditions, r.spec, got.status, got.text, want)
 		}
 	}
 }

@@ -22,28 +22,28 @@ import (
 	"jettison/internal/base/printable"
 )
 
-// handler answers requests. What is served is in docs/reference/socket.md.
+// handler answers requests. The paths are documented in docs/reference/socket.md.
 type handler struct {
 	pods      *podstore.Store
 	state     func() any
 	outlook   func() any
-	admission Admission     // nil: no pod is decided on
-	reads     Reads         // nil: nothing else is read
+	admission Admission     // nil: no admission
+	reads     Reads         // nil: no further paths
 	limit     time.Duration // for one request
-	body      int64         // bytes that one may have
-	progress  time.Duration // for each progressBytes of a body; 0: it may stall
+	body      int64         // limit of a body in bytes
+	progress  time.Duration // for each progressBytes of a body; 0: no limit
 
-	encoding sync.Mutex // held for one answer at a time, until it is taken into account
+	encoding sync.Mutex // held while an answer is encoded and counted, one at a time
 }
 
-// minor is what is spoken here.
+// minor is the minor version of the socket's protocol.
 var minor = strconv.Itoa(api.Minor)
 
-// failure is an answer that says what is wrong, in one line.
+// failure is an error answer, with a text of one line.
 type failure struct {
 	status int
 	text   string
-	allow  string // methods that the path has, of a 405
+	allow  string // methods of the path, for status 405
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve finds the path and the method.
+// serve finds and calls the handler of the path and method.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	var read http.HandlerFunc
 	if h.reads != nil {
@@ -74,13 +74,13 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if read != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		if by(r) != podstore.ByRoot {
-			// The budget is that of all that clients have the agent keep, as for other answers to members.
+			// All answers to members share the budget for data that clients make the agent hold.
 			w = &httpserver.Answer{
 				ResponseWriter: w, Hold: h.pods.Hold,
 				Refuse: func(w http.ResponseWriter) { h.fail(w, errBusy) },
 			}
 		}
-		read(w, r) // for as long as it takes: it has limits of its own
+		read(w, r) // has its own time limits
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
@@ -101,10 +101,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
 	case r.URL.Path == api.PathOutlook:
 		methods[http.MethodGet] = h.getOutlook
-	case read != nil: // by another method
+	case read != nil: // the method is wrong
 		methods[http.MethodGet], methods[http.MethodHead] = nil, nil
 	default:
-		text := fmt.Sprintf("no such path: %.100q: there are %s", r.URL.Path,
+		text := fmt.Sprintf("no path %.100q: the paths are %s", r.URL.Path,
 			strings.Join(h.paths(), ", "))
 		h.fail(w, &failure{status: http.StatusNotFound, text: text})
 		return
@@ -118,7 +118,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 				allow = append(allow, m)
 			}
 		}
-		text := fmt.Sprintf("%.20q is no method of this path: use %s", r.Method,
+		text := fmt.Sprintf("method %.20q not allowed: use %s", r.Method,
 			strings.Join(allow, " or "))
 		h.fail(w, &failure{status: http.StatusMethodNotAllowed, text: text,
 			allow: strings.Join(allow, ", ")})
@@ -129,7 +129,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paths are those that there are, for people.
+// paths returns the paths for error texts, sorted.
 func (h *handler) paths() []string {
 	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState,
 		api.PathOutlook}
@@ -140,7 +140,7 @@ func (h *handler) paths() []string {
 	return out
 }
 
-// putPods is PUT /v1/pods[?replace=true].
+// putPods serves PUT /v1/pods[?replace=true].
 func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	replace, f := flag(r, "replace")
 	if f != nil {
@@ -164,17 +164,17 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	return h.answer(w, r, answer)
 }
 
-// putFailure finds the status of what went wrong.
+// putFailure returns the answer for an error of the pod store.
 func putFailure(ctx context.Context, err error) *failure {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return tooLarge(large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &failure{status: http.StatusRequestTimeout, text: "the body took too long to arrive"}
+		return &failure{status: http.StatusRequestTimeout, text: "timeout while reading the body"}
 	case ctx.Err() != nil:
 		return &failure{status: http.StatusServiceUnavailable,
-			text: "the request took too long: try again"}
+			text: "the request timed out: try again"}
 	case errors.Is(err, podstore.ErrBusy):
 		return &failure{status: http.StatusServiceUnavailable, text: err.Error()}
 	case errors.Is(err, podstore.ErrTooLarge):
@@ -185,14 +185,14 @@ func putFailure(ctx context.Context, err error) *failure {
 	return bad(err)
 }
 
-func tooLarge(most int64) *failure {
+func tooLarge(limit int64) *failure {
 	return &failure{status: http.StatusRequestEntityTooLarge,
-		text: fmt.Sprintf("the body is larger than %d bytes", most)}
+		text: fmt.Sprintf("the body is larger than %d bytes", limit)}
 }
 
 func bad(err error) *failure { return &failure{status: http.StatusBadRequest, text: err.Error()} }
 
-// deletePod is DELETE /v1/pods/{uid}.
+// deletePod serves DELETE /v1/pods/{uid}.
 func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped string) *failure {
 	if _, err := query(r); err != nil {
 		return bad(err)
@@ -202,43 +202,45 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 		return bad(err)
 	}
 	switch err := h.pods.Delete(uid, by(r)); {
-	case errors.Is(err, podstore.ErrRoots):
+	case errors.Is(err, podstore.ErrOwnedByRoot):
 		return &failure{status: http.StatusForbidden,
 			text: fmt.Sprintf("forbidden: the pod with the uid %.100q: %v", uid, err)}
 	case err != nil:
 		return &failure{status: http.StatusNotFound,
-			text: fmt.Sprintf("no client has put a pod with the uid %.100q", uid)}
+			text: fmt.Sprintf("no client provided a pod with the uid %.100q", uid)}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// getState is GET /v1/state.
+// getState serves GET /v1/state.
 func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
-	return h.tell(w, r, h.state)
+	return h.answerPublished(w, r, h.state)
 }
 
-// getOutlook is GET /v1/outlook.
+// getOutlook serves GET /v1/outlook.
 func (h *handler) getOutlook(w http.ResponseWriter, r *http.Request) *failure {
-	return h.tell(w, r, h.outlook)
+	return h.answerPublished(w, r, h.outlook)
 }
 
-// tell answers with what the loop says; nil: it says nothing.
-func (h *handler) tell(w http.ResponseWriter, r *http.Request, ask func() any) *failure {
+// answerPublished answers with a value that the loop publishes. published may be nil or return nil:
+// no value yet.
+func (h *handler) answerPublished(w http.ResponseWriter, r *http.Request,
+	published func() any) *failure {
 	if _, err := query(r); err != nil {
 		return bad(err)
 	}
-	var said any
-	if ask != nil {
-		said = ask()
+	var value any
+	if published != nil {
+		value = published()
 	}
-	if said == nil {
+	if value == nil {
 		return errNoState
 	}
-	return h.answer(w, r, said)
+	return h.answer(w, r, value)
 }
 
-// query are a request's parameters: those that are known, each at most once.
+// query returns the parameters of a request. Each must be known and occur at most once.
 func query(r *http.Request, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -257,12 +259,12 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 		return values, nil
 	}
 	if len(known) == 0 {
-		return nil, errors.New("query: this path takes no parameters")
+		return nil, errors.New("query: this path has no parameters")
 	}
-	return nil, fmt.Errorf("query: this path takes only %s", strings.Join(known, ", "))
+	return nil, fmt.Errorf("query: this path has only %s", strings.Join(known, ", "))
 }
 
-// isJSON refuses what says that it is something else. No Content-Type at all is what curl -T sends.
+// isJSON rejects another Content-Type than JSON. curl -T sends none.
 func isJSON(r *http.Request) *failure {
 	if f := uncompressed(r); f != nil {
 		return f
@@ -279,7 +281,7 @@ func isJSON(r *http.Request) *failure {
 
 func uncompressed(r *http.Request) *failure {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return unsupported(fmt.Sprintf("Content-Encoding %.40q: send the text as it is", e))
+		return unsupported(fmt.Sprintf("Content-Encoding %.40q: send the text uncompressed", e))
 	}
 	return nil
 }
@@ -288,13 +290,13 @@ func unsupported(text string) *failure {
 	return &failure{status: http.StatusUnsupportedMediaType, text: text}
 }
 
-// connOf is the connection that a request came by; nil: it is not one of the socket's.
+// connOf returns the connection of a request; nil: the server is not the socket's.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
 }
 
-// by is who asks.
+// by returns the role of the client in the pod store.
 func by(r *http.Request) podstore.By {
 	if c := connOf(r); c != nil && c.role == owner {
 		return podstore.ByRoot
@@ -302,23 +304,23 @@ func by(r *http.Request) podstore.By {
 	return podstore.ByMember
 }
 
-// progressBytes are those of a body for which a client has so much time.
+// progressBytes is the part of a body for which a client has the time of progress.
 const progressBytes = 1 << 20
 
-// body ends when the request does, when the server is closed, and when it stalls: what has come of
-// it is in memory.
+// body reads the body of a request. It fails when the request ends, when the server closes, and
+// when the client stalls, since the decoded part is in memory.
 type body struct {
 	ctx      context.Context
 	r        io.Reader
-	conn     *conn // nil: none of the socket's
+	conn     *conn // nil: the server is not the socket's
 	progress time.Duration
 	read     int64
-	next     int64 // how much is to be read by the deadline
+	next     int64 // bytes to be read before the deadline is renewed
 }
 
 func (h *handler) bodyOf(ctx context.Context, w http.ResponseWriter, r *http.Request,
-	most int64) *body {
-	return &body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, most), conn: connOf(r),
+	limit int64) *body {
+	return &body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, limit), conn: connOf(r),
 		progress: h.progress}
 }
 
@@ -328,21 +330,21 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.conn.readBody(b.r, p)
 	b.read += int64(n)
-	// at the end net/http takes the deadline away
+	// at the end of a body net/http removes the deadline
 	if b.conn != nil && b.progress > 0 && err == nil && b.read >= b.next {
 		b.next = b.read + progressBytes
-		b.conn.within(b.progress)
+		b.conn.setProgressDeadline(b.progress)
 	}
 	return n, err
 }
 
-// errBusy is the answer where those that others do not read take all the memory.
+// errBusy is the answer when unread answers and bodies use all of the budget.
 var errBusy = &failure{status: http.StatusServiceUnavailable,
-	text: "too much is being sent and put at the same time: try again"}
+	text: "too many unread answers and large bodies: try again"}
 
-// answer writes a value, whole or not at all. It is in memory for as long as a client takes to read
-// it, so a member's comes out of the budget of all that clients have the agent keep. Root's does
-// not: who wants to know what goes on is told, whatever members do.
+// answer sends a value whole or not at all. The encoded value stays in memory until the client has
+// read it, so an answer to a member counts against the budget of all data that clients make the
+// agent hold. An answer to root does not: members cannot keep root from observing the agent.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure {
 	h.encoding.Lock()
 	text, err := json.Marshal(v)
@@ -356,13 +358,13 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure
 	}
 	h.encoding.Unlock()
 	if err != nil {
-		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " +
+		return &failure{status: http.StatusInternalServerError, text: "encode as JSON: " +
 			err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := printable.Writer(w)
 	_, _ = out.Write(text)
-	_, _ = out.Write([]byte("\n")) // the client is gone: there is no one to tell
+	_, _ = out.Write([]byte("\n")) // fails only if the client has closed
 	return nil
 }
 

@@ -37,62 +37,62 @@ func send(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// A slow client holds up no other.
+// A slow client blocks no other.
 func TestSlowClients(t *testing.T) {
 	path, pods := start(t, Options{}, patient)
 	send(t, dial(t, path), slowHeader)
 	send(t, dial(t, path), slowBody)
 	send(t, dial(t, path), "DELETE /v1/pods/x HTTP/1.1\r\nHost: j\r\n\r\n")
 	if got := ask(t, client(t, path), "PUT", "/v1/pods", "["+pod("quick")+"]"); got.status != 200 {
-		t.Errorf("meanwhile: %d %s", got.status, got.text)
+		t.Errorf("put with slow clients = %d %s, want 200", got.status, got.text)
 	}
 	if got := pods.Snapshot(); len(got.Pods) != 1 {
-		t.Errorf("known: %v", got.Pods)
+		t.Errorf("known pods = %v, want one", got.Pods)
 	}
 }
 
-// What is slow: a header, and a body, that do not come to their end.
+// A header and a body that do not end.
 var (
 	slowHeader = "PUT /v1/pods HTTP/1.1\r\nHos"
 	slowBody   = "PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: 1000\r\n\r\n[" + pod("slow") + ","
 )
 
-// A slow client is cut off. Each limit is met alone: how long anything else takes does not matter.
-func TestSlowClientsAreCutOff(t *testing.T) {
+// A slow client is closed. Each case sets one limit, so the time of other steps does not matter.
+func TestSlowClientsAreClosed(t *testing.T) {
 	const soon = 200 * time.Millisecond
-	hasty := func(change func(*limits)) (net.Conn, *podstore.Store) {
+	limited := func(change func(*limits)) (net.Conn, *podstore.Store) {
 		l := patient
 		change(&l)
 		path, pods := start(t, Options{}, l)
 		return dial(t, path), pods
 	}
-	header, _ := hasty(func(l *limits) { l.header = soon })
-	_, _ = io.WriteString(header, slowHeader) // it may be cut off before it said all
+	header, _ := limited(func(l *limits) { l.header = soon })
+	_, _ = io.WriteString(header, slowHeader) // it may be closed before all is written
 	if _, err := io.ReadAll(header); err != nil && !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("a header that does not come: %v", err)
+		t.Errorf("read after an incomplete header: error %v, want the end", err)
 	}
-	body, pods := hasty(func(l *limits) { l.request = 5 * soon })
+	body, pods := limited(func(l *limits) { l.request = 5 * soon })
 	send(t, body, slowBody)
 	res, err := http.ReadResponse(bufio.NewReader(body), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(res.Body)
-	if res.StatusCode != 408 || string(text) != "{\"error\":\"the body took too long to arrive\"}\n" || err != nil {
-		t.Errorf("a body that does not come: %d %s, error %v", res.StatusCode, text, err)
+	if res.StatusCode != 408 || string(text) != "{\"error\":\"timeout while reading the body\"}\n" || err != nil {
+		t.Errorf("answer to an incomplete body = %d %s, error %v; want 408", res.StatusCode, text, err)
 	}
 	if got := pods.Snapshot(); len(got.Pods) != 0 {
-		t.Errorf("known: %v", got.Pods)
+		t.Errorf("known pods = %v, want none", got.Pods)
 	}
-	idle, _ := hasty(func(l *limits) { l.idle = soon })
+	idle, _ := limited(func(l *limits) { l.idle = soon })
 	send(t, idle, "DELETE /v1/pods/x HTTP/1.1\r\nHost: j\r\n\r\n")
 	if text, err := io.ReadAll(idle); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 404") {
-		t.Errorf("nothing more is asked: %s %v", text, err)
+		t.Errorf("read from an idle connection = %s %v, want one answer and the end", text, err)
 	}
 }
 
-// A client that goes away in the middle leaves nothing behind.
-func TestAClientThatGoesAway(t *testing.T) {
+// A client that closes in the middle of a request leaves no trace.
+func TestClientThatCloses(t *testing.T) {
 	path, pods := start(t, Options{}, patient)
 	for range maxOwner - 1 {
 		c := dial(t, path)
@@ -100,29 +100,29 @@ func TestAClientThatGoesAway(t *testing.T) {
 		c.Close()
 	}
 	if got := ask(t, client(t, path), "PUT", "/v1/pods", "[]"); got.status != 200 {
-		t.Errorf("then: %d %s", got.status, got.text)
+		t.Errorf("put after closed clients = %d %s, want 200", got.status, got.text)
 	}
 	if got := pods.Snapshot(); got.Version != 0 {
-		t.Errorf("known: %v", got.Pods)
+		t.Errorf("known pods = %v, want none and version 0", got.Pods)
 	}
 }
 
-// What is no HTTP is answered by net/http or not at all, and harms no other client.
-func TestNoHTTP(t *testing.T) {
+// Input that is not HTTP gets an error from net/http or no answer, and affects no other client.
+func TestInputThatIsNotHTTP(t *testing.T) {
 	path, _ := start(t, Options{}, patient)
 	for _, text := range []string{"\x16\x03\x01\x02\x00", "PUT\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: j\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n", "PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: -1\r\n\r\n",
 		"PUT /v1/pods HTTP/1.1\r\nHost: j\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "OPTIONS * HTTP/1.1\r\nHost: j\r\nConnection: close\r\n\r\n"} {
 		c := dial(t, path)
-		_, _ = io.WriteString(c, text) // it may be cut off before it said all
+		_, _ = io.WriteString(c, text) // it may be closed before all is written
 		_ = c.(*net.UnixConn).CloseWrite()
 		answer, _ := io.ReadAll(c)
 		if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 4") && !strings.HasPrefix(string(answer), "HTTP/1.1 5") {
-			t.Errorf("%.40q: %.100q", text, answer)
+			t.Errorf("answer to %.40q = %.100q, want an error or none", text, answer)
 		}
 	}
 	if got := ask(t, client(t, path), "PUT", "/v1/pods", "[]"); got.status != 200 {
-		t.Errorf("then: %d %s", got.status, got.text)
+		t.Errorf("put after invalid input = %d %s, want 200", got.status, got.text)
 	}
 }
 
@@ -146,8 +146,8 @@ func occupy(path string) (net.Conn, error) {
 	return c, err
 }
 
-// Where all places are taken, one that comes takes that of the one that has asked nothing for the longest time; where all are being
-// answered, it is told so.
+// When all places are in use, a new connection replaces the longest idle one. When all are busy, it
+// gets an error.
 func TestTooManyConnections(t *testing.T) {
 	entered, answer := make(chan struct{}), make(chan struct{})
 	path, _ := start(t, Options{State: func() any { entered <- struct{}{}; <-answer; return 1 }}, patient)
@@ -161,9 +161,9 @@ func TestTooManyConnections(t *testing.T) {
 		idle = append(idle, c)
 	}
 	if status, text, err := rawAsk(path, "PUT", "/v1/pods", "[]"); status != 200 {
-		t.Errorf("one more: %d %s %v", status, text, err)
+		t.Errorf("one connection beyond the limit = %d %s %v, want 200", status, text, err)
 	}
-	gone := make(chan error, maxOwner) // which of them has asked nothing for longest the server knows a moment after its client
+	gone := make(chan error, maxOwner) // the server learns a moment after its client which one is idle for longest
 	for _, c := range idle {
 		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		go func() {
@@ -172,7 +172,7 @@ func TestTooManyConnections(t *testing.T) {
 		}()
 	}
 	if err := <-gone; !errors.Is(err, io.EOF) {
-		t.Errorf("the one that made room: %v", err)
+		t.Errorf("read of the replaced connection: error %v, want EOF", err)
 	}
 	for answering := 0; answering < maxOwner; {
 		c := dial(t, path)
@@ -185,15 +185,15 @@ func TestTooManyConnections(t *testing.T) {
 		select {
 		case <-entered:
 			answering++
-		case <-refused: // whose place it was to have was not given back in time, on a starved machine
+		case <-refused: // the replaced connection did not release its place in time, on a starved machine
 		}
 	}
-	for range 2 * maxRefused { // those that are refused are bounded, too, and make room in the same way
+	for range 2 * maxRefused { // refused connections are bounded in the same way
 		dial(t, path)
 	}
 	status, text, err := rawAsk(path, "PUT", "/v1/pods", "[]")
 	if status != 503 || text != `{"error":"too many connections: close some, or try again"}` {
-		t.Errorf("beside so many that are being answered: %d %s %v", status, text, err)
+		t.Errorf("one connection beyond busy ones = %d %s %v, want 503 with the error", status, text, err)
 	}
 	close(answer)
 	for deadline := time.Now().Add(10 * time.Second); ; { // until the server has seen it
@@ -202,16 +202,16 @@ func TestTooManyConnections(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a place that was given back is not given again")
+			t.Fatal("no connection served after all places were released")
 		}
 	}
 }
 
-// Members take no place of root's, nor one of them all places of the others, nor strangers anybody's.
+// Members use no places of root, one member not all of the others, and strangers none of these.
 func TestPlaces(t *testing.T) {
 	l := &limited{gid: 7}
-	var leave []func()
-	take := func(r role, uid uint32, n int) (served, refused int) {
+	var releases []func()
+	seat := func(r role, uid uint32, n int) (served, refused int) {
 		for range n {
 			c := &conn{role: r}
 			if !l.seat(c, uid) {
@@ -222,8 +222,8 @@ func TestPlaces(t *testing.T) {
 			} else {
 				refused++
 			}
-			c.place.State(http.StateActive) // else it would make room
-			leave = append(leave, c.release)
+			c.place.State(http.StateActive) // an idle connection would be replaced
+			releases = append(releases, c.release)
 		}
 		return served, refused
 	}
@@ -241,20 +241,20 @@ func TestPlaces(t *testing.T) {
 		{owner, 0, maxMember + 2, 0},
 		{owner, 0, maxOwner - 3*(maxMember+2), maxProbes},
 	} {
-		if served, refused := take(c.role, c.uid, maxMember+2); served != c.served || refused != c.refused {
+		if served, refused := seat(c.role, c.uid, maxMember+2); served != c.served || refused != c.refused {
 			t.Errorf("role %d, user %d: %d served, %d refused; want %d, %d", c.role, c.uid, served, refused, c.served, c.refused)
 		}
 	}
-	for _, f := range leave {
+	for _, f := range releases {
 		f()
 		f() // a connection may be closed twice
 	}
-	if left := l.places.Count(ofOwners) + l.places.Count(ofRefused) + l.places.Count(1) + l.all; left != 0 {
-		t.Errorf("left: %d", left)
+	if left := l.places.Count(ownerKey) + l.places.Count(refusedKey) + l.places.Count(1) + l.all; left != 0 {
+		t.Errorf("%d places in use after all releases, want none", left)
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentClients(t *testing.T) {
 	path, pods := start(t, Options{State: func() any { return 1 }}, patient)
 	var all sync.WaitGroup
 	for w := range 8 {
@@ -272,7 +272,7 @@ func TestManyAtOnce(t *testing.T) {
 					_, _ = io.Copy(io.Discard, res.Body)
 					res.Body.Close()
 					if res.StatusCode >= 300 {
-						t.Errorf("%v: %s", r, res.Status)
+						t.Errorf("request %v = %s, want success", r, res.Status)
 					}
 				}
 			}
@@ -280,12 +280,13 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if got := pods.Snapshot(); len(got.Pods) != 0 || got.Version != 8*20*2 {
-		t.Errorf("left %v in version %d", got.Pods, got.Version)
+		t.Errorf("known pods = %v in version %d, want none in version %d", got.Pods, got.Version, 8*20*2)
 	}
 }
 
-// Close waits for no client: none that says nothing, none in the middle of a request, and none that does not take its answer.
-func TestCloseCutsOff(t *testing.T) {
+// Close waits for no client: not for a silent one, one in the middle of a request, or one that does
+// not read its answer.
+func TestCloseDoesNotWaitForClients(t *testing.T) {
 	path := filepath.Join(short(t), "s")
 	s, err := listen(Options{Path: path, Pods: podstore.New(), State: func() any { return strings.Repeat("x", 8<<20) }}, patient)
 	if err != nil {
@@ -301,14 +302,14 @@ func TestCloseCutsOff(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := time.Since(began); d > patient.close/2 { // nor for any of their limits: all are as long
-		t.Errorf("took %v", d)
+	if d := time.Since(began); d > patient.close/2 { // shorter than each limit of a request
+		t.Errorf("Close took %v, want at most %v", d, patient.close/2)
 	}
 	for _, c := range []net.Conn{silent, middle, full} {
 		_, _ = io.Copy(io.Discard, c) // ends
 	}
 	if err := s.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
+		t.Errorf("second Close: error %v, want nil", err)
 	}
 }
 
@@ -323,22 +324,22 @@ func TestModes(t *testing.T) {
 		}
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil || info.Mode().Perm() != 0o660 || st.Gid != 54321 {
-			t.Errorf("mode %v, group %d, error %v", info.Mode(), st.Gid, err)
+			t.Errorf("socket with a group: mode %v, group %d, error %v; want 0660 and 54321", info.Mode(), st.Gid, err)
 		}
 	}
 	unix.Umask(0)
 	path, _ := start(t, Options{}, patient)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != os.ModeSocket {
-		t.Errorf("mode %v, error %v", info.Mode(), err)
+		t.Errorf("socket without a group: mode %v, error %v; want 0600", info.Mode(), err)
 	}
 	dir, err := os.Stat(filepath.Dir(path))
 	if err != nil || dir.Mode().Perm() != 0o755 {
-		t.Errorf("directory: mode %v, error %v", dir.Mode(), err)
+		t.Errorf("directory of the socket: mode %v, error %v; want 0755", dir.Mode(), err)
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 2 { // the socket and its lock
-		t.Errorf("in the directory: %v, error %v", left, err)
+		t.Errorf("files next to the socket = %v, error %v; want socket and lock", left, err)
 	}
 }
 
@@ -357,48 +358,48 @@ func TestPaths(t *testing.T) {
 	}
 	for _, c := range []struct{ path, group, want string }{
 		{"s.sock", "", `socket "s.sock": want an absolute path`},
-		{"/" + strings.Repeat("x", 107), "", `socket /` + strings.Repeat("x", 107) + `: the path is too long: the kernel takes 107 bytes`},
-		{file, "", `socket DIR/file: there is something else at this path: remove it, or choose another one`},
-		{dir, "", `socket DIR: there is something else at this path: remove it, or choose another one`},
+		{"/" + strings.Repeat("x", 107), "", `socket /` + strings.Repeat("x", 107) + `: path too long: the kernel allows 107 bytes`},
+		{file, "", `socket DIR/file: the path exists and is not a socket: remove it, or choose another path`},
+		{dir, "", `socket DIR: the path exists and is not a socket: remove it, or choose another path`},
 		{file + "/s", "", `socket DIR/file/s: mkdir DIR/file: not a directory`},
-		{wide + "/s", "", `socket DIR/wide/s: DIR/wide may be written to by every user (mode 0777): choose another directory`},
-		{dir + "/s", "no-such-group", `socketGroup "no-such-group": no such group on this machine (in a container: in its /etc/group): give a group that exists, or its number`},
-		{dir + "/s", "-1", `socketGroup "-1": no such group on this machine (in a container: in its /etc/group): give a group that exists, or its number`},
+		{wide + "/s", "", `socket DIR/wide/s: every user may write to DIR/wide (mode 0777): choose another directory`},
+		{dir + "/s", "no-such-group", `socketGroup "no-such-group": group not found (in a container: in its /etc/group): use an existing group, or its number`},
+		{dir + "/s", "-1", `socketGroup "-1": group not found (in a container: in its /etc/group): use an existing group, or its number`},
 		{dir + "/s", fmt.Sprint(overflowGID()), fmt.Sprintf(`socketGroup "%d": the kernel shows every process of another user namespace as group %d: choose another group`, overflowGID(), overflowGID())},
 	} {
 		s, err := Listen(Options{Path: c.path, Group: c.group, Pods: podstore.New()})
 		if err == nil {
 			_ = s.Close()
-			t.Errorf("%s, group %q: accepted", c.path, c.group)
+			t.Errorf("path %s with group %q accepted, want an error", c.path, c.group)
 		} else if got := strings.ReplaceAll(err.Error(), dir, "DIR"); got != c.want {
-			t.Errorf("%s, group %q:\n got %s\nwant %s", c.path, c.group, got, c.want)
+			t.Errorf("error for path %s, group %q:\n got %s\nwant %s", c.path, c.group, got, c.want)
 		}
 	}
 	if text, err := os.ReadFile(file); string(text) != "precious" {
-		t.Errorf("the file: %s, error %v", text, err)
+		t.Errorf("existing file after Listen = %q, error %v; want it unchanged", text, err)
 	}
 	if gid, err := groupID("root"); gid != 0 || err != nil {
-		t.Errorf("group root: %d, error %v", gid, err)
+		t.Errorf("number of group root = %d, error %v; want 0", gid, err)
 	}
 }
 
-// A second agent is told so and changes nothing; the socket of one that died is taken over.
+// A second agent gets an error and changes nothing. The socket of an agent that died is replaced.
 func TestSecondAgentAndStaleSocket(t *testing.T) {
 	path := filepath.Join(short(t), "s")
 	first, err := Listen(Options{Path: path, Pods: podstore.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	another := fmt.Sprintf("socket %s: another agent (pid %d) answers there: stop it, or give this one another socket", path, os.Getpid())
+	another := fmt.Sprintf("socket %s: another agent (pid %d) listens on it: stop that agent, or configure another socket", path, os.Getpid())
 	if _, err := Listen(Options{Path: path, Pods: podstore.New()}); err == nil || err.Error() != another {
-		t.Errorf("a second one: error %v", err)
+		t.Errorf("Listen of a second agent: error %v, want %s", err, another)
 	}
-	os.Remove(path + ".lock") // as a tidy person does: the first one still answers
+	os.Remove(path + ".lock") // the first agent still listens
 	if _, err := Listen(Options{Path: path, Pods: podstore.New()}); err == nil || err.Error() != another {
-		t.Errorf("a second one without the lock: error %v", err)
+		t.Errorf("Listen of a second agent without the lock file: error %v, want %s", err, another)
 	}
 	if status, _, err := rawAsk(path, "PUT", "/v1/pods", "[]"); status != 200 {
-		t.Errorf("the first one: %d %v", status, err)
+		t.Errorf("answer of the first agent = %d %v, want 200", status, err)
 	}
 	if err := first.Close(); err != nil {
 		t.Error(err)
@@ -412,12 +413,12 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 	l.Close()
 	next, err := Listen(Options{Path: path, Pods: podstore.New()})
 	if err != nil {
-		t.Fatalf("a stale socket: %v", err)
+		t.Fatalf("Listen on a stale socket: %v", err)
 	}
 	if status, _, err := rawAsk(path, "PUT", "/v1/pods", "[]"); status != 200 {
-		t.Errorf("the next one: %d %v", status, err)
+		t.Errorf("answer of the next agent = %d %v, want 200", status, err)
 	}
-	// A socket that is another's by now is not removed.
+	// A socket of another process is not removed.
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
@@ -429,11 +430,11 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("the other's socket: %v", err)
+		t.Errorf("socket of another process removed by Close: %v", err)
 	}
 }
 
-// Of many agents that start at the same moment on a stale socket one gets it.
+// Of many agents that start at the same time on a stale socket, one gets it.
 func TestAgentsThatRace(t *testing.T) {
 	path := filepath.Join(short(t), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -453,7 +454,7 @@ func TestAgentsThatRace(t *testing.T) {
 	}
 	all.Wait()
 	if len(won) != 1 {
-		t.Errorf("%d agents have the socket", len(won))
+		t.Errorf("%d agents have the socket, want one", len(won))
 	}
 	for len(won) > 0 {
 		if err := (<-won).Close(); err != nil {
@@ -462,16 +463,16 @@ func TestAgentsThatRace(t *testing.T) {
 	}
 }
 
-// What is asked for at a terminal, with curl, holds nothing that a terminal obeys, and means what it meant.
+// Answers contain no control characters that a terminal interprets, and decode to the same value.
 func TestAnswersHoldNoControls(t *testing.T) {
 	const text = "a\x1b[2J\u009b2J\x7f\u202e"
 	path, _ := start(t, Options{State: func() any { return text }}, patient)
 	got := ask(t, client(t, path), "GET", "/v1/state", "")
 	var back string
 	if err := json.Unmarshal([]byte(got.text), &back); err != nil || back != text || strings.ContainsAny(got.text, "\x1b\u009b\x7f\u202e") {
-		t.Errorf("%q is %q, %v", got.text, back, err)
+		t.Errorf("answer %q decodes to %q, %v; want the original text without controls", got.text, back, err)
 	}
 	if got = ask(t, client(t, path), "GET", "/v1/none%1b%c2%9b", ""); got.status != 404 || strings.ContainsAny(got.text, "\x1b\u009b") {
-		t.Errorf("%d %q", got.status, got.text)
+		t.Errorf("answer with an odd path = %d %q, want 404 without controls", got.status, got.text)
 	}
 }

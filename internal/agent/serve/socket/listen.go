@@ -17,31 +17,31 @@ import (
 // the ending 0).
 const maxPath = 107
 
-// private is the pattern of the directory that a socket is made in. The number that takes the place
-// of * has up to 10 digits.
+// private is the pattern of the directory in which a socket is created. MkdirTemp replaces * with
+// up to 10 digits.
 const private = ".j*"
 
-// dialLimit is how long an agent that runs already may take to accept a connection; the kernel does
-// that for it.
+// dialLimit is the time within which a running agent must accept a connection; its kernel does
+// that.
 const dialLimit = time.Second
 
 // bound is a socket that listens at its path.
 type bound struct {
 	*net.UnixListener
 	path string
-	lock *os.File    // held as long as the socket is there
+	lock *os.File    // held while the socket exists
 	info os.FileInfo // of the socket
 }
 
-// bind makes the socket at path, in place of one at which no process answers. It is never there
-// with another mode or group than it is to have. gid -1: only root, 0600; else 0660 for that group.
+// bind creates the socket at path. It replaces one on which no process listens. The socket appears
+// with its final mode and group. gid -1: only root, 0600; otherwise 0660 for that group.
 func bind(path string, gid int) (*bound, error) {
 	dir := filepath.Dir(path)
 	switch {
 	case !filepath.IsAbs(path):
 		return nil, fmt.Errorf("socket %q: want an absolute path", path)
 	case len(path) > maxPath || len(dir)+len("/.j0123456789/s") > maxPath:
-		return nil, fmt.Errorf("socket %s: the path is too long: the kernel takes %d bytes", path,
+		return nil, fmt.Errorf("socket %s: path too long: the kernel allows %d bytes", path,
 			maxPath)
 	}
 	b := &bound{path: path}
@@ -65,20 +65,20 @@ func (b *bound) acquire(dir string, gid int) (err error) {
 	return b.listen(dir, gid)
 }
 
-// listen makes the socket in a directory that only its owner may enter, and moves it to its place
+// listen creates the socket in a directory that only its owner may enter, and moves it to its path
 // when it is ready.
 func (b *bound) listen(dir string, gid int) error {
-	own, err := os.MkdirTemp(dir, private)
+	tmp, err := os.MkdirTemp(dir, private)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(own)
-	first := filepath.Join(own, "s")
+	defer os.RemoveAll(tmp)
+	first := filepath.Join(tmp, "s")
 	if b.UnixListener, err = net.ListenUnix("unix",
 		&net.UnixAddr{Name: first, Net: "unix"}); err != nil {
 		return err
 	}
-	b.SetUnlinkOnClose(false) // it will have another name
+	b.SetUnlinkOnClose(false) // it is renamed
 	mode := os.FileMode(0o600)
 	if gid >= 0 {
 		mode = 0o660
@@ -95,8 +95,8 @@ func (b *bound) listen(dir string, gid int) error {
 	return os.Rename(first, b.path)
 }
 
-// makeDir makes the socket's directory. In one that every user may write to, another socket could
-// be put in its place.
+// makeDir creates the socket's directory. It rejects one that every user may write to, where
+// another socket could replace it.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -108,22 +108,22 @@ func makeDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("%s may be written to by every user (mode %04o): choose another directory", dir,
+		return fmt.Errorf("every user may write to %s (mode %04o): choose another directory", dir,
 			info.Mode().Perm())
 	}
 	return nil
 }
 
-// another is what a second agent gets; pid is the first one's, 0: not known.
+// another returns the error of a second agent; pid is the process of the first, 0 if unknown.
 func another(pid int) error {
-	who := "another agent"
+	owner := "another agent"
 	if pid > 0 {
-		who = fmt.Sprintf("another agent (pid %d)", pid)
+		owner = fmt.Sprintf("another agent (pid %d)", pid)
 	}
-	return fmt.Errorf("%s answers there: stop it, or give this one another socket", who)
+	return fmt.Errorf("%s listens on it: stop that agent, or configure another socket", owner)
 }
 
-// lock keeps two agents from taking each other's socket for a stale one.
+// lock takes the lock file, so that two agents cannot replace each other's socket as stale.
 func lock(path string) (*os.File, error) {
 	f, err := atomicfile.Lock(path)
 	if locked := (*atomicfile.LockedError)(nil); errors.As(err, &locked) {
@@ -132,8 +132,8 @@ func lock(path string) (*os.File, error) {
 	return f, err
 }
 
-// free reports whether the path may be taken: nothing is there, or a socket at which no process
-// answers.
+// free removes nothing; it returns an error unless path does not exist or is a socket on which no
+// process listens.
 func free(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -142,7 +142,7 @@ func free(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != os.ModeSocket:
-		return errors.New("there is something else at this path: remove it, or choose another one")
+		return errors.New("the path exists and is not a socket: remove it, or choose another path")
 	}
 	conn, err := net.DialTimeout("unix", path, dialLimit)
 	switch {
@@ -151,13 +151,13 @@ func free(path string) error {
 		return another(pidOf(conn))
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		return nil // no process listens any more
-	case errors.Is(err, unix.EAGAIN): // a process listens and does not keep up
+	case errors.Is(err, unix.EAGAIN): // a process listens, with a full backlog
 		return another(0)
 	}
 	return err
 }
 
-// pidOf is the process that listens at the other end of a connection; 0: not known.
+// pidOf returns the process at the other end of a connection; 0: unknown.
 func pidOf(c net.Conn) (pid int) {
 	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -171,8 +171,7 @@ func pidOf(c net.Conn) (pid int) {
 	return pid
 }
 
-// release removes the socket, if it is still the one that was made, and lets another agent have its
-// place.
+// release removes the socket, unless another has replaced it, and releases the lock.
 func (b *bound) release() {
 	if b.UnixListener != nil {
 		b.UnixListener.Close()

@@ -27,17 +27,17 @@ import (
 	"jettison/internal/node/selfprotect"
 )
 
-// childVariable is set in the process that TestHostileClientsFitTheMemory measures: the socket that it serves.
+// childVariable is set in the process that TestHostileClientsFitTheMemory measures. It has the path of the socket.
 const childVariable = "JETTISON_SERVES"
 
-// memoryMore is as internal/agent/podlister has it: the container's limit is 64 MiB, and at rest the agent has 28 of it resident.
+// memoryMore bounds the growth of memory, as in internal/agent/podlister: the container's limit is 64 MiB, and at rest the agent has 28.
 const memoryMore = 36 << 20
 
-// serve is the process that is measured. It ends when its standard input does.
+// serve is the process that is measured. It ends with its standard input.
 func serve(t *testing.T, path string) {
-	selfprotect.Self(false) // what is refused is no matter: the heap's bounds are not
+	selfprotect.Self(false) // only the bounds of the heap matter here; other settings may be refused
 	pods := podstore.New()
-	state := strings.Repeat("s", 300<<10) // a large one: a hundred pods that are evicted, and their messages
+	state := strings.Repeat("s", 300<<10) // a large state: a hundred evicted pods with their messages
 	gid := fmt.Sprint(memberGID)
 	s, err := listen(Options{Path: path, Group: gid, Pods: pods, State: func() any { return state }, Admission: refuser{}}, patient)
 	if err != nil {
@@ -52,16 +52,17 @@ func serve(t *testing.T, path string) {
 	}
 }
 
-// memberGID is a group that nobody is in.
+// memberGID is a group without members.
 const memberGID = 54321
 
-// huge is a pod of nearly a MiB, in two halves: what is before its end, and its end.
-func huge(uid string) (most, rest string) {
+// huge is a pod of nearly a MiB, in two parts: all but the end, and the end.
+func huge(uid string) (head, tail string) {
 	return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10), `"}}}`
 }
 
-// As many clients as there is place for, root's and two members', each slow and huge in its way, on a store that is full and on an empty one:
-// all together the agent has the memory for it, what is known stays, and an ordinary pod is put meanwhile.
+// Connections of root and two members use all places, each slow or huge in its way, on a full and
+// an empty store. The agent's memory stays bounded, known pods stay, and an ordinary pod can be put
+// meanwhile.
 func TestHostileClientsFitTheMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
@@ -82,26 +83,26 @@ func TestHostileClientsFitTheMemory(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() && lines.Text() != "ready" {
 		}
-		known := 1 // the ordinary one
+		known := 1 // the ordinary pod
 		if full {
 			known += fill(t, path)
 		}
 		all := dialAll(t, path)
-		taken := attack(t, path, all)
+		accepted := attack(t, path, all)
 		_ = in.Close()
 		var more, after int
 		for lines.Scan() {
 			_, _ = fmt.Sscanf(lines.Text(), "more %d known %d", &more, &after)
 		}
 		err := child.Wait()
-		t.Logf("full %v: %d clients, %d of their huge pods were taken: %.1f MiB more", full, len(all), taken, float64(more)/(1<<20))
-		if err != nil || more == 0 || more > memoryMore || after != known+taken || !full && taken == 0 {
-			t.Errorf("want at most %d MiB; %d pods are known, want %d (%v)", memoryMore>>20, after, known+taken, err)
+		t.Logf("full %v: %d clients, %d of their huge pods accepted: %.1f MiB more", full, len(all), accepted, float64(more)/(1<<20))
+		if err != nil || more == 0 || more > memoryMore || after != known+accepted || !full && accepted == 0 {
+			t.Errorf("memory grew by %d bytes, want at most %d MiB; %d pods known, want %d; child: %v", more, memoryMore>>20, after, known+accepted, err)
 		}
 	}
 }
 
-// fill puts pods until there is no room for more, and deletes the last ones.
+// fill puts pods until the store is full, and deletes the last three.
 func fill(t *testing.T, path string) (known int) {
 	t.Helper()
 	c := client(t, path)
@@ -114,7 +115,7 @@ func fill(t *testing.T, path string) (known int) {
 		if got := ask(t, c, "PUT", "/v1/pods", string(text)); got.status == 507 {
 			break
 		} else if got.status != 200 {
-			t.Fatalf("%d %s", got.status, got.text)
+			t.Fatalf("put while filling the store = %d %s, want 200 or 507", got.status, got.text)
 		}
 	}
 	for range 3 {
@@ -125,7 +126,7 @@ func fill(t *testing.T, path string) (known int) {
 	return known
 }
 
-// dialAll takes every place but one.
+// dialAll uses every place but one.
 func dialAll(t *testing.T, path string) (all []net.Conn) {
 	t.Helper()
 	for range maxOwner - 1 {
@@ -153,20 +154,20 @@ func dialAll(t *testing.T, path string) (all []net.Conn) {
 	return all
 }
 
-// refuser takes no pod, and keeps none.
+// refuser rejects every pod.
 type refuser struct{}
 
 func (refuser) Ask(context.Context, *v1.Pod, podstore.By) (admit.Result, error) { return refusal, nil }
 
 func (refuser) Preempt(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
 
-// askAll has all clients ask for admission at once, by turns with much JSON, with as much as a pod may take in memory, with as much YAML
-// as there may be, and with values within each other as deep as there is text.
+// askAll requests admission from all connections at the same time, alternating between much JSON, a
+// pod of the maximal memory, YAML of the maximal size, and the deepest possible nesting.
 func askAll(all []net.Conn, write func(net.Conn, string)) {
-	most, rest := huge("asks")
+	head, tail := huge("asks")
 	meta := `{"metadata":{"uid":"asks","namespace":"a","name":"a"},`
 	bodies := []string{
-		most + rest, meta + `"spec":{"containers":[` + strings.Repeat("{},", 4000) + `{}]}}`,
+		head + tail, meta + `"spec":{"containers":[` + strings.Repeat("{},", 4000) + `{}]}}`,
 		meta + `"status": [` + strings.Repeat("a,", 9900) + `"` + strings.Repeat("b ", 110<<10) + `"]}`,
 		`{"a":` + strings.Repeat("[", podjson.MaxPod-5),
 	}
@@ -185,8 +186,9 @@ func askAll(all []net.Conn, write func(net.Conn, string)) {
 // maxAsks bounds how often crowd repeats a request.
 const maxAsks = 1000
 
-// crowd has a thousand connections of root's, hostile in turn, and asks properly after every tenth. The server closes a hostile
-// connection for it once it knows that one to be idle or stalled: until then it may reject the request, which is repeated.
+// crowd opens a thousand hostile connections of root, and sends a proper request after every tenth.
+// The server closes a hostile connection for it once it knows that one to be idle or stalled. Until
+// then it may reject the request, which is repeated.
 func crowd(t *testing.T, path string) {
 	t.Helper()
 	ways := []string{
@@ -201,7 +203,7 @@ func crowd(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it may be cut off, or stall, before it said all
+		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it may be closed, or stall, before all is written
 		_, _ = io.WriteString(c, ways[i%len(ways)])
 		if i%10 < 9 {
 			continue
@@ -220,40 +222,41 @@ func crowd(t *testing.T, path string) {
 		}
 	}
 	if failed > 0 {
-		t.Errorf("%d of 100 that ask properly are not answered", failed)
+		t.Errorf("%d of 100 proper requests not served", failed)
 	}
 }
 
-// attack has all clients do the worst at once, three times: bodies of a pod that is huge and does not end until all are there, pods that ask
-// to be taken, then answers that nobody reads.
-func attack(t *testing.T, path string, all []net.Conn) (taken int) {
+// attack makes all clients do the worst at the same time, three times: bodies of a huge pod that
+// end only when all have begun, admission requests, then answers that they do not read.
+func attack(t *testing.T, path string, all []net.Conn) (accepted int) {
 	t.Helper()
 	var clients sync.WaitGroup
-	// No client waits for time to pass, however slow the machine is: the server reads what it is sent, or answers and closes the
-	// connection. A client that gave up would not count a pod that the server took after all.
+	// No client has a time limit, however slow the machine is: the server reads the request, or
+	// answers and closes the connection. A client that gave up would not count a pod that the
+	// server accepted afterwards.
 	write := func(c net.Conn, text string) {
-		_, _ = io.WriteString(c, text) // it may have been cut off
+		_, _ = io.WriteString(c, text) // the server may have closed it
 	}
 	for i, c := range all {
 		clients.Go(func() {
-			most, rest := huge(fmt.Sprint("huge", i))
-			write(c, fmt.Sprintf("PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n[%s", len(most)+len(rest)+2, most))
+			head, tail := huge(fmt.Sprint("huge", i))
+			write(c, fmt.Sprintf("PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n[%s", len(head)+len(tail)+2, head))
 		})
 	}
 	clients.Wait()
 	if got := ask(t, client(t, path), "PUT", "/v1/pods", "["+pod("ordinary")+"]"); got.status != 200 {
-		t.Errorf("an ordinary pod meanwhile: %d %s", got.status, got.text)
+		t.Errorf("put of an ordinary pod meanwhile = %d %s, want 200", got.status, got.text)
 	}
 	var mu sync.Mutex
 	for _, c := range all {
 		clients.Go(func() {
-			_, rest := huge("")
-			write(c, rest+"]")
+			_, tail := huge("")
+			write(c, tail+"]")
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && res.StatusCode == 200 {
-				taken++
+				accepted++
 			}
 		})
 	}
@@ -273,5 +276,5 @@ func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 		clients.Go(func() { write(c, strings.Repeat("GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n", 50)) })
 	}
 	clients.Wait()
-	return taken
+	return accepted
 }

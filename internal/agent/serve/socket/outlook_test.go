@@ -11,16 +11,17 @@ import (
 	"jettison/internal/agent/objects/podstore"
 )
 
-// A client reads what the loop says of who would go; one that says nothing is 503, and what is no outlook is an error.
-func TestTheOutlookIsServed(t *testing.T) {
+// A client reads the outlook that the loop publishes. No outlook is 503, and another value is an
+// error.
+func TestOutlookIsServed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "o") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	var says any
+	var outlook any
 	path := filepath.Join(dir, "s.sock")
-	s, err := Listen(Options{Path: path, Pods: podstore.New(), Outlook: func() any { return says }})
+	s, err := Listen(Options{Path: path, Pods: podstore.New(), Outlook: func() any { return outlook }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,17 +29,17 @@ func TestTheOutlookIsServed(t *testing.T) {
 	client := api.New(api.Options{Socket: path})
 	var status *api.StatusError
 	if _, err := client.Outlook(t.Context()); !errors.As(err, &status) || status.Status != http.StatusServiceUnavailable {
-		t.Errorf("a loop that says nothing: %v", err)
+		t.Errorf("error without an outlook = %v, want 503", err)
 	}
-	says = struct{}{}
+	outlook = struct{}{}
 	if _, err := client.Outlook(t.Context()); !errors.Is(err, api.ErrMalformed) {
-		t.Errorf("no outlook: %v", err)
+		t.Errorf("error for a malformed outlook = %v, want ErrMalformed", err)
 	}
-	says = &api.Outlook{Thresholds: []api.ThresholdOutlook{{
+	outlook = &api.Outlook{Thresholds: []api.ThresholdOutlook{{
 		Threshold: "memory.available<100Mi", Ranking: []api.RankedPod{{Candidate: api.Candidate{Pod: "shop/web"}}},
 	}}}
 	got, err := client.Outlook(t.Context())
 	if err != nil || len(got.Thresholds) != 1 || got.Thresholds[0].Ranking[0].Pod != "shop/web" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("outlook = %+v, %v, want one threshold with shop/web", got, err)
 	}
 }

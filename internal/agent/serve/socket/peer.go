@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// role is what a peer may do.
+// role is the permission of a peer.
 type role int
 
 const (
@@ -23,13 +23,13 @@ const (
 	owner         // root, or the user that the agent runs as: everything
 )
 
-// peer is the process that connected, as the kernel recorded it at that moment.
+// peer is the process that connected, as the kernel recorded it at connect.
 type peer struct {
 	uid, gid uint32
 	groups   []uint32 // supplementary ones
 }
 
-// peerOf asks the kernel for the credentials of the other end (SO_PEERCRED, SO_PEERGROUPS in
+// peerOf returns the credentials of the other end from the kernel (SO_PEERCRED, SO_PEERGROUPS in
 // socket(7), unix(7)).
 func peerOf(conn *net.UnixConn) (p peer, err error) {
 	raw, err := conn.SyscallConn()
@@ -51,8 +51,8 @@ func peerOf(conn *net.UnixConn) (p peer, err error) {
 // maxGroups is NGROUPS_MAX of include/uapi/linux/limits.h.
 const maxGroups = 65536
 
-// peerGroups are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13). The kernel
-// says with ERANGE that there are more than fit, and how many bytes they take.
+// peerGroups returns the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13). With
+// ERANGE the kernel reports that more exist than fit, and their size in bytes.
 func peerGroups(fd uintptr) ([]uint32, error) {
 	groups := make([]uint32, 32)
 	for {
@@ -70,7 +70,7 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 	}
 }
 
-// role of the peer. gid is socketGroup's; -1: there is none.
+// role returns the role of the peer. gid is that of socketGroup; -1: none.
 func (p peer) role(gid int) role {
 	switch {
 	case p.uid == 0 || int(p.uid) == os.Geteuid():
@@ -81,7 +81,7 @@ func (p peer) role(gid int) role {
 	return stranger
 }
 
-// groupID is the number of a group that is given by name or number; -1: no group is given.
+// groupID returns the number of a group given by name or number; -1: no group is given.
 func groupID(name string) (int, error) {
 	if name == "" {
 		return -1, nil
@@ -92,8 +92,8 @@ func groupID(name string) (int, error) {
 	}
 	gid, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("socketGroup %q: no such group on this machine (in a container: in its /etc/group): "+
-			"give a group that exists, or its number", name)
+		return 0, fmt.Errorf("socketGroup %q: group not found (in a container: in its /etc/group): "+
+			"use an existing group, or its number", name)
 	}
 	if gid == overflowGID() {
 		return 0, fmt.Errorf("socketGroup %q: the kernel shows every process of another user namespace "+
@@ -103,7 +103,7 @@ func groupID(name string) (int, error) {
 	return int(gid), nil
 }
 
-// overflowGID stands for all groups that the agent's user namespace has no number for
+// overflowGID returns the group that stands for all groups outside the agent's user namespace
 // (Documentation/admin-guide/sysctl/fs.rst).
 func overflowGID() uint64 {
 	if text, err := os.ReadFile("/proc/sys/kernel/overflowgid"); err == nil {

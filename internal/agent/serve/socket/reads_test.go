@@ -16,23 +16,23 @@ import (
 	"jettison/internal/agent/serve/eventlog"
 )
 
-// What is only read is found beside the rest, by GET and HEAD.
-func TestWhatIsOnlyRead(t *testing.T) {
+// Read-only paths are served next to the socket's own, by GET and HEAD.
+func TestReadOnlyPaths(t *testing.T) {
 	e := endpoints.New(endpoints.Options{Turned: func() (time.Duration, string, bool) { return 0, "", true }})
 	path, _ := start(t, Options{Reads: e}, patient)
 	c := client(t, path)
 	for _, x := range []struct {
 		method, target string
 		status         int
-		says           string
+		text           string
 	}{
 		{"GET", "/healthz", 200, "ok"},
 		{"HEAD", "/readyz", 200, ""},
 		{"POST", "/healthz", 405, "use GET or HEAD"},
-		{"GET", "/health", 404, "there are /healthz, /readyz, /v1/admit, /v1/events, /v1/outlook, /v1/pods"},
+		{"GET", "/health", 404, "the paths are /healthz, /readyz, /v1/admit, /v1/events, /v1/outlook, /v1/pods"},
 	} {
-		if got := ask(t, c, x.method, x.target, ""); got.status != x.status || !strings.Contains(got.text, x.says) {
-			t.Errorf("%s %s: %d %s", x.method, x.target, got.status, got.text)
+		if got := ask(t, c, x.method, x.target, ""); got.status != x.status || !strings.Contains(got.text, x.text) {
+			t.Errorf("%s %s = %d %s, want %d with %q", x.method, x.target, got.status, got.text, x.status, x.text)
 		}
 	}
 	conn := dial(t, path)
@@ -41,12 +41,12 @@ func TestWhatIsOnlyRead(t *testing.T) {
 	}()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a huge header: %v %v", res, err)
+		t.Errorf("response to a header of 64 KiB = %v %v, want 431", res, err)
 	}
 }
 
-// A reader of events may stay for longer than any request may take.
-func TestAFollowerStays(t *testing.T) {
+// A follower of events may stay longer than the request limit.
+func TestFollowerOutlastsRequestLimit(t *testing.T) {
 	ring := eventlog.NewRing(time.Now())
 	log := slog.New(eventlog.NewHandler(ring, slog.NewTextHandler(io.Discard, nil)))
 	hasty := patient
@@ -63,7 +63,7 @@ func TestAFollowerStays(t *testing.T) {
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"one"`) {
 		t.Fatal(lines.Text(), lines.Err())
 	}
-	for range 3 { // requests that take too long
+	for range 3 { // requests that time out
 		slow := dial(t, path)
 		send(t, slow, slowBody)
 		if _, err := io.ReadAll(slow); err != nil {
@@ -72,11 +72,11 @@ func TestAFollowerStays(t *testing.T) {
 	}
 	log.Info("two")
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"two"`) {
-		t.Error("cut off:", lines.Text(), lines.Err())
+		t.Error("follower closed before the second event:", lines.Text(), lines.Err())
 	}
 }
 
-// large is a path whose answer no buffer on the way holds.
+// large is a path with an answer that exceeds all buffers.
 type large []byte
 
 func (l large) Find(path string) http.HandlerFunc {
@@ -88,10 +88,10 @@ func (l large) Find(path string) http.HandlerFunc {
 
 func (large) Paths() []string { return []string{api.PathSummary} }
 
-// Members that ask for what is large and do not take it have the agent keep no more than they may have it keep of pods; root is answered.
-func TestWhatMembersDoNotTake(t *testing.T) {
+// Unread answers to members are bounded by the budget for pods; root is still answered.
+func TestUnreadAnswersToMembers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("a process that is not root's cannot be another user's")
+		t.Skip("only root can become another user")
 	}
 	const size = 3 << 20
 	path, _ := start(t, Options{Group: group, Reads: make(large, size)}, patient)
@@ -103,7 +103,7 @@ func TestWhatMembersDoNotTake(t *testing.T) {
 		}
 		return res.StatusCode
 	}
-	kept := 0
+	unread := 0
 	for _, uid := range []int{4001, 4002} {
 		var all []net.Conn
 		as(t, uid, 54321, nil, func() {
@@ -120,24 +120,23 @@ func TestWhatMembersDoNotTake(t *testing.T) {
 		for _, c := range all {
 			switch status := begin(c); status {
 			case http.StatusOK:
-				kept += size
+				unread += size
 			case http.StatusServiceUnavailable:
 			default:
-				t.Errorf("status %d", status)
+				t.Errorf("status of a large answer = %d, want 200 or 503", status)
 			}
 		}
 	}
-	if kept == 0 || kept > 10<<20 {
-		t.Errorf("members have %d bytes kept, want at most %d", kept, 10<<20)
+	if unread == 0 || unread > 10<<20 {
+		t.Errorf("unread answers to members = %d bytes, want 1 to %d", unread, 10<<20)
 	}
 	if status := begin(dial(t, path)); status != http.StatusOK {
-		t.Errorf("root: %d", status)
+		t.Errorf("status of the answer to root = %d, want 200", status)
 	}
 }
 
-// Whoever of root's takes all places, as many that follow do, does not have the agent killed by its liveness probe; nor do those that
-// are refused, of which there are strangers too.
-func TestAProbeHasAPlace(t *testing.T) {
+// Many connections of root, or of refused strangers, cannot make the liveness probe fail.
+func TestProbeIsServed(t *testing.T) {
 	entered, answer := make(chan struct{}), make(chan struct{})
 	path, _ := start(t, Options{Reads: health{entered, answer}}, patient)
 	defer close(answer)
@@ -145,15 +144,15 @@ func TestAProbeHasAPlace(t *testing.T) {
 		send(t, dial(t, path), "GET "+api.PathEvents+" HTTP/1.1\r\nHost: j\r\n\r\n")
 		<-entered
 	}
-	for range 3 * maxProbes { // one after the other
+	for range 3 * maxProbes { // in sequence
 		for target, want := range map[string]int{api.PathHealth: 200, api.PathReady: 200, api.PathEvents: 503} {
 			if status, text, err := rawAsk(path, "GET", target, ""); status != want {
-				t.Errorf("%s: %d %s %v", target, status, text, err)
+				t.Errorf("%s with all places in use = %d %s %v, want %d", target, status, text, err, want)
 			}
 		}
 	}
 	if status, text, err := rawAsk(path, "PUT", api.PathHealth, "[]"); status != 503 {
-		t.Errorf("another method: %d %s %v", status, text, err)
+		t.Errorf("PUT with all places in use = %d %s %v, want 503", status, text, err)
 	}
 	l := &limited{}
 	for _, r := range []struct {
@@ -163,15 +162,15 @@ func TestAProbeHasAPlace(t *testing.T) {
 		for range r.n {
 			c := &conn{role: r.role}
 			l.seat(c, 1)
-			c.place.State(http.StateActive) // else it would make room
+			c.place.State(http.StateActive) // an idle connection would be replaced
 		}
 	}
 	if c := (&conn{role: owner}); !l.seat(c, 0) || c.refusal != errCrowded {
-		t.Errorf("strangers take the probe's place: %v", c.refusal)
+		t.Errorf("probe beside refused strangers: refusal %v, want errCrowded", c.refusal)
 	}
 }
 
-// health answers probes at once; who follows events waits.
+// health answers probes immediately and keeps followers of events waiting.
 type health struct{ entered, answer chan struct{} }
 
 func (h health) Find(path string) http.HandlerFunc {

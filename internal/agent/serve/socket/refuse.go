@@ -15,15 +15,15 @@ import (
 	"jettison/internal/agent/serve/connlimit"
 )
 
-// Bounds of connections at the same time. Root's are counted apart from the group's, and each
-// member's apart from the others', so that none takes the place of another; of one's own that ask
-// nothing the oldest goes for a new one. Those that are refused need a moment to be told so.
+// Bounds of concurrent connections. Root's are counted separately from the group's, and those of
+// each member separately from the others', so that none uses another's places. A new connection
+// replaces the user's longest idle one. Refused connections get a place to receive the error.
 const (
-	maxOwner   = 32 // a node's scrapers come at the same second
+	maxOwner   = 32 // all scrapers of a node may connect in the same second
 	maxMembers = 16
-	maxMember  = 8 // of one user
+	maxMember  = 8 // for one user
 	maxRefused = 16
-	maxProbes  = 4 // of root's that have no place: they may ask whether the agent lives
+	maxProbes  = 4 // of root beyond maxOwner, for liveness and readiness only
 )
 
 var (
@@ -33,64 +33,65 @@ var (
 	}
 	errMember = &failure{
 		status: http.StatusForbidden,
-		text:   "forbidden: members of socketGroup may read, put or delete pods, and ask for admission; the rest is root's",
+		text: "forbidden: members of socketGroup may read, put or delete pods, and request admission; " +
+			"only root may do more",
 	}
 	errCrowded = &failure{status: http.StatusServiceUnavailable,
 		text: "too many connections: close some, or try again"}
 	errNoState = &failure{status: http.StatusServiceUnavailable,
-		text: "there is no state yet, or the loop hangs: try again"}
+		text: "no state yet, or the loop hangs: try again"}
 )
 
-// memberMay is what a member of socketGroup may do, whatever is served later
-// (docs/reference/socket.md).
+// memberMay reports whether a member of socketGroup may send the request. It does not depend on the
+// paths that exist (docs/reference/socket.md).
 func memberMay(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		// a profile takes CPU for as long as it is asked for
+		// a profile uses CPU for as long as the client requests
 		return !strings.HasPrefix(r.URL.Path, api.PathPprof)
 	case http.MethodPut, http.MethodDelete:
 		return r.URL.Path == api.PathPods || strings.HasPrefix(r.URL.Path, api.PathPods+"/")
 	}
-	// which does not let them preempt
+	// preemption is checked in postAdmit
 	return r.Method == http.MethodPost && r.URL.Path == api.PathAdmit
 }
 
-// isProbe is what root is answered whatever places others have.
+// isProbe reports whether root gets an answer even beyond its connection limit.
 func isProbe(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		(r.URL.Path == api.PathHealth || r.URL.Path == api.PathReady)
 }
 
-// limited accepts connections, asks the kernel which user connected, and counts.
+// limited accepts connections, identifies their users and counts them.
 type limited struct {
 	*net.UnixListener
 	gid    int
 	places connlimit.Places
 
 	mu  sync.Mutex
-	all int // of members
+	all int // connections of members
 }
 
-// Keys of places; a member's is its uid.
+// Keys of places. The key of a member is its uid.
 const (
-	ofOwners  connlimit.Key = -1
-	ofRefused connlimit.Key = -2
-	ofProbes  connlimit.Key = -3
+	ownerKey   connlimit.Key = -1
+	refusedKey connlimit.Key = -2
+	probeKey   connlimit.Key = -3
 )
 
-// conn is a connection with what is known of its other end.
+// conn is a connection and the role of its other end.
 type conn struct {
 	*net.UnixConn
 	role    role
-	refusal *failure // what it is told instead of being served; nil: it is served
+	refusal *failure // the answer to each request; nil: requests are served
 	place   *connlimit.Place
-	release func() // gives its place back; it may be called again
+	release func() // releases its place; further calls do nothing
 
 	mu       sync.Mutex
-	deadline time.Time // of reads, as net/http has it; zero: none
+	deadline time.Time // for reads, as set by net/http; zero: none
 }
 
-// Accept waits for a connection. An error is the listener's end.
+// Accept waits for a connection. An error ends the server, except a shortage.
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -98,7 +99,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		case err == nil:
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM),
 			errors.Is(err, unix.ENOBUFS):
-			return nil, shortage{err} // net/http waits and accepts again
+			return nil, shortage{err} // net/http waits and retries
 		default:
 			return nil, err
 		}
@@ -109,13 +110,13 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// shortage is an error that passes.
+// shortage is a temporary error.
 type shortage struct{ error }
 
 func (shortage) Timeout() bool   { return false }
 func (shortage) Temporary() bool { return true }
 
-// admit gives a connection a place; nil: there is none, not even to be refused.
+// admit gives a connection a place; nil: no place, not even for an error answer.
 func (l *limited) admit(u *net.UnixConn) *conn {
 	p, err := peerOf(u)
 	c := &conn{UnixConn: u, role: p.role(l.gid)}
@@ -128,22 +129,22 @@ func (l *limited) admit(u *net.UnixConn) *conn {
 	return c
 }
 
-// seat gives a peer a place, or one to be told that there is none for it. false: it is not even to
-// be told.
+// seat gives a peer a place, or one for an error answer. false: neither is available.
 func (l *limited) seat(c *conn, uid uint32) bool {
-	hangUp := func() { _ = c.UnixConn.Close() }
+	closeConn := func() { _ = c.UnixConn.Close() }
 	switch c.role {
 	case owner:
-		c.place = l.places.Take(ofOwners, maxOwner, hangUp)
+		c.place = l.places.Acquire(ownerKey, maxOwner, closeConn)
 	case member:
 		own := l.places.Count(connlimit.Key(uid))
-		c.place = l.places.Take(connlimit.Key(uid), min(maxMember, own+maxMembers-l.members(0)), hangUp)
+		c.place = l.places.Acquire(connlimit.Key(uid), min(maxMember, own+maxMembers-l.addMembers(0)),
+			closeConn)
 	}
 	if c.place != nil {
-		c.release = c.place.Leave
+		c.release = c.place.Release
 		if c.role == member {
-			l.members(1)
-			c.release = sync.OnceFunc(func() { l.members(-1); c.place.Leave() })
+			l.addMembers(1)
+			c.release = sync.OnceFunc(func() { l.addMembers(-1); c.place.Release() })
 		}
 		return true
 	}
@@ -151,42 +152,42 @@ func (l *limited) seat(c *conn, uid uint32) bool {
 	if c.role == stranger {
 		c.refusal = errStranger
 	}
-	if c.role == owner { // else whoever follows in numbers has the agent killed by its liveness probe
-		c.place = l.places.Take(ofProbes, maxProbes, hangUp)
+	if c.role == owner { // otherwise many connections of root could fail the liveness probe
+		c.place = l.places.Acquire(probeKey, maxProbes, closeConn)
 	}
 	if c.place != nil {
-		c.release = c.place.Leave
+		c.release = c.place.Release
 		return true
 	}
-	if c.place = l.places.Take(ofRefused, maxRefused, hangUp); c.place == nil {
+	if c.place = l.places.Acquire(refusedKey, maxRefused, closeConn); c.place == nil {
 		return false
 	}
-	c.release = c.place.Leave
+	c.release = c.place.Release
 	return true
 }
 
-// members adds to how many connections of members there are.
-func (l *limited) members(more int) int {
+// addMembers changes the number of members' connections by delta and returns it.
+func (l *limited) addMembers(delta int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all += more
+	l.all += delta
 	return l.all
 }
 
-// State follows what net/http does with the connection.
+// State records the state that net/http reports for the connection.
 func (c *conn) State(s http.ConnState) { c.place.State(s) }
 
-// Write writes some of an answer.
+// Write writes a part of a response.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.UnixConn, b) }
 
-// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment
-// then.
+// CloseWrite sends the end of the connection. net/http keeps the connection open for a moment
+// afterwards.
 func (c *conn) CloseWrite() error {
-	c.place.Leaves()
+	c.place.Closing()
 	return c.UnixConn.CloseWrite()
 }
 
-// readBody reads some of a request's body. c may be nil, without a connection.
+// readBody reads a part of a request body. c may be nil.
 func (c *conn) readBody(from io.Reader, b []byte) (int, error) {
 	if c == nil || c.place == nil {
 		return from.Read(b)
@@ -194,17 +195,18 @@ func (c *conn) readBody(from io.Reader, b []byte) (int, error) {
 	return c.place.Read(from, b)
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and releases its place.
 func (c *conn) Close() error {
 	err := c.UnixConn.Close()
 	c.release()
 	return err
 }
 
-// refusedLimit is how long a client that is refused may take to ask.
+// refusedLimit is the time within which a refused client must send its request.
 const refusedLimit = time.Second
 
-// SetReadDeadline keeps net/http from giving a refused peer more time than it is to have.
+// SetReadDeadline keeps net/http from setting a later deadline than refusedLimit for a refused
+// peer.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.refusal != nil && !t.IsZero() && time.Until(t) > refusedLimit {
 		t = time.Now().Add(refusedLimit)
@@ -215,13 +217,14 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.UnixConn.SetReadDeadline(t)
 }
 
-// within has the next bytes of a body arrive sooner than net/http would have them.
-func (c *conn) within(limit time.Duration) {
+// setProgressDeadline sets the deadline for the next bytes of a body, if it is earlier than that of
+// net/http.
+func (c *conn) setProgressDeadline(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := time.Now().Add(limit)
 	if !c.deadline.IsZero() && c.deadline.Before(t) {
 		t = c.deadline
 	}
-	_ = c.UnixConn.SetReadDeadline(t) // it is closed: the next read says so
+	_ = c.UnixConn.SetReadDeadline(t) // fails only if it is closed: the next read returns the error
 }

@@ -1,12 +1,12 @@
-// Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the
-// kernel names them.
+// Package socket serves the agent's unix socket: HTTP and JSON for authorized users, identified by
+// the kernel.
 //
-//	socket.go     Server: what it is made of, and how it ends
-//	listen.go     the socket's file: its folder, mode, group and lock
-//	refuse.go     who is refused: by role, and by how many connections each has
-//	peer.go       which user connected, and what it may do
+//	socket.go     Server: its parts, and how it ends
+//	listen.go     the socket's file: its directory, mode, group and lock
+//	refuse.go     refusals by role, and limits of connections
+//	peer.go       the user that connected, and its role
 //	handler.go    requests and answers
-//	admission.go  whether the node takes a pod
+//	admission.go  admission of pods
 package socket
 
 import (
@@ -26,15 +26,15 @@ const (
 	maxHeader    = 8 << 10 // bytes
 	maxBody      = api.MaxPodsBytes
 	headerLimit  = 5 * time.Second
-	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
-	// progressLimit is for each MiB of a body once it has begun: a client on the same node needs some
-	// milliseconds.
+	requestLimit = 30 * time.Second // to send it, and as long again to read the answer
+	// progressLimit is for each MiB of a body: a client on the same node needs some milliseconds.
 	progressLimit = 10 * time.Second
 	idleLimit     = 30 * time.Second // between two requests of a connection
 )
 
-// closeLimit is how long Close waits for requests under way. None of them waits for anything but
-// its client, which is cut off, and the decoder, which looks up after each pod.
+// closeLimit is the time for which Close waits for requests in flight. They wait only for their
+// clients, whose connections are closed, and for the decoder, which checks for the end after each
+// pod.
 const closeLimit = 2 * time.Second
 
 // Options of Listen.
@@ -43,32 +43,31 @@ type Options struct {
 	// socketGroup, by name or number; empty: only root and the user that the agent runs as
 	Group string
 	Pods  *podstore.Store
-	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never
-	// changed, at any time, from any goroutine. nil, or a value that is nil: 503, there is no state
-	// yet.
+	// State returns the answer to GET /v1/state, encoded by encoding/json. It is called from any
+	// goroutine, and the value never changes. nil function or value: status 503, no state yet.
 	State func() any
-	// Outlook is what GET /v1/outlook answers with, likewise.
+	// Outlook returns the answer to GET /v1/outlook in the same way.
 	Outlook func() any
 	// Admission answers POST /v1/admit. nil: 503.
 	Admission Admission
-	// Reads are further paths that are read, and change nothing. nil: there are none.
+	// Reads serves further read-only paths; nil: none.
 	Reads Reads
 }
 
-// Reads answer GET and HEAD.
+// Reads serves GET and HEAD.
 type Reads interface {
-	Find(path string) http.HandlerFunc // nil: there is no such path
-	Paths() []string                   // those that there are, for people
+	Find(path string) http.HandlerFunc // nil: no such path
+	Paths() []string                   // for error texts
 }
 
 // Server serves the socket until it is closed.
 type Server struct {
 	bound *bound
 	http  *httpserver.Server
-	limit time.Duration // of Close
+	limit time.Duration // for Close
 }
 
-// limits are those that tests change.
+// limits are the limits that tests change.
 type limits struct {
 	header, request, idle time.Duration
 	close                 time.Duration // closeLimit
@@ -76,8 +75,8 @@ type limits struct {
 	progress              time.Duration // progressLimit
 }
 
-// Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or
-// that another agent has it.
+// Listen creates the socket and serves it. It returns an error if the path or the group is invalid,
+// or if another agent uses the socket.
 func Listen(o Options) (*Server, error) {
 	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody, progressLimit})
 }
@@ -108,15 +107,15 @@ func listen(o Options, l limits) (*Server, error) {
 	return &Server{bound: b, http: server, limit: l.close}, nil
 }
 
-// connKey is where a request's context has its *conn.
+// connKey is the context key of a request's *conn.
 type connKey struct{}
 
-// Close removes the socket, cuts off clients and waits for what they had asked for to end. The
-// error says that something did not.
+// Close removes the socket, closes all connections and waits for their requests. It returns an
+// error if a request does not end.
 func (s *Server) Close() error {
 	s.bound.release()
 	if !s.http.Cut(s.limit) {
-		return errors.New("socket: a request does not end")
+		return errors.New("socket: a request did not end in time")
 	}
 	return nil
 }

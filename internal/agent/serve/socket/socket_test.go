@@ -34,10 +34,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// group of tests: a number that no group has.
+// group is a number that no group has.
 const group = "54321"
 
-// short is a directory whose name is short enough for a socket, and that others may enter.
+// short returns a directory with a name short enough for a socket, that other users may enter.
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "j")
@@ -51,7 +51,7 @@ func short(t *testing.T) string {
 	return dir
 }
 
-// patient are the limits of tests that are not about time: none of them is met.
+// patient are limits that no test reaches.
 var patient = limits{time.Hour, time.Hour, time.Hour, time.Hour, maxBody, time.Hour}
 
 func start(t *testing.T, o Options, l limits) (path string, pods *podstore.Store) {
@@ -69,13 +69,13 @@ func start(t *testing.T, o Options, l limits) (path string, pods *podstore.Store
 			t.Error(err)
 		}
 		if _, err := os.Lstat(o.Path); err == nil {
-			t.Error("the socket is still there")
+			t.Error("socket exists after Close")
 		}
 	})
 	return o.Path, o.Pods
 }
 
-// client of a socket. Its connections are closed when the test ends.
+// client returns a client of a socket. Its connections are closed when the test ends.
 func client(t *testing.T, path string) *http.Client {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -101,12 +101,12 @@ func ask(t *testing.T, c *http.Client, method, target, body string, header ...st
 	}
 	res, err := c.Do(req)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, target, err)
+		t.Fatalf("request %s %s failed: %v", method, target, err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, target, err)
+		t.Fatalf("request %s %s failed: %v", method, target, err)
 	}
 	return answer{res.StatusCode, strings.TrimSuffix(string(text), "\n"), res.Header}
 }
@@ -115,8 +115,8 @@ func pod(uid string) string {
 	return fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":"default","name":"web"},"spec":{"containers":[{"name":"c"}]}}`, uid)
 }
 
-// known is what an answer of 404 ends with.
-const known = ": there are /v1/admit, /v1/outlook, /v1/pods, /v1/pods/{uid}, /v1/state"
+// known is the end of an answer 404.
+const known = ": the paths are /v1/admit, /v1/outlook, /v1/pods, /v1/pods/{uid}, /v1/state"
 
 func TestRequests(t *testing.T) {
 	path, pods := start(t, Options{State: func() any { return map[string]int{"evictions": 3} }}, patient)
@@ -138,66 +138,66 @@ func TestRequests(t *testing.T) {
 		{"PUT", "/v1/pods", `{"kind":"PodList","apiVersion":"v1","items":[` + pod("c") + `]}`, []string{"Content-Type", "application/json; charset=utf-8"}, 200, `{"pods":1,"version":2}`},
 		{"PUT", "/v1/pods?replace=false", `[` + pod("c") + `]`, nil, 200, `{"pods":1,"version":2}`},
 		{"DELETE", "/v1/pods/a", ``, nil, 204, ``},
-		{"DELETE", "/v1/pods/a", ``, nil, 404, fail(`no client has put a pod with the uid "a"`)},
+		{"DELETE", "/v1/pods/a", ``, nil, 404, fail(`no client provided a pod with the uid "a"`)},
 		{"DELETE", "/v1/pods/%62", ``, nil, 204, ``},
-		{"DELETE", "/v1/pods/a%2Fb", ``, nil, 404, fail(`no client has put a pod with the uid "a/b"`)},
+		{"DELETE", "/v1/pods/a%2Fb", ``, nil, 404, fail(`no client provided a pod with the uid "a/b"`)},
 		{"PUT", "/v1/pods?replace=true", `[` + pod("d") + `]`, nil, 200, `{"pods":1,"version":5}`},
 		{"GET", "/v1/state", ``, nil, 200, `{"evictions":3}`},
 		{"HEAD", "/v1/state", ``, nil, 200, ``},
 
-		{"PUT", "/v1/pods", ``, nil, 400, fail(`the text ends too early`)},
+		{"PUT", "/v1/pods", ``, nil, 400, fail(`incomplete text`)},
 		{"PUT", "/v1/pods", `[{}]`, nil, 400, fail(`pods[0]: metadata.uid: missing`)},
 		{"PUT", "/v1/pods", `[` + pod("x") + `,{"metadata":{"uid":"y","namespace":"a","name":"b"},"spec":{"overhead":{"cpu":"1e-99990000"}}}]`, nil, 400,
 			fail(`pods[1]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`)},
 		{"PUT", "/v1/pods?replace=maybe", `[]`, nil, 400, fail(`replace="maybe": want true or false`)},
 		{"PUT", "/v1/pods?replace=true&replace=false", `[]`, nil, 400, fail(`query: replace is given more than once`)},
-		{"PUT", "/v1/pods?Replace=true", `[]`, nil, 400, fail(`query: this path takes only replace`)},
-		{"DELETE", "/v1/pods/d?force=true", ``, nil, 400, fail(`query: this path takes no parameters`)},
+		{"PUT", "/v1/pods?Replace=true", `[]`, nil, 400, fail(`query: this path has only replace`)},
+		{"DELETE", "/v1/pods/d?force=true", ``, nil, 400, fail(`query: this path has no parameters`)},
 		{"GET", "/v1/state?%zz", ``, nil, 400, fail(`query: invalid URL escape "%zz"`)},
 		{"PUT", "/v1/pods", `[]`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, fail(`Content-Type "application/x-www-form-urlencoded": want application/json`)},
-		{"PUT", "/v1/pods", `[]`, []string{"Content-Encoding", "gzip"}, 415, fail(`Content-Encoding "gzip": send the text as it is`)},
-		{"POST", "/v1/pods", `[]`, nil, 405, fail(`"POST" is no method of this path: use PUT`)},
-		{"DELETE", "/v1/state", ``, nil, 405, fail(`"DELETE" is no method of this path: use GET or HEAD`)},
-		{"GET", "/v1/pods/d", ``, nil, 405, fail(`"GET" is no method of this path: use DELETE`)},
-		{"GET", "/", ``, nil, 404, fail(`no such path: "/"` + known)},
-		{"DELETE", "/v1/pods/", ``, nil, 404, fail(`no such path: "/v1/pods/"` + known)},
-		{"DELETE", "/v1/pods/a/b", ``, nil, 404, fail(`no such path: "/v1/pods/a/b"` + known)},
-		{"PUT", "/v1/pods", `[{"metadata":{"name":"` + strings.Repeat("a", 1<<20) + `"}}]`, nil, 413, fail(`pods[0]: too large: a pod may have 1048576 bytes of JSON`)},
+		{"PUT", "/v1/pods", `[]`, []string{"Content-Encoding", "gzip"}, 415, fail(`Content-Encoding "gzip": send the text uncompressed`)},
+		{"POST", "/v1/pods", `[]`, nil, 405, fail(`method "POST" not allowed: use PUT`)},
+		{"DELETE", "/v1/state", ``, nil, 405, fail(`method "DELETE" not allowed: use GET or HEAD`)},
+		{"GET", "/v1/pods/d", ``, nil, 405, fail(`method "GET" not allowed: use DELETE`)},
+		{"GET", "/", ``, nil, 404, fail(`no path "/"` + known)},
+		{"DELETE", "/v1/pods/", ``, nil, 404, fail(`no path "/v1/pods/"` + known)},
+		{"DELETE", "/v1/pods/a/b", ``, nil, 404, fail(`no path "/v1/pods/a/b"` + known)},
+		{"PUT", "/v1/pods", `[{"metadata":{"name":"` + strings.Repeat("a", 1<<20) + `"}}]`, nil, 413, fail(`pods[0]: too large: more than 1048576 bytes of JSON for one pod`)},
 	} {
 		got := ask(t, c, r.method, r.target, r.body, r.header...)
 		if got.status != r.status || got.text != r.want {
-			t.Errorf("%s %s %.80s:\n got %d %s\nwant %d %s", r.method, r.target, r.body, got.status, got.text, r.status, r.want)
+			t.Errorf("answer to %s %s %.80s:\n got %d %s\nwant %d %s", r.method, r.target, r.body, got.status, got.text, r.status, r.want)
 		}
 		if r.status != 204 && got.header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s %s: Content-Type %q", r.method, r.target, got.header.Get("Content-Type"))
+			t.Errorf("%s %s: Content-Type = %q, want application/json", r.method, r.target, got.header.Get("Content-Type"))
 		}
 	}
 	if got := pods.Snapshot(); len(got.Pods) != 1 || got.Pods["d"] == nil {
-		t.Errorf("left: %v", got.Pods)
+		t.Errorf("known pods = %v, want only d", got.Pods)
 	}
 	if got := ask(t, c, "PATCH", "/v1/pods", ""); got.header.Get("Allow") != "PUT" {
-		t.Errorf("Allow: %q", got.header.Get("Allow"))
+		t.Errorf("Allow header of PATCH = %q, want PUT", got.header.Get("Allow"))
 	}
 }
 
-// The socket and api.Client understand each other: what one serves the other reads, refusals included.
-func TestTheClient(t *testing.T) {
+// The socket and api.Client agree on requests, answers and errors.
+func TestClient(t *testing.T) {
 	var state any
 	path, pods := start(t, Options{State: func() any { return state }}, patient)
 	c := api.New(api.Options{Socket: path, Limit: time.Hour})
 	ctx := t.Context()
-	refused := func(what string, err error, status int, text string) {
+	refused := func(name string, err error, status int, text string) {
 		t.Helper()
 		var is *api.StatusError
 		if !errors.As(err, &is) || is.Status != status || is.Text != text {
-			t.Errorf("%s: %v, want %d %s", what, err, status, text)
+			t.Errorf("%s: error %v, want %d %s", name, err, status, text)
 		}
 	}
 	_, err := c.State(ctx)
-	refused("no state", err, 503, "there is no state yet, or the loop hangs: try again")
+	refused("no state", err, 503, "no state yet, or the loop hangs: try again")
 	state = &api.State{Version: "v1", Pods: api.PodCount{Clients: 2}}
 	if s, err := c.State(ctx); err != nil || s.Version != "v1" || s.Pods.Clients != 2 {
-		t.Errorf("state: %+v, %v", s, err)
+		t.Errorf("State = %+v, %v, want version v1 and 2 clients", s, err)
 	}
 	object := func(uid string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: uid}}
@@ -212,35 +212,36 @@ func TestTheClient(t *testing.T) {
 		{c.ReplacePods, json.RawMessage("[" + pod("c.d") + "]"), api.PutAnswer{Pods: 1, Version: 2}},
 	} {
 		if answer, err := put.do(ctx, put.pods); err != nil || !reflect.DeepEqual(answer, put.want) {
-			t.Errorf("put %v: %+v, %v", put.pods, answer, err)
+			t.Errorf("put of %v = %+v, %v, want %+v", put.pods, answer, err, put.want)
 		}
 	}
 	pods.SetRuntime(read.Index{"a": {PodRef: stats.PodReference{UID: "a", Namespace: "default", Name: "other"}}})
 	answer, err := c.ReplacePods(ctx, []*v1.Pod{object("a"), object("c.d")})
-	told := []api.RefusedPod{{
+	rejected := []api.RefusedPod{{
 		Object:  stats.PodReference{UID: "a", Namespace: "default", Name: "a"},
 		Runtime: stats.PodReference{UID: "a", Namespace: "default", Name: "other"},
 	}}
-	if err != nil || answer.Pods != 2 || !reflect.DeepEqual(answer.Refused, told) {
-		t.Errorf("an object of another pod: %+v, %v", answer, err)
+	if err != nil || answer.Pods != 2 || !reflect.DeepEqual(answer.Refused, rejected) {
+		t.Errorf("put of an object of another pod = %+v, %v, want rejected %+v", answer, err, rejected)
 	}
 	_, err = c.PutPods(ctx, []*v1.Pod{{}})
 	refused("no uid", err, 400, "pods[0]: metadata.uid: missing")
 	if err := c.DeletePod(ctx, "c.d"); err != nil || len(pods.Snapshot().Pods) != 0 {
-		t.Errorf("delete: %v, left %v", err, pods.Snapshot().Pods)
+		t.Errorf("DeletePod: error %v, known pods %v; want none", err, pods.Snapshot().Pods)
 	}
-	refused("again", c.DeletePod(ctx, "c/d e"), 404, `no client has put a pod with the uid "c/d e"`)
+	refused("second delete", c.DeletePod(ctx, "c/d e"), 404, `no client provided a pod with the uid "c/d e"`)
 	if answer, err := c.ReplacePods(ctx, []*v1.Pod(nil)); err != nil || answer.Pods != 0 {
-		t.Errorf("no pods: %+v, %v", answer, err)
+		t.Errorf("replace with no pods = %+v, %v, want 0 pods", answer, err)
 	}
 }
 
-// The body is bounded whether its length is said or not. It is read as it comes and never held.
-func TestALargeBody(t *testing.T) {
-	// The answer comes before all is sent, and the server goes soon after: it is read whatever has become of the rest.
-	put := func(most int64, header string, body func(io.Writer)) (int, string) {
+// The body is bounded with and without a Content-Length. It is decoded while it is read, not
+// buffered.
+func TestLargeBody(t *testing.T) {
+	// The server answers and closes before all is sent: the answer is read in parallel.
+	put := func(limit int64, header string, body func(io.Writer)) (int, string) {
 		l := patient
-		l.body = most
+		l.body = limit
 		path, _ := start(t, Options{}, l)
 		c := dial(t, path)
 		sent := make(chan struct{})
@@ -265,9 +266,9 @@ func TestALargeBody(t *testing.T) {
 	}
 	status, text := put(maxBody, fmt.Sprint("Content-Length: ", maxBody+1), func(w io.Writer) { _, _ = io.WriteString(w, strings.Repeat(" ", maxBody+1)) })
 	if status != 413 || text != "{\"error\":\"the body is larger than 67108864 bytes\"}\n" {
-		t.Errorf("of a length that is said: %d %s", status, text)
+		t.Errorf("answer to a large Content-Length = %d %s, want 413", status, text)
 	}
-	// Pods that are small in memory, so that the text is what there is too much of.
+	// Pods that are small in memory, so that the length of the text exceeds its limit.
 	one := `{"metadata":{"uid":"u%07d","namespace":"default","name":"web"},"spec":{"containers":[{"name":"c","command":["` + strings.Repeat("x", 40<<10) + `"]}]}},`
 	status, text = put(1<<20, "Transfer-Encoding: chunked", func(w io.Writer) {
 		w = httputil.NewChunkedWriter(w)
@@ -277,25 +278,26 @@ func TestALargeBody(t *testing.T) {
 		}
 	})
 	if status != 413 || text != "{\"error\":\"the body is larger than 1048576 bytes\"}\n" {
-		t.Errorf("of any length: %d %s", status, text)
+		t.Errorf("answer to a chunked body = %d %s, want 413", status, text)
 	}
 }
 
 func TestNoState(t *testing.T) {
 	for _, o := range []Options{{}, {State: func() any { return nil }}} {
 		path, _ := start(t, o, patient)
-		if got := ask(t, client(t, path), "GET", "/v1/state", ""); got.status != 503 || got.text != `{"error":"there is no state yet, or the loop hangs: try again"}` || got.header.Get("Retry-After") == "" {
-			t.Errorf("got %d %s", got.status, got.text)
+		if got := ask(t, client(t, path), "GET", "/v1/state", ""); got.status != 503 || got.text != `{"error":"no state yet, or the loop hangs: try again"}` || got.header.Get("Retry-After") == "" {
+			t.Errorf("answer without a state = %d %s, want 503 with Retry-After", got.status, got.text)
 		}
 	}
 	path, _ := start(t, Options{State: func() any { return func() {} }}, patient)
 	if got := ask(t, client(t, path), "GET", "/v1/state", ""); got.status != 500 {
-		t.Errorf("what is no JSON: got %d %s", got.status, got.text)
+		t.Errorf("answer with a state that JSON cannot encode = %d %s, want 500", got.status, got.text)
 	}
 }
 
-// as runs f as another user, in a thread of its own that ends with it: the kernel takes a connection's credentials from the
-// thread that connects. A process that is not root's cannot be another user's; the rules themselves are tested in TestRoles.
+// as runs f as another user, in a separate thread that ends with it: the kernel takes a
+// connection's credentials from the thread that connects. Only root can become another user;
+// TestRoles tests the rules themselves.
 func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -306,7 +308,7 @@ func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 			groups = []uint32{uint32(gid)}
 		}
 		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
-			t.Errorf("setgroups: %v", e)
+			t.Errorf("setgroups of the thread: %v", e)
 			return
 		}
 		for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
@@ -315,7 +317,7 @@ func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 				id = uintptr(uid)
 			}
 			if _, _, e := syscall.RawSyscall(call, id, id, id); e != 0 {
-				t.Errorf("become %d: %v", id, e)
+				t.Errorf("set the thread's ID to %d: %v", id, e)
 				return
 			}
 		}
@@ -324,7 +326,7 @@ func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	<-done
 }
 
-// rawAsk connects and asks in the calling thread.
+// rawAsk sends a request from the calling thread.
 func rawAsk(path, method, target, body string) (status int, text string, err error) {
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -343,12 +345,12 @@ func rawAsk(path, method, target, body string) (status int, text string, err err
 	return res.StatusCode, strings.TrimSpace(string(all)), err
 }
 
-// What the kernel says of the process that connects decides.
-func TestWhoMayDoWhat(t *testing.T) {
+// The kernel's credentials of the connecting process determine the role.
+func TestRolesOverTheSocket(t *testing.T) {
 	if os.Geteuid() != 0 {
 		path, _ := start(t, Options{}, patient)
 		if status, text, err := rawAsk(path, "PUT", "/v1/pods", "[]"); status != 200 {
-			t.Errorf("the agent's own user: %d %s %v", status, text, err)
+			t.Errorf("answer to the agent's own user = %d %s %v, want 200", status, text, err)
 		}
 		return
 	}
@@ -363,7 +365,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		groups   []uint32
 		method   string
 		target   string
-		status   int // 0: the kernel does not let it in
+		status   int // 0: the kernel refuses the connection
 	}{
 		{"root", 0, 0, nil, "PUT", "/v1/pods", 200},
 		{"root", 0, 0, nil, "POST", "/v1/other", 404},
@@ -374,7 +376,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"member", 4001, 54321, nil, "POST", "/v1/pods", 403},
 		{"member", 4001, 54321, nil, "PUT", "/v1/state", 403},
 		{"member", 4001, 54321, nil, "DELETE", "/v1/podsx", 403},
-		{"member by another group of his", 4001, 4001, []uint32{1, 54321}, "PUT", "/v1/pods", 200},
+		{"member by a supplementary group", 4001, 4001, []uint32{1, 54321}, "PUT", "/v1/pods", 200},
 		{"member of many groups", 4001, 4001, many, "PUT", "/v1/pods", 200},
 		{"stranger", 4001, 4001, nil, "GET", "/v1/state", 0},
 	} {
@@ -385,14 +387,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		})
 	}
-	// A user that got in by another way, as by a mode that was changed.
+	// A user that connects although the mode should prevent it.
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	as(t, 4002, 4002, nil, func() {
 		status, text, err := rawAsk(path, "GET", "/v1/state", "")
 		if status != 403 || !strings.HasPrefix(text, `{"error":"forbidden: only root`) {
-			t.Errorf("stranger: got %d %s, error %v", status, text, err)
+			t.Errorf("answer to a stranger = %d %s, error %v; want 403", status, text, err)
 		}
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"jettison/internal/agent/objects/podstore"
 )
 
-// A body that has begun and stalls is ended, long before the request may last no longer.
-func TestAStalledBodyIsCutOff(t *testing.T) {
+// A body that stalls is ended long before the request limit.
+func TestStalledBodyIsEnded(t *testing.T) {
 	l := patient
 	l.progress = 100 * time.Millisecond
 	path, pods := start(t, Options{}, l)
@@ -29,15 +29,15 @@ func TestAStalledBodyIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := io.ReadAll(res.Body); res.StatusCode != 408 || err != nil {
-		t.Errorf("%d %s %v", res.StatusCode, text, err)
+		t.Errorf("answer to a stalled body = %d %s %v, want 408", res.StatusCode, text, err)
 	}
 	if got := pods.Snapshot(); len(got.Pods) != 0 {
-		t.Errorf("known: %v", got.Pods)
+		t.Errorf("known pods = %v, want none", got.Pods)
 	}
 }
 
-// A member deletes what a member has put, and root what anybody has.
-func TestWhoDeletes(t *testing.T) {
+// A member deletes pods that members have put; root deletes all.
+func TestRolesThatDelete(t *testing.T) {
 	h := &handler{pods: podstore.New(), limit: time.Second, body: 1 << 20}
 	do := func(r role, method, target, body string) string {
 		w := httptest.NewRecorder()
@@ -56,18 +56,19 @@ func TestWhoDeletes(t *testing.T) {
 		uid  string
 		want string
 	}{
-		{member, "roots", `403 {"error":"forbidden: the pod with the uid \"roots\": root has put it: only root may delete it"}`},
-		{member, "members", "204"}, {member, "members", `404 {"error":"no client has put a pod with the uid \"members\""}`},
+		{member, "roots", `403 {"error":"forbidden: the pod with the uid \"roots\": root provided it: only root may delete it"}`},
+		{member, "members", "204"}, {member, "members", `404 {"error":"no client provided a pod with the uid \"members\""}`},
 		{owner, "roots", "204"},
 	} {
 		if got := do(c.r, "DELETE", "/v1/pods/"+c.uid, ""); got != c.want {
-			t.Errorf("role %v, %s: %s, want %s", c.r, c.uid, got, c.want)
+			t.Errorf("role %v deletes %s: answer %s, want %s", c.r, c.uid, got, c.want)
 		}
 	}
 }
 
-// Twenty of root's that ask at the same second are all answered, though a member has a thousand connections open.
-func TestScrapersBesideAThousandConnections(t *testing.T) {
+// Twenty scrapers of root are all answered in the same second, while a member opens a thousand
+// connections.
+func TestScrapersWithThousandConnections(t *testing.T) {
 	path, _ := start(t, Options{Group: group, State: func() any { return 1 }}, patient)
 	if os.Geteuid() == 0 {
 		as(t, 4001, 54321, nil, func() {
@@ -82,18 +83,18 @@ func TestScrapersBesideAThousandConnections(t *testing.T) {
 		})
 	}
 	var scrapers sync.WaitGroup
-	together := make(chan struct{})
+	begin := make(chan struct{})
 	for range 20 {
 		c := dial(t, path)
 		scrapers.Go(func() {
-			<-together
+			<-begin
 			_, _ = io.WriteString(c, "GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n")
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil || res.StatusCode != 200 {
-				t.Errorf("%+v, %v", res, err)
+				t.Errorf("answer to a scraper = %+v, %v, want 200", res, err)
 			}
 		})
 	}
-	close(together)
+	close(begin)
 	scrapers.Wait()
 }

@@ -169,7 +169,7 @@ func TestFaults(t *testing.T) {
 		{GCFile, `"1m"`, `60`, `line 4: policy.container.minAge: want a duration as text, got a number`},
 		{GCFile, `100}`, `1.5}`, `line 4: policy.container.maxContainers: 1.5 is not a whole number of 32 bits`},
 		{GCFile, `100}`, `9999999999}`, `line 4: policy.container.maxContainers: 9999999999 is not a whole number of 32 bits`},
-		{GCFile, `"2026-01-01T12:00:00Z"`, `"today"`, `line 2: now: "today" is no time as RFC 3339 has it`},
+		{GCFile, `"2026-01-01T12:00:00Z"`, `"today"`, `line 2: now: "today" is not an RFC 3339 time`},
 		{GCFile, `"2026-01-01T12:00:00Z"`, `"1969-12-31T23:59:59Z"`, `line 2: now: "1969-12-31T23:59:59Z" is before 1970`},
 		{GCFile, `"2026-01-01T12:00:00Z"`, `null`, `line 2: now: missing`},
 		{GCFile, `"now": "2026-01-01T12:00:00Z",`, ``, `line 1: now: missing`},
@@ -210,8 +210,8 @@ func TestFaults(t *testing.T) {
 // A missing file and a pipe are errors that name the path.
 func TestMissingOrIrregularFile(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
-		"no such file":    os.Remove,
-		"no regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"no such file":       os.Remove,
+		"not a regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
 	} {
 		dir := directory(t, nil)
 		path := filepath.Join(dir, SandboxesFile)

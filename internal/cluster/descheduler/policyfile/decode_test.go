@@ -16,7 +16,7 @@ const head = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"
 func TestPolicyErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "p:1: the file is empty"},
-		{"- a", "p:1: want fields"},
+		{"- a", "p:1: want a mapping"},
 		{"apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\n", "p:1: apiVersion descheduler/v1alpha1 is no longer supported: convert it to descheduler/v1alpha2 with \"jettison-cluster deschedule migrate\""}, // XPO7
 		{"apiVersion: v1\nkind: DeschedulerPolicy\n", `p:1: apiVersion "v1": want descheduler/v1alpha2`},
 		{"apiVersion: descheduler/v1alpha2\nkind: Policy\n", `p:2: kind "Policy": want DeschedulerPolicy`},
@@ -33,9 +33,9 @@ func TestPolicyErrors(t *testing.T) {
 			`RemovePodsViolatingNodeAffinity: nodeAffinityType "required": want one of requiredDuringSchedulingIgnoredDuringExecution`},
 		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: DefaultEvictor\n    args: {minPodAge: 10}\n", `minPodAge: "10": want a duration`},
 		{head + "profiles: 3\n", "p:3: profiles: want a list"},
-		{head + "profiles: [3]\n", "p:3: profiles.0: want fields"},
-		{head + "kind: DeschedulerPolicy\n", `p:3: field "kind" is there twice`},
-		{head + "---\na: b\n", "the file holds more than one document"},
+		{head + "profiles: [3]\n", "p:3: profiles.0: want a mapping"},
+		{head + "kind: DeschedulerPolicy\n", `p:3: duplicate field "kind"`},
+		{head + "---\na: b\n", "more than one document in the file"},
 		{head + "\tx", "not YAML"},
 	} {
 		_, err := Decode([]byte(c.text), "p")
@@ -160,9 +160,9 @@ func TestShippedPolicyIsValid(t *testing.T) {
 // A comment between two markers is a document: the error is about the document that follows.
 func TestDecodeReportsSecondDocumentFirst(t *testing.T) {
 	for text, want := range map[string]string{
-		"---\n# my policy\n---\napiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n": "policy p:4: the file holds more than one document",
+		"---\n# my policy\n---\napiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n": "policy p:4: more than one document in the file",
 		"- a\n---\nx: [\n": "policy p: not YAML: line 3: did not find expected node content",
-		"- a\n":            `policy p:1: want fields, as in "kind: DeschedulerPolicy"`,
+		"- a\n":            `policy p:1: want a mapping such as "kind: DeschedulerPolicy"`,
 	} {
 		if _, err := Decode([]byte(text), "p"); err == nil || err.Error() != want {
 			t.Errorf("Decode(%q) = %v, want %q", text, err, want)

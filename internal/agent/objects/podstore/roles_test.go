@@ -14,25 +14,25 @@ func puts(t *testing.T, s *Store, by By, replace bool, pods ...string) {
 	}
 }
 
-// says is what counts: each object with its priority and whose it is.
-func says(s *Snapshot) (out []string) {
+// published returns each object with its priority and the role that put it.
+func published(s *Snapshot) (out []string) {
 	for _, o := range s.Objects {
-		whose := "root's"
+		role := "root's"
 		if s.Members[string(o.UID)] {
-			whose = "a member's"
+			role = "a member's"
 		}
-		out = append(out, string(o.UID)+" "+strings.Repeat("!", int(*o.Spec.Priority))+" "+whose)
+		out = append(out, string(o.UID)+" "+strings.Repeat("!", int(*o.Spec.Priority))+" "+role)
 	}
 	return out
 }
 
-// What root says of a pod stands, whatever a member of the socket's group puts, replaces or deletes, and whichever comes first.
-func TestRootsWordStands(t *testing.T) {
+// Root's object of a pod counts, whatever a member puts, replaces or deletes, in any order.
+func TestRootOverridesMembers(t *testing.T) {
 	s := New()
-	want := func(what string, all ...string) {
+	want := func(step string, all ...string) {
 		t.Helper()
-		if got := says(s.Snapshot()); !slices.Equal(got, all) {
-			t.Errorf("%s: %q, want %q", what, got, all)
+		if got := published(s.Snapshot()); !slices.Equal(got, all) {
+			t.Errorf("objects after step %q = %q, want %q", step, got, all)
 		}
 	}
 	puts(t, s, ByRoot, false, text("a", 1))
@@ -40,7 +40,7 @@ func TestRootsWordStands(t *testing.T) {
 	want("a member puts it again", "a ! root's", "b !! a member's")
 	puts(t, s, ByMember, true, text("b", 3))
 	want("a member replaces all", "a ! root's", "b !!! a member's")
-	if err := s.Delete("a", ByMember); !errors.Is(err, ErrRoots) {
+	if err := s.Delete("a", ByMember); !errors.Is(err, ErrOwnedByRoot) {
 		t.Error(err)
 	}
 	want("a member deletes it", "a ! root's", "b !!! a member's")

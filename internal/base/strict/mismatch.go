@@ -13,14 +13,14 @@ import (
 	"jettison/internal/base/nearest"
 )
 
-// Unfit is why a value that is JSON is none for the type that was read.
+// Unfit describes why a valid JSON value does not fit the type that was decoded.
 func Unfit(e *json.SemanticError, read reflect.Type) string {
 	var inner *json.SemanticError
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
 		return "unknown field" + nearest.Question(e.JSONPointer.LastToken(),
 			maps.Keys(siblings(e.JSONPointer, read)))
-	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that reads itself
+	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that decodes itself
 		return inner.Err.Error()
 	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
 		return fmt.Sprintf("%.40s is not %s", e.JSONValue, Wanted(e.GoType))
@@ -34,9 +34,9 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 
 func isNumber(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 }
 
-// Wanted is what a field takes, in words.
+// Wanted describes the values that a type accepts.
 func Wanted(t reflect.Type) string {
-	t = pointed(t)
+	t = elemType(t)
 	switch k := t.Kind(); {
 	case k == reflect.Float32 || k == reflect.Float64:
 		return "a number"
@@ -54,37 +54,37 @@ func Wanted(t reflect.Type) string {
 	return "an object"
 }
 
-// siblings are the fields that a type knows in the object in which a pointer's last token stands;
-// none if that is no struct.
+// siblings returns the known fields of the struct that contains a pointer's last token; nil if it
+// is not a struct.
 func siblings(p jsontext.Pointer, t reflect.Type) map[string]reflect.Type {
 	for token := range p.Parent().Tokens() {
-		switch t = pointed(t); t.Kind() {
+		switch t = elemType(t); t.Kind() {
 		case reflect.Slice, reflect.Map:
 			t = t.Elem()
 		case reflect.Struct:
-			of, ok := Fields(t)[token]
+			field, ok := Fields(t)[token]
 			if !ok {
 				return nil
 			}
-			t = of
+			t = field
 		default:
 			return nil
 		}
 	}
-	if t = pointed(t); t.Kind() != reflect.Struct {
+	if t = elemType(t); t.Kind() != reflect.Struct {
 		return nil
 	}
 	return Fields(t)
 }
 
-func pointed(t reflect.Type) reflect.Type {
+func elemType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	return t
 }
 
-// Fields are the fields of a struct by their names in JSON, those of embedded structs too.
+// Fields returns the fields of a struct by their JSON names, including those of embedded structs.
 func Fields(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for i := range t.NumField() {

@@ -12,9 +12,10 @@ import (
 	"jettison/eviction"
 )
 
-// Others have the store while a member's large object is compared with the one that is known: the loop is among them.
-func TestObjectsAreComparedWithoutTheLock(t *testing.T) {
-	large := func() *entry { // of more than there may be, so that it takes longer than what the machine does beside
+// Other callers have the store's lock while a large object is compared with the known one; the loop
+// is one of them.
+func TestObjectsAreComparedWithoutLock(t *testing.T) {
+	large := func() *entry { // larger than allowed, so that the comparison outlasts other work of the machine
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Labels: map[string]string{}}}
 		for i := range 300_000 {
 			p.Labels[fmt.Sprint("k", i)] = ""
@@ -23,11 +24,11 @@ func TestObjectsAreComparedWithoutTheLock(t *testing.T) {
 	}
 	s := New()
 	s.clients.members = layer{"u": large()}
-	u, e := &underway{s: s, by: ByMember}, large()
-	var longest atomic.Int64 // time that others had to wait, in nanoseconds
-	stop, over := make(chan struct{}), make(chan struct{})
+	q, e := &request{s: s, by: ByMember}, large()
+	var longest atomic.Int64 // wait of other callers in nanoseconds
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(done)
 		for last := time.Now(); ; {
 			select {
 			case <-stop:
@@ -41,19 +42,19 @@ func TestObjectsAreComparedWithoutTheLock(t *testing.T) {
 		}
 	}()
 	free := false
-	for i := 0; i < 20 && !free; i++ { // either may be without a processor meanwhile
+	for i := 0; i < 20 && !free; i++ { // either goroutine may have no processor meanwhile
 		longest.Store(0)
 		began := time.Now()
-		if u.known(e) == nil {
-			t.Fatal("it is not the same")
+		if q.reuse(e) == nil {
+			t.Fatal("equal object not reused")
 		}
 		took := int64(time.Since(began))
 		waited := longest.Load()
 		free = waited > 0 && waited < took/4
 	}
 	close(stop)
-	<-over
-	if u.end(); !free {
-		t.Error("others wait for as long as objects are compared")
+	<-done
+	if q.release(); !free {
+		t.Error("other callers wait during the whole comparison")
 	}
 }

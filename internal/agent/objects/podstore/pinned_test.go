@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Objects that a body names again, and that are replaced before it ends, take memory until then: a member cannot have the agent keep more
-// than there is by bodies that stall.
-func TestObjectsThatABodyNamesAgainCount(t *testing.T) {
+// Objects that a body reuses and that are replaced before it ends count until then: a member cannot
+// exceed the memory budget with bodies that stall.
+func TestReusedObjectsCount(t *testing.T) {
 	s, text := New(), fat["containers"]("UID")
 	n := 0
 	for ; ; n++ {
@@ -21,7 +21,7 @@ func TestObjectsThatABodyNamesAgainCount(t *testing.T) {
 	before := alive()
 	release := make(chan struct{})
 	bodies := 0
-	over := make(chan error)
+	results := make(chan error)
 	for i := range 8 { // the connections of one member
 		list := func() io.Reader { return &endless{text: text, prefix: fmt.Sprint("v", i, "-"), n: n} }
 		if _, _, err := s.Put(list(), true, ByMember); err != nil {
@@ -33,12 +33,12 @@ func TestObjectsThatABodyNamesAgainCount(t *testing.T) {
 		b := &paused{list: list(), begun: make(chan struct{}), release: release}
 		go func() {
 			_, _, err := s.Put(b, false, ByMember)
-			over <- err
+			results <- err
 		}()
 		select {
 		case <-b.begun:
 			bodies++
-		case err := <-over: // it found no room
+		case err := <-results: // rejected
 			if !errors.Is(err, ErrBusy) || bodies == 0 {
 				t.Error(err)
 			}
@@ -46,21 +46,21 @@ func TestObjectsThatABodyNamesAgainCount(t *testing.T) {
 		puts(t, s, ByMember, true)
 	}
 	if more := alive() - before; more > memoryMore {
-		t.Errorf("%d bodies that stall keep %.1f MiB alive, want at most %d; accounted for are %d bytes", bodies,
+		t.Errorf("%d stalled bodies keep %.1f MiB alive, want at most %d; charged are %d bytes", bodies,
 			float64(more)/(1<<20), memoryMore>>20, s.held.Load()+s.staged.Load()+s.texts.Load())
 	}
 	close(release)
 	for range bodies {
-		if err := <-over; err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
+		if err := <-results; err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 	}
 	if s.staged.Load() != 0 || s.texts.Load() != 0 {
-		t.Errorf("left: %d, %d", s.staged.Load(), s.texts.Load())
+		t.Errorf("bytes charged after all bodies = %d, %d, want 0", s.staged.Load(), s.texts.Load())
 	}
 }
 
-// paused is a list of which all but the bracket that ends it comes, and that once it is released.
+// paused is a list that blocks before its last bracket until release is closed.
 type paused struct {
 	list           io.Reader
 	begun, release chan struct{}

@@ -128,7 +128,7 @@ func TestFollowing(t *testing.T) {
 		t.Errorf("%+v, %+v", one, two)
 	}
 	cancel()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "given up") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "request ended by the caller") {
 		t.Errorf("ended: %v", err)
 	}
 }

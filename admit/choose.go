@@ -28,7 +28,8 @@ func compareNames(a, b v1.ResourceName) int {
 // the rest. If all pods together do not suffice, it returns no victims and the missing amounts.
 func choose(needs []Need, bestEffort, burstable, guaranteed []*Held) (victims []*Held,
 	missing []Need) {
-	if missing = remainingNeeds(needs, slices.Concat(bestEffort, burstable, guaranteed)); len(missing) > 0 {
+	missing = remainingNeeds(needs, slices.Concat(bestEffort, burstable, guaranteed))
+	if len(missing) > 0 {
 		return nil, missing
 	}
 	g := pickNearest(remainingNeeds(needs, slices.Concat(bestEffort, burstable)), guaranteed)

@@ -89,7 +89,8 @@ func (n *NodeState) others(incoming *incomingPod) []*Held {
 	}
 	for i := range n.Promised {
 		h := &n.Promised[i]
-		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.ignoresPromise(h) && !n.hasPod(h.UID) {
+		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.ignoresPromise(h) &&
+			!n.hasPod(h.UID) {
 			out = append(out, h)
 		}
 	}

@@ -47,7 +47,8 @@ func Labels(hostname, arch string, configured map[string]string) map[string]stri
 // appendPlacementFailures appends the reasons why a pod does not match the node, in the order of
 // the scheduler's AdmissionCheck (pkg/scheduler/eventhandlers.go) and of generalFilter
 // (pkg/kubelet/lifecycle/predicate.go), which checks taints last.
-func appendPlacementFailures(out []Failure, incoming *incomingPod, others []*Held, n *NodeState) []Failure {
+func appendPlacementFailures(out []Failure, incoming *incomingPod, others []*Held,
+	n *NodeState) []Failure {
 	pod := incoming.Pod
 	if n.Labels != nil && (len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil) {
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}

@@ -42,7 +42,8 @@ type Sysctls struct {
 // NewSysctls returns the safe sysctls and the configured ones (the kubelet's allowedUnsafeSysctls):
 // names, or patterns that end in *. Its errors are the kubelet's.
 func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
-	out := &Sysctls{names: map[string]sysctl.Namespace{}, prefixNamespaces: map[string]sysctl.Namespace{}}
+	out := &Sysctls{names: map[string]sysctl.Namespace{},
+		prefixNamespaces: map[string]sysctl.Namespace{}}
 	valid := regexp.MustCompile("^" + sysctlPattern + "$")
 	for _, s := range slices.Concat(safeSysctls, allowedUnsafe) {
 		if len(s) > sysctlMaxLength || !valid.MatchString(s) {

@@ -78,8 +78,8 @@ func TestALargeListIsTakenWhileItComes(t *testing.T) {
 	}
 }
 
-// What a runtime answers without a list is its answer: one that takes its time before it finds its own to be too large, as it does each time,
-// leaves the rest of the time for parts.
+// What a runtime answers without a list is its answer: one that takes its time before it finds its
+// own to be too large, as it does each time, leaves the rest of the time for parts.
 func TestARefusalIsAskedForOnce(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"at once":        func(w http.ResponseWriter) { w.Header().Del("Trailer") },
@@ -94,7 +94,7 @@ func TestARefusalIsAskedForOnce(t *testing.T) {
 			{"5", "no f%C3%BCr %25 100%", ErrNotFound, "no f%C3%BCr %25 100%"},
 			{"5", "no f%C3%BCr %25", ErrNotFound, "no für %"},
 			{"12", "unknown service", ErrNotCRI, "unknown service"},
-			{"0", "", nil, "without a message"},
+			{"0", "", nil, "has no message"},
 		} {
 			client := answers(t, func(w http.ResponseWriter, grpc bool) {
 				if grpc {
@@ -112,7 +112,8 @@ func TestARefusalIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// Where all containers are more than the runtime itself sends, and it takes its time to find that, they are told in parts.
+// Where all containers are more than the runtime itself sends, and it takes its time to find that,
+// they are told in parts.
 func TestARuntimeThatRefusesLate(t *testing.T) {
 	t.Parallel()
 	r := node(t)
@@ -159,10 +160,10 @@ func TestALargeListIsWholeOrAnError(t *testing.T) {
 		end  func(w http.ResponseWriter)
 		want string
 	}{
-		"ends early":    {longer, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "broke after"},
-		"is cut off":    {large[:len(large)/2], func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "broke after"},
-		"goes on":       {append(append([]byte{}, large...), 1), func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "does not end"},
-		"has no status": {large, func(http.ResponseWriter) {}, "without a status"},
+		"ends early":    {longer, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "broke off after"},
+		"is cut off":    {large[:len(large)/2], func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "broke off after"},
+		"goes on":       {append(append([]byte{}, large...), 1), func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "continues after its message"},
+		"has no status": {large, func(http.ResponseWriter) {}, "has no status"},
 		"is malformed":  {bad, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "malformed"},
 		"fails at its end": {large, func(w http.ResponseWriter) {
 			w.Header().Set("Grpc-Status", "13")

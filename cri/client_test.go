@@ -94,7 +94,8 @@ func TestDetailsAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// A sandbox that goes away between the list and its status is no error, and neither is a status that fails.
+// A sandbox that goes away between the list and its status is no error, and neither is a status
+// that fails.
 func TestDetailsThatFailAreAbsent(t *testing.T) {
 	r := node(t)
 	r.Fail["PodSandboxStatus"] = status.Error(codes.NotFound, "gone")
@@ -135,7 +136,8 @@ func TestDetailsThatHangAreAbsent(t *testing.T) {
 	}
 }
 
-// hurriedList lists for a caller whose time is over in the middle of a call that hangs. A busy machine may need more time to get so far.
+// hurriedList lists for a caller whose time is over in the middle of a call that hangs. A busy
+// machine may need more time to get so far.
 func hurriedList(t *testing.T, l *Lister, r *critest.Runtime, call string) (Listing, error) {
 	t.Helper()
 	for wait := 200 * time.Millisecond; ; wait *= 2 {
@@ -190,7 +192,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// The CRI counts a grace period in seconds: none is lost, none is below zero, and none makes a deadline overflow.
+// The CRI counts a grace period in seconds: none is lost, none is below zero, and none makes a
+// deadline overflow.
 func TestStopContainer(t *testing.T) {
 	r := node(t)
 	c := dial(t, r.Endpoint())

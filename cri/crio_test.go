@@ -10,14 +10,16 @@ import (
 	"jettison/cri/critest"
 )
 
-// crioSandbox is what CRI-O tells of a sandbox: the OCI spec, whose annotations have what the kubelet said of the pod as a whole, in JSON.
+// crioSandbox is what CRI-O tells of a sandbox: the OCI spec, whose annotations have what the
+// kubelet said of the pod as a whole, in JSON.
 func crioSandbox(annotations string) string {
 	return `{"image":"pause","pid":7,"runtimeSpec":{"annotations":{"io.kubernetes.cri-o.SandboxName":"p",` + annotations +
 		`"io.kubernetes.cri-o.TTY":"false"},"linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:s"}}}`
 }
 
-// CRI-O has no config in its verbose status: a pod's overhead, and what its sandbox was made for, stand in annotations of the OCI spec,
-// under one name or, of late, another. It adds the pod's own annotations after them, so a name that the pod has itself says nothing.
+// CRI-O has no config in its verbose status: a pod's overhead, and what its sandbox was made for,
+// stand in annotations of the OCI spec, under one name or, of late, another. It adds the pod's own
+// annotations after them, so a name that the pod has itself says nothing.
 func TestWhatCRIOTellsOfAPodAsAWhole(t *testing.T) {
 	const (
 		overhead    = `"io.kubernetes.cri-o.PodLinuxOverhead":"{\"cpu_period\":100000,\"memory_limit_in_bytes\":4096}",`

@@ -74,7 +74,8 @@ func TestTheLatestLimitCounts(t *testing.T) {
 	}
 }
 
-// Any message that the protocol allows decodes: absent parts, numbers at the ends of their ranges, any text.
+// Any message that the protocol allows decodes: absent parts, numbers at the ends of their ranges,
+// any text.
 func TestAnyMessageDecodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if s := sandboxOf(random(t, &runtimev1.PodSandbox{})); s.CreatedAt.UnixNano() < 0 && !s.CreatedAt.IsZero() {

@@ -37,8 +37,8 @@ func TestSandboxDetails(t *testing.T) {
 	}
 }
 
-// A container that has exited counts in its pod's request: what was known of it stays, and what was not is asked for once, at leisure, while
-// its sandbox is ready.
+// A container that has exited counts in its pod's request: what was known of it stays, and what was
+// not is asked for once, at leisure, while its sandbox is ready.
 func TestWhatHasExitedIsAskedAboutOnce(t *testing.T) {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}, {Id: "gone", State: runtimev1.PodSandboxState_SANDBOX_NOTREADY}}
@@ -232,8 +232,9 @@ func TestDetailsAreRefreshed(t *testing.T) {
 	}
 }
 
-// Where the runtime tells of each change, the containers that it told of are asked about at the next List, and others when their details are
-// five minutes old; once it tells no more, when they are a minute old. One whose status fails is asked about again soon.
+// Where the runtime tells of each change, the containers that it told of are asked about at the
+// next List, and others when their details are five minutes old; once it tells no more, when they
+// are a minute old. One whose status fails is asked about again soon.
 func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"a", "b"} {
@@ -287,7 +288,8 @@ func TestDetailsOfSandboxesAreRefreshedLess(t *testing.T) {
 	}
 }
 
-// One status that hangs costs its deadline, is left alone for a while, and comes after the others then.
+// One status that hangs costs its deadline, is left alone for a while, and comes after the others
+// then.
 func TestAStatusThatHangsHoldsUpNoneForEver(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"hung", "c1", "c2"} {

@@ -12,7 +12,8 @@ import (
 	"jettison/cri/critest"
 )
 
-// annotated adds pods of one state with as many annotations as an API server takes, each with a container unless bare.
+// annotated adds pods of one state with as many annotations as an API server takes, each with a
+// container unless bare.
 func annotated(r *critest.Runtime, name string, n int, state runtimev1.PodSandboxState, of runtimev1.ContainerState, bare bool) {
 	large := map[string]string{"x": strings.Repeat("x", 255<<10)}
 	for i := range n {
@@ -29,8 +30,9 @@ func annotated(r *critest.Runtime, name string, n int, state runtimev1.PodSandbo
 	}
 }
 
-// Pods whose annotations are too large for one answer are known all the same: those of finished pods keep nobody from being listed, and where
-// those of running ones are too large by themselves, each that has a container is.
+// Pods whose annotations are too large for one answer are known all the same: those of finished
+// pods keep nobody from being listed, and where those of running ones are too large by themselves,
+// each that has a container is.
 func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
 	const ready, over = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.PodSandboxState_SANDBOX_NOTREADY
 	const running, exited = runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_EXITED
@@ -83,8 +85,8 @@ func heavyHooks(of []*runtimev1.Container) {
 	}
 }
 
-// A list never leaves out what runs: where neither the sandboxes nor the containers that would name them are told, it is an error. What
-// lives in a sandbox that is not ready counts too.
+// A list never leaves out what runs: where neither the sandboxes nor the containers that would name
+// them are told, it is an error. What lives in a sandbox that is not ready counts too.
 func TestAListThatWouldLeaveOutWhatRuns(t *testing.T) {
 	const ready, over = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.PodSandboxState_SANDBOX_NOTREADY
 	const running, exited = runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_EXITED
@@ -153,8 +155,9 @@ func TestAListedPodWithoutContainers(t *testing.T) {
 	}
 }
 
-// A pod's own sandboxes are all told, or it is an error: who asks removes its volumes when there is none. Where all sandboxes are too large it
-// is asked by the kubelet's label; who makes pods without that may have one that is not told.
+// A pod's own sandboxes are all told, or it is an error: who asks removes its volumes when there is
+// none. Where all sandboxes are too large it is asked by the kubelet's label; who makes pods
+// without that may have one that is not told.
 func TestSandboxesOfAPodOfMany(t *testing.T) {
 	const ready, running = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING
 	label := map[string]string{uidLabel: "u"}

@@ -90,7 +90,8 @@ func TestSandboxStatus(t *testing.T) {
 	}
 }
 
-// An image comes once for each runtime handler that it was pulled for (weakness 18: the handler is not lost).
+// An image comes once for each runtime handler that it was pulled for (weakness 18: the handler is
+// not lost).
 func TestImagesByRuntimeHandler(t *testing.T) {
 	r := critest.Start(t)
 	for _, handler := range []string{"", "vm", "vm"} {
@@ -113,8 +114,8 @@ func all(t *testing.T, c *Client) (out []Container, err error) {
 	return out, errors.Join(err, large)
 }
 
-// What is more than the runtime tells in one answer is told of one sandbox after the other: else garbage that is too much could never be
-// collected.
+// What is more than the runtime tells in one answer is told of one sandbox after the other: else
+// garbage that is too much could never be collected.
 func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	r := critest.Start(t)
 	filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 2<<20)}
@@ -153,7 +154,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// A sandbox whose containers are more than an answer takes keeps nobody else's from being told, nor those of its other states.
+// A sandbox whose containers are more than an answer takes keeps nobody else's from being told, nor
+// those of its other states.
 func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"large", "s"} {
@@ -179,8 +181,9 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	}
 }
 
-// Dead containers that are more than an answer takes cost no call each: what may run is listed at once, and what has exited in ready
-// sandboxes, which counts in the request. An agent that starts on such a node has 10 s for all.
+// Dead containers that are more than an answer takes cost no call each: what may run is listed at
+// once, and what has exited in ready sandboxes, which counts in the request. An agent that starts
+// on such a node has 10 s for all.
 func TestDeadContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	for name, hostile := range map[string]bool{"dead ones": false, "and those that run": true} {
 		r := critest.Start(t)
@@ -220,12 +223,12 @@ func TestDeadContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	}
 }
 
-// Of pods that have ended a list tells of a thousand sandboxes and containers: the newest, all that may run, and all that may be static or
-// that say who goes first.
+// Of pods that have ended a list tells of a thousand sandboxes and containers: the newest, all that
+// may run, and all that may be static or that say who goes first.
 func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
 	r := critest.Start(t)
 	api := map[string]string{"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": "now"}
-	for i := range 3 * endedMost {
+	for i := range 3 * maxEnded {
 		id := fmt.Sprintf("s%05d", i)
 		s := &runtimev1.PodSandbox{
 			Id: id, Metadata: &runtimev1.PodSandboxMetadata{Uid: "u" + id}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY,
@@ -268,14 +271,15 @@ func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
 				t.Errorf("%s: listed %v, its container %v", id, sandboxes[id], containers[id])
 			}
 		}
-		newest := fmt.Sprintf("s%05d", 3*endedMost-1)
-		if !sandboxes[newest] || len(sandboxes) != endedMost+7 || len(containers) != endedMost+4 {
-			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), endedMost+7, len(containers), endedMost+4, sandboxes[newest])
+		newest := fmt.Sprintf("s%05d", 3*maxEnded-1)
+		if !sandboxes[newest] || len(sandboxes) != maxEnded+7 || len(containers) != maxEnded+4 {
+			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), maxEnded+7, len(containers), maxEnded+4, sandboxes[newest])
 		}
 	}
 }
 
-// Sandboxes that come while one after the other is asked are asked too, however often; not for ever, and then it is an error.
+// Sandboxes that come while one after the other is asked are asked too, however often; not for
+// ever, and then it is an error.
 func TestSandboxesThatComeWhileContainersAreListed(t *testing.T) {
 	for many, fails := range map[int]bool{0: false, 1: false, listRounds - 2: false, listRounds - 1: true, 1000: true} {
 		r := critest.Start(t)

@@ -17,7 +17,8 @@ import (
 	"jettison/cri/critest"
 )
 
-// calls are all calls of a Client, by the names of what they ask the runtime for (the list, and the stream, if there is one).
+// calls are all calls of a Client, by the names of what they ask the runtime for (the list, and the
+// stream, if there is one).
 var calls = []struct {
 	plain, stream string
 	do            func(context.Context, *Client) error
@@ -39,7 +40,8 @@ var calls = []struct {
 	{"ListContainers", "StreamContainers", func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err }},
 }
 
-// patience is how long a busy machine may take for what is quick elsewhere. Callers here have no deadline of their own.
+// patience is how long a busy machine may take for what is quick elsewhere. Callers here have no
+// deadline of their own.
 const patience = 30 * time.Second
 
 // patient has deadlines that only what hangs for good meets.
@@ -186,8 +188,8 @@ func TestNoStreamsIsRememberedByTheList(t *testing.T) {
 	}
 }
 
-// A stream that breaks is an error and never half a list, and never a reason to ask for the list instead: Unimplemented in
-// the middle is no answer to "do you have it".
+// A stream that breaks is an error and never half a list, and never a reason to ask for the list
+// instead: Unimplemented in the middle is no answer to "do you have it".
 func TestABrokenStreamIsNoList(t *testing.T) {
 	for _, after := range []int{0, 1, 9} {
 		r := many(t, 10)
@@ -270,7 +272,8 @@ func ended(t *testing.T, r *critest.Runtime, name string) {
 	}
 }
 
-// An answer above the receive limit says what to do about it, as a list and as one message of a stream.
+// An answer above the receive limit says what to do about it, as a list and as one message of a
+// stream.
 func TestAnAnswerTooLargeSaysWhatToDo(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		r := many(t, 1)

@@ -37,10 +37,11 @@ func unthin(t testing.TB, m, into proto.Message, size int) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newThin().Unmarshal(chunks(b, size), into)
+	return newPruningCodec().Unmarshal(chunks(b, size), into)
 }
 
-// What is taken arrives as it was sent, whatever else there is and however it is cut; what a tenant fills in does not.
+// What is taken arrives as it was sent, whatever else there is and however it is cut; what a tenant
+// fills in does not.
 func TestWhatIsTakenOfAList(t *testing.T) {
 	sent := &runtimev1.ListPodSandboxResponse{Items: []*runtimev1.PodSandbox{{
 		Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns", Attempt: 3}, CreatedAt: -5,
@@ -84,7 +85,8 @@ func TestTooManyItemsAreTooLarge(t *testing.T) {
 	}
 }
 
-// An image has as many tags as its owner likes: they cost no other image its place in the list, or images would never be collected.
+// An image has as many tags as its owner likes: they cost no other image its place in the list, or
+// images would never be collected.
 func TestAnImageOfManyTagsIsListed(t *testing.T) {
 	sent := &runtimev1.ListImagesResponse{}
 	for i := range maxItems/maxWithin + 1 {
@@ -108,8 +110,8 @@ func TestAnImageOfManyTagsIsListed(t *testing.T) {
 	}
 }
 
-// Each image that a container has as a volume is told, after however many other mounts: one that is not would count as unused. Those that
-// are too many are no answer.
+// Each image that a container has as a volume is told, after however many other mounts: one that is
+// not would count as unused. Those that are too many are no answer.
 func TestImageVolumesAmongManyMounts(t *testing.T) {
 	for _, c := range []struct {
 		plain, images int
@@ -136,8 +138,8 @@ func TestImageVolumesAmongManyMounts(t *testing.T) {
 	}
 }
 
-// Any message that is decoded whole is decoded the same when it is thinned and nothing in it is long or a tenant's: what the client makes
-// of both is equal.
+// Any message that is decoded whole is decoded the same when it is thinned and nothing in it is
+// long or a tenant's: what the client makes of both is equal.
 func TestThinTakesAllThatIsUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 64).Draw(t, "size")
@@ -177,7 +179,7 @@ func TestThinTakesAllThatIsUsed(t *testing.T) {
 func thinned(t *rapid.T, from, into proto.Message, size int) {
 	b, err := proto.Marshal(from)
 	if err == nil {
-		err = newThin().Unmarshal(chunks(b, size), into)
+		err = newPruningCodec().Unmarshal(chunks(b, size), into)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +200,7 @@ func FuzzThin(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
 		var whole, thinned runtimev1.ContainerStatusResponse
-		err := newThin().Unmarshal(chunks(b, int(size)+1), &thinned)
+		err := newPruningCodec().Unmarshal(chunks(b, int(size)+1), &thinned)
 		if wholeErr := proto.Unmarshal(b, &whole); wholeErr == nil && err == nil {
 			if whole.GetStatus().GetStartedAt() != thinned.GetStatus().GetStartedAt() {
 				t.Errorf("whole %v, thinned %v", &whole, &thinned)
@@ -247,8 +249,9 @@ func lowerNames(text string) string {
 	return text
 }
 
-// A container whose verbose status is larger than is taken is asked for the plain one, then and from then on, and tells its request all
-// the same. One of which that is too large as well is refused, and not asked for at each list.
+// A container whose verbose status is larger than is taken is asked for the plain one, then and
+// from then on, and tells its request all the same. One of which that is too large as well is
+// refused, and not asked for at each list.
 func TestAStatusThatIsTooLarge(t *testing.T) {
 	r := critest.Start(t)
 	huge := `{"runtimeSpec":{"process":{"env":["` + strings.Repeat(`\u003c`, maxStatus/6) + `"],"oomScoreAdj":900}}}`
@@ -361,7 +364,8 @@ func largeAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// One that still comes is waited for, however long it takes: two at a time are more memory than there is.
+// One that still comes is waited for, however long it takes: two at a time are more memory than
+// there is.
 func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
 	read := new(atomic.Int64)
 	turn := newTurn(read)
@@ -371,7 +375,7 @@ func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
 		turn.wait(t.Context(), patienceForTurn)()
 	}()
 	for range 20 {
-		read.Add(answerLeast)
+		read.Add(minProgress)
 		select {
 		case <-went:
 			t.Fatal("it did not wait")
@@ -382,7 +386,8 @@ func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
 	<-went
 }
 
-// One pod whose containers are too large to be listed, a tenant's hook is enough, does not keep the others from being known.
+// One pod whose containers are too large to be listed, a tenant's hook is enough, does not keep the
+// others from being known.
 func TestAListThatIsTooLarge(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		r := node(t)

@@ -22,8 +22,9 @@ var everything = map[string]func(context.Context, *Client) error{
 	"Alive":      func(ctx context.Context, c *Client) error { _, _, err := c.Alive(ctx); return err },
 }
 
-// However long a runtime sends nothing of a list of everything, no other is asked for: what it was asked for meanwhile it would send at
-// once. A status is, and whoever does not want to wait any more does not.
+// However long a runtime sends nothing of a list of everything, no other is asked for: what it was
+// asked for meanwhile it would send at once. A status is, and whoever does not want to wait any
+// more does not.
 func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	r := node(t)
@@ -66,8 +67,9 @@ func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A pod that is to end has its grace period only: while lists of everything hang, however many wait, its sandboxes and their containers are
-// told after the patience that one has with such a list, once.
+// A pod that is to end has its grace period only: while lists of everything hang, however many
+// wait, its sandboxes and their containers are told after the patience that one has with such a
+// list, once.
 func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
 	t.Parallel()
 	r := node(t)
@@ -99,7 +101,8 @@ func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
 	wait.Wait()
 }
 
-// A list of images that hangs where another service has them keeps no list of the runtime's waiting, nor is it the other way round.
+// A list of images that hangs where another service has them keeps no list of the runtime's
+// waiting, nor is it the other way round.
 func TestAnotherEndpointHasATurnOfItsOwn(t *testing.T) {
 	t.Parallel()
 	r, images := node(t), node(t)

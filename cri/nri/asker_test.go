@@ -62,8 +62,8 @@ func (a *asker) take() []string {
 	return noted
 }
 
-// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or before its first container is made where
-// it was there before the plugin.
+// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or
+// before its first container is made where it was there before the plugin.
 func TestPodsAreAskedAboutOnce(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{refused: map[string]bool{"pod-2": true, "pod-9": true}}
 	dead := container(8, 1, api.ContainerState_CONTAINER_STOPPED)
@@ -103,7 +103,8 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.refused)
 		}
-		// An answer is written before the event is taken over, which is done when the next one is answered.
+		// An answer is written before the event is taken over, which is done when the next one is
+		// answered.
 		check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(1), Container: container(1, 1, 0)}))
 		if got := a.take(); !slices.Equal(got, c.noted) {
 			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
@@ -126,8 +127,8 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 	}
 }
 
-// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message holds: the connection stays, and the pod
-// does not run.
+// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message
+// holds: the connection stays, and the pod does not run.
 func TestRefusalsAreCut(t *testing.T) {
 	long := strings.Repeat("\U0001f600", 2000)
 	why := map[string]string{"pod-1": "a" + long, "pod-2": long, "pod-3": strings.Repeat("x", maxText+1), "pod-4": "a\xffb"}
@@ -155,13 +156,14 @@ func TestRefusalsAreCut(t *testing.T) {
 		return u.Pods["uid-6"] != nil
 	})
 	for n := range 20 { // each cut is at the end of a character
-		if got := sendable(strings.Repeat("x", n) + long); len(got) > maxText || len(got) < maxText-3 || !utf8.ValidString(got) {
+		if got := truncateText(strings.Repeat("x", n) + long); len(got) > maxText || len(got) < maxText-3 || !utf8.ValidString(got) {
 			t.Errorf("after %d: %d bytes", n, len(got))
 		}
 	}
 }
 
-// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor while another sandbox of it runs.
+// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor
+// while another sandbox of it runs.
 func TestAPodLeavesWithTheLastOfIt(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{}
 	r := runtime(t, socket, nil, nil)
@@ -200,7 +202,8 @@ func TestAPodLeavesWithTheLastOfIt(t *testing.T) {
 	}
 }
 
-// What has ended is told before the next pod is asked about: whoever makes room for that one must know of it.
+// What has ended is told before the next pod is asked about: whoever makes room for that one must
+// know of it.
 func TestWhatEndedIsToldBeforeTheNextPodAsks(t *testing.T) {
 	p, err := New(Options{Socket: "/nowhere.sock"})
 	check(t, err)

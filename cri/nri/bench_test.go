@@ -12,8 +12,8 @@ import (
 	"jettison/cri"
 )
 
-// BenchmarkEvent is what an event costs containerd's side of the protocol, there and back, with 1000 pods known and 20 held off:
-// ns/op is what a pod's start is delayed by.
+// BenchmarkEvent is what an event costs containerd's side of the protocol, there and back, with
+// 1000 pods known and 20 held off: ns/op is what a pod's start is delayed by.
 func BenchmarkEvent(b *testing.B) {
 	for _, held := range []bool{false, true} {
 		b.Run(fmt.Sprintf("held=%v", held), func(b *testing.B) {

@@ -41,7 +41,7 @@ func TestADeadlineHoldsWhileThereIsSomethingToRead(t *testing.T) {
 // A thread with a priority rests when it had more than its share of a CPU, and only then.
 func TestTheShareOfACPU(t *testing.T) {
 	var used, rested time.Duration
-	s := &share{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
+	s := &cpuShare{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
 	for _, c := range []struct {
 		elapsed, more time.Duration
 		rests         bool
@@ -56,7 +56,7 @@ func TestTheShareOfACPU(t *testing.T) {
 			s.since = time.Now().Add(-c.elapsed)
 		}
 		used, rested = used+c.more, 0
-		if s.keep(); rested > 0 != c.rests || rested > window {
+		if s.limit(); rested > 0 != c.rests || rested > window {
 			t.Errorf("%v of CPU in %v: it rests %v", c.more, c.elapsed, rested)
 		}
 		s.had = used
@@ -76,7 +76,7 @@ func TestARuntimeThatAsksWithoutEnd(t *testing.T) {
 	if p.share == nil {
 		t.Fatal("a thread with a priority may have a CPU for itself")
 	}
-	p.share = &share{used: func() time.Duration { return time.Since(began) }, rest: func(d time.Duration) {
+	p.share = &cpuShare{used: func() time.Duration { return time.Since(began) }, rest: func(d time.Duration) {
 		select {
 		case rests <- d:
 		default:
@@ -122,12 +122,13 @@ func TestFramesThatNeverEndWithAMessage(t *testing.T) {
 		}
 		most = max(most, cap(w.in[pluginConn].buf))
 	}
-	if most > 4*keepBuffer {
+	if most > 4*maxKeptBuffer {
 		t.Errorf("%d KiB are held", most>>10)
 	}
 }
 
-// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the plugin's own, which ends with it.
+// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the
+// plugin's own, which ends with it.
 func TestTheRuntimeRestartsAThousandTimes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)

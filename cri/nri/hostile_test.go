@@ -192,8 +192,8 @@ func TestHugeAnnotations(t *testing.T) {
 	}
 }
 
-// What says that a pod is static and what it asked for is kept, however many other annotations there are, before it or after: a tenant
-// chooses their number, and the runtime their order.
+// What says that a pod is static and what it asked for is kept, however many other annotations
+// there are, before it or after: a tenant chooses their number, and the runtime their order.
 func TestAnnotationsThatDecideAreKept(t *testing.T) {
 	decide := []string{"kubernetes.io/config.source", "kubernetes.io/config.mirror", "jettison/priority", "jettison/memory-request", "jettison/never-evict"}
 	var others []string
@@ -287,8 +287,8 @@ func TestTheConnectionBreaksInTheMiddleOfSynchronize(t *testing.T) {
 	}
 }
 
-// A runtime that goes away at any point of the greeting, refuses, or speaks something else: the plugin comes again, and ends
-// when it is told to.
+// A runtime that goes away at any point of the greeting, refuses, or speaks something else: the
+// plugin comes again, and ends when it is told to.
 func TestTheRuntimeBreaksTheGreeting(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)

@@ -30,7 +30,8 @@ func ids(x Pods) map[string][]string {
 	return out
 }
 
-// Random events leave what a plain list of what is alive has; snapshots never change after they were made.
+// Random events leave what a plain list of what is alive has; snapshots never change after they
+// were made.
 func TestIndexAgainstAPlainList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type box struct {

@@ -31,8 +31,8 @@ func (silent) Infof(context.Context, string, ...interface{})  {}
 func (silent) Warnf(context.Context, string, ...interface{})  {}
 func (silent) Errorf(context.Context, string, ...interface{}) {}
 
-// TestMain has containerd's side wait for this machine, however busy it is: it gives up a plugin that takes longer than 2 s for a
-// request, or 5 s to register.
+// TestMain has containerd's side wait for this machine, however busy it is: it gives up a plugin
+// that takes longer than 2 s for a request, or 5 s to register.
 func TestMain(m *testing.M) {
 	nrilog.Set(silent{})
 	adaptation.SetPluginRegistrationTimeout(patience)
@@ -204,7 +204,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once that is over.
+// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once
+// that is over.
 func TestAHeldOffPodIsKeptOut(t *testing.T) {
 	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
 	r := runtime(t, socket, nil, nil)

@@ -51,18 +51,18 @@ type Runtime struct {
 	Fail map[string]error // by the name of the call: answer with this
 	// errors of the status of the sandbox or container with this ID
 	FailOn map[string]error
-	Hang   map[string]bool          // answer when the caller gives up
-	HangOn map[string]bool          // likewise where a container of this id is to be removed
-	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
+	Hang   map[string]bool          // block until the caller cancels
+	HangOn map[string]bool          // block if the container with this ID is to be removed
+	Delay  map[string]time.Duration // answer after this delay, unless the caller cancels
 	// changes the answer, or each message of a stream; must keep its type
 	Answer map[string]func(any) any
 
 	Streams  bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
 	Batch    int             // items in a message of a stream; 0 is 1
-	Break    map[string]int  // a stream ends with BreakErr after so many messages
-	Stall    map[string]int  // a stream says no more after so many messages, until the caller gives up
+	Break    map[string]int  // a stream fails with BreakErr after this number of messages
+	Stall    map[string]int  // a stream blocks after this number of messages, until the caller cancels
 	BreakErr error           // nil: an internal error
-	Repeat   map[string]bool // a stream begins anew when it is through, until the caller gives up
+	Repeat   map[string]bool // a stream restarts at its end, until the caller cancels
 
 	mu     sync.Mutex
 	calls  map[string]int

@@ -311,7 +311,7 @@ func TestTheRuntimeBreaksTheGreeting(t *testing.T) {
 		"connection lost": func() {},
 		"EOF":             func() { r.frame(runtimeConn, rawMessage(1, typeResponse, nil)) }, // after the registration, before Configure
 		"no room":         func() { r.frame(runtimeConn, rawMessage(1, typeResponse, refusal)) },
-		"not the NRI":     func() { _, _ = r.c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
+		"speak NRI":       func() { _, _ = r.c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
 		"malformed":       func() { _ = r.frameOnly("Synchronize", []byte("\xff")) },
 	} {
 		r.accept()

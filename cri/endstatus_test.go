@@ -11,7 +11,7 @@ import (
 func TestStatusHasEndAndOwner(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 5, time.UTC)
 	var got runtimev1.ContainerStatusResponse
-	if err := unthin(t, &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{
+	if err := decodePruned(t, &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{
 		Id: "c", State: runtimev1.ContainerState_CONTAINER_EXITED, ExitCode: 3, Reason: "Error", FinishedAt: at.UnixNano(),
 	}}, &got, 7); err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestStatusHasEndAndOwner(t *testing.T) {
 		"batch.kubernetes.io/job-name": "Job", "app": "",
 	} {
 		var got runtimev1.PodSandboxStatusResponse
-		if err := unthin(t, &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
+		if err := decodePruned(t, &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
 			Id: "s", Labels: map[string]string{label: "v"},
 		}}, &got, 7); err != nil {
 			t.Fatal(err)

@@ -164,7 +164,7 @@ func TestMissingStreamIsCachedUntilRestart(t *testing.T) {
 	r.Restart(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for r.Calls("StreamImages") < 4 { // a list that was under way when the runtime came back is not streamed yet
+	for r.Calls("StreamImages") < 4 { // a list that was in progress when the runtime came back is not streamed yet
 		if _, err := c.ListImages(ctx); ctx.Err() != nil {
 			t.Fatal(err)
 		}

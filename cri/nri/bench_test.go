@@ -52,7 +52,7 @@ func BenchmarkAnswer(b *testing.B) {
 		e, err := parseEvent(body)
 		check(b, err)
 		if _, held := p.o.HoldOffs.Held(time.Now(), e.pod.UID); held {
-			b.Fatal("held")
+			b.Fatal("pod is held off unexpectedly")
 		}
 		p.apply(time.Now(), eventCreate, e)
 	}

@@ -38,10 +38,10 @@
 //     (pkg/api/v1/resource/helpers.go). Such a victim frees more, or less, than was counted.
 //   - Sums saturate at the largest int64. The kubelet's wrap, so that two containers that request
 //     8Ei each request nothing.
-//   - A victim that did not die still holds its resources, so the critical pod is rejected, with the
-//     reason. The kubelet admits it.
-//   - Pods that are already being killed count as victims without cost. A victim is removed from the
-//     plan if the others suffice. Static and mirror pods are never victims, because their manifest
+//   - A victim that did not die still holds its resources, so the critical pod is rejected, with
+//     the reason. The kubelet admits it.
+//   - Pods that are already being killed count as victims without cost. A victim is removed from
+//     the plan if the others suffice. Static and mirror pods are never victims, because their manifest
 //     recreates them. Among equal pods the youngest is the victim.
 //   - One snapshot of the node is used for all checks. The kubelet reads its Node object again if
 //     only the affinity rejects a pod.

@@ -50,7 +50,7 @@ func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 // differently from a kubelet of v1.36.
 func requests(pod *v1.Pod) Amounts {
 	out := Amounts{}
-	if pod.Spec.Resources != nil { // PodRequests (v0.37.2) adds the overhead to these quantities in place
+	if pod.Spec.Resources != nil { // PodRequests (v0.37.2) adds the overhead to these in place
 		own := *pod
 		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
 		pod = &own

@@ -15,8 +15,8 @@ import (
 	"jettison/stats"
 )
 
-// The script in testdata/memory.txt runs the planner and the governor of memory. go test ./reclaim -rewrite rewrites the
-// expected answers; review the diff.
+// The script in testdata/memory.txt runs the planner and the governor of memory. go test ./reclaim
+// -rewrite rewrites the expected answers; review the diff.
 //
 //	look                              sets the look: a line "swap free=1Gi keep=0 generations", lines "above PATH current= protected=",
 //	                                  lines "pod NAME class= current= protected= swapleft= ia= aa= if= af= stall= above=PATH,PATH exempt"
@@ -281,7 +281,8 @@ func TestMemoryNeedLeavesTimeToKill(t *testing.T) {
 	})
 }
 
-// The governor disables a kind for 5 minutes to an hour, and only after two insufficient effects in a row.
+// The governor disables a kind for 5 minutes to an hour, and only after two insufficient effects in
+// a row.
 func TestMemoryGovernorDisabledTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g MemoryGovernor
@@ -323,7 +324,8 @@ func TestMemoryGovernorDisabledTime(t *testing.T) {
 	})
 }
 
-// BenchmarkPlanMemory plans for 2,000 pods. The plan is made on the thread that reclaims and must be fast compared to reclaiming.
+// BenchmarkPlanMemory plans for 2,000 pods. The plan is made on the thread that reclaims and must
+// be fast compared to reclaiming.
 func BenchmarkPlanMemory(b *testing.B) {
 	l := &MemoryLook{SwapFreeBytes: stats.Some[uint64](1 << 40), Above: map[string]MemoryGroup{"kubepods": {stats.Some[uint64](1 << 40), stats.Some[uint64](0)}}}
 	for i := range 2000 {

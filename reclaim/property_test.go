@@ -65,7 +65,8 @@ func someLook(t *rapid.T) (Policy, *Look) {
 	return p, l
 }
 
-// after returns the look after executing a plan at the same time: each removal frees the expected amount.
+// after returns the look after executing a plan at the same time: each removal frees the expected
+// amount.
 func after(l *Look, p *Plan) *Look {
 	gone := func(a Action) func(id string) bool {
 		ids := p.IDs(a)
@@ -212,7 +213,8 @@ func checkImage(t *rapid.T, policy Policy, l *Look, step Step) {
 	}
 }
 
-// checkKept checks that pods that are not gone keep their newest dead containers, except for the surplus over maxContainers.
+// checkKept checks that pods that are not gone keep their newest dead containers, except for the
+// surplus over maxContainers.
 func checkKept(t *rapid.T, policy Policy, l *Look, removed map[string]bool) {
 	sandbox, kept, all, most := map[string]string{}, map[string]int{}, 0, policy.Container
 	for _, s := range l.Sandboxes {
@@ -246,7 +248,8 @@ func checkKept(t *rapid.T, policy Policy, l *Look, removed map[string]bool) {
 	}
 }
 
-// naive is the kubelet's evictContainers with an order among equals: one group after another, with shrinking lists.
+// naive is the kubelet's evictContainers with an order among equals: one group after another, with
+// shrinking lists.
 func naive(policy ContainerPolicy, l *Look) []string {
 	type unit struct{ uid, name string }
 	units, gone := map[unit][]Container{}, []string{}

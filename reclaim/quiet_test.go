@@ -45,8 +45,9 @@ func TestQuietPodsAreGoneLater(t *testing.T) {
 	}
 }
 
-// A pod with a running container is active even if its object is terminated: its files are not garbage. A ready sandbox alone does
-// not make it active: without a kubelet the sandbox of an ended pod stays ready.
+// A pod with a running container is active even if its object is terminated: its files are not
+// garbage. A ready sandbox alone does not make it active: without a kubelet the sandbox of an ended
+// pod stays ready.
 func TestRunningPodIsActive(t *testing.T) {
 	l := &Look{
 		Sandboxes: []Sandbox{{ID: "s1", PodUID: "evicted"}, {ID: "s2", PodUID: "gone"}, {ID: "s3", PodUID: "terminated"}, {ID: "s4", PodUID: "over"}},

@@ -41,8 +41,8 @@
 //   - A victim that did not die still holds its resources, so the critical pod is rejected, with
 //     the reason. The kubelet admits it.
 //   - Pods that are already being killed count as victims without cost. A victim is removed from
-//     the plan if the others suffice. Static and mirror pods are never victims, because their manifest
-//     recreates them. Among equal pods the youngest is the victim.
+//     the plan if the others suffice. Static and mirror pods are never victims, because their
+//     manifest recreates them. Among equal pods the youngest is the victim.
 //   - One snapshot of the node is used for all checks. The kubelet reads its Node object again if
 //     only the affinity rejects a pod.
 //   - Not checked: resize, device, CPU, memory and topology managers, features that nodes declare,

@@ -6,106 +6,107 @@ import (
 	"jettison/stats"
 )
 
-// Result is the answer for one pod.
+// Result is the decision on one pod.
 type Result struct {
 	Admit bool
-	// Reason and Message of the pod's status, whose phase becomes Failed; empty where it is admitted.
-	// The kubelet puts "Pod was rejected: " before the message in the status, and not in the event
+	// Reason and Message for the pod's status with phase Failed; empty for an admitted pod. The
+	// kubelet prefixes the message with "Pod was rejected: " in the status, but not in the event
 	// (pkg/kubelet/kubelet.go rejectPod).
 	Reason, Message string
 }
 
-// PodAttributes is the pod that asks to be taken.
+// PodAttributes describes the pod to admit.
 type PodAttributes struct {
-	// Pod is its object, which is not changed. Of a pod that only the runtime told of, what is known:
-	// names, UID, class, requests.
+	// Pod is the pod object. It is not changed. For a pod that only the runtime reports it holds the
+	// known fields: names, UID, class, requests.
 	Pod *v1.Pod
-	// Manifest: root wrote the object, a static pod's manifest. Only then it may say that the pod is
-	// static, or a mirror.
+	// Manifest: root wrote the object as a static pod's manifest. Only then may its annotations mark
+	// the pod as static or mirror.
 	Manifest bool
-	// Doubted: its priority is known by the word of somebody who may not take room from others by it.
-	// It outranks none for whom room is kept.
+	// Doubted: the priority comes from a source that may not take resources from other pods. The pod
+	// outranks no pod with a reservation.
 	Doubted bool
 
-	made *made // by Prepared; nil: not yet
+	prepared *preparedPod // set by Prepared
 }
 
-// made is what each decision on a pod takes of its object. It is not changed.
-type made struct {
+// preparedPod holds the values that each decision derives from a pod object. It is not changed.
+type preparedPod struct {
 	pod  *v1.Pod // in the form in which it would be stored
 	held Held
 }
 
-// Prepared has made once what each decision on the pod needs, for who asks several: its requests
-// cost more than the rest of a decision. The pod's object is not changed any more.
+// Prepared returns p with the derived values computed, for callers that make several decisions on
+// one pod: computing the requests costs more than the rest of a decision. The caller must not
+// change the pod object afterwards.
 func Prepared(p PodAttributes) PodAttributes {
-	p.made = madeOf(p)
+	p.prepared = prepare(p)
 	return p
 }
 
-// forms is what Prepared has made, or makes it.
-func (p *PodAttributes) forms() *made {
-	if p.made != nil {
-		return p.made
+// preparedOrNew returns the values computed by Prepared, or computes them.
+func (p *PodAttributes) preparedOrNew() *preparedPod {
+	if p.prepared != nil {
+		return p.prepared
 	}
-	return madeOf(*p)
+	return prepare(*p)
 }
 
-// asking is a pod that asks, in the form in which it would be stored.
-type asking struct {
+// incomingPod is the pod to admit, in the form in which an API server would store it.
+type incomingPod struct {
 	*v1.Pod
 	requests Amounts
 	ports    []Port
 	doubted  bool
 }
 
-func askingOf(p PodAttributes) *asking {
-	m := p.forms()
-	return &asking{m.pod, m.held.Requests, m.held.Ports, p.Doubted}
+func incoming(p PodAttributes) *incomingPod {
+	m := p.preparedOrNew()
+	return &incomingPod{m.pod, m.held.Requests, m.held.Ports, p.Doubted}
 }
 
-// NodeState is what a decision takes of the node. It is not changed, so one snapshot serves many.
-// What is absent is unknown, and refuses nothing.
+// NodeState is a snapshot of the node. It is not changed, so concurrent decisions may share it. An
+// absent value is unknown and rejects no pod.
 type NodeState struct {
 	Name   string            // empty: unknown
-	Labels map[string]string // nil: unknown; Labels makes them
-	Taints []v1.Taint        // only NoExecute ones count
+	Labels map[string]string // from Labels; nil: unknown
+	Taints []v1.Taint        // only those with effect NoExecute are used
 	// Conditions that are true, of MemoryPressure, DiskPressure and PIDPressure.
 	Conditions []string
-	// Allocatable is what the node has for pods: cpu, memory, ephemeral-storage, pods, hugepages-*,
-	// extended resources. One that it does not name is not counted. The kubelet takes that for 0, but
-	// for extended resources.
+	// Allocatable is the capacity for pods: cpu, memory, ephemeral-storage, pods, hugepages-*,
+	// extended resources. A resource that it does not list is not checked. The kubelet treats such a
+	// resource as 0, except extended ones.
 	Allocatable v1.ResourceList
-	// Pods that hold room: all that are not over, those that are being killed included, each once.
+	// Pods that hold resources: all pods that have not terminated, including those being killed, each
+	// once.
 	Pods []Held
-	// Promised is room that is kept for pods which do not run yet. It is taken for all pods but these.
+	// Promised are the reservations for pods that do not run yet. Other pods cannot use them.
 	Promised []Held
 
 	Sysctls            *Sysctls        // nil: unknown
 	AppArmor           stats.Opt[bool] // whether the kernel enforces it
-	SupplementalGroups stats.Opt[bool] // whether the runtime knows supplementalGroupsPolicy
+	SupplementalGroups stats.Opt[bool] // whether the runtime supports supplementalGroupsPolicy
 	ShuttingDown       bool
 }
 
-// Failure is one reason for which a pod is refused, in the kubelet's words.
+// Failure is one reason to reject a pod, in the kubelet's words.
 type Failure struct {
 	Reason, Message string
-	// Short is the room that is missing; nil: the reason is another.
+	// Short is the missing resource; nil: the pod is rejected for another reason.
 	Short *Shortage
 }
 
 // Reasons of no handler in particular (pkg/kubelet/lifecycle/predicate.go).
 const (
-	// ReasonUnexpected is why a pod is refused that cannot be judged, or for which room could not be
-	// made.
+	// ReasonUnexpected rejects an invalid pod, and a critical pod after a failed preemption.
 	ReasonUnexpected = "UnexpectedAdmissionError"
-	// ReasonShutdown is why no pod is taken any more
+	// ReasonShutdown rejects all pods while the node shuts down
 	// (pkg/kubelet/nodeshutdown/nodeshutdown_manager.go).
 	ReasonShutdown = "NodeShutdown"
 )
 
-// Admit decides on a pod. It only looks: a critical pod for which there is no room is refused;
-// Preempt says how to make some.
+// Admit decides on a pod without preemption: it rejects a critical pod that does not fit. Preempt
+// plans a preemption for it.
 func Admit(p PodAttributes, n NodeState) Result { return first(Failures(p, n)) }
 
 func first(failures []Failure) Result {
@@ -115,27 +116,27 @@ func first(failures []Failure) Result {
 	return Result{Reason: failures[0].Reason, Message: failures[0].Message}
 }
 
-// Failures are all that speaks against a pod, in the order of the kubelet's handlers
-// (pkg/kubelet/kubelet.go NewMainKubelet), so that the first is what the kubelet reports. None: the
-// pod is taken. Room is no reason against a critical pod as long as there is another
+// Failures returns all reasons to reject a pod, in the order of the kubelet's handlers
+// (pkg/kubelet/kubelet.go NewMainKubelet): the kubelet reports the first. It returns none for an
+// admitted pod. For a critical pod, missing resources are listed only if there is no other reason
 // (pkg/kubelet/preemption/preemption.go HandleAdmissionFailure).
 func Failures(p PodAttributes, n NodeState) []Failure {
 	if err := Invalid(p.Pod); err != nil {
 		return []Failure{{Reason: ReasonUnexpected, Message: err.Error()}}
 	}
-	return failures(askingOf(p), &n)
+	return failures(incoming(p), &n)
 }
 
-func failures(p *asking, n *NodeState) (out []Failure) {
+func failures(p *incomingPod, n *NodeState) (out []Failure) {
 	pod, others := p.Pod, n.others(p)
 	if r := UnderPressure(n.Conditions, pod); !r.Admit {
 		out = append(out, Failure{Reason: r.Reason, Message: r.Message})
 	}
-	out = n.Sysctls.forbid(out, pod)
-	out = unsupported(out, pod, n)
+	out = n.Sysctls.appendForbidden(out, pod)
+	out = appendUnsupported(out, pod, n)
 	short := shortages(p.requests, others, n)
-	rest := misplaced(nil, p, others, n)
-	rest = unconfined(rest, pod, n)
+	rest := appendPlacementFailures(nil, p, others, n)
+	rest = appendUnconfined(rest, pod, n)
 	if n.ShuttingDown {
 		rest = append(rest, Failure{Reason: ReasonShutdown,
 			Message: "Pod was rejected as the node is shutting down."})

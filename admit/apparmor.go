@@ -7,20 +7,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// reasonAppArmor is why a pod is refused whose profile cannot be enforced
+// reasonAppArmor rejects a pod with a profile that cannot be enforced
 // (pkg/kubelet/lifecycle/handlers.go).
 const reasonAppArmor = "AppArmor"
 
-// unconfined says why a pod's AppArmor profile cannot be enforced
-// (pkg/security/apparmor/validate.go). A pod that began to run already is not asked again.
-func unconfined(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
+// appendUnconfined appends a failure if a pod's AppArmor profile cannot be enforced
+// (pkg/security/apparmor/validate.go). It does not check pods that have already started.
+func appendUnconfined(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	if pod.Status.Phase != "" && pod.Status.Phase != v1.PodPending || !confined(pod) {
 		return out
 	}
 	why := ""
 	if n.AppArmor.OK && !n.AppArmor.V {
 		why = "AppArmor is not enabled on the host"
-	} else if p := namelessProfile(pod); p != nil {
+	} else if p := findNamelessProfile(pod); p != nil {
 		why = fmt.Sprintf("invalid empty AppArmor profile name: %q", p)
 	}
 	if why == "" {
@@ -29,7 +29,7 @@ func unconfined(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	return append(out, Failure{Reason: reasonAppArmor, Message: "Cannot enforce AppArmor: " + why})
 }
 
-// securityContexts are those of all containers, with their names; some are nil.
+// securityContexts yields the name and security context, which may be nil, of each container.
 func securityContexts(pod *v1.Pod, yield func(name string, c *v1.SecurityContext) bool) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -45,8 +45,8 @@ func securityContexts(pod *v1.Pod, yield func(name string, c *v1.SecurityContext
 	}
 }
 
-// confined reports whether a pod asks for a profile anywhere (pkg/security/apparmor/helpers.go
-// isRequired). Of its annotations one is enough; the kubelet looks at any one of them.
+// confined reports whether a pod requests a profile anywhere (pkg/security/apparmor/helpers.go
+// isRequired). One of its annotations is enough; the kubelet checks an arbitrary one.
 func confined(pod *v1.Pod) bool {
 	asks := func(p *v1.AppArmorProfile) bool {
 		return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined
@@ -66,8 +66,8 @@ func confined(pod *v1.Pod) bool {
 	return found
 }
 
-// namelessProfile is one of the node's own that has no name; nil: there is none.
-func namelessProfile(pod *v1.Pod) (out *v1.AppArmorProfile) {
+// findNamelessProfile returns a profile of type Localhost without a name; nil: none.
+func findNamelessProfile(pod *v1.Pod) (out *v1.AppArmorProfile) {
 	securityContexts(pod, func(name string, c *v1.SecurityContext) bool {
 		p := profileOf(pod, name, c)
 		if p != nil && p.Type == v1.AppArmorProfileTypeLocalhost &&
@@ -79,8 +79,8 @@ func namelessProfile(pod *v1.Pod) (out *v1.AppArmorProfile) {
 	return out
 }
 
-// profileOf is the profile of a container: its own, of an old annotation, or the pod's
-// (pkg/security/apparmor/helpers.go GetProfile).
+// profileOf returns the profile of a container: from its security context, an old annotation, or
+// the pod (pkg/security/apparmor/helpers.go GetProfile).
 func profileOf(pod *v1.Pod, name string, c *v1.SecurityContext) *v1.AppArmorProfile {
 	if c != nil && c.AppArmorProfile != nil {
 		return c.AppArmorProfile

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Every case of the kubelet's own tests is a heading of a script. What differs from it, and why, is in docs/reference/kubelet-parity.md.
+// Every case of the kubelet's own tests is a heading of a script. docs/reference/kubelet-parity.md
+// lists the differences with reasons.
 func TestEveryCaseIsAScript(t *testing.T) {
 	named := map[string]bool{}
 	for _, file := range []string{"D21", "J", "K"} {
@@ -28,7 +29,7 @@ func TestEveryCaseIsAScript(t *testing.T) {
 	}
 	for _, id := range want {
 		if !named[id] {
-			t.Errorf("no script has case %s", id)
+			t.Errorf("no script in testdata contains case %s", id)
 		}
 	}
 }

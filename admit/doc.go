@@ -1,50 +1,50 @@
-// Package admit decides which new pods a node takes, as a kubelet does before it runs one: the
-// conditions of the node, room for what the pod requests, and whether the node is the one that the
-// pod asks for. For a critical pod it says which others must go to make that room. It is pure:
-// plain values in, a value out. Nothing is read, waited for or kept, and there is no clock.
+// Package admit decides on the admission of new pods to a node, like a kubelet before it runs a
+// pod. It checks the conditions of the node, the free resources, and whether the pod fits the
+// node's labels, name, ports and taints. For a critical pod it plans the preemption of other pods.
+// It is pure: it reads no files, does not block, keeps no state and uses no clock.
 //
-//	f := admit.Failures(pod, node) all that speaks against the pod, in the kubelet's order; none: it
-//	  is taken
-//	r := admit.Admit(pod, node)             the first of these, which is the answer
-//	plan, r := admit.Preempt(pod, node) who must go for a critical pod; ...; r = plan.Outcome(pod,
-//	      nodeNow, kills)
+//	f := admit.Failures(pod, node)       all reasons against the pod, in the kubelet's order; none:
+//	                                     the pod is admitted
+//	r := admit.Admit(pod, node)          the decision, with the first of these reasons
+//	plan, r := admit.Preempt(pod, node)  the victims for a critical pod; after the kills
+//	                                     r = plan.Outcome(pod, nodeNow, kills)
 //
-//	reserved.go  Allocatable, Enforced: what of a node's capacity is pods'
-//	pressure.go  UnderPressure: what a node's conditions say of a pod, and whether one that runs
-//	             nowhere yet is BestEffort
-//	admit.go     PodAttributes, NodeState, Failures, Admit: the order of the questions
-//	stored.go    a pod as an API server would have stored it; what no API server would have taken
-//	held.go      Held: a pod that takes room
-//	promise.go   Promises: room that is kept for pods that do not run yet; who outranks one
-//	request.go   Amounts: what a pod requests, in whole numbers
-//	fit.go       whether there is room
+//	reserved.go  Allocatable, Enforced: the capacity that remains for pods
+//	pressure.go  UnderPressure: the decision by the node's conditions
+//	admit.go     PodAttributes, NodeState, Failures, Admit: the order of the checks
+//	stored.go    defaults and validation that an API server would apply to a pod
+//	held.go      Held: a pod that holds resources
+//	promise.go   Promises: resources reserved for pods that do not run yet; which pods outrank one
+//	request.go   Amounts: the requests of a pod, in whole numbers
+//	fit.go       whether the requests fit
 //	place.go     labels, names, host ports, taints
-//	support.go   what the node can do: the operating system, groups; sysctl.go: sysctls; apparmor.go:
-//	             AppArmor
-//	preempt.go   Plan: who must go for a critical pod, and what must be true afterwards; choose.go:
-//	             the kubelet's choice
+//	support.go   the operating system, groups
+//	sysctl.go    sysctls
+//	apparmor.go  AppArmor
+//	preempt.go   Plan: the victims for a critical pod, and the decision after the kills
+//	choose.go    the kubelet's choice of victims
 //
-// What is not known of the node refuses nothing: a nil map of labels, a resource that Allocatable
-// does not name, an AppArmor that was not looked for. What is known of the pod is its object; where
-// a client wrote it, what only the node may say of a pod does not count.
+// An unknown fact of the node rejects no pod: a nil map of labels, a resource that Allocatable does
+// not list, an unknown state of AppArmor. The facts of the pod come from its object. In an object
+// written by a client, fields that only the node may set are ignored.
 //
-// It differs from the kubelet (v1.36.3) in this:
+// Differences from the kubelet (v1.36.3):
 //
-//   - Every reason is listed, of all handlers; the first is the kubelet's. A critical pod that
-//     lacks room and is refused for another reason as well costs no pod its life, whichever handler
-//     that reason is of: the kubelet preempts before it asks the later ones.
-//   - Room is counted in one way. The kubelet preempts by requests that forget the containers'
-//     where the pod has some of its own, and the overhead where there is no request
-//     (pkg/api/v1/resource/helpers.go): such a victim would return more, or less, than was counted.
-//   - Sums stay at the greatest number there is. The kubelet's wrap, and two containers that
-//     request 8Ei each request nothing.
-//   - A victim that did not die keeps its room, so the critical pod is refused, with the reason;
-//     the kubelet takes it.
-//   - Pods that are being killed already count as victims that cost nothing. A victim without whom
-//     the others suffice is spared. Static and mirror pods are never victims, for their manifest
-//     brings them back. Among equals the youngest goes.
-//   - One state of the node is asked, once. The kubelet reads its Node object again where only the
-//     affinity speaks against a pod.
-//   - Not asked at all: resize, device, CPU, memory and topology managers, features that nodes
-//     declare, and resources of claims.
+//   - All reasons of all handlers are listed; the first is the kubelet's. A critical pod that does
+//     not fit and is rejected for another reason as well preempts no pod. The kubelet preempts
+//     before it runs the later handlers.
+//   - Requests are always counted in the same way. The kubelet preempts by requests that omit those
+//     of the containers if the pod has pod-level ones, and the overhead if there is no request
+//     (pkg/api/v1/resource/helpers.go). Such a victim frees more, or less, than was counted.
+//   - Sums saturate at the largest int64. The kubelet's wrap, so that two containers that request
+//     8Ei each request nothing.
+//   - A victim that did not die still holds its resources, so the critical pod is rejected, with
+//     the reason. The kubelet admits it.
+//   - Pods that are already being killed count as victims without cost. A victim is removed from
+//     the plan if the others suffice. Static and mirror pods are never victims, because their
+//     manifest recreates them. Among equal pods the youngest is the victim.
+//   - One snapshot of the node is used for all checks. The kubelet reads its Node object again if
+//     only the affinity rejects a pod.
+//   - Not checked: resize, device, CPU, memory and topology managers, features that nodes declare,
+//     and resources of claims.
 package admit

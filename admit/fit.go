@@ -9,13 +9,13 @@ import (
 	"jettison/stats"
 )
 
-// Shortage is a resource of which a pod requests more than is left, in the units of Amounts.
+// Shortage is a resource with less free than a pod requests, in the units of Amounts.
 type Shortage struct {
 	Resource                  v1.ResourceName
 	Requested, Used, Capacity int64
 }
 
-// need is how much would have to be freed (pkg/kubelet/lifecycle/predicate.go
+// need returns the amount that must be freed (pkg/kubelet/lifecycle/predicate.go
 // GetInsufficientAmount).
 func (s *Shortage) need() Need {
 	if s.Used > s.Capacity {
@@ -24,8 +24,8 @@ func (s *Shortage) need() Need {
 	return Need{s.Resource, s.Requested - (s.Capacity - s.Used)}
 }
 
-// failure has the kubelet's words (pkg/kubelet/lifecycle/predicate.go InsufficientResourceError):
-// OutOfcpu and the like.
+// failure returns the kubelet's failure, OutOfcpu and the like (pkg/kubelet/lifecycle/predicate.go
+// InsufficientResourceError).
 func (s *Shortage) failure() Failure {
 	return Failure{
 		Reason: "OutOf" + string(s.Resource),
@@ -35,10 +35,10 @@ func (s *Shortage) failure() Failure {
 	}
 }
 
-// shortages are what the node lacks for a pod beside others
+// shortages returns the resources that the node lacks for a pod in addition to others
 // (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu, memory, ephemeral
-// storage, then all else by name, which the kubelet has in any order. A pod that requests nothing
-// of a resource lacks nothing of it, however little is left.
+// storage, then all others by name, which the kubelet reports in any order. It checks only the
+// number of pods and the resources that the pod requests.
 func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	var out []Shortage
 	if q, ok := n.Allocatable[v1.ResourcePods]; ok {
@@ -63,8 +63,7 @@ func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	return out
 }
 
-// inOrder are the amounts of resources that pods request, in the order in which they are reported.
-// The number of pods is none of them.
+// inOrder returns the amounts in the order of reports, without the number of pods.
 func inOrder(a Amounts) []Need {
 	out := make([]Need, 0, len(a))
 	for name, v := range a {

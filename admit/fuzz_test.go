@@ -13,7 +13,7 @@ import (
 	"jettison/stats"
 )
 
-// full is a node with every fact known, and 110 pods that leave little.
+// full returns a node with every fact known and 109 pods that leave few free resources.
 func full() NodeState {
 	allowed, err := NewSysctls([]string{"net.core.*", "kernel.msgmax"})
 	if err != nil {
@@ -40,10 +40,11 @@ func full() NodeState {
 	return n
 }
 
-// hugeExponent is in quantities whose parser computes for minutes: who decodes an object keeps them out.
+// hugeExponent matches quantities that take minutes to parse. Decoders of pod objects reject them.
 var hugeExponent = regexp.MustCompile(`[eE][+-]?\d{4,}`)
 
-// Any pod gets an answer, whatever is in its object, and the same one again. No pod that holds room gives some to others.
+// Every pod object gets a consistent decision and plan. An additional pod on the node never makes
+// another one fit.
 func FuzzAdmit(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"metadata":{"uid":"3"},"spec":{"priority":2000000000,"containers":[{"resources":{"requests":{"cpu":"5","memory":"6Gi"}}}]}}`,
@@ -68,45 +69,45 @@ func FuzzAdmit(f *testing.F) {
 		found := Failures(p, n)
 		for _, failure := range found {
 			if failure.Reason == "" || failure.Message == "" {
-				t.Errorf("no words: %+v", failure)
+				t.Errorf("failure without reason or message: %+v", failure)
 			}
 		}
-		again, r := Preempt(p, n)
-		if first(found) != Admit(p, n) || again.Empty() && r.Admit != (len(found) == 0) {
-			t.Errorf("%+v, %+v", found, r)
+		plan, r := Preempt(p, n)
+		if first(found) != Admit(p, n) || plan.Empty() && r.Admit != (len(found) == 0) {
+			t.Errorf("Failures() = %+v and Preempt() = %+v contradict each other", found, r)
 		}
-		for i := range again.Victims {
-			if again.Victims[i].UID == pod.UID {
-				t.Error("preempts itself")
+		for i := range plan.Victims {
+			if plan.Victims[i].UID == pod.UID {
+				t.Error("the plan contains the preemptor itself")
 			}
 		}
 		h := HeldBy(p)
 		for name, v := range h.Requests {
 			if v < 0 {
-				t.Errorf("holds %d of %s", v, name)
+				t.Errorf("requests of %s = %d, want at least 0", name, v)
 			}
 		}
 		if !manifest && h.Static {
-			t.Error("a client's object is static")
+			t.Error("the object of a client is static, want it not to be")
 		}
 		crowded := n
 		crowded.Pods = append(crowded.Pods[:len(crowded.Pods):len(crowded.Pods)], h)
 		other := PodAttributes{Pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{
 			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"memory": resource.MustParse("8Gi")}}}}}}}
 		if !Admit(other, n).Admit && Admit(other, crowded).Admit {
-			t.Error("a pod more makes room")
+			t.Error("an additional pod on the node makes another pod fit")
 		}
 	})
 }
 
-// Nothing is a pod, too.
+// A missing pod is rejected.
 func TestNoPod(t *testing.T) {
 	if r := Admit(PodAttributes{}, NodeState{}); r.Admit || r.Message != "pod: missing" {
-		t.Errorf("%+v", r)
+		t.Errorf("Admit() without a pod = %+v, want \"pod: missing\"", r)
 	}
 }
 
-// The gate answers in a hook of the runtime, within 1 ms.
+// BenchmarkAdmit measures decisions. The gate must answer a hook of the runtime within 1 ms.
 func BenchmarkAdmit(b *testing.B) {
 	n := full()
 	n.Conditions = nil

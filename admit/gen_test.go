@@ -11,11 +11,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Figures of random pods and nodes are small, so that they meet often.
+// Generated amounts are small, so that limits are reached often.
 
 func one[T any](t *rapid.T, label string, of ...T) T { return rapid.SampledFrom(of).Draw(t, label) }
 
-// drawList is of a few resources, of which most are absent.
+// drawList generates amounts of a few resources; most are absent.
 func drawList(t *rapid.T, label string, values ...string) v1.ResourceList {
 	out := v1.ResourceList{}
 	for _, name := range []v1.ResourceName{"cpu", "memory", "ephemeral-storage", "example.com/gpu", "example.com/fpga", "hugepages-2Mi"} {
@@ -29,7 +29,7 @@ func drawList(t *rapid.T, label string, values ...string) v1.ResourceList {
 	return out
 }
 
-// sizes has one, of 4, that is kept as a decimal behind a pointer, as 1.5Gi is.
+// sizes contains 4 in a form that is stored as a decimal behind a pointer, like 1.5Gi.
 var sizes = []string{"0", "1", "1500m", "2", "3", "0.00390625Ki", "7"}
 
 func drawContainer(t *rapid.T, init bool) v1.Container {
@@ -51,7 +51,7 @@ func drawContainer(t *rapid.T, init bool) v1.Container {
 	return c
 }
 
-// drawPod is any pod; critical ones are frequent.
+// drawPod generates a pod; critical ones are frequent.
 func drawPod(t *rapid.T, name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name)}}
 	p.CreationTimestamp = metav1.NewTime(time.Unix(rapid.Int64Range(1, 3).Draw(t, "created"), 0).UTC())
@@ -81,7 +81,7 @@ func drawPod(t *rapid.T, name string) *v1.Pod {
 	return p
 }
 
-// drawPlace says where a pod wants to be; most say nothing.
+// drawPlace generates the placement constraints of a pod; most are empty.
 func drawPlace(t *rapid.T, p *v1.Pod) {
 	usual := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) != 0 }
 	if !usual("name") {
@@ -117,7 +117,7 @@ func drawPlace(t *rapid.T, p *v1.Pod) {
 	p.Spec.HostIPC = !usual("host ipc")
 }
 
-// drawCase is a node with pods on it, and one that asks.
+// drawCase generates a node with pods, and an incoming pod.
 func drawCase(t *rapid.T) (node *v1.Node, others []*v1.Pod, asks *v1.Pod) {
 	node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "machine1", Labels: map[string]string{"zone": one(t, "zone of the node", "a", "b")}}}
 	node.Status.Allocatable = v1.ResourceList{"pods": resource.MustParse(one(t, "pods", "2", "5", "110"))}
@@ -134,7 +134,7 @@ func drawCase(t *rapid.T) (node *v1.Node, others []*v1.Pod, asks *v1.Pod) {
 	return node, others, drawPod(t, "asks")
 }
 
-// stateOf is the state of a node that has these pods.
+// stateOf returns the state of a node with these pods.
 func stateOf(node *v1.Node, others []*v1.Pod) NodeState {
 	allowed, err := NewSysctls([]string{"net.core.*", "kernel.msgmax"})
 	if err != nil {
@@ -147,7 +147,8 @@ func stateOf(node *v1.Node, others []*v1.Pod) NodeState {
 	return n
 }
 
-// drawFull is a node that is full, or nearly, and a critical pod that asks for little enough that others may make room.
+// drawFull generates a node that is full or nearly full, and a critical pod that often fits after a
+// preemption.
 func drawFull(t *rapid.T, object func(*v1.Pod)) (n NodeState, p PodAttributes) {
 	n.Allocatable = v1.ResourceList{}
 	used := v1.ResourceList{}

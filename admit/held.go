@@ -10,32 +10,34 @@ import (
 	"jettison/stats"
 )
 
-// Held is a pod that holds room on the node: all that decisions take of it, made once. HeldBy makes
-// it of an object; of a pod that only the runtime knows, it is what the runtime tells.
+// Held is a pod that holds resources of the node, reduced to the values that decisions need. HeldBy
+// computes it from a pod object. For a pod without one the caller copies the fields that the
+// runtime reports.
 type Held struct {
 	UID             types.UID
 	Namespace, Name string
 	QOS             stats.QOSClass // empty: unknown, and the pod is never a victim
 	Priority        stats.Opt[int32]
-	Static          bool // static or mirror: it is critical, and never a victim
-	// Spared: it is never a victim, whatever its priority; the caller knows why.
+	Static          bool // static or mirror: critical, and never a victim
+	// Spared: never a victim, regardless of priority, for a reason of the caller.
 	Spared bool
-	// Ending: it is being killed. Its room is taken until it is gone from the state, and nobody else
-	// goes for room that it will give back. One that will not die is not ending; it is spared.
+	// Ending: the pod is being killed. It holds its resources until it is no longer in the state, and
+	// no other pod is preempted for resources that it will free. A pod that does not die must be
+	// Spared instead.
 	Ending bool
-	// Kept: its room is a promise (Promises), and it does not run.
+	// Kept: the pod does not run; its resources are reserved (Promises).
 	Kept     bool
-	Created  time.Time // zero: unknown, which counts as older than any
+	Created  time.Time // zero: unknown, which sorts before all known times
 	Requests Amounts
-	// Surely is what of Requests its end gives back, where somebody else's word is not enough to kill
-	// for the rest; nil: all of it.
+	// Surely is the part of Requests that killing the pod certainly frees, if the rest is known only
+	// from an untrusted source; nil: all of Requests.
 	Surely Amounts
 	Ports  []Port
 }
 
-// Port is one of the host's. An IP of 0.0.0.0 is all of them. Its texts are handles, which are
-// compared, and looked up in a map, as numbers are: a decision looks at each port of the node, and
-// clients may say tens of thousands.
+// Port is a host port. IP 0.0.0.0 stands for all addresses. Its texts are handles, which are as
+// cheap as numbers to compare and to look up: a decision visits each port of the node, and clients
+// may send tens of thousands.
 type Port struct {
 	IP, Protocol unique.Handle[string]
 	Port         int32
@@ -45,11 +47,11 @@ func newPort(ip string, protocol v1.Protocol, port int32) Port {
 	return Port{unique.Make(ip), unique.Make(string(protocol)), port}
 }
 
-// HeldBy takes what it needs of a pod's object, which it does not keep. Of what is prepared, all
-// who ask share the requests and the ports, which are for reading.
-func HeldBy(p PodAttributes) Held { return p.forms().held }
+// HeldBy computes the resources that a pod holds. It does not keep the pod object. Results for a
+// prepared pod share Requests and Ports, which the caller must not change.
+func HeldBy(p PodAttributes) Held { return p.preparedOrNew().held }
 
-func madeOf(p PodAttributes) *made {
+func prepare(p PodAttributes) *preparedPod {
 	pod := stored(p)
 	out := Held{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name,
@@ -63,41 +65,44 @@ func madeOf(p PodAttributes) *made {
 	if pod.Spec.Priority != nil {
 		out.Priority = stats.Some(*pod.Spec.Priority)
 	}
-	return &made{pod: pod, held: out}
+	return &preparedPod{pod: pod, held: out}
 }
 
-// Critical: it may have others killed for its room, and goes for none but a more critical one
-// (pkg/kubelet/types/pod_update.go IsCriticalPod).
+// Critical reports whether the pod is critical: it may preempt others, and only a more critical pod
+// preempts it (pkg/kubelet/types/pod_update.go IsCriticalPod).
 func (h *Held) Critical() bool {
 	return h.Static || h.Priority.OK && h.Priority.V >= systemCriticalPriority
 }
 
-// others are the pods that hold room beside the one that asks: its own room is not in its way
-// (pkg/kubelet/allocation/allocation_manager.go canAdmitPod), nor is what was promised to an
-// earlier attempt at a critical pod, which was given another UID then, or to one that it outranks.
-// What was promised to a pod that is there already counts once.
-func (n *NodeState) others(asking *asking) []*Held {
+// others returns the pods and reservations that the incoming pod must fit next to. It omits:
+//
+//   - the pod itself (pkg/kubelet/allocation/allocation_manager.go canAdmitPod);
+//   - reservations of an earlier attempt at a critical pod, which had another UID;
+//   - reservations of pods that it outranks;
+//   - reservations of pods that are already on the node, so that these count once.
+func (n *NodeState) others(incoming *incomingPod) []*Held {
 	out := make([]*Held, 0, len(n.Pods)+len(n.Promised))
 	for i := range n.Pods {
-		if h := &n.Pods[i]; asking.UID == "" || h.UID != asking.UID {
+		if h := &n.Pods[i]; incoming.UID == "" || h.UID != incoming.UID {
 			out = append(out, h)
 		}
 	}
 	for i := range n.Promised {
 		h := &n.Promised[i]
-		if (asking.UID == "" || h.UID != asking.UID) && !asking.passesOver(h) && !n.there(h.UID) {
+		if (incoming.UID == "" || h.UID != incoming.UID) && !incoming.ignoresPromise(h) &&
+			!n.hasPod(h.UID) {
 			out = append(out, h)
 		}
 	}
 	return out
 }
 
-// named reports whether a pod has a name, of which there is one at a time.
-func (h *Held) named(namespace, name string) bool {
+// hasName reports whether the pod has this name. At most one pod has it at a time.
+func (h *Held) hasName(namespace, name string) bool {
 	return name != "" && h.Name == name && h.Namespace == namespace
 }
 
-func (n *NodeState) there(uid types.UID) bool {
+func (n *NodeState) hasPod(uid types.UID) bool {
 	for i := range n.Pods {
 		if n.Pods[i].UID == uid {
 			return uid != ""

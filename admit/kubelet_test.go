@@ -33,10 +33,11 @@ type kubeletAnswer struct {
 
 var kubeletCases = flag.String("kubelet-cases", "", "write new cases for the kubelet to this file, without answers")
 
-// testdata/kubelet.jsonl.gz was recorded from unmodified code of Kubernetes v1.36.3, one case a line: the pods as its SetObjectDefaults_Pod
-// leaves them, asked of its sysctl allow-list and of its predicate handler with its handler of failures for critical pods. A kill was noted
-// and succeeded.
-func TestKubeletsAnswers(t *testing.T) {
+// testdata/kubelet.jsonl.gz was recorded from unmodified code of Kubernetes v1.36.3, one case a
+// line: the pods as its SetObjectDefaults_Pod leaves them, checked by its sysctl allow-list and its
+// predicate handler with its handler of failures for critical pods. Kills were recorded and
+// succeeded.
+func TestKubeletAnswers(t *testing.T) {
 	if *kubeletCases != "" {
 		writeKubeletCases(t, *kubeletCases)
 		return
@@ -56,10 +57,10 @@ func TestKubeletsAnswers(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
 		}
-		what, bad := c.compare()
-		count[what]++
-		if bad != "" {
-			t.Errorf("case %d: %s", count["cases"], bad)
+		kind, difference := c.compare()
+		count[kind]++
+		if difference != "" {
+			t.Errorf("decision in case %d differs: the kubelet %s", count["cases"], difference)
 		}
 		count["cases"]++
 	}
@@ -67,35 +68,36 @@ func TestKubeletsAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(count)
-	for _, what := range []string{"admitted", "refused", "preempted", "nobody to preempt"} {
-		if count[what] < 20 {
-			t.Errorf("%s: %d cases", what, count[what])
+	for _, kind := range []string{"admitted", "rejected", "preempted", "no victims"} {
+		if count[kind] < 20 {
+			t.Errorf("recorded cases of kind %q = %d, want at least 20", kind, count[kind])
 		}
 	}
 }
 
-// compare says what the kubelet answered, and how the answer here is another, but where it is meant to be.
-func (c *kubeletCase) compare() (what, bad string) {
+// compare returns the kind of the kubelet's answer, and the difference from the answer here, except
+// for intended differences.
+func (c *kubeletCase) compare() (kind, difference string) {
 	n, p := stateOf(c.Node, c.Others), PodAttributes{Pod: c.Pod, Manifest: true}
 	plan, r := Preempt(p, n)
 	a := c.Answer
 	switch {
-	case (len(a.Killed) > 0 || a.Reason == ReasonUnexpected) && c.meant():
+	case (len(a.Killed) > 0 || a.Reason == ReasonUnexpected) && c.differsByDesign():
 		if r.Admit {
-			return "meant to be another", "admits"
+			return "intended difference", "rejects, here admitted"
 		}
-		return "meant to be another", ""
+		return "intended difference", ""
 	case len(a.Killed) > 0:
-		var there []Held
+		var killed []Held
 		for i := range n.Pods {
 			if slices.Contains(a.Killed, n.Pods[i].Name) {
-				there = append(there, n.Pods[i])
+				killed = append(killed, n.Pods[i])
 			}
 		}
-		if len(plan.Victims) < len(there) && len(without(plan.Needs, pointers(plan.Victims))) == 0 {
-			return "preempted, one of them for nothing", ""
+		if len(plan.Victims) < len(killed) && len(remainingNeeds(plan.Needs, pointers(plan.Victims))) == 0 {
+			return "preempted, one unnecessarily", ""
 		}
-		if r.Admit || !slices.Equal(alike(plan.Needs, plan.Victims), alike(plan.Needs, there)) {
+		if r.Admit || !slices.Equal(choiceKeys(plan.Needs, plan.Victims), choiceKeys(plan.Needs, killed)) {
 			return "preempted", "kills " + strings.Join(a.Killed, " ") + ", here " + plan.text() + text(r)
 		}
 		return "preempted", ""
@@ -106,19 +108,19 @@ func (c *kubeletCase) compare() (what, bad string) {
 		return "admitted", ""
 	case a.Reason == ReasonUnexpected:
 		if r.Reason != a.Reason || r.Message != a.Message {
-			return "nobody to preempt", a.Message + ", here " + text(r)
+			return "no victims", "answers " + a.Message + ", here " + text(r)
 		}
-		return "nobody to preempt", ""
+		return "no victims", ""
 	}
 	if r.Reason != a.Reason || r.Message != a.Message {
-		return "refused", a.Reason + ": " + a.Message + ", here " + text(r)
+		return "rejected", "answers " + a.Reason + ": " + a.Message + ", here " + text(r)
 	}
-	return "refused", ""
+	return "rejected", ""
 }
 
-// alike are pods by all that the choice looks at but their age: among equals the kubelet has no order, for taking one out of its list moves
-// the last.
-func alike(needs []Need, list []Held) (out []string) {
+// choiceKeys returns the properties of pods that the choice reads, without their age: the kubelet
+// has no order among equals, because removing one from its list moves the last.
+func choiceKeys(needs []Need, list []Held) (out []string) {
 	for i := range list {
 		what := fmt.Sprint(list[i].QOS, list[i].Requests["memory"], list[i].Requests["cpu"])
 		for _, n := range needs {
@@ -130,9 +132,10 @@ func alike(needs []Need, list []Held) (out []string) {
 	return out
 }
 
-// meant: the victims are others here. A pod has resources of its own, or an overhead, so that the kubelet takes its room for one thing and
-// its end for another; or it is static and may go there.
-func (c *kubeletCase) meant() bool {
+// differsByDesign reports whether the victims may differ. A pod has pod-level resources, or an
+// overhead, which the kubelet counts differently when it runs and when it ends; or a pod is static
+// and preemptible there.
+func (c *kubeletCase) differsByDesign() bool {
 	return slices.ContainsFunc(c.Others, func(p *v1.Pod) bool {
 		return p.Spec.Resources != nil || p.Spec.Overhead != nil || static(p) && p.Spec.Priority != nil
 	})
@@ -159,13 +162,13 @@ func writeKubeletCases(t *testing.T, path string) {
 	}
 }
 
-// drawFullCase is drawFull with objects.
+// drawFullCase returns a case of drawFull with pod objects.
 func drawFullCase(t *rapid.T) kubeletCase {
 	c := kubeletCase{Node: &v1.Node{}}
 	c.Node.Name = "machine1"
 	n, p := drawFull(t, func(o *v1.Pod) { c.Others = append(c.Others, o) })
 	c.Pod, c.Node.Status.Allocatable = p.Pod, n.Allocatable
-	// Among equals the kubelet takes the last of its list, which is here the youngest.
+	// Among equals the kubelet picks the last of its list, which is the youngest here.
 	slices.SortStableFunc(c.Others, func(a, b *v1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return c
 }

@@ -14,9 +14,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What follows decides by living through a pod's life, moment by moment, in whole thousandths and without the helpers.
+// The functions below compute requests by simulating a pod's life, step by step, in whole
+// thousandths and without the helpers.
 
-// milli is a quantity in thousandths.
+// milli returns a quantity in thousandths.
 func milli(q resource.Quantity) *big.Int {
 	text := q.AsDec().String()
 	whole, fraction, _ := strings.Cut(text, ".")
@@ -28,8 +29,9 @@ func milli(q resource.Quantity) *big.Int {
 	return n
 }
 
-// wants is the request of a container, the limit where none is given, and whether it says anything.
-func wants(r *v1.ResourceRequirements, name v1.ResourceName) (*big.Int, bool) {
+// requestOf returns the request of a container, or the limit if it has no request, and whether
+// either is set.
+func requestOf(r *v1.ResourceRequirements, name v1.ResourceName) (*big.Int, bool) {
 	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
 		if q, ok := list[name]; ok {
 			return milli(q), true
@@ -38,9 +40,9 @@ func wants(r *v1.ResourceRequirements, name v1.ResourceName) (*big.Int, bool) {
 	return new(big.Int), false
 }
 
-// lifelong is the most that a pod's containers have at any moment of its life: each init container in its turn, with the sidecars that were
-// begun, and then all that stay.
-func lifelong(p *v1.Pod, name v1.ResourceName) (most *big.Int, said bool) {
+// lifelong returns the most that a pod's containers request at any moment: each init container in
+// turn with the sidecars started before it, and then all containers that keep running.
+func lifelong(p *v1.Pod, name v1.ResourceName) (most *big.Int, set bool) {
 	most, running := new(big.Int), new(big.Int)
 	moment := func(now *big.Int) {
 		if now.Cmp(most) > 0 {
@@ -49,35 +51,35 @@ func lifelong(p *v1.Pod, name v1.ResourceName) (most *big.Int, said bool) {
 	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		v, ok := wants(&c.Resources, name)
-		said = said || ok
+		v, ok := requestOf(&c.Resources, name)
+		set = set || ok
 		moment(new(big.Int).Add(running, v))
 		if c.RestartPolicy != nil {
 			running = new(big.Int).Add(running, v)
 		}
 	}
 	for i := range p.Spec.Containers {
-		v, ok := wants(&p.Spec.Containers[i].Resources, name)
-		said = said || ok
+		v, ok := requestOf(&p.Spec.Containers[i].Resources, name)
+		set = set || ok
 		running = new(big.Int).Add(running, v)
 	}
 	moment(running)
-	return most, said
+	return most, set
 }
 
-// naive is what a pod takes of a node: in thousandths of cpu, or in whole units of all else.
+// naive returns the requests of a pod: in thousandths of cpu, or in whole units of other resources.
 func naive(p *v1.Pod, name v1.ResourceName) *big.Int {
-	total, said := lifelong(p, name)
+	total, set := lifelong(p, name)
 	huge := strings.HasPrefix(string(name), "hugepages-")
 	if r := p.Spec.Resources; r != nil && (name == "cpu" || name == "memory" || huge) {
 		request, ok := r.Requests[name]
 		limit, limited := r.Limits[name]
-		// A pod with limits has a request for each resource that its containers request, and beyond that one for each limit. With no limit
-		// of its own its huge pages are limited as the containers' are.
+		// A pod with limits has a request for each resource that its containers request, and else one for
+		// each limit. Without a pod-level limit its huge pages have the sum of the containers' limits.
 		switch {
 		case ok:
 			total = milli(request)
-		case limited && (huge || !said):
+		case limited && (huge || !set):
 			total = milli(limit)
 		case huge && len(r.Requests)+len(r.Limits) > 0:
 			if limits := hugeLimits(p, name); limits != nil {
@@ -95,7 +97,7 @@ func naive(p *v1.Pod, name v1.ResourceName) *big.Int {
 	return up.Div(up, big.NewInt(1000))
 }
 
-// hugeLimits is lifelong for limits alone; nil: no container has one.
+// hugeLimits returns lifelong for limits alone; nil: no container has one.
 func hugeLimits(p *v1.Pod, name v1.ResourceName) *big.Int {
 	bare := &v1.Pod{}
 	only := func(list []v1.Container) (out []v1.Container) {
@@ -106,13 +108,13 @@ func hugeLimits(p *v1.Pod, name v1.ResourceName) *big.Int {
 		return out
 	}
 	bare.Spec.Containers, bare.Spec.InitContainers = only(p.Spec.Containers), only(p.Spec.InitContainers)
-	if v, said := lifelong(bare, name); said {
+	if v, set := lifelong(bare, name); set {
 		return v
 	}
 	return nil
 }
 
-// naiveShort are the names of what is too little, by adding up all that is there.
+// naiveShort returns the reasons for missing resources by adding up all requests.
 func naiveShort(node *v1.Node, others []*v1.Pod, asks *v1.Pod) (out []string) {
 	if q := node.Status.Allocatable["pods"]; int64(len(others)) >= q.Value() {
 		out = append(out, "OutOfpods")
@@ -137,20 +139,21 @@ func naiveShort(node *v1.Node, others []*v1.Pod, asks *v1.Pod) (out []string) {
 	return out
 }
 
-// Room is there exactly where a naive count of the whole node says so, and every resource that is short is named, in order.
-func TestFitIsWhatANaiveCountSays(t *testing.T) {
+// A pod fits exactly if a naive sum of the whole node fits, and every resource that is short is
+// reported, in order.
+func TestFitMatchesNaiveSum(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {
 		node, others, asks := drawCase(t)
 		n, p := stateOf(node, others), PodAttributes{Pod: asks, Manifest: true}
 		before := asks.DeepCopy()
 		var got []string
-		short := shortages(askingOf(p).requests, n.others(askingOf(p)), &n)
+		short := shortages(incoming(p).requests, n.others(incoming(p)), &n)
 		for i := range short {
 			got = append(got, short[i].failure().Reason)
 		}
 		if want := naiveShort(node, others, asks); !slices.Equal(got, want) {
-			t.Fatalf("%v, want %v", got, want)
+			t.Fatalf("reasons for missing resources = %v, want %v", got, want)
 		}
 		if len(short) > 0 {
 			refused++
@@ -158,16 +161,16 @@ func TestFitIsWhatANaiveCountSays(t *testing.T) {
 		Failures(p, n)
 		Preempt(p, n)
 		if !reflect.DeepEqual(before, asks) {
-			t.Fatal("the pod was changed")
+			t.Fatal("a decision changed the pod object")
 		}
 	})
 	if refused == 0 {
-		t.Error("no pod was short of anything")
+		t.Error("no generated pod lacked a resource")
 	}
 }
 
-// Ports collide exactly where a table of all that are bound, address by address, has one twice.
-func TestPortsAreWhatATableSays(t *testing.T) {
+// Ports conflict exactly if a table of all bound ports, address by address, contains one twice.
+func TestPortsMatchTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, others, asks := drawCase(t)
 		n := stateOf(&v1.Node{}, others)
@@ -216,13 +219,13 @@ func TestPortsAreWhatATableSays(t *testing.T) {
 		if got := slices.ContainsFunc(Failures(PodAttributes{Pod: asks, Manifest: true}, n), func(f Failure) bool {
 			return f.Reason == "NodePorts"
 		}); got != want {
-			t.Fatalf("ports taken: %v, want %v", got, want)
+			t.Fatalf("port conflict = %v, want %v", got, want)
 		}
 	})
 }
 
-// The taints that a pod tolerates are those of the library, whose function takes a logger.
-func TestTolerationsAreTheLibrarys(t *testing.T) {
+// tolerates returns the same as the function of the library, which needs a logger.
+func TestTolerationsMatchLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		taint := v1.Taint{Key: one(t, "key", "a", "b"), Value: one(t, "value", "", "1", "2"), Effect: one(t, "effect", v1.TaintEffectNoExecute, v1.TaintEffectNoSchedule)}
 		toleration := v1.Toleration{Key: one(t, "tkey", "", "a", "b"), Value: one(t, "tvalue", "", "1", "2"),
@@ -230,18 +233,18 @@ func TestTolerationsAreTheLibrarys(t *testing.T) {
 			Effect:   one(t, "teffect", "", v1.TaintEffectNoExecute, v1.TaintEffectNoSchedule)}
 		want := toleration.ToleratesTaint(klog.Background(), &taint, false)
 		if got := tolerates([]v1.Toleration{toleration}, &taint); got != want {
-			t.Fatalf("%+v of %+v: %v", toleration, taint, got)
+			t.Fatalf("toleration %+v of taint %+v = %v, want %v", toleration, taint, got, want)
 		}
 	})
 }
 
-// Less of what speaks against a pod never refuses it: an unknown fact, a pod less, a condition less.
-func TestWhatIsUnknownRefusesNothing(t *testing.T) {
+// Removing a fact, a pod or a condition never causes a rejection.
+func TestUnknownFactsRejectNoPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		node, others, asks := drawCase(t)
 		n, p := stateOf(node, others), PodAttributes{Pod: asks, Manifest: true}
 		n.Conditions = one(t, "conditions", nil, []string{"MemoryPressure"}, []string{"DiskPressure", "MemoryPressure"})
-		was := Failures(p, n)
+		before := Failures(p, n)
 		for i, forget := range []func(*NodeState){
 			func(n *NodeState) { n.Name = "" },
 			func(n *NodeState) { n.Labels = nil },
@@ -256,9 +259,9 @@ func TestWhatIsUnknownRefusesNothing(t *testing.T) {
 		} {
 			less := n
 			forget(&less)
-			is := Failures(p, less)
-			if len(was) == 0 && len(is) > 0 {
-				t.Fatalf("%d: %+v", i, is)
+			after := Failures(p, less)
+			if len(before) == 0 && len(after) > 0 {
+				t.Fatalf("failures after removing fact %d = %+v, want none", i, after)
 			}
 		}
 	})

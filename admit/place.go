@@ -11,10 +11,10 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// nodeOS is what this agent runs on, and nothing else.
+// nodeOS is the only operating system that the agent supports.
 const nodeOS = "linux"
 
-// Reasons and words of the scheduler's plugins that the kubelet asks
+// Reasons and messages of the scheduler plugins that the kubelet runs
 // (pkg/scheduler/framework/plugins: nodeaffinity, nodename, nodeports, tainttoleration).
 var (
 	wrongAffinity = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -24,16 +24,15 @@ var (
 	tainted = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 )
 
-// predicate has the words of a check that failed (pkg/kubelet/lifecycle/predicate.go
-// PredicateFailureError).
+// predicate returns the failure of a plugin with the kubelet's message
+// (pkg/kubelet/lifecycle/predicate.go PredicateFailureError).
 func predicate(name, text string) Failure {
 	return Failure{Reason: name, Message: "Predicate " + name + " failed: " + text}
 }
 
-// Labels are those of a node: what a kubelet labels its node with
-// (pkg/kubelet/kubelet_node_status.go initialNode), and what the configuration adds or has
-// otherwise. The operating system is always the real one (predicate.go
-// rejectPodAdmissionBasedOnOSSelector).
+// Labels returns the labels of a node: those that a kubelet sets
+// (pkg/kubelet/kubelet_node_status.go initialNode), overridden by the configured ones. The label of
+// the operating system cannot be overridden (predicate.go rejectPodAdmissionBasedOnOSSelector).
 func Labels(hostname, arch string, configured map[string]string) map[string]string {
 	out := map[string]string{
 		v1.LabelHostname:   hostname,
@@ -45,14 +44,15 @@ func Labels(hostname, arch string, configured map[string]string) map[string]stri
 	return out
 }
 
-// misplaced says why a pod is meant for another node, in the order of the scheduler's
-// AdmissionCheck (pkg/scheduler/eventhandlers.go) and of generalFilter
-// (pkg/kubelet/lifecycle/predicate.go), which asks for taints last.
-func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Failure {
-	pod := asks.Pod
+// appendPlacementFailures appends the reasons why a pod does not match the node, in the order of
+// the scheduler's AdmissionCheck (pkg/scheduler/eventhandlers.go) and of generalFilter
+// (pkg/kubelet/lifecycle/predicate.go), which checks taints last.
+func appendPlacementFailures(out []Failure, incoming *incomingPod, others []*Held,
+	n *NodeState) []Failure {
+	pod := incoming.Pod
 	if n.Labels != nil && (len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil) {
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
-		// An expression that is malformed matches nothing, as there.
+		// A malformed expression matches nothing, as in the scheduler.
 		if ok, _ := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); !ok {
 			out = append(out, wrongAffinity)
 		}
@@ -60,7 +60,7 @@ func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Fail
 	if pod.Spec.NodeName != "" && n.Name != "" && pod.Spec.NodeName != n.Name {
 		out = append(out, wrongName)
 	}
-	if taken(asks.ports, others) {
+	if portsConflict(incoming.ports, others) {
 		out = append(out, portTaken)
 	}
 	if !fromManifest(pod) && slices.ContainsFunc(n.Taints, func(t v1.Taint) bool {
@@ -71,8 +71,8 @@ func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Fail
 	return out
 }
 
-// hostPorts are those that a pod wants for as long as it runs: of regular containers and sidecars
-// (pkg/scheduler/util GetHostPorts).
+// hostPorts returns the host ports of a pod's regular containers and sidecars (pkg/scheduler/util
+// GetHostPorts).
 func hostPorts(pod *v1.Pod) (out []Port) {
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
@@ -94,19 +94,18 @@ func hostPorts(pod *v1.Pod) (out []Port) {
 	return out
 }
 
-// allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework
-// DefaultBindAllHostIP).
+// allIPs is the wildcard address (k8s.io/kube-scheduler/framework DefaultBindAllHostIP).
 const allIPs = "0.0.0.0"
 
 var anyIP = unique.Make(allIPs)
 
-// taken reports whether another pod has one of the ports. It looks at each of either side once: a
-// pod, and many of them, may have a lot.
-func taken(ports []Port, others []*Held) bool {
+// portsConflict reports whether another pod uses one of the ports. It visits each port of either
+// side once, because pods may declare tens of thousands.
+func portsConflict(ports []Port, others []*Held) bool {
 	if len(ports) == 0 {
 		return false
 	}
-	w := wanted{ports: make(map[Port]struct{}, 2*len(ports))}
+	w := portSet{ports: make(map[Port]struct{}, 2*len(ports))}
 	for _, p := range ports {
 		w.add(p)
 	}
@@ -120,20 +119,20 @@ func taken(ports []Port, others []*Held) bool {
 	return false
 }
 
-// wanted are the ports that a pod asks for.
-type wanted struct {
-	numbers, anywhere numbers           // of all of them, and of those on all IPs
-	ports             map[Port]struct{} // each is there a second time, without its IP
+// portSet holds the ports that a pod requests.
+type portSet struct {
+	numbers, anywhere numbers           // of all ports, and of those on all IPs
+	ports             map[Port]struct{} // each port with, and once more without, its IP
 }
 
-// numbers has a bit for each port. What is no port's number shares another's bit, which only costs
-// a look into the map.
+// numbers has a bit for each port. A number outside the range of ports shares the bit of another
+// one, which only costs a lookup in the map.
 type numbers [1 << 16 / 64]uint64
 
 func (n *numbers) add(port int32)      { n[uint16(port)/64] |= 1 << (uint16(port) % 64) }
 func (n *numbers) has(port int32) bool { return n[uint16(port)/64]&(1<<(uint16(port)%64)) != 0 }
 
-func (w *wanted) add(p Port) {
+func (w *portSet) add(p Port) {
 	w.numbers.add(p.Port)
 	if p.IP == anyIP {
 		w.anywhere.add(p.Port)
@@ -142,7 +141,7 @@ func (w *wanted) add(p Port) {
 	w.ports[Port{Protocol: p.Protocol, Port: p.Port}] = struct{}{}
 }
 
-func (w *wanted) collides(o *Port) bool {
+func (w *portSet) collides(o *Port) bool {
 	if !w.numbers.has(o.Port) {
 		return false
 	}

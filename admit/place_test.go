@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// However many ports there are on both sides, each is looked at once: product by product it takes minutes.
-func TestManyPortsAreLookedAtOnce(t *testing.T) {
+// Each port of either side is visited once: comparing each with each takes minutes.
+func TestManyPortsAreVisitedOnce(t *testing.T) {
 	ports := func(ip string, port int32) []v1.ContainerPort {
 		out := make([]v1.ContainerPort, 40_000)
 		for i := range out {
@@ -35,19 +35,19 @@ func TestManyPortsAreLookedAtOnce(t *testing.T) {
 		{append(ports("10.1", 80), v1.ContainerPort{HostPort: 80}), true},
 		{append(ports("10.1", 80), v1.ContainerPort{HostPort: 80, Protocol: v1.ProtocolUDP}), false},
 	} {
-		began := worked(t)
+		began := cpuTime(t)
 		r := Admit(pod("asks", c.list), NodeState{Pods: []Held{other}})
 		if r.Admit == c.want || c.want && r.Reason != "NodePorts" {
-			t.Errorf("%+v, taken: %v", r, c.want)
+			t.Errorf("Admit() = %+v, want a port conflict: %v", r, c.want)
 		}
-		if d := worked(t) - began; d > 20*time.Second { // each with each takes minutes
-			t.Errorf("took %v", d)
+		if d := cpuTime(t) - began; d > 20*time.Second {
+			t.Errorf("CPU time of a decision = %v, want at most 20s", d)
 		}
 	}
 }
 
-// worked is how long this program has had a CPU: how busy the machine is does not count.
-func worked(t *testing.T) time.Duration {
+// cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
+func cpuTime(t *testing.T) time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
 		t.Fatal(err)

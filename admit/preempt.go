@@ -11,50 +11,52 @@ import (
 	"jettison/stats"
 )
 
-// What is written into the status of a victim (pkg/kubelet/preemption/preemption.go
-// evictPodsToFreeRequests): its phase becomes Failed, and its condition DisruptionTarget True with
-// the reason TerminationByKubelet.
+// Texts for the status of a victim (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests).
+// Its phase becomes Failed, and its condition DisruptionTarget True with the reason
+// TerminationByKubelet.
 const (
 	ReasonPreempting        = "Preempting"
 	PreemptedMessage        = "Preempted in order to admit critical pod"
 	PreemptedDisruptionText = "Pod was preempted by Kubelet to accommodate a critical pod."
 )
 
-// recovering begins the message where room could not be made (pkg/kubelet/lifecycle/predicate.go).
-const recovering = "Unexpected error while attempting to recover from admission failure: preemption: "
+// preemptionFailed is the prefix of the message after a failed preemption
+// (pkg/kubelet/lifecycle/predicate.go).
+const preemptionFailed = "Unexpected error while attempting to recover from admission failure: preemption: "
 
-// Need is an amount of a resource, in the units of Amounts. Of pods it is a number.
+// Need is an amount of a resource, in the units of Amounts. For pods it is their number.
 type Need struct {
 	Resource v1.ResourceName
 	Amount   int64
 }
 
-// Plan is what must happen before a critical pod has room. The zero value: nothing.
+// Plan lists the pods that must end before a critical pod fits. The zero value is empty.
 type Plan struct {
 	Needs []Need
-	// Victims must be killed: BestEffort, Burstable, Guaranteed. None is there without whom the others
-	// would do.
+	// Victims must be killed, in the order BestEffort, Burstable, Guaranteed. The set is minimal: no
+	// victim can be removed from it.
 	Victims []Held
-	// Awaited are being killed already; their room counts as freed, once they are gone.
+	// Awaited are already being killed. Their resources are free once they have ended.
 	Awaited []Held
 }
 
-// Empty: there is nothing to kill and nothing to wait for.
+// Empty reports whether the plan has no pod to kill and none to wait for.
 func (p *Plan) Empty() bool { return len(p.Victims)+len(p.Awaited) == 0 }
 
-// Preempt decides on a pod as Admit does, and plans how to make room for a critical one that is
-// refused for want of room alone. With a plan the result is Admit's refusal, which holds until the
-// plan is carried out; Outcome says what it came to. Without one it is final: the pod is taken, is
-// not critical, is refused for something that no kill would mend, or all pods together that may go
-// would not do.
+// Preempt decides on a pod like Admit, and plans the preemption for a critical pod that is rejected
+// only because resources are missing.
+//
+// With a plan, the result is Admit's rejection, and Outcome decides after the kills. With an empty
+// plan, the result is final: the pod is admitted, or it is not critical, or it is rejected for a
+// reason that no kill removes, or all preemptible pods together do not free enough.
 func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 	found := Failures(p, n)
 	result := first(found)
 	if result.Admit || slices.ContainsFunc(found, func(f Failure) bool { return f.Short == nil }) {
 		return Plan{}, result
 	}
-	asking := HeldBy(p)
-	if !asking.Critical() {
+	preemptor := HeldBy(p)
+	if !preemptor.Critical() {
 		return Plan{}, result
 	}
 	var plan Plan
@@ -64,28 +66,28 @@ func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 	byClass, awaited := map[stats.QOSClass][]*Held{}, []*Held(nil)
 	for i := range n.Pods {
 		switch h := &n.Pods[i]; {
-		case asking.UID != "" && h.UID == asking.UID:
+		case preemptor.UID != "" && h.UID == preemptor.UID:
 		case h.Ending:
 			awaited = append(awaited, h)
-		case asking.mayPreempt(h):
+		case preemptor.mayPreempt(h):
 			byClass[h.QOS] = append(byClass[h.QOS], h)
 		}
 	}
-	left := without(plan.Needs, awaited)
+	left := remainingNeeds(plan.Needs, awaited)
 	victims, missing := choose(left, byClass[stats.BestEffort], byClass[stats.Burstable],
 		byClass[stats.Guaranteed])
 	if len(missing) > 0 {
-		return Plan{}, Result{Reason: ReasonUnexpected, Message: recovering +
+		return Plan{}, Result{Reason: ReasonUnexpected, Message: preemptionFailed +
 			"error finding a set of pods to preempt: " +
-			"no set of running pods found to reclaim resources: " + words(missing)}
+			"no set of running pods found to reclaim resources: " + needsText(missing)}
 	}
-	plan.Victims, plan.Awaited = values(victims), values(helpful(plan.Needs, awaited))
+	plan.Victims, plan.Awaited = values(victims), values(contributing(plan.Needs, awaited))
 	return plan, result
 }
 
-// Failed is the answer where nobody could be killed for the plan, and why.
+// Failed returns the rejection after an error that prevented all kills of the plan.
 func (p *Plan) Failed(why error) Result {
-	return Result{Reason: ReasonUnexpected, Message: recovering + why.Error()}
+	return Result{Reason: ReasonUnexpected, Message: preemptionFailed + why.Error()}
 }
 
 func values(list []*Held) (out []Held) {
@@ -95,21 +97,20 @@ func values(list []*Held) (out []Held) {
 	return out
 }
 
-// mayPreempt reports whether a critical pod may have another killed
-// (pkg/kubelet/types/pod_update.go Preemptable): one that is not critical, or one whose priority is
-// known and lower than its own. The kubelet would kill a static pod of lower priority, too, which
-// its manifest brings back.
+// mayPreempt reports whether a critical pod may preempt another (pkg/kubelet/types/pod_update.go
+// Preemptable): the victim is not critical, or its priority is known and lower. The kubelet would
+// also kill a static pod of lower priority, which its manifest recreates.
 func (h *Held) mayPreempt(victim *Held) bool {
 	if victim.Static || victim.Spared {
 		return false
 	}
-	// A critical one that is not static has a priority. A static one that asks may have none, which is
-	// below all critical ones.
+	// A critical victim that is not static has a priority. The priority of a static h may be unknown,
+	// which is below those of all critical pods.
 	return !victim.Critical() || h.Priority.V > victim.Priority.V
 }
 
-// words are the kubelet's for what is missing (admissionRequirementList.toString).
-func words(needs []Need) string {
+// needsText formats needs like the kubelet (admissionRequirementList.toString).
+func needsText(needs []Need) string {
 	var b strings.Builder
 	for _, n := range needs {
 		fmt.Fprintf(&b, "(res: %s, q: %d), ", n.Resource, n.Amount)
@@ -117,23 +118,23 @@ func words(needs []Need) string {
 	return "[" + b.String() + "]"
 }
 
-// Kill is what became of one victim.
+// Kill is the result of killing one victim.
 type Kill struct {
 	UID types.UID
-	// Error says why the pod is not dead, or what it held is not back; empty: it is.
+	// Error is the reason why the pod is not dead or its resources are not free; empty: success.
 	Error string
 }
 
-// Outcome decides on the pod once its plan was carried out, on the state of the node after the
-// kills: it is taken only if there is room in it. A victim whose kill failed, or of which nothing
-// was reported, still has what it held, whether the state has it or not. Where that is what is in
-// the way, the result names each such victim and why.
+// Outcome decides on the pod after the kills of its plan, by the state of the node after them. The
+// pod is admitted only if it fits. A victim with a failed or unreported kill still holds its
+// resources, even if the state does not contain it. If such victims cause the rejection, the
+// message names each of them with the error.
 func (p *Plan) Outcome(pod PodAttributes, after NodeState, kills []Kill) Result {
 	var alive []string
 	pods := slices.Clone(after.Pods)
 	for i := range p.Victims {
 		v := &p.Victims[i]
-		why := "its kill is not over"
+		why := "its kill has not finished"
 		if at := slices.IndexFunc(kills, func(k Kill) bool { return k.UID == v.UID }); at >= 0 {
 			why = kills[at].Error
 		}
@@ -141,14 +142,14 @@ func (p *Plan) Outcome(pod PodAttributes, after NodeState, kills []Kill) Result 
 			continue
 		}
 		alive = append(alive, fmt.Sprintf("pod %s/%s was not killed: %s", v.Namespace, v.Name, why))
-		if !after.there(v.UID) {
+		if !after.hasPod(v.UID) {
 			pods = append(pods, *v)
 		}
 	}
 	after.Pods = pods
 	found := Failures(pod, after)
 	if len(alive) > 0 && len(found) > 0 && found[0].Short != nil {
-		return Result{Reason: ReasonUnexpected, Message: recovering + strings.Join(alive, "; ")}
+		return Result{Reason: ReasonUnexpected, Message: preemptionFailed + strings.Join(alive, "; ")}
 	}
 	return first(found)
 }

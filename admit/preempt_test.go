@@ -16,8 +16,8 @@ import (
 	"jettison/stats"
 )
 
-// kubeletChoice is the kubelet's, told again from its description: class by class the pod that is nearest to what remains, where the better
-// classes count on all pods of the worse ones.
+// kubeletChoice reimplements the kubelet's choice from its description: class by class the pod that
+// is nearest to the remaining needs. A better class counts all pods of the worse classes as freed.
 func kubeletChoice(needs []Need, byClass map[stats.QOSClass][]Held) []Held {
 	order := []stats.QOSClass{stats.Guaranteed, stats.Burstable, stats.BestEffort}
 	var chosen []Held
@@ -85,8 +85,8 @@ func uids(list []Held) (out []string) {
 	return out
 }
 
-// The victims of a plan make room, are the kubelet's but for those that it would kill for nothing, and none of them could be spared. There
-// is a plan exactly where the pods that may go are enough. Whoever may not go does not.
+// The victims of a plan free enough. They are the kubelet's without the unnecessary ones, and none
+// can be removed. A plan exists exactly if the preemptible pods suffice. It contains no other pods.
 func TestVictimsAreTheKubelets(t *testing.T) {
 	planned, pruned := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,17 +95,17 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 			n.Pods[i].Ending = rapid.IntRange(0, 9).Draw(t, "ending") == 0
 			n.Pods[i].Spared = rapid.IntRange(0, 9).Draw(t, "spared") == 0
 		}
-		asking := HeldBy(p)
+		preemptor := HeldBy(p)
 		plan, result := Preempt(p, n)
 		if result.Admit != Admit(p, n).Admit {
-			t.Fatalf("Preempt says %+v, Admit %+v", result, Admit(p, n))
+			t.Fatalf("Preempt() result = %+v, want the same decision as Admit() = %+v", result, Admit(p, n))
 		}
 		byClass, ending, able := map[stats.QOSClass][]Held{}, []Held(nil), []Held(nil)
 		for _, h := range n.Pods {
 			switch {
 			case h.Ending:
 				ending = append(ending, h)
-			case !h.Spared && !h.Static && (!h.Critical() || h.Priority.OK && asking.Priority.OK && h.Priority.V < asking.Priority.V):
+			case !h.Spared && !h.Static && (!h.Critical() || h.Priority.OK && preemptor.Priority.OK && h.Priority.V < preemptor.Priority.V):
 				byClass[h.QOS], able = append(byClass[h.QOS], h), append(able, h)
 			}
 		}
@@ -116,27 +116,27 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 			})
 			return Admit(p, after).Admit
 		}
-		possible := !result.Admit && asking.Critical() && fits(slices.Concat(ending, able))
+		possible := !result.Admit && preemptor.Critical() && fits(slices.Concat(ending, able))
 		if plan.Empty() == possible {
-			t.Fatalf("plan %s, though all that may go would make room: %v", plan.text(), possible)
+			t.Fatalf("plan = %s, want a plan: %v (all preemptible pods together suffice)", plan.text(), possible)
 		}
 		if plan.Empty() {
 			return
 		}
 		planned++
 		if !fits(slices.Concat(plan.Victims, plan.Awaited)) {
-			t.Fatalf("no room after %s", plan.text())
+			t.Fatalf("the pod does not fit after the plan %s", plan.text())
 		}
-		want := kubeletChoice(without(plan.Needs, pointers(ending)), byClass)
+		want := kubeletChoice(remainingNeeds(plan.Needs, pointers(ending)), byClass)
 		for i, v := range plan.Victims {
 			if !slices.Contains(uids(able), string(v.UID)) {
-				t.Fatalf("%s may not go", v.Name)
+				t.Fatalf("victim %s is not preemptible", v.Name)
 			}
 			if !slices.Contains(uids(want), string(v.UID)) {
-				t.Fatalf("%s: the kubelet chooses %s", plan.text(), names(want))
+				t.Fatalf("plan = %s, want only victims of the kubelet: %s", plan.text(), names(want))
 			}
 			if fits(slices.Concat(plan.Awaited, ending, slices.Delete(slices.Clone(plan.Victims), i, i+1))) {
-				t.Fatalf("%s goes for nothing: %s", v.Name, plan.text())
+				t.Fatalf("victim %s is unnecessary in plan %s", v.Name, plan.text())
 			}
 		}
 		if len(want) > len(plan.Victims) {
@@ -144,19 +144,19 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 		}
 	})
 	if planned == 0 {
-		t.Error("nobody was preempted")
+		t.Error("no generated case led to a preemption")
 	}
-	t.Log("plans:", planned, "of which with a victim less than the kubelet's:", pruned)
+	t.Log("plans:", planned, "with fewer victims than the kubelet's:", pruned)
 }
 
-// Whatever became of the kills, a pod is taken only if there is room beside all that did not die.
-func TestFailedKillsTakeNoPodIn(t *testing.T) {
+// After failed kills a pod is admitted only if it fits next to all victims that did not die.
+func TestFailedKillsRejectThePod(t *testing.T) {
 	failed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		n, p := drawFull(t, func(*v1.Pod) {})
 		plan, _ := Preempt(p, n)
 		if len(plan.Victims) == 0 {
-			t.Skip("nobody has to go") // another one is drawn in its place
+			t.Skip("no victims") // rapid draws another case
 		}
 		after, alive, kills := n, []types.UID(nil), []Kill(nil)
 		after.Pods = slices.Clone(n.Pods)
@@ -176,32 +176,32 @@ func TestFailedKillsTakeNoPodIn(t *testing.T) {
 		}
 		r := plan.Outcome(p, after, kills)
 		if r.Admit != (len(alive) == 0) { // none of the victims could be spared
-			t.Fatalf("%+v with %v alive", r, alive)
+			t.Fatalf("Outcome() = %+v with victims %v alive", r, alive)
 		}
 		for _, uid := range alive {
 			failed++
 			if r.Reason != ReasonUnexpected || !strings.Contains(r.Message, "pod ns/"+string(uid)+" was not killed: it") {
-				t.Fatalf("%+v does not name %s", r, uid)
+				t.Fatalf("Outcome() = %+v, want a message that names victim %s", r, uid)
 			}
 		}
 	})
 	if failed == 0 {
-		t.Error("no kill failed")
+		t.Error("no generated case had a failed kill")
 	}
 }
 
-// Room is kept for half a minute, for a pod that can be told from others.
+// A reservation lasts 30 s and requires a UID.
 func TestPromises(t *testing.T) {
 	var p Promises
 	start := time.Unix(1000, 0)
-	if p.Keep(start, Held{Name: "nobody"}) || len(p.Held(start)) != 0 {
-		t.Error("kept room for a pod without a UID")
+	if p.Keep(start, Held{Name: "no-uid"}) || len(p.Held(start)) != 0 {
+		t.Error("Keep() reserved resources for a pod without a UID")
 	}
 	p.Keep(start, Held{UID: "b"})
 	p.Keep(start.Add(10*time.Second), Held{UID: "a"})
 	p.Keep(start, Held{UID: "c"})
 	p.Drop("c")
-	p.Drop("never there")
+	p.Drop("unknown")
 	for _, c := range []struct {
 		at   time.Duration
 		want []string
@@ -211,33 +211,33 @@ func TestPromises(t *testing.T) {
 		{40 * time.Second, nil},
 	} {
 		if diff := cmp.Diff(c.want, uids(p.Held(start.Add(c.at)))); diff != "" {
-			t.Error(c.at, diff)
+			t.Errorf("reservations after %v (-want +got):\n%s", c.at, diff)
 		}
 	}
 	if len(p.kept) != 0 {
-		t.Errorf("%d are not forgotten", len(p.kept))
+		t.Errorf("expired reservations kept = %d, want 0", len(p.kept))
 	}
 	p.Keep(start, Held{UID: "a"})
 	p.Keep(start.Add(20*time.Second), Held{UID: "a"})
 	if len(p.Held(start.Add(40*time.Second))) != 1 {
-		t.Error("asked for again, and kept no longer")
+		t.Error("a renewed reservation ended after the first period")
 	}
 }
 
-// Need is what is missing, also where no number holds it.
+// need returns the missing amount and saturates.
 func TestNeed(t *testing.T) {
 	for _, c := range []struct{ requested, used, capacity, want int64 }{
 		{5, 3, 4, 4}, {5, 0, 4, 1}, {5, 7, 4, 8}, {math.MaxInt64, math.MaxInt64, 4, math.MaxInt64},
 	} {
 		s := Shortage{Requested: c.requested, Used: c.used, Capacity: c.capacity}
 		if got := s.need().Amount; got != c.want {
-			t.Errorf("%+v: %d", c, got)
+			t.Errorf("need of %+v = %d, want %d", c, got, c.want)
 		}
 	}
 }
 
-// What came up meanwhile and no room would mend is told, not the kill that failed.
-func TestOutcomeTellsWhatElseCameUp(t *testing.T) {
+// Outcome reports a new reason that no kill removes instead of a failed kill.
+func TestOutcomeReportsNewReasonFirst(t *testing.T) {
 	priority := int32(systemCriticalPriority)
 	list := func(n int64) v1.ResourceList {
 		return v1.ResourceList{"memory": *resource.NewQuantity(n, resource.BinarySI)}
@@ -247,10 +247,10 @@ func TestOutcomeTellsWhatElseCameUp(t *testing.T) {
 	n := NodeState{Allocatable: list(5), Pods: []Held{{UID: "a", Name: "a", QOS: stats.Burstable, Requests: Amounts{"memory": 1}}}}
 	plan, r := Preempt(p, n)
 	if len(plan.Victims) != 1 || r.Reason != "OutOfmemory" {
-		t.Fatal(plan.text(), r)
+		t.Fatalf("Preempt() = %s, %+v, want one victim and OutOfmemory", plan.text(), r)
 	}
 	n.ShuttingDown = true
 	if r := plan.Outcome(p, n, []Kill{{"a", "it did not die"}}); r.Reason != ReasonShutdown {
-		t.Errorf("%+v", r)
+		t.Errorf("Outcome() = %+v, want reason %s", r, ReasonShutdown)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"jettison/stats"
 )
 
-// ReasonEvicted is why pods are refused under pressure (kubelet
-// pkg/kubelet/eviction/eviction_manager.go Reason).
+// ReasonEvicted rejects pods under pressure (pkg/kubelet/eviction/eviction_manager.go Reason).
 const ReasonEvicted = "Evicted"
 
-// memoryPressure is the one condition under which pods that asked for memory are taken.
+// memoryPressure is the only condition that admits pods with requests.
 const memoryPressure = "MemoryPressure"
 
-// Annotations by which a pod that no API server gave is known (pkg/kubelet/types/pod_update.go).
+// Annotations that mark a pod from another source than the API server
+// (pkg/kubelet/types/pod_update.go).
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationMirror = "kubernetes.io/config.mirror"
@@ -27,11 +27,11 @@ const (
 // SystemCriticalPriority).
 const systemCriticalPriority = 2_000_000_000
 
-// UnderPressure decides on a pod by the conditions that are true, as the kubelet's eviction manager
-// does (pkg/kubelet/eviction/eviction_manager.go Admit): without any, every pod is taken; critical
-// ones always are; where memory is all that is short, so are those that are not BestEffort, and
-// those that tolerate its taint. Any other condition refuses the rest. It keeps nothing of its
-// arguments; the message names the conditions in order.
+// UnderPressure decides on a pod by the true conditions of the node, like the kubelet's eviction
+// manager (pkg/kubelet/eviction/eviction_manager.go Admit). It admits every pod without conditions
+// and critical pods always. Under MemoryPressure alone it also admits pods that are not BestEffort,
+// and those that tolerate its taint. It rejects all others, with the conditions sorted in the
+// message.
 func UnderPressure(conditions []string, pod *v1.Pod) Result {
 	if len(conditions) == 0 || critical(pod) {
 		return Result{Admit: true}
@@ -45,13 +45,14 @@ func UnderPressure(conditions []string, pod *v1.Pod) Result {
 	return Result{Reason: ReasonEvicted, Message: fmt.Sprintf("The node had condition: %v. ", sorted)}
 }
 
-// critical pods are static, mirror or of system priority (pkg/kubelet/types/pod_update.go
-// IsCriticalPod).
+// critical reports whether a pod is static, a mirror pod or of system priority
+// (pkg/kubelet/types/pod_update.go IsCriticalPod).
 func critical(pod *v1.Pod) bool {
 	return static(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority
 }
 
-// static pods come of a manifest; a mirror stands for one in the API (IsStaticPod, IsMirrorPod).
+// static reports whether a pod comes from a manifest, or is the mirror pod of such a pod
+// (IsStaticPod, IsMirrorPod).
 func static(pod *v1.Pod) bool {
 	_, mirror := pod.Annotations[annotationMirror]
 	return fromManifest(pod) || mirror
@@ -62,12 +63,12 @@ func fromManifest(pod *v1.Pod) bool {
 	return ok && source != sourceAPI
 }
 
-// memoryTaint is what a node under memory pressure is tainted with.
+// memoryTaint is the taint of a node under memory pressure.
 var memoryTaint = v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
 
-// tolerates reports whether one of the tolerations is of a taint (k8s.io/api/core/v1
-// Toleration.ToleratesTaint, which takes a logger). Lt and Gt match nothing, as long as the
-// kubelet's gate for them is off.
+// tolerates reports whether one of the tolerations matches the taint, like
+// Toleration.ToleratesTaint of k8s.io/api/core/v1, which needs a logger. The operators Lt and Gt
+// match nothing: the kubelet's feature gate for them is off by default.
 func tolerates(tolerations []v1.Toleration, taint *v1.Taint) bool {
 	return slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
 		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {

@@ -27,7 +27,7 @@ func requesting(list v1.ResourceList) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = list }
 }
 
-// D21 (kubelet TestAdmitUnderNodeConditions): which pods are taken under which conditions.
+// D21 (kubelet TestAdmitUnderNodeConditions): the pods that each condition admits.
 func TestUnderPressure(t *testing.T) {
 	none := func(*v1.Pod) {}
 	memory := v1.Toleration{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule}
@@ -68,7 +68,7 @@ func TestUnderPressure(t *testing.T) {
 	} {
 		pod := podOf(c.pod)
 		if got := UnderPressure(nil, pod); got != (Result{Admit: true}) {
-			t.Errorf("%s without pressure: %+v", c.name, got)
+			t.Errorf("decision on %s without pressure = %+v, want admitted", c.name, got)
 		}
 		for _, w := range []struct {
 			conditions []string
@@ -85,7 +85,7 @@ func TestUnderPressure(t *testing.T) {
 				want = Result{Reason: "Evicted", Message: w.message}
 			}
 			if got := UnderPressure(w.conditions, pod); got != want {
-				t.Errorf("%s under %v: %+v, want %+v", c.name, w.conditions, got, want)
+				t.Errorf("decision on %s under %v = %+v, want %+v", c.name, w.conditions, got, want)
 			}
 		}
 	}

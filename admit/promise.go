@@ -11,12 +11,12 @@ import (
 	"jettison/stats"
 )
 
-// PromisedFor is how long room is kept for a pod for which others were preempted: until its caller
-// asks again, and it runs.
+// PromisedFor is the duration of a reservation after a preemption. It must suffice for the caller
+// to request admission again and for the pod to start.
 const PromisedFor = 30 * time.Second
 
-// Promises is room that is kept for pods that do not run yet. The zero value keeps none. It has no
-// lock.
+// Promises holds the reservations for pods that do not run yet. The zero value is empty. It is not
+// safe for concurrent use.
 type Promises struct {
 	kept map[types.UID]promise
 }
@@ -26,9 +26,9 @@ type promise struct {
 	until time.Time
 }
 
-// Keep keeps room for a pod from now on, also where it was kept before, and none any more for one
-// of the same name with another UID: that is an earlier attempt at it. A pod without a UID could
-// not be told from others when it asks again: for it nothing is kept, and Keep says so.
+// Keep reserves resources for a pod, or renews its reservation. It drops the reservation of a pod
+// of the same name with another UID, which is an earlier attempt. A pod without a UID cannot be
+// recognized later: Keep reserves nothing for it and returns false.
 func (p *Promises) Keep(now time.Time, pod Held) bool {
 	if pod.UID == "" {
 		return false
@@ -37,23 +37,23 @@ func (p *Promises) Keep(now time.Time, pod Held) bool {
 		p.kept = map[types.UID]promise{}
 	}
 	maps.DeleteFunc(p.kept, func(uid types.UID, old promise) bool {
-		return uid != pod.UID && old.pod.named(pod.Namespace, pod.Name)
+		return uid != pod.UID && old.pod.hasName(pod.Namespace, pod.Name)
 	})
 	pod.Kept = true
 	p.kept[pod.UID] = promise{pod, now.Add(PromisedFor)}
 	return true
 }
 
-// Drop gives the room of a pod back: it runs, or will not.
+// Drop ends the reservation of a pod that runs, or will not run.
 func (p *Promises) Drop(uid types.UID) { delete(p.kept, uid) }
 
-// Until is when the room of a pod is not kept any more; zero: none is kept.
+// Until returns the end of a pod's reservation; zero: no reservation.
 func (p *Promises) Until(uid types.UID) time.Time { return p.kept[uid].until }
 
-// UIDs are those of the pods for which room is kept, or was a moment ago, in no order.
+// UIDs returns the pods with reservations in any order, including expired ones not yet removed.
 func (p *Promises) UIDs() []types.UID { return slices.Collect(maps.Keys(p.kept)) }
 
-// Held is the room that is kept, by UID; what was kept for too long is forgotten.
+// Held removes expired reservations and returns the others, by UID.
 func (p *Promises) Held(now time.Time) []Held {
 	var out []Held
 	for uid, kept := range p.kept {
@@ -67,24 +67,24 @@ func (p *Promises) Held(now time.Time) []Held {
 	return out
 }
 
-// Outranks reports whether a pod may have room that is kept for another: it is critical, and the
-// priorities of both are known, its own being the higher one. Among equals who was promised room
-// first has it. One without a UID could be let in twice for it.
+// Outranks reports whether a pod may use the reservation of other: it is critical, both priorities
+// are known, and its own is higher. Between equals the existing reservation stays. A pod without a
+// UID outranks none, because it could be admitted twice.
 func (h *Held) Outranks(other *Held) bool {
 	return h.UID != "" && h.Critical() && h.Priority.OK && other.Priority.OK &&
 		h.Priority.V > other.Priority.V
 }
 
-// passesOver reports whether a promise is not in the way of a pod.
-func (p *asking) passesOver(h *Held) bool {
+// ignoresPromise reports whether the pod may use the resources of reservation h.
+func (p *incomingPod) ignoresPromise(h *Held) bool {
 	if !h.Kept || !critical(p.Pod) {
 		return false
 	}
-	return h.named(p.Namespace, p.Name) || !p.doubted && p.rank().Outranks(h)
+	return h.hasName(p.Namespace, p.Name) || !p.doubted && p.rank().Outranks(h)
 }
 
-// rank is what Outranks takes of a pod.
-func (p *asking) rank() *Held {
+// rank returns the pod with the fields that Outranks reads.
+func (p *incomingPod) rank() *Held {
 	out := &Held{UID: p.UID, Static: static(p.Pod)}
 	if p.Spec.Priority != nil {
 		out.Priority = stats.Some(*p.Spec.Priority)
@@ -92,15 +92,15 @@ func (p *asking) rank() *Held {
 	return out
 }
 
-// Outranked are the promises that are none any more once a pod is taken: beside it there is no room
-// for them. The most critical ones stay as far as they can. Room counts, and no other reason for
-// which the pod might be refused.
+// Outranked returns the reservations that admitting the pod would break, because both do not fit.
+// The reservations of the most critical pods stay if possible. It checks only resources and ports,
+// and no other reason to reject the pod.
 func Outranked(p PodAttributes, n NodeState) (out []Held) {
-	asking := askingOf(p)
-	if asking.doubted || !critical(asking.Pod) {
+	pod := incoming(p)
+	if pod.doubted || !critical(pod.Pod) {
 		return nil
 	}
-	rank, ports, lower := asking.rank(), asking.ports, []Held(nil)
+	rank, ports, lower := pod.rank(), pod.ports, []Held(nil)
 	stay := slices.DeleteFunc(slices.Clone(n.Promised), func(h Held) bool {
 		if h.Kept && rank.Outranks(&h) {
 			lower = append(lower, h)
@@ -112,9 +112,9 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 		func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
 	for _, h := range lower {
 		n.Promised = append(stay, h)
-		n.Promised[len(stay)].Kept = false // so that it is in the way
-		if others := n.others(asking); len(shortages(asking.requests, others, &n)) > 0 ||
-			taken(ports, others) {
+		n.Promised[len(stay)].Kept = false // so that others does not omit it
+		if others := n.others(pod); len(shortages(pod.requests, others, &n)) > 0 ||
+			portsConflict(ports, others) {
 			out = append(out, h)
 			continue
 		}

@@ -11,12 +11,12 @@ import (
 
 type quantity = resource.Quantity
 
-// Amounts of resources: cpu in thousandths of a core, all others in bytes or pieces. None is
-// negative, and what no int64 holds is the greatest one. What is absent is 0 or unknown, which
-// refuses nothing either.
+// Amounts holds amounts of resources: cpu in thousandths of a core, all others in bytes or units.
+// They are not negative and saturate at the largest int64. An absent amount is 0 or unknown and
+// rejects no pod.
 type Amounts map[v1.ResourceName]int64
 
-// The greatest quantities that an amount holds as it is.
+// Largest quantities that fit into an int64.
 var (
 	mostMilli = resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)
 	most      = resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
@@ -27,7 +27,7 @@ func amount(name v1.ResourceName, q quantity) int64 {
 	if name == v1.ResourceCPU {
 		limit, value = mostMilli, q.MilliValue
 	}
-	if q.Cmp(*limit) >= 0 { // whose value would wrap
+	if q.Cmp(*limit) >= 0 { // the value would wrap
 		return math.MaxInt64
 	}
 	if q.Sign() <= 0 {
@@ -36,21 +36,21 @@ func amount(name v1.ResourceName, q quantity) int64 {
 	return value()
 }
 
-// Requested is a pod as an API server would have stored it, and what it takes of the node. Both are
-// for reading: the first shares with the given pod, which is not written, so that others may read
-// it meanwhile.
+// Requested returns a pod with the defaults of an API server, and its requests. The caller must not
+// change them: the returned pod shares memory with the given one. Requested does not write the
+// given pod, so others may read it concurrently.
 func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 	pod = stored(PodAttributes{Pod: pod})
 	return pod, requests(pod)
 }
 
-// requests are what a pod of this form takes of the node: its containers, with sidecars and init
-// containers as they run, or what it requests as a whole, and its overhead. What its status says of
-// a resize does not count: the agent keeps no such status, and the library (v0.37.2) counts it in
-// another way than a kubelet of v1.36.
+// requests returns the requests of a stored pod: those of its containers, sidecars and init
+// containers in their order of execution, or the pod-level ones, and its overhead. It ignores a
+// resize in the status: the agent keeps no such status, and the library (v0.37.2) counts it
+// differently from a kubelet of v1.36.
 func requests(pod *v1.Pod) Amounts {
 	out := Amounts{}
-	if pod.Spec.Resources != nil { // to whose quantities PodRequests (v0.37.2) adds the overhead
+	if pod.Spec.Resources != nil { // PodRequests (v0.37.2) adds the overhead to these in place
 		own := *pod
 		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
 		pod = &own

@@ -9,25 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ResourcePIDs is the kubelet's own name for a number of tasks
+// ResourcePIDs is the kubelet's resource name for the number of tasks
 // (pkg/kubelet/stats/pidlimit/pidlimit.go PIDs). No pod requests it.
 const ResourcePIDs v1.ResourceName = "pid"
 
-// Reserved is what a node keeps back from pods, each part by resource. A resource that is absent is
-// not reserved.
+// Reserved holds the amounts that a node reserves. An absent resource is not reserved.
 type Reserved struct {
 	Kube, System v1.ResourceList // kubeReserved and systemReserved
-	// what hard eviction thresholds keep back; the cgroup of all pods does not know of it
+	// reserved by hard eviction thresholds; does not affect the limit of the pods' root cgroup
 	Eviction v1.ResourceList
 }
 
-// Allocatable is what pods may request together, of a node with that capacity: the capacity without
-// all that is reserved, and of memory without huge pages too; never below 0. A resource that the
-// node has and nobody reserves is there whole; one that it does not have is not there
-// (pkg/kubelet/nodestatus/setters.go MachineInfo, pkg/kubelet/cm/node_container_manager_linux.go
-// GetNodeAllocatableReservation, v1.36.3).
+// Allocatable returns the amounts that all pods together may request: the capacity minus all
+// reserved amounts, and for memory minus huge pages. Amounts are at least 0. The result has the
+// resources of capacity (pkg/kubelet/nodestatus/setters.go MachineInfo,
+// pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableReservation, v1.36.3).
 func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
-	out := less(capacity, r.Kube, r.System, r.Eviction)
+	out := subtract(capacity, r.Kube, r.System, r.Eviction)
 	memory, ok := out[v1.ResourceMemory]
 	if !ok {
 		return out
@@ -41,16 +39,16 @@ func Allocatable(capacity v1.ResourceList, r Reserved) v1.ResourceList {
 	return out
 }
 
-// Enforced is what the cgroup of all pods is limited to: the capacity without what is reserved for
-// the kubelet and the system, never below 0. What thresholds keep back is not taken off, nor are
-// huge pages: between this and Allocatable is where pods are evicted
+// Enforced returns the limits of the pods' root cgroup: the capacity minus the amounts reserved for
+// the kubelet and the system, at least 0. It does not subtract eviction thresholds and huge pages:
+// pods are evicted when their usage is between Allocatable and Enforced
 // (pkg/kubelet/cm/node_container_manager_linux.go getNodeAllocatableAbsoluteImpl, v1.36.3).
 func Enforced(capacity v1.ResourceList, r Reserved) v1.ResourceList {
-	return less(capacity, r.Kube, r.System)
+	return subtract(capacity, r.Kube, r.System)
 }
 
-// less is a capacity without some parts of it.
-func less(capacity v1.ResourceList, parts ...v1.ResourceList) v1.ResourceList {
+// subtract returns the capacity minus the parts, at least 0 for each resource.
+func subtract(capacity v1.ResourceList, parts ...v1.ResourceList) v1.ResourceList {
 	out := make(v1.ResourceList, len(capacity))
 	for name, has := range capacity {
 		left := has.DeepCopy()
@@ -71,11 +69,11 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// Exceeded says of which resources more is reserved than the node has, in the kubelet's words, by
-// name. A kubelet does not start then (pkg/kubelet/cm/node_container_manager_linux.go
-// validateNodeAllocatable, v1.36.3), but for pid: its capacity knows of none there, so it starts
-// with more reserved than there is, and lets pods have one task. That is held against the node here
-// like the others.
+// Exceeded returns an error text of the kubelet for each resource with a reservation above the
+// capacity, by name. A kubelet does not start in this case
+// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3), except for
+// pid: its capacity lacks pid there, so it starts and allows pods one task. Exceeded reports pid
+// too.
 func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {
 	for name, has := range capacity {
 		var sum resource.Quantity

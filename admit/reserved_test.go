@@ -21,8 +21,8 @@ func list(text string) v1.ResourceList {
 	return out
 }
 
-// told writes a list as list reads it, by name.
-func told(l v1.ResourceList) string {
+// format writes a list in the form that list reads, by name.
+func format(l v1.ResourceList) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		q := l[name]
@@ -31,7 +31,8 @@ func told(l v1.ResourceList) string {
 	return strings.Join(out, " ")
 }
 
-// What the kubelet's TestNodeAllocatableReservationForScheduling and TestNodeAllocatableForEnforcement ask, and what goes beyond it.
+// The cases of the kubelet's TestNodeAllocatableReservationForScheduling and
+// TestNodeAllocatableForEnforcement, and more.
 func TestAllocatable(t *testing.T) {
 	for name, c := range map[string]struct {
 		capacity, kube, system, eviction string
@@ -40,14 +41,14 @@ func TestAllocatable(t *testing.T) {
 		"nothing is reserved": {
 			capacity: "cpu=10 memory=10Gi", allocatable: "cpu=10 memory=10Gi", enforced: "cpu=10 memory=10Gi",
 		},
-		"thresholds are not the cgroup's": {
+		"thresholds do not limit the cgroup": {
 			"cpu=10 memory=10Gi", "cpu=100m memory=100Mi", "cpu=50m memory=50Mi", "memory=100Mi",
 			"cpu=9850m memory=9990Mi", "cpu=9850m memory=10090Mi",
 		},
 		"never below 0": {
 			"cpu=1 memory=1Gi pid=100", "cpu=2", "memory=1Gi pid=101", "memory=1", "cpu=0 memory=0 pid=0", "cpu=0 memory=0 pid=0",
 		},
-		"what the node does not have is not there": {
+		"resources that the node lacks are absent": {
 			"cpu=1", "memory=1Gi", "ephemeral-storage=1Gi", "memory=1", "cpu=1", "cpu=1",
 		},
 		"extended resources are whole": {
@@ -67,20 +68,20 @@ func TestAllocatable(t *testing.T) {
 	} {
 		capacity := list(c.capacity)
 		r := Reserved{Kube: list(c.kube), System: list(c.system), Eviction: list(c.eviction)}
-		if got := told(Allocatable(capacity, r)); got != c.allocatable {
+		if got := format(Allocatable(capacity, r)); got != c.allocatable {
 			t.Errorf("%s: allocatable %s, want %s", name, got, c.allocatable)
 		}
-		if got := told(Enforced(capacity, r)); got != c.enforced {
+		if got := format(Enforced(capacity, r)); got != c.enforced {
 			t.Errorf("%s: enforced %s, want %s", name, got, c.enforced)
 		}
-		if told(capacity) != told(list(c.capacity)) {
-			t.Errorf("%s: the capacity was changed: %s", name, told(capacity))
+		if format(capacity) != format(list(c.capacity)) {
+			t.Errorf("%s: the capacity was changed: %s", name, format(capacity))
 		}
 	}
 }
 
-// The words of a kubelet that does not start.
-func TestMoreIsReservedThanThereIs(t *testing.T) {
+// The error texts are those of a kubelet that does not start.
+func TestReservationExceedsCapacity(t *testing.T) {
 	r := Reserved{Kube: list("cpu=1 memory=600Mi"), System: list("cpu=1 memory=400Mi"), Eviction: list("memory=100Mi")}
 	got := Exceeded(list("cpu=1500m memory=1Gi pods=110"), r)
 	want := []string{
@@ -88,17 +89,17 @@ func TestMoreIsReservedThanThereIs(t *testing.T) {
 		`Resource "memory" has a reservation of 1100Mi but capacity of 1Gi. Expected capacity >= reservation.`,
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("Exceeded() = %q, want %q", got, want)
 	}
 	if got := Exceeded(list("cpu=2 memory=1100Mi"), r); len(got) > 0 {
-		t.Errorf("exactly as much as there is: %q", got)
+		t.Errorf("Exceeded() for a reservation of exactly the capacity = %q, want none", got)
 	}
 }
 
-// Against plain numbers: what is allocatable is never more than what the cgroup may have, nor that than the capacity; no part counts twice.
-func TestAllocatableIsPlainArithmetic(t *testing.T) {
+// The results equal those of plain arithmetic on numbers.
+func TestAllocatableMatchesArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		amount := func(what string) int64 { return rapid.Int64Range(0, 1<<40).Draw(t, what) }
+		amount := func(label string) int64 { return rapid.Int64Range(0, 1<<40).Draw(t, label) }
 		of := func(n int64) v1.ResourceList {
 			return v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(n, resource.BinarySI)}
 		}
@@ -106,13 +107,13 @@ func TestAllocatableIsPlainArithmetic(t *testing.T) {
 		r := Reserved{Kube: of(kube), System: of(system), Eviction: of(threshold)}
 		enforced, allocatable := Enforced(of(capacity), r), Allocatable(of(capacity), r)
 		if got := enforced.Memory().Value(); got != max(capacity-kube-system, 0) {
-			t.Fatalf("enforced %d", got)
+			t.Fatalf("enforced memory = %d, want %d", got, max(capacity-kube-system, 0))
 		}
 		if got := allocatable.Memory().Value(); got != max(capacity-kube-system-threshold, 0) {
-			t.Fatalf("allocatable %d", got)
+			t.Fatalf("allocatable memory = %d, want %d", got, max(capacity-kube-system-threshold, 0))
 		}
 		if exceeded := len(Exceeded(of(capacity), r)) > 0; exceeded != (kube+system+threshold > capacity) {
-			t.Fatalf("exceeded %v", exceeded)
+			t.Fatalf("reservation exceeds the capacity = %v, want %v", exceeded, !exceeded)
 		}
 	})
 }

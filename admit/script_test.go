@@ -19,21 +19,22 @@ import (
 	"jettison/stats"
 )
 
-// The scripts in testdata are questions to a node; go test ./admit -rewrite writes the answers anew, to be reviewed as a diff.
+// The scripts in testdata request decisions of a node. go test ./admit -rewrite rewrites the
+// expected answers; review the diff.
 //
-//	node [NAME]        the node from now on, one fact a line: a resource and how much of it pods may have, label K=V, labels (none),
+//	node [NAME]        sets the node, one fact a line: a resource and its allocatable amount, label K=V, labels (none),
 //	                   taint K=V:EFFECT, conditions A B, sysctls [PATTERN...], apparmor on|off, groups on|off, shutdown
-//	pods | promised    who holds room, one pod a line (see parsePod)
-//	admit              every answer to each pod, one a line: "admitted", or all that speaks against it; the first is the kubelet's answer
-//	preempt            who must go for a pod, and the result
-//	kill NAME=ERROR... what became of the victims of the last plan: dead and gone, but those that are named; then its outcome
-//	choose             who would go for needs that are given as "cpu=100 memory=100 pods=1" (m, Mi) for a preemptor, as the kubelet's tests have it
+//	pods | promised    sets the pods that hold resources, or the reservations, one pod a line (see parsePod)
+//	admit              prints the decision on each pod, one a line: "admitted", or all reasons against it; the first is the kubelet's
+//	preempt            prints the plan and the result for a pod
+//	kill NAME=ERROR... executes the last plan: all victims die except the named ones; prints the outcome
+//	choose             prints the victims for needs such as "cpu=100 memory=100 pods=1" (m, Mi) and a preemptor, as in the kubelet's tests
 //	distance | subtract | smaller    the parts of that choice
 func TestScripts(t *testing.T) {
 	for _, pattern := range []string{"testdata/cases/*.txt", "testdata/*.txt"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
-			t.Fatal("no scripts in", pattern, err)
+			t.Fatalf("no scripts match %s, error %v", pattern, err)
 		}
 		for _, path := range paths {
 			t.Run(filepath.Base(path), func(t *testing.T) {
@@ -111,7 +112,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 func describe(b *strings.Builder, p PodAttributes, n NodeState) {
 	found := Failures(p, n)
 	if r := Admit(p, n); r.Admit != (len(found) == 0) || !r.Admit && (r.Reason != found[0].Reason || r.Message != found[0].Message) {
-		fmt.Fprintf(b, "Admit says %+v, Failures %+v\n", r, found)
+		fmt.Fprintf(b, "Admit() = %+v contradicts Failures() = %+v\n", r, found)
 	}
 	fmt.Fprintf(b, "%s:", p.Pod.Name)
 	for _, f := range found {
@@ -136,7 +137,7 @@ func text(r Result) string {
 func (p *Plan) text() string {
 	var b strings.Builder
 	if len(p.Needs) > 0 {
-		fmt.Fprintf(&b, "needs %s\n", words(p.Needs))
+		fmt.Fprintf(&b, "needs %s\n", needsText(p.Needs))
 	}
 	for title, list := range map[string][]Held{"kill": p.Victims} {
 		fmt.Fprintf(&b, "%s: %s\n", title, names(list))
@@ -162,7 +163,8 @@ func names(list []Held) string {
 	return "[" + strings.Join(out, " ") + "]"
 }
 
-// kill carries the last plan out. Victims whose kill failed stay, but those of which only the error is known and the state nothing.
+// kill executes the last plan. Victims with a failed kill stay on the node, except those marked
+// "unlisted".
 func (s *script) kill(d *datadriven.TestData) string {
 	failed, kills := map[string]string{}, []Kill(nil)
 	for _, a := range d.CmdArgs {
@@ -182,7 +184,7 @@ func (s *script) kill(d *datadriven.TestData) string {
 	return text(s.plan.Outcome(s.asked, after, kills))
 }
 
-// parts has what the kubelet's own tests ask for: needs are arguments.
+// parts runs the steps that the kubelet's own tests check. Needs are arguments.
 func (s *script) parts(d *datadriven.TestData, pods []PodAttributes) (string, error) {
 	var needs []Need
 	for _, a := range d.CmdArgs {
@@ -213,13 +215,13 @@ func (s *script) parts(d *datadriven.TestData, pods []PodAttributes) (string, er
 		}
 		victims, missing := choose(needs, byClass[stats.BestEffort], byClass[stats.Burstable], byClass[stats.Guaranteed])
 		if len(missing) > 0 {
-			return "missing " + words(missing) + "\n", nil
+			return "missing " + needsText(missing) + "\n", nil
 		}
 		return names(values(victims)) + "\n", nil
 	case "distance":
 		return fmt.Sprintln(distance(needs, &held[0])), nil
 	case "subtract":
-		return words(without(needs, pointers(held))) + "\n", nil
+		return needsText(remainingNeeds(needs, pointers(held))) + "\n", nil
 	case "smaller":
 		return fmt.Sprintln(smaller(&held[0], &held[1])), nil
 	}
@@ -267,9 +269,10 @@ func parseNode(name, input string) (NodeState, error) {
 	return n, nil
 }
 
-// parsePod reads "NAME [FIELD=VALUE...] [spec YAML]": cpu, mem, es (requests; with "limits" they are limits, with "guaranteed" both), prio,
-// class, uid (default: the name), born (seconds), hostport, tolerate=KEY:EFFECT, qos, label, node; static, mirror, ending; client: a
-// client's object, not a manifest; nouid.
+// parsePod reads "NAME [FIELD=VALUE...] [spec YAML]": cpu, mem, es (requests; with "limits" they
+// are limits, with "guaranteed" both), prio, class, uid (default: the name), born (seconds),
+// hostport, tolerate=KEY:EFFECT, qos, label, node; static, mirror, ending; client: a client's
+// object, not a manifest; nouid.
 func parsePod(line string) (PodAttributes, error) {
 	line, spec, _ := strings.Cut(strings.TrimSpace(line), " spec ")
 	f := strings.Fields(line)

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A node has the labels that a kubelet gives it, unless the configuration has others; what system runs on it is not a matter of opinion.
+// The configuration overrides the labels that a kubelet sets, except the label of the operating
+// system.
 func TestLabels(t *testing.T) {
 	own := map[string]string{"zone": "a", v1.LabelHostname: "other", v1.LabelOSStable: "dummyOS"}
 	want := map[string]string{
@@ -19,15 +20,15 @@ func TestLabels(t *testing.T) {
 		v1.LabelOSStable: "linux", "zone": "a",
 	}
 	if got := Labels("here", "arm64", own); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("Labels() = %v, want %v", got, want)
 	}
 	if got := Labels("here", "arm64", nil)[v1.LabelHostname]; got != "here" {
-		t.Errorf("hostname %q", got)
+		t.Errorf("hostname label = %q, want %q", got, "here")
 	}
 }
 
-// The errors of a list of sysctls are the kubelet's (TestNewAllowlist).
-func TestSysctlsThatAreNone(t *testing.T) {
+// The errors for invalid sysctls are the kubelet's (TestNewAllowlist).
+func TestInvalidSysctls(t *testing.T) {
 	const form = `must have at most 253 characters and match regex ([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`
 	long := "net." + strings.Repeat("a", 250)
 	for pattern, want := range map[string]string{
@@ -47,46 +48,46 @@ func TestSysctlsThatAreNone(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%q: %s\nwant %s", pattern, got, want)
+			t.Errorf("error for sysctl %q = %s\nwant %s", pattern, got, want)
 		}
 	}
 }
 
-// A pod holds what it requests, whatever its status says that it was given: of an object that the agent keeps there is no such status, and
-// the same pod must not hold now the one and now the other.
-func TestAResizeCountsAsItIsAskedFor(t *testing.T) {
+// Requests ignore a resize in the status. Objects that the agent keeps have no such status, and the
+// result must not depend on the source.
+func TestRequestsIgnoreResizeStatus(t *testing.T) {
 	list := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("10")}}}}}
 	pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("30"),
 		Resources: &v1.ResourceRequirements{Requests: list("20")}}}
 	p := PodAttributes{Pod: pod}
 	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 10 {
-		t.Errorf("holds %d", got)
+		t.Errorf("memory request = %d, want 10", got)
 	}
 	if r := Admit(p, NodeState{Allocatable: list("10")}); !r.Admit {
-		t.Errorf("%+v", r)
+		t.Errorf("Admit() on a node with exactly the request free = %+v, want admitted", r)
 	}
 }
 
-// Nor is what is added up: PodRequests (v0.37.2) adds the overhead to the pod's own request, where that is kept as a decimal, so that each
-// question would make the pod larger.
-func TestQuestionsDoNotMakeThePodLarger(t *testing.T) {
+// PodRequests (v0.37.2) adds the overhead in place to a pod-level request that is stored as a
+// decimal. Decisions must not accumulate it.
+func TestDecisionsDoNotChangeRequests(t *testing.T) {
 	list := v1.ResourceList{"memory": resource.MustParse("1.5Gi")}
 	pod := &v1.Pod{Spec: v1.PodSpec{Overhead: list.DeepCopy(), Resources: &v1.ResourceRequirements{Requests: list.DeepCopy()}}}
 	n := NodeState{Allocatable: v1.ResourceList{"memory": resource.MustParse("3Gi")}}
 	for range 3 {
 		p := PodAttributes{Pod: pod}
 		if got := HeldBy(p).Requests["memory"]; got != 3<<30 {
-			t.Fatalf("holds %d", got)
+			t.Fatalf("memory request = %d, want %d", got, 3<<30)
 		}
 		if r := Admit(p, n); !r.Admit {
-			t.Fatalf("%+v", r)
+			t.Fatalf("Admit() on a node with exactly the request free = %+v, want admitted", r)
 		}
 	}
 }
 
-// What is filled in is not written into the caller's object.
-func TestTheObjectIsTheCallers(t *testing.T) {
+// Defaults are not written into the caller's object.
+func TestPodObjectIsNotChanged(t *testing.T) {
 	limits := v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("-1")}
 	pod := &v1.Pod{Spec: v1.PodSpec{HostNetwork: true, PriorityClassName: "system-node-critical", Overhead: limits.DeepCopy(),
 		Resources: &v1.ResourceRequirements{Limits: limits.DeepCopy()},
@@ -96,15 +97,15 @@ func TestTheObjectIsTheCallers(t *testing.T) {
 	before := pod.DeepCopy().String()
 	h := HeldBy(PodAttributes{Pod: pod})
 	if after := pod.String(); before != after {
-		t.Errorf("%s\nwas %s", after, before)
+		t.Errorf("pod object was changed to %s\nfrom %s", after, before)
 	}
 	if h.Static || h.Priority.V != 2_000_001_000 || len(h.Ports) != 1 || h.Ports[0].Port != 80 || h.Requests["cpu"] != 2000 || len(h.Requests) != 1 {
-		t.Errorf("%+v", h)
+		t.Errorf("HeldBy() = %+v, want no static pod, priority 2000001000, port 80 and cpu 2000", h)
 	}
 }
 
-// One snapshot and one object serve many questions at once; the race detector looks on.
-func TestOneSnapshotServesMany(t *testing.T) {
+// One snapshot and one object serve concurrent decisions; the race detector checks this.
+func TestSnapshotServesConcurrentDecisions(t *testing.T) {
 	n := full()
 	list := v1.ResourceList{"cpu": resource.MustParse("1.5Ki"), "memory": resource.MustParse("1.5Gi")}
 	n.Allocatable = v1.ResourceList{"cpu": resource.MustParse("3.5Ki"), "memory": resource.MustParse("6.5Gi"), "pods": resource.MustParse("110")}
@@ -116,7 +117,7 @@ func TestOneSnapshotServesMany(t *testing.T) {
 	}}}
 	want, _ := Preempt(p, n)
 	if len(want.Victims) == 0 {
-		t.Fatal("no victims")
+		t.Fatal("the plan of the first decision has no victims")
 	}
 	var wait sync.WaitGroup
 	for range 4 {
@@ -124,7 +125,7 @@ func TestOneSnapshotServesMany(t *testing.T) {
 			for range 20 {
 				plan, _ := Preempt(p, n)
 				if plan.Outcome(p, n, nil).Admit || !slices.Equal(uids(plan.Victims), uids(want.Victims)) {
-					t.Error(plan.text())
+					t.Errorf("plan of a concurrent decision = %s, want victims %v", plan.text(), uids(want.Victims))
 				}
 				HeldBy(p)
 			}

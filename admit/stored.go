@@ -8,20 +8,20 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Priorities of the two classes that every cluster has (pkg/apis/scheduling/types.go), by which a
-// pod is critical.
+// classPriority holds the two critical priority classes that every cluster has
+// (pkg/apis/scheduling/types.go).
 var classPriority = map[string]int32{
 	"system-cluster-critical": systemCriticalPriority,
 	"system-node-critical":    systemCriticalPriority + 1000,
 }
 
-// Invalid says what of a pod no API server would have taken, and would upset the count of room: a
-// request that is negative. The error names the field.
+// Invalid returns an error for a pod that an API server would reject and that would corrupt the
+// sums of requests: a missing pod, or one with a negative amount. The error names the field.
 func Invalid(pod *v1.Pod) error {
 	if pod == nil {
 		return fmt.Errorf("pod: missing")
 	}
-	of := func(lists ...v1.ResourceList) error {
+	checkLists := func(lists ...v1.ResourceList) error {
 		for i, list := range lists {
 			for name, q := range list {
 				if q.Sign() < 0 {
@@ -35,14 +35,14 @@ func Invalid(pod *v1.Pod) error {
 	for kind, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
 			r := &containers[i].Resources
-			if err := of(r.Requests, r.Limits); err != nil {
+			if err := checkLists(r.Requests, r.Limits); err != nil {
 				return fmt.Errorf("spec.%s[%d].resources.%w", []string{"containers", "initContainers"}[kind], i,
 					err)
 			}
 		}
 	}
 	if r := pod.Spec.Resources; r != nil {
-		if err := of(r.Requests, r.Limits); err != nil {
+		if err := checkLists(r.Requests, r.Limits); err != nil {
 			return fmt.Errorf("spec.resources.%w", err)
 		}
 	}
@@ -54,11 +54,11 @@ func Invalid(pod *v1.Pod) error {
 	return nil
 }
 
-// stored is a pod as an API server would have stored it, for many a pod here has never seen one
-// (pkg/apis/core/v1/defaults.go SetDefaults_Pod): a request that is not given is the limit, a port
-// of a pod in the host's network is a host port, a critical class is a priority. Of a client's
-// object it leaves out what only the node may say of a pod. What is shared with the given pod is
-// not written.
+// stored returns a pod with the defaults that an API server would set (pkg/apis/core/v1/defaults.go
+// SetDefaults_Pod), because many pods here did not pass through one: a missing request is the
+// limit, a port of a pod in the host network is a host port, a critical class sets the priority. It
+// removes annotations that only the node may set from the object of a client. The result shares
+// memory with p.Pod, which is not changed.
 func stored(p PodAttributes) *v1.Pod {
 	out := *p.Pod
 	if !p.Manifest {
@@ -69,7 +69,7 @@ func stored(p PodAttributes) *v1.Pod {
 	if v, ok := classPriority[out.Spec.PriorityClassName]; ok && out.Spec.Priority == nil {
 		out.Spec.Priority = &v
 	}
-	out.Spec.Overhead = sane(out.Spec.Overhead)
+	out.Spec.Overhead = dropNegative(out.Spec.Overhead)
 	out.Spec.Containers = storedContainers(out.Spec.Containers, out.Spec.HostNetwork)
 	out.Spec.InitContainers = storedContainers(out.Spec.InitContainers, out.Spec.HostNetwork)
 	if out.Spec.Resources != nil {
@@ -81,8 +81,8 @@ func stored(p PodAttributes) *v1.Pod {
 func storedContainers(list []v1.Container, hostNetwork bool) []v1.Container {
 	out := make([]v1.Container, len(list))
 	for i, c := range list {
-		c.Resources.Limits = sane(c.Resources.Limits)
-		c.Resources.Requests = orElse(sane(c.Resources.Requests), c.Resources.Limits)
+		c.Resources.Limits = dropNegative(c.Resources.Limits)
+		c.Resources.Requests = withDefaults(dropNegative(c.Resources.Requests), c.Resources.Limits)
 		if hostNetwork {
 			c.Ports = append([]v1.ContainerPort(nil), c.Ports...)
 			for j := range c.Ports {
@@ -96,12 +96,13 @@ func storedContainers(list []v1.Container, hostNetwork bool) []v1.Container {
 	return out
 }
 
-// storedResources are those of the whole pod (defaultPodRequests): with limits, a request that is
-// not given is what the containers request together, and where they request none, the limit. Huge
-// pages have no such sum, but their limit is the containers' (defaultHugePagePodLimits).
+// storedResources returns the pod-level resources with defaults (defaultPodRequests). If the pod
+// has limits, a missing request is the sum of the containers' requests, or the limit if they
+// request nothing. Huge pages get no such sum; their missing limit is the sum of the containers'
+// limits (defaultHugePagePodLimits).
 func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 	out := *pod.Spec.Resources
-	out.Requests, out.Limits = sane(out.Requests), sane(out.Limits)
+	out.Requests, out.Limits = dropNegative(out.Requests), dropNegative(out.Limits)
 	if len(out.Limits)+len(out.Requests) == 0 {
 		return &out
 	}
@@ -111,7 +112,7 @@ func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 			hugePages[name] = q
 		}
 	}
-	if out.Limits = orElse(out.Limits, hugePages); len(out.Limits) == 0 {
+	if out.Limits = withDefaults(out.Limits, hugePages); len(out.Limits) == 0 {
 		return &out
 	}
 	for name, q := range resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{}) {
@@ -123,12 +124,13 @@ func storedResources(pod *v1.Pod) *v1.ResourceRequirements {
 	maps.DeleteFunc(limits, func(name v1.ResourceName, _ quantity) bool {
 		return !resource.IsSupportedPodLevelResource(name)
 	})
-	out.Requests = orElse(orElse(out.Requests, overcommitted), limits)
+	out.Requests = withDefaults(withDefaults(out.Requests, overcommitted), limits)
 	return &out
 }
 
-// sane is a list without what is negative, which would take room from other pods' account.
-func sane(list v1.ResourceList) v1.ResourceList {
+// dropNegative returns the list without negative amounts, which would reduce the sums of other
+// pods.
+func dropNegative(list v1.ResourceList) v1.ResourceList {
 	negative := func(_ v1.ResourceName, q quantity) bool { return q.Sign() < 0 }
 	for name, q := range list {
 		if negative(name, q) {
@@ -140,8 +142,8 @@ func sane(list v1.ResourceList) v1.ResourceList {
 	return list
 }
 
-// orElse has of the second list what the first does not name. It writes neither.
-func orElse(list, other v1.ResourceList) v1.ResourceList {
+// withDefaults returns list with the entries of other that list lacks. It changes neither.
+func withDefaults(list, other v1.ResourceList) v1.ResourceList {
 	var out v1.ResourceList
 	for name, q := range other {
 		if _, ok := list[name]; ok {

@@ -2,16 +2,16 @@ package admit
 
 import v1 "k8s.io/api/core/v1"
 
-// Reasons for which no preemption helps (pkg/kubelet/lifecycle/predicate.go).
+// Reasons that no preemption removes (pkg/kubelet/lifecycle/predicate.go).
 const (
 	reasonOSLabel = "PodOSSelectorNodeLabelDoesNotMatch"
 	reasonOSField = "PodOSNotSupported"
 	reasonGroups  = "SupplementalGroupsPolicyNotSupported"
 )
 
-// unsupported says what of a pod the node cannot do, which the kubelet asks before it asks for
-// room.
-func unsupported(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
+// appendUnsupported appends failures for features that the node does not support. The kubelet
+// checks them before resources.
+func appendUnsupported(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	if os, ok := pod.Labels[v1.LabelOSStable]; ok && os != nodeOS {
 		out = append(out, Failure{Reason: reasonOSLabel,
 			Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"})

@@ -11,14 +11,12 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 )
 
-// reasonSysctl is why a pod is refused that sets a sysctl which is not allowed
-// (pkg/kubelet/sysctl/allowlist.go).
+// reasonSysctl rejects a pod that sets a forbidden sysctl (pkg/kubelet/sysctl/allowlist.go).
 const reasonSysctl = "SysctlForbidden"
 
-// safeSysctls are always allowed: they are namespaced, and no other pod feels them
-// (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet leaves out those that a kernel before 4.15 does
-// not have in namespaces; a kernel with the memory controller of cgroup v2 that the agent needs is
-// newer.
+// safeSysctls are always allowed: they are namespaced and do not affect other pods
+// (pkg/kubelet/sysctl/safe_sysctls.go). The kubelet omits those that kernels before 4.15 do not
+// namespace. The agent needs the memory controller of cgroup v2, and so a newer kernel.
 var safeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
 	"net.ipv4.ping_group_range",
@@ -34,17 +32,18 @@ const (
 	sysctlMaxLength = 253
 )
 
-// Sysctls are those that pods may set.
+// Sysctls holds the sysctls that pods may set.
 type Sysctls struct {
-	names    map[string]sysctl.Namespace
-	prefixes []string // of names that two of them fit the namespace is the same
-	of       map[string]sysctl.Namespace
+	names            map[string]sysctl.Namespace
+	prefixes         []string // of names that two of them fit the namespace is the same
+	prefixNamespaces map[string]sysctl.Namespace
 }
 
-// NewSysctls allows the safe sysctls and those that the configuration does (the kubelet's
-// allowedUnsafeSysctls): names, or patterns that end in *. The error is the kubelet's.
+// NewSysctls returns the safe sysctls and the configured ones (the kubelet's allowedUnsafeSysctls):
+// names, or patterns that end in *. Its errors are the kubelet's.
 func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
-	out := &Sysctls{names: map[string]sysctl.Namespace{}, of: map[string]sysctl.Namespace{}}
+	out := &Sysctls{names: map[string]sysctl.Namespace{},
+		prefixNamespaces: map[string]sysctl.Namespace{}}
 	valid := regexp.MustCompile("^" + sysctlPattern + "$")
 	for _, s := range slices.Concat(safeSysctls, allowedUnsafe) {
 		if len(s) > sysctlMaxLength || !valid.MatchString(s) {
@@ -56,7 +55,7 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 		case ns == sysctl.UnknownNamespace:
 			return nil, fmt.Errorf("the sysctls %q are not known to be namespaced", cmp.Or(name, s))
 		case prefixed:
-			out.of[name], out.prefixes = ns, append(out.prefixes, name)
+			out.prefixNamespaces[name], out.prefixes = ns, append(out.prefixes, name)
 		default:
 			out.names[name] = ns
 		}
@@ -64,31 +63,30 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 	return out, nil
 }
 
-// maxForbidden is how many forbidden sysctls are told of: a pod may name a lot, and each is a line
-// of somebody's log.
+// maxForbidden limits the reported sysctls of one pod, because each may become a log line.
 const maxForbidden = 10
 
-// forbid adds a failure for each sysctl that a pod may not set, up to maxForbidden. A nil list
-// forbids nothing.
-func (s *Sysctls) forbid(out []Failure, pod *v1.Pod) []Failure {
+// appendForbidden appends a failure for each sysctl that a pod may not set, up to maxForbidden. A
+// nil list forbids none.
+func (s *Sysctls) appendForbidden(out []Failure, pod *v1.Pod) []Failure {
 	if s == nil || pod.Spec.SecurityContext == nil {
 		return out
 	}
-	told := len(out) + maxForbidden
+	limit := len(out) + maxForbidden
 	for i := range pod.Spec.SecurityContext.Sysctls {
-		if len(out) == told {
+		if len(out) == limit {
 			break
 		}
-		if why := s.against(&pod.Spec, pod.Spec.SecurityContext.Sysctls[i].Name); why != "" {
+		if why := s.forbiddenReason(&pod.Spec, pod.Spec.SecurityContext.Sysctls[i].Name); why != "" {
 			out = append(out, Failure{Reason: reasonSysctl, Message: "forbidden sysctl: " + why})
 		}
 	}
 	return out
 }
 
-// against says why a pod may not set a sysctl: it is not in the list, or the pod has no namespace
-// of its own for it.
-func (s *Sysctls) against(spec *v1.PodSpec, name string) string {
+// forbiddenReason returns why a pod may not set a sysctl: the sysctl is not in the list, or the pod
+// uses the host's namespace for it. Empty: it may.
+func (s *Sysctls) forbiddenReason(spec *v1.PodSpec, name string) string {
 	name = sysctl.NormalizeName(name)
 	ns, ok := s.names[name]
 	if !ok {
@@ -96,7 +94,7 @@ func (s *Sysctls) against(spec *v1.PodSpec, name string) string {
 		if i < 0 {
 			return fmt.Sprintf("%.*q not allowlisted", sysctlMaxLength, name)
 		}
-		ns = s.of[s.prefixes[i]]
+		ns = s.prefixNamespaces[s.prefixes[i]]
 	}
 	if ns == sysctl.IPCNamespace && spec.HostIPC || ns == sysctl.NetNamespace && spec.HostNetwork {
 		return fmt.Sprintf("%q not allowed with host %s enabled", name, ns)

@@ -8,32 +8,32 @@ import (
 	"net/http"
 )
 
-// MaxPodBytes is the most that one pod may have as JSON.
+// MaxPodBytes limits the size of one pod as JSON.
 const MaxPodBytes = 1 << 20
 
-// AdmitAnswer is whether the node takes a pod, in the kubelet's words.
+// AdmitAnswer is the decision on a pod, with the kubelet's reason and message.
 type AdmitAnswer struct {
-	UID   string `json:"uid"` // of the pod that was asked about
+	UID   string `json:"uid"` // of the pod
 	Admit bool   `json:"admit"`
-	// Evicted, OutOfcpu, NodeAffinity and the like; empty: it is admitted
+	// Evicted, OutOfcpu, NodeAffinity and the like; empty: the pod is admitted
 	Reason  string `json:"reason"`
-	Message string `json:"message"` // likewise
-	// Unknown are fields of the pod that the agent does not know and did not ask about, at most ten.
+	Message string `json:"message"` // empty: the pod is admitted
+	// Unknown lists fields of the pod that the agent does not know and did not check, at most ten.
 	Unknown []string `json:"unknownFields,omitempty"`
 }
 
-// Admit asks whether the node takes a pod: a *v1.Pod, or what else encoding/json makes one of.
-// Nothing comes of asking.
+// Admit requests a decision on a pod: a *v1.Pod, or any value that encoding/json encodes as one.
+// The request changes nothing.
 func (c *Client) Admit(ctx context.Context, pod any) (AdmitAnswer, error) {
 	return c.admit(ctx, PathAdmit, pod)
 }
 
-// Preempt is Admit, and if the pod is critical and there is no room for it, others are killed to
-// make some. The answer comes when the room is there, or when it is clear that it will not be: that
-// may take a minute, so the client wants a Limit of more. Room that was made is kept for the pod
-// for 30 s. Only root may, and only for a pod that the runtime or a static manifest has by its UID,
-// else the error is a StatusError of 403 or 404. After another error others may be dead all the
-// same.
+// Preempt requests a decision like Admit. If the pod is critical and does not fit, the agent kills
+// other pods for it. The answer comes when the pod fits or preemption has failed. That may take a
+// minute, so the client needs a longer Limit. The agent reserves the freed resources for 30 s.
+//
+// Only root may call it (else StatusError 403), and only for a pod that the runtime or a static
+// manifest has by its UID (else 404). After any other error pods may have been killed.
 func (c *Client) Preempt(ctx context.Context, pod any) (AdmitAnswer, error) {
 	return c.admit(ctx, PathAdmit+"?preempt=true", pod)
 }
@@ -41,25 +41,24 @@ func (c *Client) Preempt(ctx context.Context, pod any) (AdmitAnswer, error) {
 func (c *Client) admit(ctx context.Context, path string, pod any) (answer AdmitAnswer, err error) {
 	body, err := json.Marshal(pod)
 	if err != nil {
-		return answer, c.failed(http.MethodPost, path, fmt.Errorf("the pod cannot be written as JSON: %w",
-			err))
+		return answer, c.failed(http.MethodPost, path, fmt.Errorf("encode pod as JSON: %w", err))
 	}
 	if len(body) > MaxPodBytes {
 		return answer, c.failed(http.MethodPost, path,
-			fmt.Errorf("the pod has %d bytes, the agent takes %d", len(body), MaxPodBytes))
+			fmt.Errorf("pod is %d bytes, limit is %d", len(body), MaxPodBytes))
 	}
 	text, err := c.ask(ctx, http.MethodPost, path, body)
 	if err != nil {
 		return answer, err
 	}
-	var said struct {
+	var required struct {
 		Admit *bool `json:"admit"`
 	}
-	if err = json.Unmarshal(text, &said); err == nil {
+	if err = json.Unmarshal(text, &required); err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
-	if err == nil && said.Admit == nil { // which would read as a refusal
-		err = errors.New("not whether the pod is admitted")
+	if err == nil && required.Admit == nil { // would be read as a rejection
+		err = errors.New("field admit is missing")
 	}
 	if err != nil {
 		return AdmitAnswer{}, c.failed(http.MethodPost, path, malformed(err))

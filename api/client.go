@@ -20,10 +20,10 @@ import (
 	"jettison/stats"
 )
 
-// DefaultSocket is where the agent listens if its configuration names no other path.
+// DefaultSocket is the path of the agent's socket if its configuration sets no other.
 const DefaultSocket = "/run/jettison/jettison.sock"
 
-// What the socket serves.
+// Paths that the socket serves.
 const (
 	PathState    = "/v1/state"
 	PathPods     = "/v1/pods"
@@ -36,42 +36,41 @@ const (
 	PathMetrics  = "/metrics"
 	PathSummary  = "/stats/summary"
 	PathResource = "/metrics/resource"
-	PathPprof    = "/debug/pprof/" // and what is below it, where the configuration says pprof
+	PathPprof    = "/debug/pprof/" // and paths below it; only if the configuration enables pprof
 )
 
-// Minor is the minor version of what the socket speaks, beside the major one that its paths begin
-// with. It grows when something is added that a client may have to know of. An agent serves clients
-// of the one before as they were served then, and a Client takes of an agent of the one before what
-// that has.
+// Minor is the minor version of the socket's protocol. The paths begin with the major version. It
+// grows with each addition that a client may have to know about. Agent and Client both support the
+// previous minor version of the other side.
 const Minor = 1
 
-// HeaderMinor has the Minor of who speaks, in requests and answers. Agents from before it send
-// none.
+// HeaderMinor is the HTTP header that carries the sender's Minor in requests and answers. Agents
+// older than this header omit it.
 const HeaderMinor = "Jettison-Minor"
 
-// MaxPodsBytes is the most that one body with pods may have.
+// MaxPodsBytes limits the size of one request body with pods.
 const MaxPodsBytes = 64 << 20
 
-// Bounds of an answer. A State of a node with 2,000 pods has less than one MiB.
+// Limits of an answer. A State of a node with 2,000 pods is smaller than 1 MiB.
 const (
 	maxAnswer  = 16 << 20 // bytes
 	maxHeaders = 64 << 10 // bytes
 )
 
-// requestLimit is for one request, its answer included. The agent itself answers within 2 s, or
-// says that it is too busy; only many pods at once take longer.
+// requestLimit is the default timeout of a request including its answer. The agent answers within
+// 2 s or reports that it is too busy. Only requests with many pods take longer.
 const requestLimit = 10 * time.Second
 
-// Options of New. The zero value is a client of DefaultSocket.
+// Options configures New. The zero value selects DefaultSocket.
 type Options struct {
 	Socket string        // path; empty: DefaultSocket
-	Limit  time.Duration // for one request, its answer included; 0: 10 s
-	// Dial connects by another way than to Socket, for a tunnel to another machine. nil: to Socket.
+	Limit  time.Duration // timeout of a request including its answer; 0: 10 s
+	// Dial replaces the connection to Socket, for example by a tunnel to another machine.
 	Dial func(context.Context) (net.Conn, error)
 }
 
-// Client asks the agent. It may be used by several goroutines at once. It holds no connection
-// between two requests, so there is nothing to close.
+// Client sends requests to the agent. Several goroutines may use it concurrently. It keeps no
+// connection open between requests, so it needs no Close.
 type Client struct {
 	socket string
 	limit  time.Duration
@@ -79,7 +78,7 @@ type Client struct {
 	minor  atomic.Int32 // of the agent that answered last
 }
 
-// New makes a client. It does not connect: that there is no agent is an error of the first request.
+// New returns a client. It does not connect: the first request fails if no agent is running.
 func New(o Options) *Client {
 	c := &Client{socket: cmp.Or(o.Socket, DefaultSocket), limit: cmp.Or(o.Limit, requestLimit)}
 	dial := o.Dial
@@ -89,30 +88,30 @@ func New(o Options) *Client {
 		}
 	}
 	c.http = &http.Client{
-		Transport: &spoken{c: c, by: &http.Transport{
+		Transport: &versionTransport{c: c, base: &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
 		}},
-		// the agent redirects nothing
+		// the agent never redirects
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
 
-// AgentMinor is the Minor of the agent that answered last; 0: none has yet, or it is from before it
-// said so.
+// AgentMinor returns the Minor of the agent that answered last. It returns 0 before the first
+// answer, and for agents older than HeaderMinor.
 func (c *Client) AgentMinor() int { return int(c.minor.Load()) }
 
-// spoken tells and hears who speaks what.
-type spoken struct {
-	c  *Client
-	by http.RoundTripper
+// versionTransport sends HeaderMinor with each request and stores the agent's from the answer.
+type versionTransport struct {
+	c    *Client
+	base http.RoundTripper
 }
 
-func (s *spoken) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *versionTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set(HeaderMinor, strconv.Itoa(Minor))
-	res, err := s.by.RoundTrip(req)
+	res, err := s.base.RoundTrip(req)
 	if err == nil {
 		minor, malformed := strconv.ParseUint(res.Header.Get(HeaderMinor), 10, 16)
 		if malformed != nil {
@@ -123,7 +122,7 @@ func (s *spoken) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// State asks for what the agent knows and does now.
+// State requests a snapshot of the agent.
 func (c *Client) State(ctx context.Context) (*State, error) {
 	text, err := c.ask(ctx, http.MethodGet, PathState, nil)
 	if err != nil {
@@ -136,55 +135,55 @@ func (c *Client) State(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
-// parseState reads a State. pods.clients must be there: garbage is removed only where it is 0, so a
-// zero that was not said would delete what a client still wants.
+// parseState decodes a State. It requires pods.clients: garbage is removed only where that is 0, so
+// a missing value read as 0 would delete pods' files that a client still needs.
 func parseState(text []byte) (*State, error) {
-	var said struct {
+	var required struct {
 		Pods *struct {
 			Clients *int `json:"clients"`
 		} `json:"pods"`
 	}
 	var s State
-	err := json.Unmarshal(text, &said)
+	err := json.Unmarshal(text, &required)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
 	switch {
 	case err != nil:
 		return nil, malformed(err)
-	case said.Pods == nil || said.Pods.Clients == nil:
-		return nil, malformed(errors.New("not how many pods its clients named"))
+	case required.Pods == nil || required.Pods.Clients == nil:
+		return nil, malformed(errors.New("field pods.clients is missing"))
 	}
 	return &s, nil
 }
 
-// PutAnswer is what the agent answers where pods were put.
+// PutAnswer is the agent's answer to PutPods and ReplacePods.
 type PutAnswer struct {
-	Pods int `json:"pods"` // that were in the body
-	// Version is the number of the set of pods that they made. It grows with each change. One that is
-	// lower than before: the agent was restarted and knows no pod any more.
+	Pods int `json:"pods"` // number of pods in the body
+	// Version numbers the resulting set of pods and grows with each change. A version lower than an
+	// earlier one means that the agent was restarted and has lost all pods of clients.
 	Version uint64 `json:"version"`
-	// Refused are those of all that clients have put which are of other pods than the runtime has by
-	// their UIDs, by UID. They do nothing. One that comes before the runtime has its pod may be
-	// refused later: State has their number.
+	// Refused lists, by UID, the pod objects of all clients that the agent ignores: the runtime has
+	// another pod with that UID. An object sent before the runtime lists its pod may be refused later:
+	// State counts them.
 	Refused []RefusedPod `json:"refused,omitempty"`
 }
 
-// RefusedPod is an object that is refused, and the pod that the runtime has by its UID.
+// RefusedPod is a refused pod object, and the pod with its UID in the runtime.
 type RefusedPod struct {
 	Object  stats.PodReference `json:"object"`
 	Runtime stats.PodReference `json:"runtime"`
 }
 
-// PutPods hands over pods: a []*v1.Pod, or what else encoding/json makes a list of v1.Pod, a
-// v1.PodList or a v1.List of. A pod whose UID is known takes the place of what was known of it, and
-// others stay. After an error nothing has changed, unless the error is that no answer came.
+// PutPods sends pods: a []*v1.Pod, or any value that encoding/json encodes as a list of v1.Pod, a
+// v1.PodList or a v1.List. A pod replaces the one with the same UID; the agent keeps all others.
+// After an error nothing has changed, unless the answer was lost.
 func (c *Client) PutPods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods, pods)
 }
 
-// ReplacePods is PutPods, and forgets all others that clients have put before: asked by a member of
-// socketGroup, those of members.
+// ReplacePods does the same as PutPods and deletes all other pods that clients have put. For a
+// caller that is only a member of socketGroup it deletes those of members.
 func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods+"?replace=true", pods)
 }
@@ -192,15 +191,14 @@ func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnswer, err error) {
 	body, err := json.Marshal(pods)
 	if err != nil {
-		return answer, c.failed(http.MethodPut, path, fmt.Errorf("the pods cannot be written as JSON: %w",
-			err))
+		return answer, c.failed(http.MethodPut, path, fmt.Errorf("encode pods as JSON: %w", err))
 	}
 	if v := reflect.ValueOf(pods); v.Kind() == reflect.Slice && v.IsNil() &&
 		v.Type().Elem().Kind() != reflect.Uint8 {
 		body = []byte("[]") // and not null
 	}
 	if len(body) > MaxPodsBytes {
-		err = fmt.Errorf("the pods have %d bytes, the agent takes %d: put them in parts", len(body),
+		err = fmt.Errorf("pods are %d bytes, limit is %d: send them in several requests", len(body),
 			MaxPodsBytes)
 		return answer, c.failed(http.MethodPut, path, err)
 	}
@@ -208,36 +206,36 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 	if err != nil {
 		return answer, err
 	}
-	var said struct {
+	var required struct {
 		Pods    *int         `json:"pods"`
 		Version *uint64      `json:"version"`
 		Refused []RefusedPod `json:"refused"`
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
+	if err := json.Unmarshal(text, &required); err != nil {
 		return answer, c.failed(http.MethodPut, path, malformed(err))
 	}
-	if said.Pods == nil || said.Version == nil {
-		return answer, c.failed(http.MethodPut, path, malformed(errors.New("not how many pods it took")))
+	if required.Pods == nil || required.Version == nil {
+		err := errors.New("field pods or version is missing")
+		return answer, c.failed(http.MethodPut, path, malformed(err))
 	}
-	return PutAnswer{Pods: *said.Pods, Version: *said.Version, Refused: said.Refused}, nil
+	return PutAnswer{Pods: *required.Pods, Version: *required.Version, Refused: required.Refused}, nil
 }
 
-// DeletePod has the agent forget a pod that a client has put. One that no client has put is an
-// error with status 404, and for a member of socketGroup one that only root has, 403.
+// DeletePod deletes a pod that a client has put from the agent's memory. It fails with status 404
+// for a pod that no client has put, and with 403 for a member of socketGroup if root put the pod.
 func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	path := PathPods + "/" + url.PathEscape(uid)
 	if uid == "" {
-		return c.failed(http.MethodDelete, path, errors.New("the pod's uid is empty"))
+		return c.failed(http.MethodDelete, path, errors.New("pod UID is empty"))
 	}
 	text, err := c.ask(ctx, http.MethodDelete, path, nil)
-	if err == nil && len(text) > 0 { // what says something has not understood the question
-		err = c.failed(http.MethodDelete, path,
-			malformed(errors.New("a body, where the agent sends none")))
+	if err == nil && len(text) > 0 { // a server that sends a body is no agent
+		err = c.failed(http.MethodDelete, path, malformed(errors.New("unexpected body")))
 	}
 	return err
 }
 
-// ask sends one request and returns the whole answer. body: nil sends none.
+// ask sends one request and returns the whole answer. A nil body sends none.
 func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -259,7 +257,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]b
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
-	case res.StatusCode/100 != 2: // its text may be cut off, which does not matter
+	case res.StatusCode/100 != 2: // the text may be truncated
 		err = refused(res.StatusCode, text)
 	case err != nil:
 		err = c.explain(ctx, err)
@@ -271,8 +269,8 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]b
 	return nil, c.failed(method, path, err)
 }
 
-// lines asks for lines of JSON, each of which may have so many bytes, and hands them over one by
-// one. An error says where it was.
+// lines requests lines of JSON, each at most most bytes, and calls each with every line. Errors
+// name the agent and the path.
 func (c *Client) lines(ctx context.Context, path string, follow bool, most int,
 	each func([]byte) error) error {
 	if !follow {
@@ -310,7 +308,7 @@ func (c *Client) readLines(ctx context.Context, path string, most int,
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return malformed(fmt.Errorf("a line of more than %d bytes", most))
+		return malformed(fmt.Errorf("line longer than %d bytes", most))
 	case err != nil:
 		return c.explain(ctx, err)
 	case res.StatusCode != http.StatusOK:
@@ -319,8 +317,8 @@ func (c *Client) readLines(ctx context.Context, path string, most int,
 	return nil
 }
 
-// wholeLines has bufio.Scanner pass over a line that was cut off: that the agent hung up is what
-// there is to say.
+// wholeLines splits lines for bufio.Scanner and drops a truncated last line: the caller reports
+// that the agent closed the connection.
 func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
 	return bufio.ScanLines(data, false)
 }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// socketPath is one that is short enough.
+// socketPath returns a path that is short enough for a socket.
 func socketPath(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "a")
@@ -33,7 +33,7 @@ func socketPath(t testing.TB) string {
 	return filepath.Join(dir, "s")
 }
 
-// serve has handle answer on a socket, and returns a client of it.
+// serve serves handle on a socket and returns a client of it.
 func serve(t testing.TB, handle http.HandlerFunc) *Client {
 	t.Helper()
 	path := socketPath(t)
@@ -53,8 +53,8 @@ func serve(t testing.TB, handle http.HandlerFunc) *Client {
 	return New(Options{Socket: path})
 }
 
-// raw has each connection answered with a text that need not be HTTP, and then does what rest says.
-func raw(t testing.TB, limit time.Duration, text string, rest func(net.Conn)) *Client {
+// serveRaw answers each connection with text, which need not be HTTP, and then calls finish.
+func serveRaw(t testing.TB, limit time.Duration, text string, finish func(net.Conn)) *Client {
 	t.Helper()
 	path := socketPath(t)
 	l, err := net.Listen("unix", path)
@@ -72,7 +72,7 @@ func raw(t testing.TB, limit time.Duration, text string, rest func(net.Conn)) *C
 			buf := make([]byte, 4096)
 			_, _ = c.Read(buf) // the request
 			_, _ = io.WriteString(c, text)
-			rest(c)
+			finish(c)
 			_ = c.Close()
 		}
 	}()
@@ -85,14 +85,14 @@ func raw(t testing.TB, limit time.Duration, text string, rest func(net.Conn)) *C
 
 func hangUp(net.Conn) {}
 
-// untilGone reads until the client has hung up.
-func untilGone(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+// drain reads until the client closes the connection.
+func drain(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-func TestTheClientAsks(t *testing.T) {
-	var asked []string
+func TestClientSendsRequests(t *testing.T) {
+	var requests []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		asked = append(asked, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.EscapedPath()+r.URL.RawQuery, r.Header.Get("Content-Type"), body))
+		requests = append(requests, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.EscapedPath()+r.URL.RawQuery, r.Header.Get("Content-Type"), body))
 		switch r.Method {
 		case http.MethodGet:
 			_, _ = io.WriteString(w, `{"version": "v1", "pods": {"runtime": 3, "objects": 2, "clients": 1}, "later": [1], "underway": null}`)
@@ -105,12 +105,12 @@ func TestTheClientAsks(t *testing.T) {
 	ctx := t.Context()
 	s, err := c.State(ctx)
 	if err != nil || s.Version != "v1" || s.Pods != (PodCount{Runtime: 3, Objects: 2, Clients: 1}) || s.Underway != nil {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("State() = %+v, %v, want version v1 and the pods that the server sent", s, err)
 	}
 	pods := []map[string]string{{"kind": "Pod"}}
 	for _, put := range []func(context.Context, any) (PutAnswer, error){c.PutPods, c.ReplacePods} {
 		if answer, err := put(ctx, pods); err != nil || !reflect.DeepEqual(answer, PutAnswer{Pods: 1, Version: 7}) {
-			t.Errorf("%+v, %v", answer, err)
+			t.Errorf("put answer = %+v, %v, want 1 pod and version 7", answer, err)
 		}
 	}
 	if err := c.DeletePod(ctx, "a/b c"); err != nil {
@@ -120,13 +120,13 @@ func TestTheClientAsks(t *testing.T) {
 		"GET /v1/state  ", `PUT /v1/pods application/json [{"kind":"Pod"}]`, `PUT /v1/podsreplace=true application/json [{"kind":"Pod"}]`,
 		"DELETE /v1/pods/a%2Fb%20c  ",
 	}
-	if fmt.Sprint(asked) != fmt.Sprint(want) {
-		t.Errorf("asked\n%q\nwant\n%q", asked, want)
+	if fmt.Sprint(requests) != fmt.Sprint(want) {
+		t.Errorf("requests =\n%q\nwant\n%q", requests, want)
 	}
 }
 
-// Each error is one line that says what was asked, where, what is wrong, and what to do.
-func TestErrorsOfTheClient(t *testing.T) {
+// Each error is one line with the socket, the request, the cause and the remedy.
+func TestClientErrors(t *testing.T) {
 	answers := func(status int, body string) *Client {
 		return serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -147,75 +147,77 @@ func TestErrorsOfTheClient(t *testing.T) {
 	for name, r := range map[string]struct {
 		c    *Client
 		is   error // wrapped; nil: any
-		says string
+		text string
 	}{
-		"no socket":                {New(Options{Socket: socketPath(t)}), os.ErrNotExist, "there is no socket: start the agent"},
-		"no listener":              {New(Options{Socket: stale}), syscall.ECONNREFUSED, "no process listens there: start the agent"},
-		"no permission":            {refusing, os.ErrPermission, "only root and the members of socketGroup may"},
-		"no answer":                {raw(t, soon, "", untilGone), context.DeadlineExceeded, "no answer within 100ms: its log says"},
-		"half a header":            {raw(t, soon, "HTTP/1.1 200 OK\r\nContent-", untilGone), context.DeadlineExceeded, "no answer within 100ms"},
-		"half a body":              {raw(t, soon, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", untilGone), context.DeadlineExceeded, "no answer within 100ms"},
-		"a fragment of 100 MB":     {raw(t, soon, "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n{", untilGone), context.DeadlineExceeded, "no answer within 100ms"},
-		"a fragment, and hangs up": {raw(t, 0, "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n{", hangUp), io.ErrUnexpectedEOF, "it hung up"},
-		"hung up":                  {raw(t, 0, "", hangUp), nil, "it hung up: it has too many connections, or it ended: try again"},
-		"hung up in a body":        {raw(t, 0, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", hangUp), io.ErrUnexpectedEOF, "it hung up"},
-		"no HTTP":                  {raw(t, 0, "\x1b[2Jhello\r\n\r\n", hangUp), nil, `no answer: net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x1b[2Jhello"`},
-		"endless headers":          {raw(t, 0, "HTTP/1.1 200 OK\r\n"+strings.Repeat("A: b\r\n", maxHeaders), hangUp), nil, "no answer: "},
-		"no JSON":                  {answers(200, "<html>\x1b[2J\nno"), ErrMalformed, "what answers is no agent, or one of another version: it says invalid character '<'"},
-		"nothing":                  {answers(200, ""), ErrMalformed, "unexpected end of JSON input"},
-		"null":                     {answers(200, "null"), ErrMalformed, "not how many pods its clients named"},
-		"a wrong type":             {answers(200, `{"looks": "many", "pods": {"clients": 1}}`), ErrMalformed, "cannot unmarshal string into Go struct field State.looks of type uint64"},
-		"a list":                   {answers(200, `[{"pods": {"clients": 1}}]`), ErrMalformed, "cannot unmarshal array"},
-		"two values":               {answers(200, `{"pods": {"clients": 1}} {}`), ErrMalformed, "after top-level value"},
-		"nulls":                    {answers(200, `{"pods": {"clients": null}}`), ErrMalformed, "not how many pods its clients named"},
-		"an older agent":           {answers(200, `{"pods": {"runtime": 1, "objects": 0}}`), ErrMalformed, "not how many pods its clients named"},
-		"not found":                {answers(404, "404 page not found\n"), ErrMalformed, "it says status 404, 404 page not found"},
-		"a redirect":               {answers(302, ""), ErrMalformed, "status 302"},
-		"busy":                     {answers(503, `{"error": "there is no state\u001b[2J\n yet: try again"}`), nil, "status 503: there is no state?[2J yet: try again"},
+		"no socket":               {New(Options{Socket: socketPath(t)}), os.ErrNotExist, "socket does not exist: start the agent"},
+		"no listener":             {New(Options{Socket: stale}), syscall.ECONNREFUSED, "no process listens on the socket: start the agent"},
+		"no permission":           {refusing, os.ErrPermission, "only root and the members of socketGroup may use the socket"},
+		"no answer":               {serveRaw(t, soon, "", drain), context.DeadlineExceeded, "no answer within 100ms: see the log of the agent"},
+		"half a header":           {serveRaw(t, soon, "HTTP/1.1 200 OK\r\nContent-", drain), context.DeadlineExceeded, "no answer within 100ms"},
+		"half a body":             {serveRaw(t, soon, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", drain), context.DeadlineExceeded, "no answer within 100ms"},
+		"a fragment of 100 MB":    {serveRaw(t, soon, "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n{", drain), context.DeadlineExceeded, "no answer within 100ms"},
+		"a fragment, then closed": {serveRaw(t, 0, "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n{", hangUp), io.ErrUnexpectedEOF, "the agent closed the connection"},
+		"hung up":                 {serveRaw(t, 0, "", hangUp), nil, "the agent closed the connection: it has too many connections or has exited: try again"},
+		"hung up in a body":       {serveRaw(t, 0, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", hangUp), io.ErrUnexpectedEOF, "the agent closed the connection"},
+		"no HTTP":                 {serveRaw(t, 0, "\x1b[2Jhello\r\n\r\n", hangUp), nil, `no answer: net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x1b[2Jhello"`},
+		"endless headers":         {serveRaw(t, 0, "HTTP/1.1 200 OK\r\n"+strings.Repeat("A: b\r\n", maxHeaders), hangUp), nil, "no answer: "},
+		"no JSON":                 {answers(200, "<html>\x1b[2J\nno"), ErrMalformed, "malformed answer, not from an agent or from another version of it: invalid character '<'"},
+		"nothing":                 {answers(200, ""), ErrMalformed, "unexpected end of JSON input"},
+		"null":                    {answers(200, "null"), ErrMalformed, "field pods.clients is missing"},
+		"a wrong type":            {answers(200, `{"looks": "many", "pods": {"clients": 1}}`), ErrMalformed, "cannot unmarshal string into Go struct field State.looks of type uint64"},
+		"a list":                  {answers(200, `[{"pods": {"clients": 1}}]`), ErrMalformed, "cannot unmarshal array"},
+		"two values":              {answers(200, `{"pods": {"clients": 1}} {}`), ErrMalformed, "after top-level value"},
+		"nulls":                   {answers(200, `{"pods": {"clients": null}}`), ErrMalformed, "field pods.clients is missing"},
+		"an older agent":          {answers(200, `{"pods": {"runtime": 1, "objects": 0}}`), ErrMalformed, "field pods.clients is missing"},
+		"not found":               {answers(404, "404 page not found\n"), ErrMalformed, "version of it: status 404, 404 page not found"},
+		"a redirect":              {answers(302, ""), ErrMalformed, "status 302"},
+		"busy":                    {answers(503, `{"error": "there is no state\u001b[2J\n yet: try again"}`), nil, "status 503: there is no state?[2J yet: try again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := r.c.State(t.Context())
-			if err == nil || s != nil || r.is != nil && !errors.Is(err, r.is) || !strings.Contains(err.Error(), r.says) {
-				t.Fatalf("%+v, %v", s, err)
+			if err == nil || s != nil || r.is != nil && !errors.Is(err, r.is) || !strings.Contains(err.Error(), r.text) {
+				t.Fatalf("State() = %+v, %v, want error %v with %q", s, err, r.is, r.text)
 			}
-			if text := err.Error(); !strings.HasPrefix(text, "ask the agent at /") || strings.ContainsAny(text, "\n\x1b") || len(text) > maxText+500 {
-				t.Errorf("%q", text)
+			if text := err.Error(); !strings.HasPrefix(text, "agent at /") || strings.ContainsAny(text, "\n\x1b") || len(text) > maxText+500 {
+				t.Errorf("error = %q, want one short printable line that begins with the socket", text)
 			}
 		})
 	}
 }
 
-func TestAStatusCanBeAskedFor(t *testing.T) {
+func TestStatusErrorIsWrapped(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(ErrorAnswer{Error: "no client has put it"})
 	})
 	var status *StatusError
 	if err := c.DeletePod(t.Context(), "x"); !errors.As(err, &status) || status.Status != 404 || status.Text != "no client has put it" {
-		t.Error(err)
+		t.Errorf("DeletePod() error = %v, want StatusError 404 with the server's text", err)
 	}
 }
 
-// What cannot be asked is not asked.
-func TestAWrongQuestionIsNotAsked(t *testing.T) {
-	c := serve(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) })
+// The client sends no request for invalid arguments.
+func TestInvalidArgumentsSendNoRequest(t *testing.T) {
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("request sent for an invalid argument: %s %s", r.Method, r.URL)
+	})
 	page := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
 	if err := page.DeletePod(t.Context(), "x"); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a page is taken for an answer: %v", err)
+		t.Errorf("DeletePod() error for an HTML answer = %v, want ErrMalformed", err)
 	}
-	if err := c.DeletePod(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "uid is empty") {
-		t.Error(err)
+	if err := c.DeletePod(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "pod UID is empty") {
+		t.Errorf("DeletePod() error for an empty UID = %v", err)
 	}
-	if _, err := c.PutPods(t.Context(), func() {}); err == nil || !strings.Contains(err.Error(), "cannot be written as JSON") {
-		t.Error(err)
+	if _, err := c.PutPods(t.Context(), func() {}); err == nil || !strings.Contains(err.Error(), "encode pods as JSON: ") {
+		t.Errorf("PutPods() error for a function = %v", err)
 	}
-	if _, err := c.PutPods(t.Context(), strings.Repeat("x", MaxPodsBytes)); err == nil || !strings.Contains(err.Error(), "put them in parts") {
-		t.Error(err)
+	if _, err := c.PutPods(t.Context(), strings.Repeat("x", MaxPodsBytes)); err == nil || !strings.Contains(err.Error(), "send them in several requests") {
+		t.Errorf("PutPods() error for too many bytes = %v", err)
 	}
 }
 
-// Of an answer that does not end no more is held than an answer may have.
-func TestAnEndlessAnswer(t *testing.T) {
+// The client keeps at most maxAnswer bytes of an endless answer.
+func TestEndlessAnswer(t *testing.T) {
 	sent := make(chan int64, 1)
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		text, all := []byte(strings.Repeat(`[`, 1<<16)), int64(0)
@@ -232,27 +234,27 @@ func TestAnEndlessAnswer(t *testing.T) {
 	_, err := c.State(t.Context())
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), fmt.Sprintf("more than %d bytes", maxAnswer)) {
-		t.Error(err)
+		t.Errorf("State() error for an endless answer = %v, want ErrMalformed with the limit", err)
 	}
 	if all := <-sent; all > 2*maxAnswer {
-		t.Errorf("%d bytes were taken", all)
+		t.Errorf("bytes read = %d, want at most %d", all, 2*maxAnswer)
 	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 8*maxAnswer {
-		t.Errorf("%d bytes were allocated", took)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*maxAnswer {
+		t.Errorf("bytes allocated = %d, want at most %d", allocated, 8*maxAnswer)
 	}
 }
 
-// A caller who gives up is told so, and not that the agent is slow.
-func TestGivingUp(t *testing.T) {
-	c := raw(t, time.Hour, "", untilGone)
+// The end of the caller's context is reported as such, not as a slow agent.
+func TestCallerEndsRequest(t *testing.T) {
+	c := serveRaw(t, time.Hour, "", drain)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.State(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "given up") {
-		t.Error(err)
+	if _, err := c.State(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "request ended by the caller") {
+		t.Errorf("State() error = %v, want the end of the caller's context", err)
 	}
 }
 
-// Whatever answers, a State is whole or an error.
+// parseState returns either a complete State or an error.
 func FuzzState(f *testing.F) {
 	for _, text := range []string{`{}`, `{"pods": {"clients": 1}}`, `{"pods": {"clients": 1}, "signals": [null, {"thresholds": null}], "errors": null}`,
 		`{"pods": {"Clients": 1, "clients": null}}`, `[`, "\xff", `{"evicted": [{"pod": {"UID": 7}}]}`} {
@@ -261,27 +263,27 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := parseState(text)
 		if (s == nil) == (err == nil) {
-			t.Fatalf("%+v, %v", s, err)
+			t.Fatalf("parseState() = %+v, %v, want either a state or an error", s, err)
 		}
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("%q", err)
+				t.Errorf("error has several lines or control characters: %q", err)
 			}
 			return
 		}
 		if _, err := json.Marshal(s); err != nil {
-			t.Error(err)
+			t.Errorf("encode the parsed state: %v", err)
 		}
 	})
 }
 
-// Whatever a refusal says, it is one short line.
+// The error for a rejected request is one short line.
 func FuzzRefusal(f *testing.F) {
 	f.Add(403, []byte(`{"error": "no"}`))
 	f.Add(500, []byte("\x00\n"))
 	f.Fuzz(func(t *testing.T, status int, text []byte) {
 		if got := refused(status, text).Error(); strings.ContainsAny(got, "\n\r\x1b") || len(got) > maxText+200 {
-			t.Errorf("%q", got)
+			t.Errorf("refused() = %q, want one short line", got)
 		}
 	})
 }

@@ -11,55 +11,54 @@ import (
 	"time"
 )
 
-// Event is something that the agent found, decided or did: a line of its log, as GET /v1/events has
-// it.
+// Event is a line of the agent's log, as served by GET /v1/events.
 type Event struct {
-	// Seq grows with each event, over restarts of the agent too, by no fixed step.
+	// Seq grows with each event, across restarts of the agent too. Its steps vary.
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 	Kind EventKind `json:"kind"`
 	// Level is info, warn or error.
 	Level   string         `json:"level"`
-	Message string         `json:"message"` // the log's, which stays the same from version to version
+	Message string         `json:"message"` // of the log line
 	Fields  map[string]any `json:"fields,omitempty"`
 }
 
-// EventKind says what an event is about.
+// EventKind is the subject of an event.
 type EventKind string
 
 // Kinds of events.
 const (
-	EventAgent     EventKind = "agent"     // itself: what it starts with, and does without
+	EventAgent     EventKind = "agent"     // the agent itself: its start, features it runs without
 	EventCondition EventKind = "condition" // a condition of the node, or the breaker
 	EventEviction  EventKind = "eviction"
-	EventGate      EventKind = "gate"    // pods that come, and room for them
+	EventGate      EventKind = "gate"    // admission of pods, preemption for them
 	EventGarbage   EventKind = "garbage" // garbage collection and logs
-	EventMemory    EventKind = "memory"  // cold memory that pods gave back, and what pods' cgroups say
+	EventMemory    EventKind = "memory"  // proactive reclaim, and memory events of pods' cgroups
 	EventPod       EventKind = "pod"     // a pod or its object
 	EventRuntime   EventKind = "runtime"
-	EventSource    EventKind = "source" // what can be read, or cannot
-	// EventLost is no line of the log: events between the one that was asked for and the next one are
-	// not kept any more.
+	EventSource    EventKind = "source" // a source can, or cannot, be read
+	// EventLost is not a line of the log. It reports that the agent has dropped events between the
+	// requested one and the next one.
 	EventLost EventKind = "lost"
 )
 
-// Messages of events that other programs go by. Each stays as it is.
+// Messages of events that other programs compare with. They never change.
 const (
-	MessageGarbageFails = "not all garbage could be collected" // its fields say why: error, problems
+	MessageGarbageFails = "not all garbage could be collected" // reason in fields error, problems
 )
 
-// EventOptions of Client.Events.
+// EventOptions selects the events of Client.Events.
 type EventOptions struct {
-	Since  uint64 // only what came after the event with this Seq; 0: all that the agent still has
+	Since  uint64 // only events after the one with this Seq; 0: all that the agent still has
 	Follow bool   // wait for more, until ctx ends
 }
 
-// maxEvent is the most that one event may have in bytes.
+// maxEvent limits the size of one event in bytes.
 const maxEvent = 1 << 20
 
-// Events hands each event to a function, the oldest first. It returns when there is none left, or,
-// following, with the error by which ctx, the function or the agent ended it: the agent hangs up on
-// a reader that is too slow for it, which may go on from the last Seq that it got.
+// Events calls each with every event, oldest first. Without Follow it returns after the last event.
+// With Follow it returns the error of ctx, of each, or of the connection: the agent disconnects a
+// slow reader, which may continue after the last Seq that it received.
 func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) error) error {
 	query := url.Values{}
 	if o.Since > 0 {
@@ -81,7 +80,7 @@ func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) er
 	})
 }
 
-// LogKind is the key of the log attribute that holds the kind of the event that a line becomes.
+// LogKind is the key of the log attribute that holds the kind of a line's event.
 const LogKind = "eventKind"
 
 // Attr returns the log attribute for an event of this kind. A line without one is EventAgent.

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The formats are a promise to other programs: what testdata has was written by the agent before it had this package, once with no field
-// set and once with all. A new field is added there by hand; a change of what is there breaks readers.
-func TestTheFormatsStay(t *testing.T) {
+// The formats are a promise to other programs. Each file in testdata holds a value with no field
+// set and one with all fields set. Add new fields there by hand; any other change breaks readers.
+func TestFormatsAreStable(t *testing.T) {
 	for name, x := range map[string]any{"state": &State{}, "record": &Record{}, "admit": &AdmitAnswer{}} {
 		zero, err := json.Marshal(x)
 		if err != nil {
@@ -31,16 +31,16 @@ func TestTheFormatsStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), fmt.Sprintf("%s\n%s\n", zero, full)); diff != "" {
-			t.Errorf("%s (-before +now):\n%s", name, diff)
+			t.Errorf("format of %s changed (-want +got):\n%s", name, diff)
 		}
-		again := reflect.New(reflect.TypeOf(x).Elem())
-		if err := json.Unmarshal(full, again.Interface()); err != nil || !cmp.Equal(x, again.Interface()) {
-			t.Errorf("%s: read back %v:\n%s", name, err, cmp.Diff(x, again.Interface()))
+		decoded := reflect.New(reflect.TypeOf(x).Elem())
+		if err := json.Unmarshal(full, decoded.Interface()); err != nil || !cmp.Equal(x, decoded.Interface()) {
+			t.Errorf("%s changed by encoding and decoding, error %v:\n%s", name, err, cmp.Diff(x, decoded.Interface()))
 		}
 	}
 }
 
-// fill gives every field a value that is not zero, the same each time.
+// fill sets every field to a reproducible value other than zero.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {

@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// Health asks whether the agent is alive: its process answers, and its loop does not hang for good.
-// A hung one is a StatusError with status 503.
+// Health checks that the agent is alive: its process answers and its loop makes progress. An agent
+// with a hung loop causes a StatusError with status 503.
 func (c *Client) Health(ctx context.Context) error {
 	_, err := c.ask(ctx, http.MethodGet, PathHealth, nil)
 	return err
 }
 
-// Ready asks whether the agent watches the node at this moment: its loop runs, and has turned
-// within the last seconds. If not, that is a StatusError with status 503 that says why.
+// Ready checks that the agent watches the node now: its loop has completed an iteration within the
+// last seconds. Otherwise it returns a StatusError with status 503 and the reason.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.ask(ctx, http.MethodGet, PathReady, nil)
 	return err

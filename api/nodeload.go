@@ -11,12 +11,12 @@ const LoadAnnotation = "jettison/load"
 // NodeLoad summarizes the load of a node for programs that move pods between nodes. Nil fields are
 // unknown.
 type NodeLoad struct {
-	Time                time.Time `json:"time"` // of the agent's look
+	Time                time.Time `json:"time"` // when the agent read it
 	MemoryCapacityBytes *uint64   `json:"memoryCapacityBytes,omitempty"`
 	WorkingSetBytes     *uint64   `json:"workingSetBytes,omitempty"` // the kubelet's
 	WorkingSetPercent   *float64  `json:"workingSetPercent,omitempty"`
-	// HeadroomBytes is how far memory.available is above the highest of its thresholds, soft ones
-	// included. It is negative while that threshold is met.
+	// HeadroomBytes is memory.available minus the highest of its thresholds, soft ones included. It is
+	// negative while that threshold is met.
 	HeadroomBytes   *int64   `json:"headroomBytes,omitempty"`
 	HeadroomPercent *float64 `json:"headroomPercent,omitempty"` // of the capacity
 	// Pressure is the share of the last minute, in percent, in which some tasks stalled, or all

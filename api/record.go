@@ -7,21 +7,21 @@ import (
 	"jettison/stats"
 )
 
-// RecordVersion is the version of a Record's format. A field may be added without a new one.
+// RecordVersion is the version of a Record's format. New fields do not change it.
 const RecordVersion = 1
 
-// AnnotationEvicted of a pod names the record of its eviction. A bridge writes it with the pod's
-// status.
+// AnnotationEvicted is the annotation of a pod that holds the ID of its eviction's record. A bridge
+// writes it with the pod's status.
 const AnnotationEvicted = "jettison/evicted"
 
-// Record is one eviction. The file of records has it twice: with OutcomeRunning when the eviction
-// begins, and whole when its outcome is known; the later line counts. Amounts are in the signal's
-// unit: bytes, tasks or inodes. A nil one is unknown.
+// Record describes one eviction. The file of records contains it twice: with OutcomeRunning when
+// the eviction begins, and complete when its outcome is known. The later line replaces the earlier
+// one. Amounts are in the signal's unit: bytes, tasks or inodes. A nil amount is unknown.
 type Record struct {
 	Version int    `json:"version"`          // RecordVersion
-	ID      string `json:"id"`               // sorted as text, IDs are in the order of time
-	BootID  string `json:"bootId,omitempty"` // monotonic stamps are of that boot
-	Agent   string `json:"agent,omitempty"`  // its version
+	ID      string `json:"id"`               // the text order of IDs is their order in time
+	BootID  string `json:"bootId,omitempty"` // boot that monotonic stamps belong to
+	Agent   string `json:"agent,omitempty"`  // version of the agent
 	Pod     Victim `json:"pod"`
 
 	Signal stats.Signal `json:"signal"`
@@ -29,53 +29,53 @@ type Record struct {
 	Threshold          string `json:"threshold,omitempty"`
 	ThresholdGrace     string `json:"thresholdGrace,omitempty"` // of a soft threshold: 1m30s
 	GracePeriodSeconds int64  `json:"gracePeriodSeconds"`
-	Reason             string `json:"reason,omitempty"` // why this pod, in words
+	Reason             string `json:"reason,omitempty"` // why this pod was chosen
 	Message            string `json:"message,omitempty"`
 
-	// What the pod's status and event say of it, in the kubelet's words. Disruption: the status gets
-	// the condition DisruptionTarget. Evicted; Preempting: it went for a critical pod
+	// StatusReason is the reason of the pod's status and event, in the kubelet's words: Evicted, or
+	// Preempting if the pod was stopped for a critical one.
 	StatusReason string `json:"statusReason,omitempty"`
-	// of the event: starved_resource, offending_containers and their usage
+	// Annotations of the event: starved_resource, offending_containers and their usage.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Disruption  bool              `json:"disruption,omitempty"`
+	// Disruption: the status gets the condition DisruptionTarget.
+	Disruption bool `json:"disruption,omitempty"`
 
-	Crossed *Reading `json:"crossed,omitempty"` // the first one that met the threshold; nil: not known
-	Decided *Reading `json:"decided,omitempty"` // the one that the decision was made by
+	Crossed *Reading `json:"crossed,omitempty"` // the first that met the threshold; nil: unknown
+	Decided *Reading `json:"decided,omitempty"` // the one that caused the decision
 	After   *Reading `json:"after,omitempty"`   // when the outcome was known
 	Began   Stamp    `json:"began"`
-	Killed  Stamp    `json:"killed,omitzero"`  // zero: it was stopped gently, or nothing was killed
-	Emptied Stamp    `json:"emptied,omitzero"` // when no process was left; zero: not known
-	// when the runtime had ended its sandbox; zero: it has not, or that is not known
+	Killed  Stamp    `json:"killed,omitzero"`  // zero: stopped gently, or nothing was killed
+	Emptied Stamp    `json:"emptied,omitzero"` // when no process was left; zero: unknown
+	// when the runtime had stopped the sandbox; zero: it has not, or unknown
 	Cleaned Stamp `json:"cleaned,omitzero"`
 
 	Ranking Ranking `json:"ranking"`
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
 
-	Predicted *uint64 `json:"predicted,omitempty"` // what its end was expected to return
-	// what it returned; nil for a share of stalled time, too
+	Predicted *uint64 `json:"predicted,omitempty"` // amount that the eviction was expected to free
+	// amount that it freed; always nil for pressure signals
 	Released  *uint64 `json:"released,omitempty"`
-	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
-	// how they were; nil: the kernel was asked for nothing
+	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory reclaimed before the eviction
+	// the proactive reclaim before the eviction; nil: none
 	Squeeze *Squeeze `json:"squeeze,omitempty"`
 
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
-	// until when the pod is not let in again; zero: it was not held off
+	// end of the pod's hold-off; zero: it had none
 	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"`
-	// Restarted is when the first container of the pod was made that was seen to run after its end;
-	// zero: none was, within an hour. The end is when no process was left, or when it began where that
-	// is not known.
+	// Restarted is the creation time of the first container of the pod that ran after the pod's end.
+	// Zero: none within an hour. The pod's end is Emptied, or Began where that is unknown.
 	Restarted time.Time `json:"restarted,omitzero"`
-	// no more comes of it, but for Restarted and what is known of Squeeze
+	// Over: the record is complete, except for Restarted and the later fields of Squeeze.
 	Over bool `json:"over,omitempty"`
-	// nothing was done: this is what an agent with --dry-run would have done
+	// DryRun: the agent did nothing; an agent without --dry-run would have evicted the pod.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// WasKilled tells that the victim was killed, and not only stopped gently.
+// WasKilled reports whether the victim was killed instead of only stopped gently.
 func (r *Record) WasKilled() bool { return r.Killed.Known() }
 
-// EndBegan is when the victim's end began: the kill, or the stop.
+// EndBegan returns the time of the kill, or of the stop for a victim that was not killed.
 func (r *Record) EndBegan() Stamp {
 	if r.WasKilled() {
 		return r.Killed
@@ -83,30 +83,30 @@ func (r *Record) EndBegan() Stamp {
 	return r.Began
 }
 
-// Outcome is what became of an eviction.
+// Outcome is the result of an eviction.
 type Outcome string
 
 // Outcomes.
 const (
 	OutcomeRunning   Outcome = "running"   // not known yet, or the agent was killed
-	OutcomeBack      Outcome = "back"      // enough is available again
-	OutcomeNotBack   Outcome = "notBack"   // the pod is dead, but not enough came back in time
+	OutcomeBack      Outcome = "back"      // recovered: enough is available again
+	OutcomeNotBack   Outcome = "notBack"   // the pod is dead, but not enough was freed in time
 	OutcomeUndying   Outcome = "undying"   // the pod did not die
-	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted meanwhile and did not go on
+	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted and did not continue
 	OutcomeDryRun    Outcome = "dryRun"    // nothing was done
-	// OutcomeLost is of no eviction: in the file of records such a line stands for records up to its
-	// ID that are missing.
+	// OutcomeLost marks a line in the file of records that is no eviction: records up to its ID are
+	// missing.
 	OutcomeLost Outcome = "lost"
 )
 
-// outcomeWords are for people.
+// outcomeWords maps outcomes to texts for people.
 var outcomeWords = map[Outcome]string{
-	OutcomeRunning: "running", OutcomeBack: "back", OutcomeNotBack: "not back in time",
-	OutcomeUndying:   "did not die",
-	OutcomeAbandoned: "abandoned at a restart", OutcomeDryRun: "dry run, not evicted",
+	OutcomeRunning: "running", OutcomeBack: "recovered", OutcomeNotBack: "not recovered in time",
+	OutcomeUndying:   "pod did not die",
+	OutcomeAbandoned: "abandoned at restart", OutcomeDryRun: "dry run, not evicted",
 }
 
-// String is the outcome in words.
+// String returns the outcome as a text for people.
 func (o Outcome) String() string { return cmp.Or(outcomeWords[o], string(o)) }
 
 // Victim is the pod that was evicted.
@@ -119,12 +119,12 @@ type Victim struct {
 	Cgroup     string         `json:"cgroup,omitempty"`     // path below the root of the hierarchy
 }
 
-// Title is the pod's namespace and name, or its UID where these are not known.
+// Title returns the pod's namespace and name, or its UID if they are unknown.
 func (v *Victim) Title() string {
 	return Title(stats.PodReference{UID: v.UID, Namespace: v.Namespace, Name: v.Name})
 }
 
-// Title is a pod's namespace and name, or its UID where these are not known.
+// Title returns a pod's namespace and name, or its UID if they are unknown.
 func Title(pod stats.PodReference) string {
 	if pod.Name == "" {
 		return "uid:" + pod.UID
@@ -135,16 +135,16 @@ func Title(pod stats.PodReference) string {
 // Stamp is an instant on both clocks.
 type Stamp = stats.Stamp
 
-// Reading is what was observed of the signal, in its unit.
+// Reading is an observation of the signal, in its unit.
 type Reading struct {
 	Stamp
 	Available *uint64 `json:"available,omitempty"` // nil: not observed
 	Capacity  *uint64 `json:"capacity,omitempty"`
-	Text      string  `json:"text,omitempty"`   // available as people write it: 98Mi
+	Text      string  `json:"text,omitempty"`   // Available for people: 98Mi
 	Reason    string  `json:"reason,omitempty"` // why it was not observed
 }
 
-// Ranking is the start of the order that was decided by, the victim first.
+// Ranking is the beginning of the ranking that the decision used, the victim first.
 type Ranking struct {
 	Rows      []Candidate `json:"rows,omitempty"`
 	More      int         `json:"more,omitempty"`      // candidates after these
@@ -156,33 +156,33 @@ type Candidate struct {
 	Pod      string         `json:"pod"` // Title
 	UID      string         `json:"uid"`
 	QOSClass stats.QOSClass `json:"qos,omitempty"`
-	// the key by which the one before comes first
+	// the key that ranks it after the previous row
 	DecidedBy string `json:"decidedBy,omitempty"`
-	Keys      string `json:"keys,omitempty"` // all of them, in words
+	Keys      string `json:"keys,omitempty"` // all keys, for people
 }
 
-// Squeeze is the reclaim of cold memory before an eviction: how much the kernel was asked to take
-// from pods, and how much it took.
+// Squeeze describes the proactive reclaim before an eviction: the memory that the agent requested
+// from the kernel, and the memory that the kernel reclaimed from pods.
 type Squeeze struct {
-	// that was running short; a crossing of another one may have stopped it
+	// Signal that ran short. A crossing of another one may have stopped the reclaim.
 	Signal stats.Signal  `json:"signal"`
 	Kind   string        `json:"kind"` // anonymous memory, page cache
 	Began  time.Time     `json:"began"`
 	Took   time.Duration `json:"tookNs"`
-	Asked  uint64        `json:"asked"` // bytes that the kernel was asked for
+	Asked  uint64        `json:"asked"` // bytes requested from the kernel
 	// bytes by which the cgroups of the pods shrank
 	Freed *uint64 `json:"freed,omitempty"`
-	// bytes that the pods read in again soon after; nil: not known, or not yet
+	// bytes that the pods faulted in again soon after; nil: unknown, or not yet known
 	Refaulted *uint64 `json:"refaulted,omitempty"`
-	Stopped   bool    `json:"stopped"` // for the eviction, before its end
+	Stopped   bool    `json:"stopped"` // the eviction stopped it before its end
 }
 
 // Step is one step of the kill ladder.
 type Step struct {
 	Name string `json:"name"`
-	// when it was over, CLOCK_MONOTONIC in nanoseconds
+	// its end, CLOCK_MONOTONIC in nanoseconds
 	Monotonic time.Duration `json:"monotonicNs,omitempty"`
 	Error     string        `json:"error,omitempty"`
-	// how many processes, cgroups or containers it was about
+	// number of processes, cgroups or containers
 	N int `json:"n,omitempty"`
 }

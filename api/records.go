@@ -11,45 +11,48 @@ import (
 
 // RecordsAnswer is the answer to GET /v1/records.
 type RecordsAnswer struct {
-	// Records are the last evictions, at most 32, oldest first: those that are not over, too, and
-	// those of the process before this one.
+	// Records are the latest evictions, at most 32, oldest first. They include evictions in progress
+	// and those of the previous process.
 	Records []*Record `json:"records"`
 }
 
-// RecordsLine is a line of the answer to GET /v1/records?after=ID: one of its fields is there.
-// First comes a gap, if records are missing; then those that are kept, by their IDs, each as it is
-// now; then that this was all. Whoever follows gets each record whole when it has begun or is
-// another by now, in the order in which that happened.
+// RecordsLine is a line of the answer to GET /v1/records?after=ID. Exactly one field is set.
+//
+// The answer begins with a gap if records are missing. The stored records follow in the order of
+// their IDs, each in its current state, and then Synced. With Follow, each later line is a whole
+// record that is new or has changed, in the order of the changes.
 type RecordsLine struct {
 	Gap    *RecordsGap `json:"gap,omitempty"`
 	Record *Record     `json:"record,omitempty"`
-	Synced bool        `json:"synced,omitempty"` // all that was kept came before this
+	Synced bool        `json:"synced,omitempty"` // all stored records precede this line
 }
 
-// RecordsGap is that records are not kept any more, or cannot be read: some of those after After,
-// up to Until.
+// RecordsGap reports missing records after After and up to Until: they were removed or cannot be
+// read.
 type RecordsGap struct {
-	After string `json:"after"` // that was asked for
-	// the ID of the newest one that may be missing; empty: not known
+	After string `json:"after"` // from the request
+	// ID of the newest record that may be missing; empty: unknown
 	Until  string `json:"until,omitempty"`
-	Reason string `json:"reason"` // in words
+	Reason string `json:"reason"` // for people
 }
 
-// RecordsOptions of Client.FollowRecords.
+// RecordsOptions selects the records of Client.FollowRecords.
 type RecordsOptions struct {
-	// only records with an ID that is greater: one's ID or the beginning of one, such as
-	// 20260720T0200; empty: all
+	// After selects records with a greater ID. It is an ID or the beginning of one, such as
+	// 20260720T0200; empty: all.
 	After  string
 	Follow bool // wait for more, until ctx ends
 }
 
-// maxRecord is the most that one record may have in bytes.
+// maxRecord limits the size of one record in bytes.
 const maxRecord = 1 << 20
 
-// FollowRecords hands over each line, but those of a kind that it does not know. It returns when
-// there is none left, or, following, with the error by which ctx, the function or the agent ended
-// it: the agent hangs up on a reader that is too slow for it. Then ask again after the ID of the
-// newest record before all that are not over: nothing is missing that no gap names.
+// FollowRecords calls each with every line, except lines of unknown kinds. Without Follow it
+// returns after the last line. With Follow it returns the error of ctx, of each, or of the
+// connection: the agent disconnects a slow reader.
+//
+// To continue without loss, call it again with After set to the newest record older than all
+// evictions in progress. A gap then reports every missing record.
 func (c *Client) FollowRecords(ctx context.Context, o RecordsOptions,
 	each func(*RecordsLine) error) error {
 	query := url.Values{"after": {o.After}}
@@ -62,14 +65,14 @@ func (c *Client) FollowRecords(ctx context.Context, o RecordsOptions,
 		switch {
 		case err != nil, l.Record != nil && l.Record.ID == "":
 			return malformed(errors.Join(err, fmt.Errorf("%.200q", text)))
-		case l.Gap == nil && l.Record == nil && !l.Synced: // of a newer agent
+		case l.Gap == nil && l.Record == nil && !l.Synced: // kind added by a newer agent
 			return nil
 		}
 		return each(&l)
 	})
 }
 
-// Records asks for the last evictions, as records have them.
+// Records requests the records of the latest evictions.
 func (c *Client) Records(ctx context.Context) ([]*Record, error) {
 	text, err := c.ask(ctx, http.MethodGet, PathRecords, nil)
 	if err != nil {
@@ -77,11 +80,11 @@ func (c *Client) Records(ctx context.Context) ([]*Record, error) {
 	}
 	var answer RecordsAnswer
 	if err = json.Unmarshal(text, &answer); err == nil && answer.Records == nil {
-		err = errors.New("no records")
+		err = errors.New("field records is missing")
 	}
 	for _, r := range answer.Records {
 		if err == nil && (r == nil || r.ID == "") {
-			err = errors.New("a record without its ID")
+			err = errors.New("record without an ID")
 		}
 	}
 	if err != nil {

@@ -6,104 +6,100 @@ import (
 	"jettison/stats"
 )
 
-// State is what the agent knows and does at one moment: the answer to GET /v1/state.
+// State is a snapshot of the agent: the answer to GET /v1/state.
 type State struct {
 	Time       time.Time        `json:"time"`
 	Version    string           `json:"version"` // of the agent
 	Runtime    RuntimeState     `json:"runtime"`
 	Kubelet    bool             `json:"kubelet"` // a kubelet was found on this node
-	Disk       string           `json:"disk"`    // act or observe: what signals of disks do
+	Disk       string           `json:"disk"`    // act or observe: the mode of disk signals
 	DryRun     bool             `json:"dryRun"`
 	Conditions []ConditionState `json:"conditions"` // all, sorted by type
 	Signals    []SignalState    `json:"signals"`    // in the order of the thresholds
 	Met        []MetState       `json:"thresholdsMet"`
 	Pods       PodCount         `json:"pods"`
-	Underway   []UnderwayState  `json:"underway"` // by the time they began
+	Underway   []UnderwayState  `json:"underway"` // in the order in which they began
 	SetAside   []AsideState     `json:"setAside"` // by UID
 	Evicted    []Evicted        `json:"evicted"`  // the last 32, oldest first
-	// Stopped says why evictions are held back. Empty: they are not.
+	// Stopped is the reason why the circuit breaker is open. Empty: it is closed.
 	Stopped string `json:"stopped,omitempty"`
-	// Errors say what cannot be read, by source.
+	// Errors holds the errors of sources that cannot be read, by source.
 	Errors map[string]string `json:"errors"`
 	// Looks counts the cheap looks since the agent started.
 	Looks uint64 `json:"looks"`
-	// Load is what the node does and has; nil: the agent is older than this field.
+	// Load is the load of the node; nil: the agent is older than this field.
 	Load *LoadState `json:"load,omitempty"`
-	// Headroom is what a hard threshold of memory.available should leave.
+	// Headroom is the advice on the hard threshold of memory.available.
 	Headroom HeadroomState `json:"headroom"`
-	// AtOwnLimit are the pods that have hit a memory limit of their own within the last ten seconds,
-	// by UID.
+	// AtOwnLimit lists the pods that have hit a memory limit of the pod or one of its containers
+	// within the last ten seconds, by UID.
 	AtOwnLimit []LimitState `json:"atOwnLimit"`
-	// Unexplained says why no pod goes for a disk that is short: what pods hold does not explain it.
-	// Empty: there is no such disk.
+	// Unexplained is the reason why the agent evicts no pod for a disk that is short: the disk usage
+	// of pods does not explain the shortage. Empty: no such disk.
 	Unexplained string `json:"unexplained,omitempty"`
-	// Gate is what the gate in the runtime has answered; nil: the agent has none.
+	// Gate is the state of the gate; nil: the agent runs without one.
 	Gate *GateState `json:"gate,omitempty"`
-	// Config is the configuration that holds; nil: the agent is older than this field.
+	// Config is the active configuration; nil: the agent is older than this field.
 	Config *ConfigState `json:"config,omitempty"`
 }
 
-// ConfigState is the configuration that holds.
+// ConfigState describes the active configuration.
 type ConfigState struct {
 	From string `json:"from"` // files, drop-ins, the kubelet, or "defaults"
-	// EndpointFrom says why the runtime's endpoint is that one, for people: FILE:LINE, a variable, or
-	// how it was found.
+	// EndpointFrom is the origin of the runtime's endpoint, for people: FILE:LINE, a variable, or how
+	// it was found.
 	EndpointFrom string    `json:"endpointFrom"`
-	Read         time.Time `json:"read"` // when it was
-	// Reloads counts how often it was read again since the start, and taken; Failed how often what was
-	// read was not taken.
+	Read         time.Time `json:"read"` // when it was read
+	// Reloads counts the reloads since the start that were applied, Failed those that were rejected.
 	Reloads uint64 `json:"reloads"`
 	Failed  uint64 `json:"failedReloads"`
-	// Error says why the newest was not taken, so that the one before holds. Empty: it was.
+	// Error is the reason why the latest reload was rejected. Empty: it was applied.
 	Error string `json:"error,omitempty"`
-	// NextStart are fields that are another at the next start, by what was read last.
+	// NextStart lists the fields with changes that take effect at the next start.
 	NextStart []string `json:"nextStart,omitempty"`
 }
 
-// GateState is what the runtime was answered since the agent started, when it asked whether a pod
-// may start.
+// GateState holds the decisions of the gate on starting pods since the agent started.
 type GateState struct {
-	// Asked: the runtime asks. Else it has no plugin interface, or the agent is not connected to it,
-	// and all pods start.
+	// Asked: the runtime is connected to the gate. Otherwise it has no plugin interface, or the agent
+	// is not connected to it, and all pods start.
 	Asked bool `json:"asked"`
-	// Enforced: pods that the node does not take are refused. Else, beside a kubelet or in a dry run,
-	// they are counted and logged.
+	// Enforced: pods that the node does not admit are rejected. Otherwise, on a node with a kubelet
+	// or in a dry run, the agent only counts and logs them.
 	Enforced bool   `json:"enforced"`
 	Admitted uint64 `json:"admitted"` // sandboxes
-	Refused  uint64 `json:"refused"`  // likewise
-	Observed uint64 `json:"observed"` // that would have been refused
-	HeldOff  uint64 `json:"heldOff"`  // of evicted pods, containers included
-	Unknown  uint64 `json:"unknown"`  // that were let in because the node was not known
+	Refused  uint64 `json:"refused"`  // sandboxes
+	Observed uint64 `json:"observed"` // sandboxes that would have been rejected
+	HeldOff  uint64 `json:"heldOff"`  // starts of evicted pods, containers included
+	Unknown  uint64 `json:"unknown"`  // admitted because the state of the node was unknown
 	// Reasons counts Refused and Observed by the first reason of each, in the kubelet's words.
 	Reasons map[string]uint64 `json:"reasons,omitempty"`
-	// Answers is how long the runtime waited for the agent, from when a question was read to when its
-	// answer was written.
+	// Answers is the time that the agent took per request, from reading it to writing the answer.
 	Answers LatencyState `json:"answers"`
-	// Making are the critical pods for which others are being stopped, in the order in which that
-	// began. Kept are those for which there is room, which nobody else gets until they run or Until is
-	// over, by UID.
+	// Making lists the preemptions in progress, in the order in which they began. Kept lists, by UID,
+	// the critical pods with reserved resources. A reservation ends when the pod runs or at Until.
 	Making []MakingState `json:"making,omitempty"`
 	Kept   []KeptState   `json:"kept,omitempty"`
-	// Holds are evicted pods that are kept out when they come back, at most 100.
+	// Holds lists evicted pods in their hold-off, at most 100.
 	Holds []HoldState `json:"holds,omitempty"`
-	// RoomMade counts how often others were stopped for a critical pod and there was room then,
-	// RoomFailed how often there was none, or nobody could be stopped.
+	// RoomMade counts the preemptions that succeeded, RoomFailed those that freed too little or found
+	// no victim.
 	RoomMade   uint64 `json:"roomMade"`
 	RoomFailed uint64 `json:"roomFailed"`
 }
 
-// HoldState is a pod that was evicted and is kept out. Without a UID it is what its owner makes in
-// its place.
+// HoldState is an evicted pod in its hold-off. Without a UID it is the replacement that the pod's
+// owner creates.
 type HoldState struct {
 	UID   string     `json:"uid,omitempty"`
-	Owner *HoldOwner `json:"owner,omitempty"` // nil: none brings it back, or no object tells
-	Until time.Time  `json:"until"`           // or for as long as what it was evicted for is short
-	// that it, or the pod in whose place it came, was evicted lately
+	Owner *HoldOwner `json:"owner,omitempty"` // nil: no owner recreates it, or no pod object names one
+	Until time.Time  `json:"until"`           // later while the signal it was evicted for is short
+	// recent evictions of the pod, and of the pods that it replaced
 	Times  int    `json:"times"`
 	Reason string `json:"reason"`
 }
 
-// HoldOwner is what brings a pod back to its node under another UID.
+// HoldOwner is a controller that recreates a pod on its node under another UID.
 type HoldOwner struct {
 	Kind      string `json:"kind"` // of the controller: DaemonSet, StatefulSet and the like
 	UID       string `json:"uid"`  // of the controller
@@ -111,38 +107,38 @@ type HoldOwner struct {
 	Pod       string `json:"pod"` // name of the pod that was evicted
 }
 
-// MakingState is a critical pod for which room is being made.
+// MakingState is a preemption in progress for a critical pod.
 type MakingState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Began time.Time          `json:"began"`
-	// Victims are the pods that are stopped for it. It may wait for evictions beside them that were
-	// under way already.
+	// Victims are the pods that the agent stops for it. It may also wait for evictions that were
+	// already in progress.
 	Victims []stats.PodReference `json:"victims"`
-	Message string               `json:"message"` // why the pod was refused when it asked
+	Message string               `json:"message"` // why the pod was rejected before the preemption
 }
 
-// KeptState is a critical pod for which room is kept.
+// KeptState is a critical pod with resources that are reserved for it.
 type KeptState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Until time.Time          `json:"until"`
 }
 
-// LatencyState is how long something took.
+// LatencyState summarizes durations.
 type LatencyState struct {
 	Count uint64        `json:"count"`
-	P50   time.Duration `json:"p50Nanoseconds"` // 19 % too long at most, as P99
+	P50   time.Duration `json:"p50Nanoseconds"` // up to 19 % too long, like P99
 	P99   time.Duration `json:"p99Nanoseconds"`
 	Max   time.Duration `json:"maxNanoseconds"`
 }
 
-// RuntimeState is how the container runtime answers.
+// RuntimeState is the state of the connection to the container runtime.
 type RuntimeState struct {
 	Endpoint string `json:"endpoint"`
-	Lost     bool   `json:"lost"` // it did not answer last time
+	Lost     bool   `json:"lost"` // the last request was not answered
 }
 
-// Condition is the type of a condition of the node, as v1.NodeCondition has it: MemoryPressure and
-// the like.
+// Condition is the type of a condition of the node, as in v1.NodeCondition: MemoryPressure and the
+// like.
 type Condition string
 
 // ConditionState is a condition of the node.
@@ -154,74 +150,73 @@ type ConditionState struct {
 	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// SignalState is what was last observed of a signal that has a threshold.
+// SignalState is the last observation of a signal that has a threshold.
 type SignalState struct {
 	Signal stats.Signal `json:"signal"`
-	// Observed is false while the signal cannot be read: Available, Capacity and Time mean nothing
-	// then.
+	// Observed is false while the signal cannot be read. Available, Capacity and Time are then
+	// undefined.
 	Observed bool `json:"observed"`
 	// Available and Capacity are in the signal's unit: bytes, inodes or tasks, and millionths of time
 	// for a pressure signal.
 	Available uint64     `json:"available"`
 	Capacity  uint64     `json:"capacity"`
-	Time      *time.Time `json:"time,omitempty"`   // when it was read; nil: not known
+	Time      *time.Time `json:"time,omitempty"`   // when it was read; nil: unknown
 	Reason    string     `json:"reason,omitempty"` // why it is not observed
 	// memory.available<100Mi, with " for 30s" after a soft one
 	Threshold []string `json:"thresholds"`
-	// Limits are what these thresholds come to on this node, in the same order and the signal's unit.
-	// Absent: it is not observed.
+	// Limits are the amounts of these thresholds on this node, in the same order and the signal's
+	// unit. Absent: the signal is not observed.
 	Limits []uint64 `json:"limits,omitempty"`
 }
 
 // MetState is a threshold that is met.
 type MetState struct {
 	Signal    stats.Signal `json:"signal"`
-	Observed  string       `json:"observed"`  // as people write it: 98Mi
-	Threshold string       `json:"threshold"` // likewise
+	Observed  string       `json:"observed"`  // for people: 98Mi
+	Threshold string       `json:"threshold"` // for people
 	Since     time.Time    `json:"since"`
 	Message   string       `json:"message"` // of the node event EvictionThresholdMet
 }
 
-// PodCount is how many pods are known.
+// PodCount holds the numbers of pods that the agent knows.
 type PodCount struct {
-	Runtime int `json:"runtime"` // that the runtime listed
-	Objects int `json:"objects"` // that a client, a manifest or the kubelet told of
-	Clients int `json:"clients"` // of those, that only clients told of
-	Kubelet int `json:"kubelet"` // of those, that the kubelet told of, and no manifest
-	// that the runtime listed, and whose status was larger than the agent takes
+	Runtime int `json:"runtime"` // listed by the runtime
+	Objects int `json:"objects"` // pod objects from a client, a manifest or the kubelet
+	Clients int `json:"clients"` // of Objects: only from clients
+	Kubelet int `json:"kubelet"` // of Objects: from the kubelet, without a manifest
+	// Refused counts pods listed by the runtime with a status above the agent's size limit.
 	Refused int `json:"refused"`
-	// RefusedObjects are those of clients beside these: each is of another pod than the runtime has by
-	// its UID.
+	// RefusedObjects counts pod objects of clients that the agent ignores, not included in the others:
+	// the runtime has another pod with the UID.
 	RefusedObjects int `json:"refusedObjects"`
-	// KubeletSynced is when the kubelet told all its pods last; nil: it never has, for its local pods
-	// API is not served.
+	// KubeletSynced is the time when the kubelet last provided all its pods; nil: never, because its
+	// local pods API is not served.
 	KubeletSynced *time.Time `json:"kubeletSynced,omitempty"`
-	// ClientHeard is when a client put or deleted pods last, what changed nothing included;
-	// ClientSynced when one last put all that there are (replace=true). nil: none has since the agent
-	// started.
+	// ClientHeard is the time when a client last put or deleted pods, even without a change.
+	// ClientSynced is when one last put all pods (replace=true). nil: never since the agent started.
 	ClientHeard  *time.Time `json:"clientHeard,omitempty"`
 	ClientSynced *time.Time `json:"clientSynced,omitempty"`
-	// Stale are those of Clients, all of them, once no client was heard for StaleAfter; else 0. They
-	// count all the same: a client that is away does not make a pod go.
+	// Stale is equal to Clients once ClientHeard is older than StaleAfter, otherwise 0. The agent
+	// keeps using stale pod objects: it does not evict a pod because a client is unreachable.
 	Stale int `json:"stale"`
-	// UnknownPriority is nil as long as the runtime has not told its pods.
+	// UnknownPriority is nil until the runtime has listed its pods.
 	UnknownPriority *UnknownPriority `json:"unknownPriority,omitempty"`
 }
 
-// StaleAfter is how long a client may be silent before what it said of pods may be out of date. One
-// that puts no pods (an empty list, without replace=true) is heard.
+// StaleAfter is the time without a request by a client after which its pod objects are stale. A
+// request with an empty list and without replace=true keeps them fresh.
 const StaleAfter = 5 * time.Minute
 
-// UnknownPriority counts pods that the runtime runs and whose priority nobody has told: neither an
-// object nor an annotation that counts.
+// UnknownPriority counts running pods of unknown priority: neither a pod object nor a trusted
+// annotation provides it.
 type UnknownPriority struct {
 	Pods int `json:"pods"`
-	// Unprotected are those of them that nothing else protects. A critical one among them is evicted
-	// like any other pod.
+	// Unprotected counts those of Pods that are not protected otherwise. A critical pod among them is
+	// evicted like any other pod.
 	Unprotected int `json:"unprotected"`
 }
 
-// UnderwayState is an eviction that is not over.
+// UnderwayState is an eviction in progress.
 type UnderwayState struct {
 	Pod                stats.PodReference `json:"pod"`
 	Signal             stats.Signal       `json:"signal"`
@@ -232,13 +227,13 @@ type UnderwayState struct {
 	Cleaned            bool               `json:"cleaned"` // the runtime has cleaned up
 }
 
-// AsideState is a pod that was killed and did not die.
+// AsideState is a pod that is set aside: it survived its kill.
 type AsideState struct {
 	UID   string    `json:"uid"`
-	Until time.Time `json:"until"` // it is ranked last until then
+	Until time.Time `json:"until"` // the pod is ranked last until then
 }
 
-// Evicted is one eviction whose effect is known.
+// Evicted is one eviction with a known outcome.
 type Evicted struct {
 	Time      time.Time          `json:"time"` // when it began
 	Pod       stats.PodReference `json:"pod"`
@@ -246,33 +241,33 @@ type Evicted struct {
 	Reason    string             `json:"reason"`    // of the pod's status: Evicted
 	Message   string             `json:"message"`   // of the pod's status
 	Explained string             `json:"explained"` // why this pod
-	Back      bool               `json:"back"`      // the threshold was not met any more
+	Back      bool               `json:"back"`      // recovered: the threshold was no longer met
 }
 
 // HeadroomState is the advice on hard thresholds for memory.available.
 type HeadroomState struct {
-	// that processes here can take together
+	// allocation rate that the node's processes can reach together
 	FillBytesPerSecond uint64 `json:"fillBytesPerSecond"`
-	// from a crossing to the kill, at worst
+	// longest time from a crossing to the kill
 	React time.Duration `json:"reactNanoseconds"`
-	// from a kill until the memory is back, at worst
+	// longest time from a kill until its memory is free
 	Release time.Duration `json:"releaseNanoseconds"`
 	// the smallest safe threshold; 0: nothing was measured
 	NeededBytes uint64 `json:"neededBytes"`
-	// the hard one that is configured; 0: none
+	// the configured hard threshold; 0: none
 	ThresholdBytes uint64 `json:"thresholdBytes"`
 }
 
-// LimitState is a pod that is at a memory limit of its own.
+// LimitState is a pod that is at a memory limit of the pod or one of its containers.
 type LimitState struct {
 	Pod   stats.PodReference `json:"pod"`
-	Since time.Time          `json:"since"` // the first hit of those in a row
+	Since time.Time          `json:"since"` // first hit of the current series
 }
 
-// LoadState is what the node does and has, as last read. Sizes are in bytes. What is nil could not
-// be read, or this kernel has it not.
+// LoadState is the last measured load of the node. Sizes are in bytes. A nil field could not be
+// read, or the kernel does not provide it.
 type LoadState struct {
-	Time     time.Time   `json:"time"` // of the memory's
+	Time     time.Time   `json:"time"` // when Memory was read
 	CPUs     int         `json:"cpus"`
 	Memory   MemoryLoad  `json:"memory"`
 	Swap     SwapLoad    `json:"swap"`
@@ -280,43 +275,43 @@ type LoadState struct {
 	Pressure PressureSet `json:"pressure"`
 }
 
-// MemoryLoad is the node's memory. WorkingSetBytes is as the kubelet counts it, AvailableBytes the
-// kernel's estimate (MemAvailable).
+// MemoryLoad is the node's memory. WorkingSetBytes is computed like the kubelet's, AvailableBytes
+// is the kernel's estimate (MemAvailable).
 type MemoryLoad struct {
 	CapacityBytes   *uint64 `json:"capacityBytes,omitempty"`
 	WorkingSetBytes *uint64 `json:"workingSetBytes,omitempty"`
 	AvailableBytes  *uint64 `json:"availableBytes,omitempty"`
 }
 
-// SwapLoad is the node's swap: one without has a total of 0.
+// SwapLoad is the node's swap. Without swap TotalBytes is 0.
 type SwapLoad struct {
 	TotalBytes *uint64 `json:"totalBytes,omitempty"`
 	FreeBytes  *uint64 `json:"freeBytes,omitempty"`
 }
 
-// PodsLoad is what all pods have together.
+// PodsLoad is the usage of all pods together.
 type PodsLoad struct {
 	WorkingSetBytes *uint64 `json:"workingSetBytes,omitempty"`
 	SwapBytes       *uint64 `json:"swapBytes,omitempty"`
 	Tasks           *uint64 `json:"tasks,omitempty"`
 }
 
-// PressureSet is pressure stall information of the whole node, by resource. nil: the kernel has
-// none.
+// PressureSet is pressure stall information of the whole node, by resource. nil: the kernel does
+// not provide it.
 type PressureSet struct {
 	CPU    *PressureState `json:"cpu,omitempty"`
 	Memory *PressureState `json:"memory,omitempty"`
 	IO     *PressureState `json:"io,omitempty"`
 }
 
-// PressureState is one resource's: shares of time in which at least one task stalled (some), or all
-// (full). nil: the kernel has it not.
+// PressureState is the pressure of one resource: shares of time in which at least one task stalled
+// (some), or all (full). nil: the kernel does not provide it.
 type PressureState struct {
 	Some *StallState `json:"some,omitempty"`
 	Full *StallState `json:"full,omitempty"`
 }
 
-// StallState are the kernel's averages over 10, 60 and 300 seconds, in per cent.
+// StallState holds the kernel's averages over 10, 60 and 300 seconds, in percent.
 type StallState struct {
 	Avg10  float64 `json:"avg10"`
 	Avg60  float64 `json:"avg60"`

@@ -19,17 +19,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largeAnswer is one that is read while it comes. gRPC puts a message together before anybody reads
-// it: that of ten thousand dead containers has 12 MiB, beside what is made of it. A list of
-// everything is taken for as large until it was not; then it is asked for as ever.
+// largeAnswer is the size from which an answer is decoded while it is received. gRPC assembles a
+// message before it is decoded: that of ten thousand dead containers is 12 MiB, in addition to the
+// decoded items. A list of everything is treated as large until one was small; then it uses gRPC.
 const largeAnswer = 1 << 20
 
-// prefix is what stands before a gRPC message: whether it is compressed, and its length.
+// prefix is the size of the header of a gRPC message: compression flag and length.
 const prefix = 5
 
-// newArriving speaks HTTP/2 with a socket, a connection for each call, and holds no more of an
-// answer than window.
-func newArriving(l *link) *http.Transport {
+// newIncrementalTransport returns an HTTP/2 client of a socket with one connection per call, which
+// buffers at most window bytes of an answer.
+func newIncrementalTransport(l *link) *http.Transport {
 	t := &http.Transport{
 		Protocols: new(http.Protocols), DisableKeepAlives: true, DisableCompression: true,
 		WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
@@ -40,43 +40,43 @@ func newArriving(l *link) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return arriving{conn, &l.read}, nil
+			return countingConn{conn, &l.read}, nil
 		},
 	}
 	t.Protocols.SetUnencryptedHTTP2(true)
 	return t
 }
 
-// arrives asks for a list, and takes each item as soon as it is there. told is false where what has
-// come is no such answer, and the call has to be made as ever, which also has words for what is
-// wrong. A refusal is an answer: asked for once more it would take its time again, and none would
-// be left for what is done about it.
-func (a *answer[T]) arrives(ctx context.Context, l *link, name string,
-	request proto.Message) (told bool, err error) {
+// readIncremental requests a list and decodes each item as soon as it is received. answered is
+// false if the server sent no gRPC answer: the caller must then repeat the call with gRPC, which
+// also explains the error. A rejection counts as an answer: repeating it would use up the time for
+// the fallback.
+func (a *answer[T]) readIncremental(ctx context.Context, l *link, name string,
+	request proto.Message) (answered bool, err error) {
 	defer l.time(name)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.closing, cancel)()
 	res, n, err := l.ask(ctx, name, request)
 	if err != nil {
-		_, told = status.FromError(err)
-		return told, err
+		_, answered = status.FromError(err)
+		return answered, err
 	}
 	defer res.Body.Close()
-	if n > maxMessage { // in gRPC's words
+	if n > maxMessage { // gRPC's text
 		return true, status.Errorf(codes.ResourceExhausted,
 			"received message larger than max (%d vs. %d)", n, maxMessage)
 	}
 	p := pruner{from: io.LimitReader(res.Body, int64(n)), room: make([]byte, 16<<10)}
-	err = p.each(n, a.of, a.take)
+	err = p.eachItem(n, a.of, a.take)
 	a.bytes, a.seen = n, p.items
 	switch {
 	case err == nil:
 		err = endOf(res)
 	case p.broken != nil:
-		err = status.Error(codes.Unavailable, fmt.Sprintf("the answer broke after %d items: %v", p.items,
+		err = status.Error(codes.Unavailable, fmt.Sprintf("answer broke off after %d items: %v", p.items,
 			p.broken))
-	default: // as gRPC says what a codec does
+	default: // like gRPC for errors of a codec
 		err = status.Error(codes.Internal, err.Error())
 	}
 	if over := ctx.Err(); err != nil && over != nil {
@@ -85,8 +85,8 @@ func (a *answer[T]) arrives(ctx context.Context, l *link, name string,
 	return true, err
 }
 
-// ask makes a call whose answer is one message, of n bytes, that comes next. Where it has a status
-// instead, that is the error.
+// ask starts a call with one message, of n bytes, as answer, and returns before reading it. A
+// status instead of the message is returned as error.
 func (l *link) ask(ctx context.Context, name string, request proto.Message) (res *http.Response,
 	n int, err error) {
 	text := make([]byte, prefix)
@@ -101,7 +101,7 @@ func (l *link) ask(ctx context.Context, name string, request proto.Message) (res
 	}
 	q.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"},
 		"User-Agent": {"grpc-jettison"}}
-	if res, err = l.arriving.RoundTrip(q); err != nil {
+	if res, err = l.incremental.RoundTrip(q); err != nil {
 		return nil, 0, err
 	}
 	var head [prefix]byte
@@ -111,7 +111,7 @@ func (l *link) ask(ctx context.Context, name string, request proto.Message) (res
 	case errors.Is(err, io.EOF):
 		err = refusalOf(res)
 	case err == nil && (res.StatusCode != http.StatusOK || head[0] != 0 || length > math.MaxInt32):
-		err = errors.New("not such an answer")
+		err = errors.New("not an answer with one message")
 	}
 	if err != nil {
 		res.Body.Close()
@@ -120,31 +120,31 @@ func (l *link) ask(ctx context.Context, name string, request proto.Message) (res
 	return res, int(length), nil
 }
 
-// endOf takes what comes after a message: that the call went well.
+// endOf reads the end of the answer after a message, and returns its status.
 func endOf(res *http.Response) error {
 	var more [1]byte
 	if n, err := io.ReadFull(res.Body, more[:]); n > 0 || !errors.Is(err, io.EOF) {
-		return status.Error(codes.Unavailable, fmt.Sprintf("the answer does not end: %d bytes, %v", n,
-			err))
+		return status.Error(codes.Unavailable, fmt.Sprintf("answer continues after its message: %d bytes, %v",
+			n, err))
 	}
 	code, text, err := statusOf(res.Trailer)
 	if err != nil {
-		return status.Error(codes.Unavailable, "the answer ends without a status")
+		return status.Error(codes.Unavailable, "answer has no status")
 	}
 	return status.Error(code, text)
 }
 
-// refusalOf is what an answer without a message says.
+// refusalOf returns the status of an answer without a message.
 func refusalOf(res *http.Response) error {
 	code, text, err := statusOf(res.Trailer)
-	if err != nil { // nothing but a header came
+	if err != nil { // the answer has only headers
 		code, text, err = statusOf(res.Header)
 	}
 	switch {
 	case err != nil:
 		return err
 	case code == codes.OK:
-		return status.Error(codes.Internal, "the answer ends without a message")
+		return status.Error(codes.Internal, "answer has no message")
 	}
 	return status.Error(code, text)
 }

@@ -78,9 +78,9 @@ func TestALargeListIsTakenWhileItComes(t *testing.T) {
 	}
 }
 
-// What a runtime answers without a list is its answer: one that takes its time before it finds its own to be too large, as it does each time,
-// leaves the rest of the time for parts.
-func TestARefusalIsAskedForOnce(t *testing.T) {
+// A rejection is not requested again: a runtime that is slow to find its answer too large leaves the rest of the
+// time for the list in parts.
+func TestRejectionIsNotRetried(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"at once":        func(w http.ResponseWriter) { w.Header().Del("Trailer") },
 		"after a header": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
@@ -94,11 +94,11 @@ func TestARefusalIsAskedForOnce(t *testing.T) {
 			{"5", "no f%C3%BCr %25 100%", ErrNotFound, "no f%C3%BCr %25 100%"},
 			{"5", "no f%C3%BCr %25", ErrNotFound, "no für %"},
 			{"12", "unknown service", ErrNotCRI, "unknown service"},
-			{"0", "", nil, "without a message"},
+			{"0", "", nil, "has no message"},
 		} {
 			client := answers(t, func(w http.ResponseWriter, grpc bool) {
 				if grpc {
-					t.Errorf("%s, %s: asked for again", name, c.status)
+					t.Errorf("%s: the call with status %s was repeated with gRPC", name, c.status)
 				}
 				begin(w)
 				w.Header().Set("Grpc-Status", c.status)
@@ -106,32 +106,32 @@ func TestARefusalIsAskedForOnce(t *testing.T) {
 			})
 			images, err := client.ListImages(t.Context())
 			if err == nil || images != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("%s: %d images, %v, want %v, %q", name, len(images), err, c.want, c.text)
+				t.Errorf("list with rejection %s = %d images, %v, want error %v with %q", name, len(images), err, c.want, c.text)
 			}
 		}
 	}
 }
 
-// Where all containers are more than the runtime itself sends, and it takes its time to find that, they are told in parts.
-func TestARuntimeThatRefusesLate(t *testing.T) {
+// If all containers exceed the limit of the runtime, and it is slow to find that, they are listed in parts.
+func TestSlowRejectionLeavesTimeForParts(t *testing.T) {
 	t.Parallel()
 	r := node(t)
 	c := dial(t, r.Endpoint())
 	c.timeouts.list = 2 * time.Second
 	r.Delay["ListContainers"] = c.timeouts.list * 6 / 10
 	r.Fail["ListContainers"] = status.Error(codes.ResourceExhausted, "grpc: trying to send message larger than max (17777216 vs. 16777216)")
-	told := 0
+	count := 0
 	err := c.AllContainers(t.Context(), nil, Told{
 		Again:     func() { r.Change(func() { clear(r.Delay); clear(r.Fail) }) },
-		Container: func(*Container) { told++ }, Sandbox: func(*PodSandbox) {},
+		Container: func(*Container) { count++ }, Sandbox: func(*PodSandbox) {},
 	})
-	if err != nil || told == 0 {
-		t.Errorf("%d containers, %v", told, err)
+	if err != nil || count == 0 {
+		t.Errorf("AllContainers() passed %d containers, error %v, want some and none", count, err)
 	}
 }
 
-// A list of which the message is compressed is asked for by gRPC, which knows how.
-func TestAnAnswerOfAnotherKindIsAskedForAgain(t *testing.T) {
+// A compressed message is requested again with gRPC, which can decompress it.
+func TestCompressedAnswerIsRetriedWithGRPC(t *testing.T) {
 	text := message(t, 3, 0)
 	asked := 0
 	client := answers(t, func(w http.ResponseWriter, grpc bool) {
@@ -143,15 +143,15 @@ func TestAnAnswerOfAnotherKindIsAskedForAgain(t *testing.T) {
 		w.Header().Set("Grpc-Status", "0")
 	})
 	if images, err := client.ListImages(t.Context()); err != nil || len(images) != 3 || asked != 2 {
-		t.Errorf("%d images after %d calls: %v", len(images), asked, err)
+		t.Errorf("list = %d images after %d calls, error %v, want 3 after 2", len(images), asked, err)
 	}
 }
 
-// One that breaks, or whose call has failed after all, is an error and never half a list.
-func TestALargeListIsWholeOrAnError(t *testing.T) {
+// A large list that breaks off or ends with an error is an error and never a partial list.
+func TestLargeListIsCompleteOrAnError(t *testing.T) {
 	large := message(t, 1100, 1000)
 	bad := append([]byte{}, large...)
-	bad[len(bad)-1003] = 0x0f // the last image's tag for its user is none that there is
+	bad[len(bad)-1003] = 0x0f // an invalid tag in the last image
 	longer := append([]byte{}, large...)
 	binary.BigEndian.PutUint32(longer[1:], uint32(len(large)))
 	for name, c := range map[string]struct {
@@ -159,10 +159,10 @@ func TestALargeListIsWholeOrAnError(t *testing.T) {
 		end  func(w http.ResponseWriter)
 		want string
 	}{
-		"ends early":    {longer, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "broke after"},
-		"is cut off":    {large[:len(large)/2], func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "broke after"},
-		"goes on":       {append(append([]byte{}, large...), 1), func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "does not end"},
-		"has no status": {large, func(http.ResponseWriter) {}, "without a status"},
+		"ends early":    {longer, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "broke off after"},
+		"is cut off":    {large[:len(large)/2], func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "broke off after"},
+		"goes on":       {append(append([]byte{}, large...), 1), func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "continues after its message"},
+		"has no status": {large, func(http.ResponseWriter) {}, "has no status"},
 		"is malformed":  {bad, func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") }, "malformed"},
 		"fails at its end": {large, func(w http.ResponseWriter) {
 			w.Header().Set("Grpc-Status", "13")
@@ -171,14 +171,14 @@ func TestALargeListIsWholeOrAnError(t *testing.T) {
 	} {
 		client := answers(t, func(w http.ResponseWriter, grpc bool) {
 			if grpc {
-				t.Errorf("%s: asked for again", name)
+				t.Errorf("the list that %s was repeated with gRPC", name)
 			}
 			_, _ = w.Write(c.text)
 			w.(http.Flusher).Flush()
 			c.end(w)
 		})
 		if images, err := client.ListImages(t.Context()); err == nil || images != nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %d images, %v, want %q", name, len(images), err, c.want)
+			t.Errorf("list that %s = %d images, %v, want error %q", name, len(images), err, c.want)
 		}
 	}
 }

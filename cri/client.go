@@ -10,48 +10,48 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// timeouts are the deadlines of calls; each is one for the call as a whole, streams and fallbacks
-// included.
+// timeouts holds the timeouts of calls. Each covers the whole call, including streams and
+// fallbacks.
 type timeouts struct {
-	list   time.Duration // lists, with all their details, and what else a runtime answers from memory
-	status time.Duration // one status; within a List it bounds each
-	usage  time.Duration // what a runtime may have to measure first
+	list   time.Duration // lists with all details, and other calls answered from memory
+	status time.Duration // one status; within a List it limits each
+	usage  time.Duration // calls for which the runtime may have to measure
 	stop   time.Duration
-	// what a runtime has to kill or delete for, beyond the grace period it was given
+	// calls that make a runtime kill or delete, in addition to the grace period
 	change time.Duration
 }
 
-// defaults are far beyond what a healthy runtime takes (cri-kernel facts: lists and statuses below
+// defaults are far above the times of a healthy runtime (cri-kernel facts: lists and statuses below
 // 1 ms, the stats of a thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O
-// walks the disk for ImageFsInfo), and short enough that a hung one costs a wait, not the agent.
-// change is the kubelet's runtimeRequestTimeout.
+// walks the disk for ImageFsInfo). They are short enough that a hung runtime delays the agent but
+// does not block it. change is the kubelet's runtimeRequestTimeout.
 var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second,
 	stop:   60 * time.Second,
 	change: 2 * time.Minute}
 
-// Client is a connection to one runtime. It connects when first used and again after the runtime
-// restarted. Safe for use by several goroutines. Every call has a deadline of its own, and ends
-// earlier with its context.
+// Client is a connection to one runtime. It connects at first use and reconnects after a restart of
+// the runtime. It is safe for concurrent use. Every call has its own timeout, and ends earlier with
+// its context.
 //
-// What a runtime answers is passed on as data, and not to be trusted further than the runtime is:
-// names and ids may hold anything, NUL and slashes included, and paths may lead anywhere. Items
-// without an id, and all but the first of an id, are left out of lists. Sizes, limits and times
-// that cannot be (negative, and zero where the CRI means "not specified") are absent.
+// Data from the runtime is passed on unchecked and is only as trustworthy as the runtime: names and
+// IDs may contain any bytes, including NUL and slashes, and paths may point anywhere. Lists omit
+// items without an ID and repeated IDs. Impossible sizes, limits and times (negative, or zero where
+// the CRI means "not specified") are absent.
 type Client struct {
 	link      *link
 	runtime   runtimev1.RuntimeServiceClient
-	imageLink *link // the same as link where no other endpoint is given
+	imageLink *link // equal to link without a separate endpoint
 	images    runtimev1.ImageServiceClient
 	timeouts  timeouts
 	limits    limits
 
-	sandbox, container, image learnt // of their lists
+	sandbox, container, image listHints // for their lists
 }
 
-// Dial makes a client for an endpoint as the kubelet writes it:
-// unix:///run/containerd/containerd.sock. An absolute path alone is taken as one. The image service
-// may listen on an endpoint of its own (the kubelet's imageServiceEndpoint); empty means the
-// runtime's. It does not connect yet.
+// Dial returns a client for an endpoint in the kubelet's form,
+// unix:///run/containerd/containerd.sock, or an absolute path. imageEndpoint is a separate endpoint
+// of the image service (the kubelet's imageServiceEndpoint); empty: the runtime's. Dial does not
+// connect.
 func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	l, err := newLink(runtimeEndpoint)
 	if err != nil {
@@ -74,17 +74,17 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	return c, nil
 }
 
-// Endpoint is the runtime's socket.
+// Endpoint returns the runtime's socket.
 func (c *Client) Endpoint() string { return c.link.endpoint }
 
-// Timed has a function called after each call of the runtime, with its name (ListPodSandbox) and
-// how long it took. It is called from any goroutine.
+// Timed sets a function that is called after each call of the runtime with the name of the method
+// (ListPodSandbox) and its duration. It is called from any goroutine.
 func (c *Client) Timed(f func(method string, took time.Duration)) {
 	c.link.timed.Store(&f)
 	c.imageLink.timed.Store(&f)
 }
 
-// Close ends the connections and every call in flight.
+// Close closes the connections and ends every call in flight.
 func (c *Client) Close() error {
 	if c.imageLink == c.link {
 		return c.link.close()
@@ -92,29 +92,29 @@ func (c *Client) Close() error {
 	return errors.Join(c.link.close(), c.imageLink.close())
 }
 
-// listSandboxes lists the sandboxes that a filter lets through (nil: all), once each, within the
-// caller's deadline. keep says which are kept; nil: all.
+// listSandboxes lists the sandboxes that match a filter (nil: all), each once, within the caller's
+// deadline. keep selects the ones to return; nil: all.
 func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandboxFilter,
 	keep func(*PodSandbox) bool) ([]PodSandbox, error) {
-	words, sources, seen := words{}, map[string]map[string]string{}, map[string]bool{}
+	texts, sources, seen := interner{}, map[string]map[string]string{}, map[string]bool{}
 	var m runtimev1.PodSandbox
-	out, err := (&twin[PodSandbox]{
-		link: c.link, learnt: &c.sandbox, all: filter == nil, limits: c.limits,
-		streamName: runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName,
-		streamed:   &runtimev1.StreamPodSandboxesResponse{},
-		plainName:  runtimev1.RuntimeService_ListPodSandbox_FullMethodName,
-		plain:      &runtimev1.ListPodSandboxResponse{},
-		request:    &runtimev1.StreamPodSandboxesRequest{Filter: filter},
-		whole:      &runtimev1.ListPodSandboxRequest{Filter: filter},
+	out, err := (&listCall[PodSandbox]{
+		link: c.link, hints: &c.sandbox, all: filter == nil, limits: c.limits,
+		streamName:   runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName,
+		streamed:     &runtimev1.StreamPodSandboxesResponse{},
+		plainName:    runtimev1.RuntimeService_ListPodSandbox_FullMethodName,
+		plain:        &runtimev1.ListPodSandboxResponse{},
+		request:      &runtimev1.StreamPodSandboxesRequest{Filter: filter},
+		plainRequest: &runtimev1.ListPodSandboxRequest{Filter: filter},
 		item: func(text []byte) (s PodSandbox, taken bool, err error) {
 			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[m.Id] {
 				return s, false, err
 			}
 			seen[m.Id] = true
 			s = sandboxOf(&m)
-			words.share(&s.Namespace, &s.RuntimeHandler)
+			texts.intern(&s.Namespace, &s.RuntimeHandler)
 			if !s.Ready {
-				s.Annotations = deciding(s.Annotations, sources)
+				s.Annotations = relevantAnnotations(s.Annotations, sources)
 			}
 			return s, keep == nil || keep(&s), nil
 		},
@@ -122,20 +122,20 @@ func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandbox
 	return out, c.link.wrap("list pod sandboxes of", err)
 }
 
-// listContainers lists the containers that a filter lets through (nil: all), once each, within the
-// caller's deadline. keep says which are kept; nil: all.
+// listContainers lists the containers that match a filter (nil: all), each once, within the
+// caller's deadline. keep selects the ones to return; nil: all.
 func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter,
 	keep func(*Container) bool) ([]Container, error) {
-	words, seen := words{}, map[string]bool{}
+	texts, seen := interner{}, map[string]bool{}
 	var m runtimev1.Container
-	out, err := (&twin[Container]{
-		link: c.link, learnt: &c.container, all: filter == nil, limits: c.limits,
-		streamName: runtimev1.RuntimeService_StreamContainers_FullMethodName,
-		streamed:   &runtimev1.StreamContainersResponse{},
-		plainName:  runtimev1.RuntimeService_ListContainers_FullMethodName,
-		plain:      &runtimev1.ListContainersResponse{},
-		request:    &runtimev1.StreamContainersRequest{Filter: filter},
-		whole:      &runtimev1.ListContainersRequest{Filter: filter},
+	out, err := (&listCall[Container]{
+		link: c.link, hints: &c.container, all: filter == nil, limits: c.limits,
+		streamName:   runtimev1.RuntimeService_StreamContainers_FullMethodName,
+		streamed:     &runtimev1.StreamContainersResponse{},
+		plainName:    runtimev1.RuntimeService_ListContainers_FullMethodName,
+		plain:        &runtimev1.ListContainersResponse{},
+		request:      &runtimev1.StreamContainersRequest{Filter: filter},
+		plainRequest: &runtimev1.ListContainersRequest{Filter: filter},
 		item: func(text []byte) (one Container, taken bool, err error) {
 			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[m.Id] {
 				return one, false, err
@@ -145,29 +145,29 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 			if keep != nil && !keep(&one) {
 				return one, false, nil
 			}
-			words.share(&one.SandboxID, &one.PodUID, &one.Name, &one.ImageID, &one.ImageRef, &one.Image)
+			texts.intern(&one.SandboxID, &one.PodUID, &one.Name, &one.ImageID, &one.ImageRef, &one.Image)
 			return one, true, nil
 		},
 	}).list(ctx)
 	return out, c.link.wrap("list containers of", err)
 }
 
-// words are texts that many items of a list have, kept once.
-type words map[string]string
+// interner holds texts that many items of a list share.
+type interner map[string]string
 
-func (w words) share(texts ...*string) {
-	for _, text := range texts {
-		if one, known := w[*text]; known {
-			*text = one
+func (w interner) intern(refs ...*string) {
+	for _, text := range refs {
+		if shared, ok := w[*text]; ok {
+			*text = shared
 		} else if *text != "" {
 			w[*text] = *text
 		}
 	}
 }
 
-// at is an instant of the CRI, in nanoseconds since 1970; the zero Time where the runtime did not
-// say.
-func at(nanoseconds int64) time.Time {
+// timeAt converts a time of the CRI, in nanoseconds since 1970. It returns the zero Time if the
+// runtime reports none.
+func timeAt(nanoseconds int64) time.Time {
 	if nanoseconds <= 0 {
 		return time.Time{}
 	}

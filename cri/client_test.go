@@ -31,7 +31,7 @@ func dial(t *testing.T, endpoint string) *Client {
 	return c
 }
 
-// node puts one pod of two sandboxes and three containers into a fake.
+// node returns a fake with one pod of two sandboxes and three containers.
 func node(t *testing.T) *critest.Runtime {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{
@@ -59,25 +59,25 @@ func TestList(t *testing.T) {
 	}
 	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
 	if !s1.Ready || s1.UID != "u" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.Annotations["jettison/a"] != "b" || len(s1.Annotations) != 1 || !s1.CreatedAt.Equal(time.Unix(2, 0)) {
-		t.Errorf("s1: %+v", s1)
+		t.Errorf("sandbox s1 = %+v, want it ready with its details", s1)
 	}
 	if s0.Ready || s0.CgroupParent != "kubepods-podu.slice" {
-		t.Errorf("s0: %+v", s0)
+		t.Errorf("sandbox s0 = %+v, want it not ready with its cgroup", s0)
 	}
 	if len(got.Containers) != 3 || got.Containers[2].State != Exited || got.Containers[2].Running {
 		t.Fatalf("want three containers, the last one dead: %+v", got.Containers)
 	}
 	c1, c2 := got.Containers[0], got.Containers[1]
 	if !c1.Running || c1.OOMScoreAdj == nil || *c1.OOMScoreAdj != 934 || c1.MemoryLimit == nil || *c1.MemoryLimit != 4096 {
-		t.Errorf("c1: %+v", c1)
+		t.Errorf("container c1 = %+v, want it running with its details", c1)
 	}
 	if c2.Running || c2.OOMScoreAdj != nil || c2.MemoryLimit != nil {
-		t.Errorf("c2, of which the runtime says nothing: %+v", c2)
+		t.Errorf("container c2 without verbose status = %+v, want no details", c2)
 	}
 }
 
-// What does not change is asked for once, and forgotten with what it was about.
-func TestDetailsAreAskedForOnce(t *testing.T) {
+// Details that do not change are requested once, and dropped with their object.
+func TestDetailsAreRequestedOnce(t *testing.T) {
 	r := node(t)
 	l := NewLister(dial(t, r.Endpoint()))
 	for range 3 {
@@ -86,15 +86,15 @@ func TestDetailsAreAskedForOnce(t *testing.T) {
 		}
 	}
 	if s, c := r.Calls("PodSandboxStatus"), r.Calls("ContainerStatus"); s != 2 || c != 2 {
-		t.Errorf("asked for %d sandboxes and %d containers, want 2 and 2", s, c)
+		t.Errorf("status calls = %d for sandboxes and %d for containers, want 2 and 2", s, c)
 	}
 	r.Change(func() { r.Sandboxes, r.Containers = nil, nil })
 	if _, err := l.List(t.Context()); err != nil || len(l.sandboxes)+len(l.containers) != 0 {
-		t.Errorf("remembers %d sandboxes and %d containers of none, %v", len(l.sandboxes), len(l.containers), err)
+		t.Errorf("cache holds %d sandboxes and %d containers, want none; error %v", len(l.sandboxes), len(l.containers), err)
 	}
 }
 
-// A sandbox that goes away between the list and its status is no error, and neither is a status that fails.
+// A sandbox that disappears between the list and its status is no error, and neither is a failed status.
 func TestDetailsThatFailAreAbsent(t *testing.T) {
 	r := node(t)
 	r.Fail["PodSandboxStatus"] = status.Error(codes.NotFound, "gone")
@@ -102,40 +102,41 @@ func TestDetailsThatFailAreAbsent(t *testing.T) {
 	l := NewLister(dial(t, r.Endpoint()))
 	got, err := l.List(t.Context())
 	if err != nil || got.Sandboxes[0].CgroupParent != "" || got.Containers[0].OOMScoreAdj != nil {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("List() = %+v, %v, want no details and no error", got, err)
 	}
 	r.Change(func() { clear(r.Fail) })
 	if got, err = l.List(t.Context()); err != nil || got.Containers[0].OOMScoreAdj == nil {
-		t.Errorf("a status that failed is not asked for again: %+v, %v", got.Containers[0], err)
+		t.Errorf("a failed status is not requested again: %+v, %v", got.Containers[0], err)
 	}
 }
 
-// A runtime that hangs costs the caller its own deadline, and nothing else.
-func TestAHungRuntimeCostsTheDeadlineOnly(t *testing.T) {
+// A hung runtime delays the caller until its deadline, and does not block other calls.
+func TestHungRuntimeCostsOnlyTheDeadline(t *testing.T) {
 	r := node(t)
 	r.Hang["ListPodSandbox"] = true
 	c := dial(t, r.Endpoint())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := NewLister(c).List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("List() error = %v, want DeadlineExceeded", err)
 	}
 	if _, err := c.Version(t.Context()); err != nil {
-		t.Errorf("another call: %v", err)
+		t.Errorf("Version() error while a list hangs = %v", err)
 	}
 }
 
-// In the middle of the details the caller's time is over: what is known is returned.
+// If the caller's deadline passes while details are requested, List returns the known ones.
 func TestDetailsThatHangAreAbsent(t *testing.T) {
 	r := node(t)
 	r.Hang["ContainerStatus"] = true
 	got, err := hurriedList(t, NewLister(dial(t, r.Endpoint())), r, "ContainerStatus")
 	if err != nil || len(got.Containers) != 3 || got.Sandboxes[0].CgroupParent == "" {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("List() = %+v, %v, want three containers and the sandbox details", got, err)
 	}
 }
 
-// hurriedList lists for a caller whose time is over in the middle of a call that hangs. A busy machine may need more time to get so far.
+// hurriedList lists with a deadline that passes during a hanging call. It retries with more time on a busy
+// machine.
 func hurriedList(t *testing.T, l *Lister, r *critest.Runtime, call string) (Listing, error) {
 	t.Helper()
 	for wait := 200 * time.Millisecond; ; wait *= 2 {
@@ -148,7 +149,7 @@ func hurriedList(t *testing.T, l *Lister, r *critest.Runtime, call string) (List
 	}
 }
 
-func TestARestartIsSurvived(t *testing.T) {
+func TestClientReconnectsAfterRestart(t *testing.T) {
 	r := node(t)
 	c := dial(t, r.Endpoint())
 	if _, err := c.Version(t.Context()); err != nil {
@@ -156,7 +157,7 @@ func TestARestartIsSurvived(t *testing.T) {
 	}
 	r.Stop()
 	if _, err := c.Version(t.Context()); err == nil {
-		t.Fatal("an answer of a stopped runtime")
+		t.Fatal("Version() succeeded with a stopped runtime")
 	}
 	r.Restart(t)
 	for ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second); ; {
@@ -176,27 +177,27 @@ func TestStop(t *testing.T) {
 	r := node(t)
 	c := dial(t, r.Endpoint())
 	if err := c.StopPodSandbox(t.Context(), "s1"); err != nil || r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY {
-		t.Errorf("stop: %v", err)
+		t.Errorf("StopPodSandbox() error = %v, want none and a sandbox that is not ready", err)
 	}
 	if err := c.StopPodSandbox(t.Context(), "gone"); err != nil {
-		t.Errorf("stop of a sandbox that is gone: %v", err)
+		t.Errorf("StopPodSandbox() error for a missing sandbox = %v", err)
 	}
 	if n, err := c.Running(t.Context(), "s1"); n != 1 || err != nil {
-		t.Errorf("running: %d, %v", n, err)
+		t.Errorf("Running() = %d, %v, want 1", n, err)
 	}
 	of, err := c.SandboxesOf(t.Context(), "u")
 	if err != nil || len(of) != 2 || of[0].ID != "s1" || of[1].ID != "s0" {
-		t.Errorf("sandboxes of u: %v, %v", of, err)
+		t.Errorf("SandboxesOf(u) = %v, %v, want s1 and s0", of, err)
 	}
 }
 
-// The CRI counts a grace period in seconds: none is lost, none is below zero, and none makes a deadline overflow.
+// Grace periods are converted to seconds, rounded up, at least 0, without an overflow of the timeout.
 func TestStopContainer(t *testing.T) {
 	r := node(t)
 	c := dial(t, r.Endpoint())
 	for _, grace := range []time.Duration{-time.Hour, 0, 1, time.Second, time.Second + 1, math.MaxInt64} {
 		if err := c.StopContainer(t.Context(), "c1", grace); err != nil {
-			t.Errorf("grace %v: %v", grace, err)
+			t.Errorf("StopContainer() error with grace period %v = %v", grace, err)
 		}
 	}
 	var got []int64
@@ -206,19 +207,19 @@ func TestStopContainer(t *testing.T) {
 		}
 	})
 	if want := []int64{0, 0, 1, 1, 2, 365 * 24 * 3600}; !slices.Equal(got, want) {
-		t.Errorf("seconds: %v; want %v", got, want)
+		t.Errorf("timeouts in seconds = %v, want %v", got, want)
 	}
 	if err := c.StopContainer(t.Context(), "gone", time.Second); err != nil {
-		t.Errorf("stop of a container that is gone: %v", err)
+		t.Errorf("StopContainer() error for a missing container = %v", err)
 	}
 	r.Change(func() { r.Fail["StopContainer"] = status.Error(codes.Unknown, "no") })
 	if err := c.StopContainer(t.Context(), "c1", 0); err == nil || !strings.Contains(err.Error(), "stop container c1 at runtime "+r.Endpoint()) {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v, want the runtime's message and the operation", err)
 	}
 	r.Change(func() { r.Hang["StopContainer"] = true })
 	c.timeouts.change = 50 * time.Millisecond
 	if err := c.StopContainer(t.Context(), "c1", 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a runtime that hangs: %v", err)
+		t.Errorf("StopContainer() error with a hung runtime = %v", err)
 	}
 }
 
@@ -237,12 +238,12 @@ func TestContainersOfASandbox(t *testing.T) {
 	}
 	c := dial(t, r.Endpoint())
 	got, err := c.ContainersOf(t.Context(), "s")
-	var is []string
+	var states []string
 	for _, one := range got {
-		is = append(is, one.Name+" "+one.State.String())
+		states = append(states, one.Name+" "+one.State.String())
 	}
-	if want := []string{"n0 created", "n1 running", "n3 unknown"}; err != nil || !slices.Equal(is, want) {
-		t.Errorf("%v, %v; want %v", is, err, want)
+	if want := []string{"n0 created", "n1 running", "n3 unknown"}; err != nil || !slices.Equal(states, want) {
+		t.Errorf("ContainersOf() = %v, %v, want %v", states, err, want)
 	}
 }
 
@@ -255,16 +256,16 @@ func TestRemovePodSandbox(t *testing.T) {
 		}
 	}
 	if got, err := c.ContainersOf(t.Context(), "s1"); len(got) != 0 || err != nil {
-		t.Errorf("containers of a sandbox that was removed: %v, %v", got, err)
+		t.Errorf("containers of a removed sandbox = %v, %v, want none", got, err)
 	}
 	r.Change(func() { r.Fail["RemovePodSandbox"] = status.Error(codes.Unknown, "container is still running") })
 	if err := c.RemovePodSandbox(t.Context(), "s0"); err == nil || !strings.Contains(err.Error(), "still running") {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v, want the runtime's message and the operation", err)
 	}
 }
 
-// What answers and is no CRI is told from what does not answer.
-func TestWhatIsNoCRI(t *testing.T) {
+// A server that is no CRI runtime is distinguished from one that does not answer.
+func TestNotCRI(t *testing.T) {
 	socket := func(serve func(net.Listener)) string {
 		path := filepath.Join(t.TempDir(), "s")
 		l, err := net.Listen("unix", path)
@@ -280,9 +281,9 @@ func TestWhatIsNoCRI(t *testing.T) {
 	for name, c := range map[string]struct {
 		endpoint string
 		notCRI   bool
-		says     string
+		text     string
 	}{
-		// A runtime that hangs is to be waited for.
+		// It may be a hung runtime, which must not be reported as ErrNotCRI.
 		"one that accepts and says nothing": {socket(func(net.Listener) {}), false, "closed network connection"},
 		"another gRPC service":              {socket(func(l net.Listener) { _ = server.Serve(l) }), true, "unknown service runtime.v1.RuntimeService"},
 		"a web server": {socket(func(l net.Listener) {
@@ -298,8 +299,8 @@ func TestWhatIsNoCRI(t *testing.T) {
 		"nothing": {"unix:///nowhere/at/all.sock", false, "no such file"},
 	} {
 		_, err := patient(dial(t, c.endpoint)).Version(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.says) || c.notCRI && !errors.Is(err, ErrNotCRI) || !c.notCRI && c.says != "" && errors.Is(err, ErrNotCRI) {
-			t.Errorf("%s: got %v", name, err)
+		if err == nil || !strings.Contains(err.Error(), c.text) || c.notCRI && !errors.Is(err, ErrNotCRI) || !c.notCRI && c.text != "" && errors.Is(err, ErrNotCRI) {
+			t.Errorf("Version() error for %s = %v, want %q, ErrNotCRI: %v", name, err, c.text, c.notCRI)
 		}
 	}
 }
@@ -308,12 +309,12 @@ func TestEndpoints(t *testing.T) {
 	for _, bad := range []string{"", "run/x.sock", "tcp://127.0.0.1:1", "unix://x.sock", "npipe:////./pipe/x"} {
 		if c, err := Dial(bad, ""); err == nil {
 			c.Close()
-			t.Errorf("%q: accepted", bad)
+			t.Errorf("Dial(%q) succeeded, want an error", bad)
 		}
 	}
 	for _, good := range []string{"/run/x.sock", "unix:/run/x.sock", "unix:///run/x.sock"} {
 		if c := dial(t, good); c.Endpoint() != "unix:///run/x.sock" {
-			t.Errorf("%q: got %s", good, c.Endpoint())
+			t.Errorf("Endpoint() after Dial(%q) = %s", good, c.Endpoint())
 		}
 	}
 }

@@ -20,33 +20,33 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Errors that callers branch on. They come wrapped, with the endpoint and the runtime's own words.
-// A call that the runtime did not answer in time is context.DeadlineExceeded.
+// Errors that callers distinguish. They are wrapped with the endpoint and the runtime's message. A
+// call that the runtime did not answer in time returns context.DeadlineExceeded.
 var (
-	// ErrNotCRI: something answers on the socket, but not with the CRI v1 service that was asked for.
-	ErrNotCRI = errors.New("no CRI v1 runtime service there")
-	// ErrNotFound: the runtime knows no such sandbox or container.
+	// ErrNotCRI: the socket answers, but not with the requested CRI v1 service.
+	ErrNotCRI = errors.New("no CRI v1 service on this socket")
+	// ErrNotFound: the runtime has no such object.
 	ErrNotFound = errors.New("not found")
-	// ErrUnimplemented: the runtime lacks a call that a CRI v1 runtime may lack.
+	// ErrUnimplemented: the runtime lacks a call that is optional in CRI v1.
 	ErrUnimplemented = errors.New("not implemented by this runtime")
-	// ErrTooLarge: an answer is larger than this client takes; asking again will not help.
+	// ErrTooLarge: the answer exceeds the limits of this client. A retry does not help.
 	ErrTooLarge = errors.New("answer too large")
 )
 
 const (
-	// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more
-	// than gRPC's 4 MiB. containerd sends no more than this, nor does a kubelet take more.
+	// maxMessage is the receive limit: a node with thousands of dead containers answers lists larger
+	// than gRPC's 4 MiB. containerd sends, and a kubelet receives, no more than this.
 	maxMessage = 16 << 20
-	// maxStatus is that of one verbose status. An ordinary one has 30 KiB.
+	// maxStatus is the receive limit of one verbose status. A typical one is 30 KiB.
 	maxStatus = 2 << 20
-	// window is what a runtime may send of one answer before it is read: grpc's least.
+	// window is the amount of an answer that a runtime may send before it is read: grpc's minimum.
 	window = 64 << 10
 )
 
-// statusLimit is the receive limit of one status. The plain one is what is asked for where the
-// verbose one is too large, and it has to tell: of a container that does not, no log is rotated,
-// and any image may be its volume. A tenant's pod of some 30,000 volume mounts (etcd takes 1.5 MiB
-// of an object) makes 5 MiB of it, of which next to nothing is taken.
+// statusLimit returns the receive limit of one status. The plain status is the fallback for a
+// verbose one that is too large, and must succeed: without it the container's log is not rotated,
+// and any image may be one of its volumes. A tenant's pod with some 30,000 volume mounts (etcd
+// limits an object to 1.5 MiB) has a plain status of 5 MiB, of which almost nothing is decoded.
 func statusLimit(verbose bool) int {
 	if verbose {
 		return maxStatus
@@ -56,29 +56,28 @@ func statusLimit(verbose bool) int {
 
 // link is a connection to one socket.
 type link struct {
-	endpoint string
-	conn     *grpc.ClientConn
-	arriving *http.Transport // for answers that are read while they come
-	closing  context.Context // over once it is closed
-	closed   context.CancelFunc
-	// epoch counts what may have put another runtime behind the socket: connections after the first,
-	// and calls that failed with Unavailable. What was learnt of the runtime in an earlier epoch
-	// counts no more.
+	endpoint    string
+	conn        *grpc.ClientConn
+	incremental *http.Transport // for answers that are decoded while they are received
+	closing     context.Context // done once the link is closed
+	closed      context.CancelFunc
+	// epoch counts events after which another runtime may serve the socket: connections after the
+	// first, and calls that failed with Unavailable. Hints about the runtime from an earlier epoch are
+	// invalid.
 	epoch   atomic.Uint64
 	dialled atomic.Bool
-	read    atomic.Int64 // bytes
+	read    atomic.Int64 // bytes received
 	timed   atomic.Pointer[func(method string, took time.Duration)]
-	turn    *turn // of answers that may be large
-	lists   *turn // of everything
+	turn    *turn // serializes answers that may be large
+	lists   *turn // serializes lists of everything
 }
 
-// buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger
-// than 32 KiB, such as the list of a hundred pods, and it lies there until two garbage collections
-// later.
+// buffers assembles answers. gRPC's own pool uses 1 MiB for anything larger than 32 KiB, such as
+// the list of a hundred pods, and keeps it until two garbage collections later.
 var buffers = mem.NewTieredBufferPool(256, 4<<10, 16<<10, 32<<10, 64<<10, 128<<10, 256<<10, 512<<10,
 	1<<20)
 
-// newLink does not connect yet.
+// newLink returns a link without connecting.
 func newLink(endpoint string) (*link, error) {
 	target, err := ParseEndpoint(endpoint)
 	if err != nil {
@@ -86,7 +85,7 @@ func newLink(endpoint string) (*link, error) {
 	}
 	l := &link{endpoint: target}
 	l.turn, l.lists = newTurn(&l.read), newTurn(&l.read)
-	l.arriving = newArriving(l)
+	l.incremental = newIncrementalTransport(l)
 	l.closing, l.closed = context.WithCancel(context.Background())
 	l.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -98,11 +97,11 @@ func newLink(endpoint string) (*link, error) {
 			defer l.time(method)()
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newThin())),
-		// By default it grows with what comes, up to 16 MiB of an answer that nobody reads.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newPruningCodec())),
+		// By default the window grows with the answer, up to 16 MiB that nothing reads.
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		// gRPC's own dialer would do but for the count: a runtime can restart between two calls, and none
-		// of them fails.
+		// The dialer replaces gRPC's own to count connections: a runtime may restart between two calls
+		// without a failed call.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if l.dialled.Swap(true) {
 				l.epoch.Add(1)
@@ -111,16 +110,16 @@ func newLink(endpoint string) (*link, error) {
 			if err != nil {
 				return nil, err
 			}
-			return arriving{conn, &l.read}, nil
+			return countingConn{conn, &l.read}, nil
 		}),
-		// A runtime that restarts is back within seconds: grpc's default backoff of up to two minutes
-		// would miss it.
+		// A restarted runtime is available within seconds. grpc's default backoff of up to two minutes is
+		// too slow.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6,
 				Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}),
-		// 32 KiB each by default; what the agent sends is small, and its memory is a budget.
+		// The default is 32 KiB each. The agent sends little, and its memory is limited.
 		grpc.WithWriteBufferSize(4<<10), grpc.WithReadBufferSize(16<<10),
 		experimental.WithBufferPool(buffers),
 	)
@@ -130,7 +129,7 @@ func newLink(endpoint string) (*link, error) {
 	return l, nil
 }
 
-// time begins to measure a call; the returned function ends that.
+// time starts the measurement of a call. The returned function ends it.
 func (l *link) time(method string) (end func()) {
 	timed := l.timed.Load()
 	if timed == nil {
@@ -140,14 +139,14 @@ func (l *link) time(method string) (end func()) {
 	return func() { (*timed)(path.Base(method), time.Since(began)) }
 }
 
-// close ends every call in flight.
+// close closes the connection and ends every call in flight.
 func (l *link) close() error {
 	l.closed()
 	return l.conn.Close()
 }
 
-// ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and
-// /PATH alone, as the kubelet takes them (k8s.io/cri-client pkg/util/util_unix.go).
+// ParseEndpoint returns an endpoint in its full form, unix:///PATH. It also accepts unix:/PATH and
+// /PATH, like the kubelet (k8s.io/cri-client pkg/util/util_unix.go).
 func ParseEndpoint(endpoint string) (string, error) {
 	path := endpoint
 	for _, scheme := range []string{"unix://", "unix:"} {
@@ -162,7 +161,7 @@ func ParseEndpoint(endpoint string) (string, error) {
 	return "unix://" + path, nil
 }
 
-// wrap makes an error that says what was asked, of which runtime, and what was the matter.
+// wrap returns an error with the operation, the runtime and the cause.
 func (l *link) wrap(verb string, err error) error {
 	if err == nil {
 		return nil
@@ -178,12 +177,12 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.Unimplemented:
 		cause = fmt.Errorf("%w: %s", ErrNotCRI, s.Message())
 	case codes.DeadlineExceeded:
-		cause = followed(context.DeadlineExceeded, s.Message())
+		cause = withDetail(context.DeadlineExceeded, s.Message())
 	case codes.Canceled:
-		cause = followed(context.Canceled, s.Message())
+		cause = withDetail(context.Canceled, s.Message())
 	case codes.ResourceExhausted, codes.Internal:
-		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer
-		// with this code for reasons of its own.
+		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may use this
+		// code for other reasons.
 		if strings.Contains(s.Message(), "larger than max") {
 			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that "+
 				"streams its lists (containerd 2.4)",
@@ -191,9 +190,9 @@ func (l *link) wrap(verb string, err error) error {
 		}
 	case codes.Unavailable:
 		l.epoch.Add(1)
-		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else. A
-		// peer that sends none may be a runtime that hangs, or is about to end: grpc gives up on it and
-		// closes the connection.
+		// grpc reports a peer that does not speak HTTP/2 in this way: it received something else than the
+		// preface. A peer that sends no preface may be a runtime that hangs or is about to exit: grpc
+		// times out and closes the connection.
 		if m := s.Message(); strings.Contains(m, "frame too large") ||
 			strings.Contains(m, "error reading server preface") &&
 				!strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
@@ -203,8 +202,8 @@ func (l *link) wrap(verb string, err error) error {
 	return fmt.Errorf("%s runtime %s: %w", verb, l.endpoint, cause)
 }
 
-// followed is a cause with what is said beyond it, which often begins with the same words.
-func followed(cause error, text string) error {
+// withDetail appends text to a cause, without repeating the words of the cause.
+func withDetail(cause error, text string) error {
 	text = strings.TrimLeft(strings.TrimPrefix(text, cause.Error()), ": ")
 	if text == "" {
 		return cause
@@ -212,7 +211,7 @@ func followed(cause error, text string) error {
 	return fmt.Errorf("%w: %s", cause, text)
 }
 
-// wrapOptional is wrap for a call that a CRI v1 runtime may lack.
+// wrapOptional is wrap for a call that is optional in CRI v1.
 func (l *link) wrapOptional(verb string, err error) error {
 	if s, _ := status.FromError(err); s.Code() == codes.Unimplemented {
 		return fmt.Errorf("%s runtime %s: %w: %s", verb, l.endpoint, ErrUnimplemented, s.Message())

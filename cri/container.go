@@ -9,13 +9,14 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// uidLabel is what a kubelet says a container's pod by (pkg/kubelet/types/labels.go).
+// uidLabel is the label in which a kubelet stores the UID of a container's pod
+// (pkg/kubelet/types/labels.go).
 const uidLabel = "io.kubernetes.pod.uid"
 
-// ContainerState is where a container is in its life.
+// ContainerState is the state of a container.
 type ContainerState int
 
-// The states of the CRI, and its numbers. Unknown is also what this client does not know.
+// States, with the numbers of the CRI. Unknown includes states that this client does not know.
 const (
 	Created ContainerState = iota
 	Running
@@ -35,77 +36,76 @@ func (s ContainerState) String() string {
 	return "unknown"
 }
 
-// Container is one container of any state. Its maps, slices and pointers are shared between
-// listings: never write through them.
+// Container is a container in any state. Listings share its maps, slices and pointers: never write
+// through them.
 type Container struct {
 	ID        string
 	SandboxID string
 	Name      string
-	Attempt   uint32 // how many there were before it, of this name in this pod
+	Attempt   uint32 // number of its predecessors of this name in this pod
 	State     ContainerState
 	Running   bool // State is Running
 	CreatedAt time.Time
-	PodUID    string // of its pod, as a kubelet has labelled it; empty: it is not
+	PodUID    string // from the kubelet's label; empty: no label
 	// ImageID is the Image.ID of its image on the node. ImageRef is the same or a digested name, and
-	// Image the reference asked for: what a runtime writes there differs (containerd 2.4 lists the id
-	// in all three).
+	// Image the requested reference: runtimes differ (containerd 2.4 lists the ID in all three).
 	ImageID, ImageRef, Image string
 
-	// Refused: its verbose status is larger than this client takes, as its environment can make it.
-	// What only that one tells is absent.
+	// Refused: the verbose status exceeds the limit of this client, as its environment can cause.
+	// Fields that only it contains are absent.
 	Refused bool
 
-	// The rest comes from the verbose status and may be absent. Of one that has exited it is asked for
-	// at leisure, while its sandbox is ready.
+	// The other fields come from the verbose status and may be absent. For an exited container it is
+	// requested with low priority, while its sandbox is ready.
 
-	// OOMScoreAdj as asked for; nil: the runtime did not say. The kubelet writes QoS class and memory
-	// request into it (pkg/kubelet/qos/policy.go).
+	// OOMScoreAdj as configured; nil: not reported. The kubelet encodes QoS class and memory request
+	// in it (pkg/kubelet/qos/policy.go).
 	OOMScoreAdj *int64
-	// Limits as the kubelet told them to the runtime. nil: none was set.
+	// Limits that the kubelet sent to the runtime. nil: not set.
 	MemoryLimit *uint64 // bytes
-	// relative weight, 1024 a CPU requested; the kubelet writes 2 for none
+	// relative weight, 1024 per requested CPU; the kubelet writes 2 for none
 	CPUShares *uint64
-	// cgroup v2 file to what is written into it: "memory.high" to "1073741824"
+	// cgroup v2 file to its value: "memory.high" to "1073741824"
 	Unified map[string]string
 	// LogPath is the log file on the node; empty: unknown.
 	LogPath string
-	// ImageVolumes are the references or ids of images that it has as volumes, each once.
+	// ImageVolumes are the references or IDs of images mounted as volumes, each once.
 	ImageVolumes []string
-	// PID of its first process on the node. 0: unknown, or none. It may have been given to another
-	// process since.
+	// PID of its first process on the node. 0: unknown, or none. The PID may have been reused.
 	PID       int
 	StartedAt time.Time // zero: not started, or unknown
-	// Ended is how one that has exited did; nil: it has not, or its status was not asked for.
+	// Ended describes the end of an exited container; nil: not exited, or the status was not
+	// requested.
 	Ended *End
 }
 
-// End is how a container ended.
+// End describes the end of a container.
 type End struct {
 	Code   int32
-	Reason string    // in the runtime's words: OOMKilled, Error, Completed
+	Reason string    // from the runtime: OOMKilled, Error, Completed
 	At     time.Time // zero: unknown
 }
 
-// ContainerStatus asks for one container of any state, with its details but for those that only the
-// verbose status tells (SandboxID, PID): that one costs a runtime much where a tenant has filled
-// it. One that the runtime does not know is ErrNotFound.
+// ContainerStatus requests one container in any state, without the fields that only the verbose
+// status contains (SandboxID, PID): that status is expensive for a runtime if a tenant has filled
+// it. It returns ErrNotFound for an unknown container.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
-	verb := "ask status of container " + id + " of"
+	verb := "get status of container " + id + " of"
 	res, err := c.containerStatus(ctx, id, false)
 	if err != nil {
 		return Container{}, c.link.wrap(verb, err)
 	}
 	if res.GetStatus() == nil {
-		return Container{}, fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
+		return Container{}, fmt.Errorf("%s runtime %s: answer has no status", verb, c.link.endpoint)
 	}
 	out := containerStatusOf(res)
 	out.ID = id
 	return out, nil
 }
 
-// containerStatus asks for one status, which may have no more than statusLimit.
+// containerStatus requests one status of at most statusLimit bytes.
 func (c *Client) containerStatus(ctx context.Context, id string,
 	verbose bool) (*runtimev1.ContainerStatusResponse, error) {
 	defer c.link.turn.wait(ctx, patienceForTurn)()
@@ -118,7 +118,8 @@ func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 	s := res.GetStatus()
 	out := Container{
 		ID: s.GetId(), Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
-		State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), PodUID: s.GetLabels()[uidLabel],
+		State: stateOf(s.GetState()), CreatedAt: timeAt(s.GetCreatedAt()),
+		PodUID:  s.GetLabels()[uidLabel],
 		ImageID: s.GetImageId(), ImageRef: s.GetImageRef(), Image: s.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running
@@ -130,7 +131,8 @@ func containerOf(c *runtimev1.Container) Container {
 	out := Container{
 		ID: c.GetId(), SandboxID: c.GetPodSandboxId(), Name: c.GetMetadata().GetName(),
 		Attempt: c.GetMetadata().GetAttempt(),
-		State:   stateOf(c.GetState()), CreatedAt: at(c.GetCreatedAt()), PodUID: c.GetLabels()[uidLabel],
+		State:   stateOf(c.GetState()), CreatedAt: timeAt(c.GetCreatedAt()),
+		PodUID:  c.GetLabels()[uidLabel],
 		ImageID: c.GetImageId(), ImageRef: c.GetImageRef(), Image: c.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running
@@ -145,7 +147,7 @@ func stateOf(s runtimev1.ContainerState) ContainerState {
 	return ContainerState(s)
 }
 
-// containerDetail is what the verbose status adds to a list.
+// containerDetail holds the fields that a status adds to a list.
 type containerDetail struct {
 	oomScoreAdj  *int64
 	resources    resources
@@ -162,18 +164,18 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 	d := containerDetail{
 		oomScoreAdj: v.RuntimeSpec.Process.OOMScoreAdj,
 		resources:   v.containerResources(s.GetResources().GetLinux()),
-		logPath:     s.GetLogPath(), pid: v.pid(), startedAt: at(s.GetStartedAt()),
+		logPath:     s.GetLogPath(), pid: v.pid(), startedAt: timeAt(s.GetStartedAt()),
 	}
 	if d.oomScoreAdj == nil && v.Config.Linux.Resources != nil {
 		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj
 	}
-	// In the plain status 0 is "not specified"; a kubelet gives none (containerd 2.4
+	// In the plain status 0 means "not specified", and a kubelet never sets 0 (containerd 2.4
 	// internal/cri/server/helpers.go, copyResourcesToStatus).
 	if adj := s.GetResources().GetLinux().GetOomScoreAdj(); d.oomScoreAdj == nil && adj != 0 {
 		d.oomScoreAdj = &adj
 	}
 	if s.GetState() == runtimev1.ContainerState_CONTAINER_EXITED {
-		d.ended = &End{Code: s.GetExitCode(), Reason: s.GetReason(), At: at(s.GetFinishedAt())}
+		d.ended = &End{Code: s.GetExitCode(), Reason: s.GetReason(), At: timeAt(s.GetFinishedAt())}
 	}
 	known := map[string]bool{"": true}
 	for _, m := range s.GetMounts() {

@@ -10,15 +10,17 @@ import (
 	"jettison/cri/critest"
 )
 
-// crioSandbox is what CRI-O tells of a sandbox: the OCI spec, whose annotations have what the kubelet said of the pod as a whole, in JSON.
+// crioSandbox returns a verbose status of CRI-O: the OCI spec, with the resources of the whole pod as JSON in
+// annotations.
 func crioSandbox(annotations string) string {
 	return `{"image":"pause","pid":7,"runtimeSpec":{"annotations":{"io.kubernetes.cri-o.SandboxName":"p",` + annotations +
 		`"io.kubernetes.cri-o.TTY":"false"},"linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:s"}}}`
 }
 
-// CRI-O has no config in its verbose status: a pod's overhead, and what its sandbox was made for, stand in annotations of the OCI spec,
-// under one name or, of late, another. It adds the pod's own annotations after them, so a name that the pod has itself says nothing.
-func TestWhatCRIOTellsOfAPodAsAWhole(t *testing.T) {
+// CRI-O has no config in its verbose status. A pod's overhead and resources are in annotations of the OCI spec,
+// under an old or a new name. CRI-O adds the pod's own annotations after them, so an annotation that the pod has
+// too is ignored.
+func TestCRIOPodResources(t *testing.T) {
 	const (
 		overhead    = `"io.kubernetes.cri-o.PodLinuxOverhead":"{\"cpu_period\":100000,\"memory_limit_in_bytes\":4096}",`
 		resources   = `"io.kubernetes.cri-o.PodLinuxResources":"{\"cpu_shares\":512,\"memory_limit_in_bytes\":8192}",`
@@ -31,7 +33,7 @@ func TestWhatCRIOTellsOfAPodAsAWhole(t *testing.T) {
 	for _, c := range []struct {
 		what, info              string
 		own                     map[string]string
-		overhead, memory, share int // -1: not told
+		overhead, memory, share int // -1: absent
 	}{
 		{"both", crioSandbox(overhead + resources), nil, 4096, 8192, 512},
 		{"by the new name", crioSandbox(newOverhead), nil, 4096, -1, -1},

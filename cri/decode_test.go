@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// As containerd 2.4 writes it (cut down to what is read, and some that is not).
+// Output of containerd 2.4, reduced to the needed fields and some others.
 const containerdSandbox = `{"pid":4242,"processStatus":"running","netNamespaceClosed":false,"image":"pause","snapshotter":"overlayfs",
 "config":{"metadata":{"name":"web","uid":"u","namespace":"default"},"linux":{"cgroup_parent":"/kubepods/burstable/podu",
 "security_context":{"namespace_options":{"pid":1}},"overhead":{},
@@ -19,7 +19,7 @@ const containerdSandbox = `{"pid":4242,"processStatus":"running","netNamespaceCl
 "namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"network","path":"/var/run/netns/cni-1"}]}},
 "cniResult":{"Interfaces":{"eth0":null}},"sandboxMetadata":{"Version":"v1"}}`
 
-// As CRI-O writes it: the OCI spec, and no config.
+// Output of CRI-O: the OCI spec without a config.
 const crioContainer = `{"sandboxID":"s0","pid":4343,"runtimeSpec":{"ociVersion":"1.2.0","process":{"oomScoreAdj":934,"args":["x"]},
 "linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:c1","resources":{"memory":{"limit":4096},"cpu":{"shares":512,"quota":50000,"period":100000},
 "unified":{"memory.high":"9"}}}},"privileged":false}`
@@ -39,50 +39,50 @@ func FuzzParseVerbose(f *testing.F) {
 		c := containerDetailOf(&runtimev1.ContainerStatusResponse{Info: of})
 		for _, pid := range []int{s.pid, c.pid} {
 			if pid < 0 || pid > maxPID {
-				t.Errorf("pid %d", pid)
+				t.Errorf("decoded PID = %d, out of range", pid)
 			}
 		}
 		possible(t, c.resources)
 	})
 }
 
-// possible fails on limits that cannot be.
+// possible reports impossible limits.
 func possible(t interface{ Errorf(string, ...any) }, l resources) {
 	for _, n := range []*uint64{l.memory, l.cpuShares} {
 		if n != nil && (*n == 0 || *n >= math.MaxInt64) {
-			t.Errorf("a limit of %d", *n)
+			t.Errorf("impossible limit decoded: %d", *n)
 		}
 	}
 }
 
 // A field of the wrong type, or a number that does not fit, is absent by itself.
-func TestVerboseFieldsAreTakenOneByOne(t *testing.T) {
+func TestVerboseFieldsAreIndependent(t *testing.T) {
 	v := parseVerbose(map[string]string{"info": `{"pid":"x","config":{"linux":{"cgroup_parent":"/p"}},"runtimeSpec":{"process":{"oomScoreAdj":7},"linux":{"resources":{"memory":{"limit":18446744073709551615},"cpu":{"shares":2}}}}}`})
 	l := v.containerResources(nil)
 	if v.pid() != 0 || v.Config.Linux.CgroupParent != "/p" || *v.RuntimeSpec.Process.OOMScoreAdj != 7 || l.memory != nil || *l.cpuShares != 2 {
-		t.Errorf("got %+v, %+v", v, l)
+		t.Errorf("verbose status = %+v, resources %+v, want the valid fields", v, l)
 	}
 }
 
-// What the kubelet told the runtime later beats what the container was made with.
-func TestTheLatestLimitCounts(t *testing.T) {
+// The current limit of the status replaces the one from the creation of the container.
+func TestLatestLimitWins(t *testing.T) {
 	v := parseVerbose(map[string]string{"info": `{"config":{"linux":{"resources":{"memory_limit_in_bytes":1,"cpu_shares":2,"cpu_quota":3,"unified":{"a":"config"}}}},
 "runtimeSpec":{"linux":{"resources":{"memory":{"limit":11},"cpu":{"shares":12},"unified":{"a":"spec"}}}}}`})
 	l := v.containerResources(&runtimev1.LinuxContainerResources{MemoryLimitInBytes: 21, CpuShares: -5})
 	if *l.memory != 21 || *l.cpuShares != 12 || l.unified["a"] != "spec" {
-		t.Errorf("got %+v", l)
+		t.Errorf("resources = %+v, want those of the status", l)
 	}
 }
 
-// Any message that the protocol allows decodes: absent parts, numbers at the ends of their ranges, any text.
-func TestAnyMessageDecodes(t *testing.T) {
+// Every valid message decodes: absent parts, extreme numbers, any text.
+func TestEveryMessageDecodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if s := sandboxOf(random(t, &runtimev1.PodSandbox{})); s.CreatedAt.UnixNano() < 0 && !s.CreatedAt.IsZero() {
-			t.Errorf("a sandbox from before 1970: %v", s.CreatedAt)
+			t.Errorf("sandbox with a creation time before 1970: %v", s.CreatedAt)
 		}
 		containerOf(random(t, &runtimev1.Container{}))
 		if i := imageOf(random(t, &runtimev1.Image{})); i.Size > math.MaxInt64 {
-			t.Errorf("an image of %d bytes", i.Size)
+			t.Errorf("image with an impossible size: %d bytes", i.Size)
 		}
 		status := random(t, &runtimev1.ContainerStatusResponse{})
 		status.Info = map[string]string{"info": rapid.SampledFrom([]string{"", crioContainer, containerdSandbox}).Draw(t, "info")}
@@ -91,14 +91,14 @@ func TestAnyMessageDecodes(t *testing.T) {
 		sandboxDetailOf(random(t, &runtimev1.PodSandboxStatusResponse{}))
 		for _, u := range usagesOf(random(t, &runtimev1.ImageFsInfoResponse{}).GetImageFilesystems()) {
 			if u.UsedBytes != nil && *u.UsedBytes > math.MaxInt64 {
-				t.Errorf("%d bytes used", *u.UsedBytes)
+				t.Errorf("impossible usage decoded: %d bytes", *u.UsedBytes)
 			}
 		}
 		containerStatsOf(random(t, &runtimev1.ContainerStats{}))
 	})
 }
 
-// Nor does nothing at all.
+// Nil messages decode without a panic.
 func TestNilDecodes(t *testing.T) {
 	sandboxOf(nil)
 	containerOf(nil)
@@ -109,11 +109,11 @@ func TestNilDecodes(t *testing.T) {
 	containerStatsOf(nil)
 	var none answer[Container]
 	if err := none.decode(nil); err != nil || len(none.items) != 0 {
-		t.Errorf("kept %v, %v", none.items, err)
+		t.Errorf("items of an empty message = %v, %v, want none", none.items, err)
 	}
 }
 
-// random fills some fields of a message, sends it over the wire, and returns what arrives.
+// random fills some fields of a message, encodes it, and returns the decoded message.
 func random[M proto.Message](t *rapid.T, m M) M {
 	fill(t, m.ProtoReflect(), 0)
 	wire, err := proto.Marshal(m)

@@ -27,19 +27,19 @@ func TestSandboxDetails(t *testing.T) {
 	}
 	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
 	if s1.RuntimeHandler != "kata" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.PID != 4242 {
-		t.Errorf("s1: %+v", s1)
+		t.Errorf("sandbox s1 = %+v, want its details", s1)
 	}
 	if s0.PID != 0 {
-		t.Errorf("s0, which is not ready: %+v", s0)
+		t.Errorf("sandbox s0 that is not ready = %+v, want no PID", s0)
 	}
 	if s0.CPUShares == nil || *s0.CPUShares != 256 || s0.MemoryLimit == nil || *s0.MemoryLimit != 8192 || s0.Overhead == nil || *s0.Overhead != 4096 {
-		t.Errorf("s0, what it was made for: %+v", s0)
+		t.Errorf("sandbox s0 = %+v, want its resources", s0)
 	}
 }
 
-// A container that has exited counts in its pod's request: what was known of it stays, and what was not is asked for once, at leisure, while
-// its sandbox is ready.
-func TestWhatHasExitedIsAskedAboutOnce(t *testing.T) {
+// An exited container counts in its pod's request: its cached details stay, and missing ones are
+// requested once, with low priority, while its sandbox is ready.
+func TestExitedContainerDetailsAreRequestedOnce(t *testing.T) {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}, {Id: "gone", State: runtimev1.PodSandboxState_SANDBOX_NOTREADY}}
 	dead := func(id, sandbox string) *runtimev1.Container {
@@ -64,14 +64,14 @@ func TestWhatHasExitedIsAskedAboutOnce(t *testing.T) {
 			}
 		}
 		if calls := r.Calls("ContainerStatus"); err != nil || calls != want.calls || known != want.known {
-			t.Errorf("list %d: %d calls, %d known, want %+v, %v", i, calls, known, want, err)
+			t.Errorf("list %d: %d status calls, %d details known, want %+v, %v", i, calls, known, want, err)
 		}
 		now = now.Add(time.Second)
 	}
 	r.Change(func() { r.Containers[len(r.Containers)-1].State = runtimev1.ContainerState_CONTAINER_EXITED })
 	got, err := l.List(t.Context())
 	if c := got.Containers[len(got.Containers)-1]; err != nil || c.State != Exited || c.OOMScoreAdj == nil || c.PID != 0 {
-		t.Errorf("what was known of it is forgotten: %+v, %v", c, err)
+		t.Errorf("cached details of an exited container are lost: %+v, %v", c, err)
 	}
 }
 
@@ -100,10 +100,10 @@ func TestContainerDetails(t *testing.T) {
 		PID: 4343, StartedAt: time.Unix(0, 4),
 	}
 	if !reflect.DeepEqual(got.Containers[0], want) {
-		t.Errorf("got  %+v\nwant %+v", got.Containers[0], want)
+		t.Errorf("container = %+v\nwant        %+v", got.Containers[0], want)
 	}
 	if dead := got.Containers[2]; dead.State != Exited || dead.PID != 0 || dead.OOMScoreAdj != nil || r.Calls("ContainerStatus") != 2 {
-		t.Errorf("asked for a dead one: %+v", dead)
+		t.Errorf("details of a dead container were requested: %+v", dead)
 	}
 }
 
@@ -117,43 +117,43 @@ func TestContainerStatus(t *testing.T) {
 	c := dial(t, r.Endpoint())
 	got, err := c.ContainerStatus(t.Context(), "c0")
 	if err != nil || got.ID != "c0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 	if got, err = c.ContainerStatus(t.Context(), "c1"); err != nil || got.State != Running {
-		t.Errorf("one that runs: %+v, %v", got, err)
+		t.Errorf("status of a running container = %+v, %v", got, err)
 	}
 	if _, err = c.ContainerStatus(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("one that is not there: %v", err)
+		t.Errorf("error for a missing container = %v, want ErrNotFound", err)
 	}
 	r.Change(func() {
 		r.Answer["ContainerStatus"] = func(any) any { return &runtimev1.ContainerStatusResponse{} }
 	})
 	if _, err = c.ContainerStatus(t.Context(), "c1"); err == nil {
-		t.Error("took an empty answer")
+		t.Error("ContainerStatus() accepted an empty answer")
 	}
 }
 
-func TestStatesHaveNames(t *testing.T) {
+func TestContainerStateString(t *testing.T) {
 	for state, want := range map[runtimev1.ContainerState]string{0: "created", 1: "running", 2: "exited", 3: "unknown", 4: "unknown", -1: "unknown"} {
 		if got := stateOf(state).String(); got != want {
-			t.Errorf("%d: got %s, want %s", state, got, want)
+			t.Errorf("name of state %d = %s, want %s", state, got, want)
 		}
 	}
 }
 
-// Of an id that is listed twice the first counts; what has none cannot be asked for.
-func TestDuplicatesAreLeftOut(t *testing.T) {
+// Of repeated IDs the first item is listed. Items without an ID are omitted.
+func TestDuplicatesAreOmitted(t *testing.T) {
 	r := node(t)
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "s1"}, &runtimev1.PodSandbox{})
 	r.Containers = append(r.Containers, &runtimev1.Container{Id: "c1"}, &runtimev1.Container{})
 	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
 	if err != nil || len(got.Sandboxes) != 2 || len(got.Containers) != 3 || got.Containers[0].Name != "app" {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 }
 
-// A container that starts is asked for again; one that merely goes on is not.
-func TestAStartIsAskedAbout(t *testing.T) {
+// The details of a container are requested again after its start, and not while it keeps running.
+func TestStartRefreshesDetails(t *testing.T) {
 	r := node(t)
 	l := NewLister(dial(t, r.Endpoint()))
 	list := func() Listing {
@@ -170,19 +170,19 @@ func TestAStartIsAskedAbout(t *testing.T) {
 		r.Info["c2"] = crioContainer
 	})
 	if got := list(); got.Containers[1].PID != 4343 || r.Calls("ContainerStatus") != 3 {
-		t.Errorf("after its start: %+v, %d calls", got.Containers[1], r.Calls("ContainerStatus"))
+		t.Errorf("container after its start = %+v after %d status calls", got.Containers[1], r.Calls("ContainerStatus"))
 	}
 	r.Change(func() { r.Containers[1].State = runtimev1.ContainerState_CONTAINER_EXITED })
 	if got := list(); got.Containers[1].PID != 0 || r.Calls("ContainerStatus") != 3 {
-		t.Errorf("after its end: %+v, %d calls", got.Containers[1], r.Calls("ContainerStatus"))
+		t.Errorf("container after its end = %+v after %d status calls", got.Containers[1], r.Calls("ContainerStatus"))
 	}
 	r.Change(func() { r.Sandboxes[0].State = runtimev1.PodSandboxState_SANDBOX_NOTREADY })
 	if got := list(); got.Sandboxes[0].PID != 0 || got.Sandboxes[0].CgroupParent == "" || r.Calls("PodSandboxStatus") != 2 {
-		t.Errorf("after the sandbox's end: %+v", got.Sandboxes[0])
+		t.Errorf("sandbox after its end = %+v", got.Sandboxes[0])
 	}
 }
 
-// Details grow old: the oldest are asked for again, so many a List and no more.
+// Details are refreshed, the oldest first, and a limited number per List.
 func TestDetailsAreRefreshed(t *testing.T) {
 	r := critest.Start(t)
 	for i := range refreshMax + 5 {
@@ -199,7 +199,7 @@ func TestDetailsAreRefreshed(t *testing.T) {
 		before := r.Calls("ContainerStatus")
 		got, err := l.List(t.Context())
 		if n := r.Calls("ContainerStatus") - before; err != nil || n != calls {
-			t.Fatalf("%d calls, want %d, %v", n, calls, err)
+			t.Fatalf("status calls = %d, want %d; error %v", n, calls, err)
 		}
 		return got
 	}
@@ -218,23 +218,24 @@ func TestDetailsAreRefreshed(t *testing.T) {
 		}
 	})
 	if got := list(59*time.Second, 0); limits(got) != 0 {
-		t.Errorf("%d changed within the minute", limits(got))
+		t.Errorf("limits refreshed within the minute = %d, want none", limits(got))
 	}
 	if got := list(time.Second, refreshMax); limits(got) != refreshMax {
-		t.Errorf("%d changed at first", limits(got))
+		t.Errorf("limits refreshed by the first List = %d, not as expected", limits(got))
 	}
 	if got := list(time.Second, 5); limits(got) != refreshMax+5 {
-		t.Errorf("%d changed in the end", limits(got))
+		t.Errorf("limits refreshed in the end = %d, want all", limits(got))
 	}
 	r.Change(func() { r.Fail["ContainerStatus"] = status.Error(codes.Internal, "broken") })
 	if got := list(time.Minute, refreshMax); limits(got) != refreshMax+5 {
-		t.Errorf("a refresh that fails made %d forgotten", refreshMax+5-limits(got))
+		t.Errorf("failed refreshes lost the details of %d containers", refreshMax+5-limits(got))
 	}
 }
 
-// Where the runtime tells of each change, the containers that it told of are asked about at the next List, and others when their details are
-// five minutes old; once it tells no more, when they are a minute old. One whose status fails is asked about again soon.
-func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
+// If the runtime reports changes, the next List refreshes changed containers, and others when their
+// details are five minutes old; without such reports when they are a minute old. A failed status is
+// requested again soon.
+func TestReportedChangesRefreshDetails(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"a", "b"} {
 		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
@@ -267,13 +268,13 @@ func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
 		}
 		l.Told(c.told, c.changed)
 		if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus")-before != c.want {
-			t.Errorf("list %d, at %v: %d calls, want %d, %v", i, c.at, r.Calls("ContainerStatus")-before, c.want, err)
+			t.Errorf("list %d at %v: %d status calls, want %d; error %v", i, c.at, r.Calls("ContainerStatus")-before, c.want, err)
 		}
 	}
 }
 
-// A sandbox's details are asked for again when they are ten minutes old, and not before.
-func TestDetailsOfSandboxesAreRefreshedLess(t *testing.T) {
+// The details of a sandbox are refreshed when they are ten minutes old, and not before.
+func TestSandboxDetailsAreRefreshedRarely(t *testing.T) {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}}
 	l := NewLister(dial(t, r.Endpoint()))
@@ -287,8 +288,9 @@ func TestDetailsOfSandboxesAreRefreshedLess(t *testing.T) {
 	}
 }
 
-// One status that hangs costs its deadline, is left alone for a while, and comes after the others then.
-func TestAStatusThatHangsHoldsUpNoneForEver(t *testing.T) {
+// A status that hangs costs its timeout, is delayed for a while, and is then requested after the
+// others.
+func TestHungStatusDoesNotBlockOthers(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"hung", "c1", "c2"} {
 		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
@@ -317,26 +319,26 @@ func TestAStatusThatHangsHoldsUpNoneForEver(t *testing.T) {
 		return ids
 	}
 	if ids := known(true, 0); len(ids) != 0 || r.Calls("ContainerStatus") != 1 {
-		t.Errorf("at first: %v known, %d calls", ids, r.Calls("ContainerStatus"))
+		t.Errorf("first list: details of %v known after %d status calls", ids, r.Calls("ContainerStatus"))
 	}
 	if ids := known(false, time.Second); !slices.Equal(ids, []string{"c1", "c2"}) || r.Calls("ContainerStatus") != 3 {
-		t.Errorf("soon after: %v known, %d calls", ids, r.Calls("ContainerStatus"))
+		t.Errorf("next list: details of %v known after %d status calls", ids, r.Calls("ContainerStatus"))
 	}
 	if ids := known(false, retryAge); len(ids) != 3 {
-		t.Errorf("later: %v known", ids)
+		t.Errorf("later list: details of %v known", ids)
 	}
 }
 
-// What the caller's time did not suffice for is asked for the next time, and first.
-func TestACallersHasteIsNoFault(t *testing.T) {
+// Details for which the caller's time did not suffice are requested first by the next List.
+func TestCallerDeadlineIsNoTimeout(t *testing.T) {
 	r := node(t)
 	r.Hang["PodSandboxStatus"] = true
 	l := NewLister(dial(t, r.Endpoint()))
 	if got, err := hurriedList(t, l, r, "PodSandboxStatus"); err != nil || got.Sandboxes[0].CgroupParent != "" {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("answer = %+v, error %v, not as expected", got, err)
 	}
 	r.Change(func() { clear(r.Hang) })
 	if got, err := l.List(t.Context()); err != nil || got.Sandboxes[0].CgroupParent == "" {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 }

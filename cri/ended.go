@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// endedMost bounds what a List tells of pods that have ended: a node that keeps a few dead
-// containers of each pod is far below, and one that was never cleaned has tens of thousands, which
-// are more than the agent's memory holds. Who collects them lists for itself.
-const endedMost = 1000
+// maxEnded limits the sandboxes and containers of ended pods in a List. A node that keeps a few
+// dead containers per pod is far below. One that was never cleaned has tens of thousands, which
+// exceed the agent's memory. Garbage collection makes its own list.
+const maxEnded = 1000
 
-// endedPods are the sandboxes of pods that have no ready one.
+// endedPods tracks the sandboxes of pods without a ready one.
 type endedPods struct {
-	ids    map[string]bool // of all sandboxes, and whether it is one
-	exited int             // their containers that have, so far
+	ids    map[string]bool // all sandboxes; true: of an ended pod
+	exited int             // exited containers of ended pods so far
 }
 
 func endedOf(sandboxes []PodSandbox) *endedPods {
@@ -30,20 +30,21 @@ func endedOf(sandboxes []PodSandbox) *endedPods {
 	return e
 }
 
-// keeps says which containers are listed. One whose sandbox is not known came with that in between.
+// keeps reports whether to list a container. A container with an unknown sandbox appeared between
+// the two lists, and is listed.
 func (e *endedPods) keeps(c *Container) bool {
 	if c.State != Exited || !e.ids[c.SandboxID] {
 		return true
 	}
 	e.exited++
-	return e.exited <= endedMost
+	return e.exited <= maxEnded
 }
 
-// trim leaves out sandboxes beyond endedMost, the oldest: of pods that a kubelet has from the API
-// and of which nothing else that decides is known, in which no container may run. What is static,
-// or may be, stays.
+// trim drops the oldest sandboxes beyond maxEnded: of pods from the API server without other
+// relevant annotations and without a container that may run. Sandboxes that are or may be static
+// stay.
 func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSandbox {
-	if len(sandboxes) <= endedMost {
+	if len(sandboxes) <= maxEnded {
 		return sandboxes
 	}
 	alive := map[string]bool{}
@@ -54,18 +55,18 @@ func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSa
 	}
 	var over []*PodSandbox
 	for i := range sandboxes {
-		if s := &sandboxes[i]; e.ids[s.ID] && !alive[s.ID] && plainAPI(s.Annotations) {
+		if s := &sandboxes[i]; e.ids[s.ID] && !alive[s.ID] && onlyFromAPI(s.Annotations) {
 			over = append(over, s)
 		}
 	}
-	if len(over) <= endedMost {
+	if len(over) <= maxEnded {
 		return sandboxes
 	}
 	slices.SortFunc(over, func(a, b *PodSandbox) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	gone := make(map[string]bool, len(over))
-	for _, s := range over[endedMost:] {
+	for _, s := range over[maxEnded:] {
 		gone[s.ID] = true
 	}
 	out := make([]PodSandbox, 0, len(sandboxes)-len(gone))
@@ -77,20 +78,22 @@ func (e *endedPods) trim(sandboxes []PodSandbox, containers []Container) []PodSa
 	return out
 }
 
-// plainAPI reports whether annotations say that a pod came from an API server, and nothing else
-// that decides.
-func plainAPI(annotations map[string]string) bool {
+// onlyFromAPI reports whether annotations mark a pod from an API server and contain no other
+// relevant key.
+func onlyFromAPI(annotations map[string]string) bool {
 	for key := range annotations {
-		if decides[key] && key != "kubernetes.io/config.source" {
+		if relevantKeys[key] && key != "kubernetes.io/config.source" {
 			return false
 		}
 	}
 	return annotations["kubernetes.io/config.source"] == "api"
 }
 
-// deciding are the annotations of a sandbox that is over that decide something: when a kubelet saw
-// the pod first is another text in each. Those that have nothing but the same source share one map.
-func deciding(all map[string]string, sources map[string]map[string]string) map[string]string {
+// relevantAnnotations removes the time when the kubelet first saw the pod, which differs in each,
+// from the annotations of an ended sandbox. Sandboxes that then have only the same source share one
+// map.
+func relevantAnnotations(all map[string]string,
+	sources map[string]map[string]string) map[string]string {
 	const seen, source = "kubernetes.io/config.seen", "kubernetes.io/config.source"
 	delete(all, seen)
 	if len(all) != 1 || all[source] == "" {

@@ -7,36 +7,36 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// How a container ended and who made its pod come through what is taken of an answer.
-func TestStatusesTellEndsAndOwners(t *testing.T) {
+// A container's end and the kind of its pod's owner are decoded from the statuses.
+func TestStatusHasEndAndOwner(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 5, time.UTC)
 	var got runtimev1.ContainerStatusResponse
-	if err := unthin(t, &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{
+	if err := decodePruned(t, &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{
 		Id: "c", State: runtimev1.ContainerState_CONTAINER_EXITED, ExitCode: 3, Reason: "Error", FinishedAt: at.UnixNano(),
 	}}, &got, 7); err != nil {
 		t.Fatal(err)
 	}
 	if c := containerStatusOf(&got); c.Ended == nil || c.Ended.Code != 3 || c.Ended.Reason != "Error" || !c.Ended.At.Equal(at) {
-		t.Errorf("ended %+v", c.Ended)
+		t.Errorf("end of the container = %+v, want that of the status", c.Ended)
 	}
 	for label, owner := range map[string]string{
 		"pod-template-hash": "ReplicaSet", "controller-revision-hash": "DaemonSet", "statefulset.kubernetes.io/pod-name": "StatefulSet",
 		"batch.kubernetes.io/job-name": "Job", "app": "",
 	} {
 		var got runtimev1.PodSandboxStatusResponse
-		if err := unthin(t, &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
+		if err := decodePruned(t, &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
 			Id: "s", Labels: map[string]string{label: "v"},
 		}}, &got, 7); err != nil {
 			t.Fatal(err)
 		}
 		if d := sandboxDetailOf(&got); d.owner != owner {
-			t.Errorf("%s: owner %q, want %q", label, d.owner, owner)
+			t.Errorf("owner for label %s = %q, want %q", label, d.owner, owner)
 		}
 	}
 }
 
-// How a container that was running has ended is asked for once, and what was known of it stays.
-func TestHowARunningContainerEndedIsAskedFor(t *testing.T) {
+// The end of a container is requested once, and its other cached details stay.
+func TestEndIsRequestedOnce(t *testing.T) {
 	r := node(t)
 	r.Info["c1"] = crioContainer
 	l := NewLister(dial(t, r.Endpoint()))
@@ -60,12 +60,12 @@ func TestHowARunningContainerEndedIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := got.Containers[0]; c.Ended == nil || c.Ended.Code != 4 || c.OOMScoreAdj == nil {
-			t.Errorf("%+v", c)
+			t.Errorf("exited container = %+v, want its end and the cached details", c)
 		}
 	}
 	asked := r.Calls("ContainerStatus")
 	now = now.Add(2 * refreshAge)
 	if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus") > asked+1 { // of the other one, which runs
-		t.Errorf("%v: %d calls, %d before", err, r.Calls("ContainerStatus"), asked)
+		t.Errorf("error %v; status calls = %d, want still %d", err, r.Calls("ContainerStatus"), asked)
 	}
 }

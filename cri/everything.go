@@ -6,54 +6,52 @@ import (
 	"fmt"
 )
 
-// Sandboxes hands over all sandboxes, without what only a status tells, one after the other as they
-// come: none is kept here. Where all are too large for one answer they are listed in parts (see
-// sandboxesInParts), and left is what is not told. known are the IDs of those that were there
-// before.
+// Sandboxes calls each with every sandbox as it is received, without details from a status, and
+// keeps none. If all exceed one answer they are listed in parts (see sandboxesInParts), and left
+// describes the missing ones. known are the IDs of sandboxes listed earlier.
 func (c *Client) Sandboxes(ctx context.Context, known []string,
 	each func(*PodSandbox)) (left Untold, err error) {
-	ctx, done := c.link.alone(ctx, c.timeouts.list)
+	ctx, done := c.link.exclusive(ctx, c.timeouts.list)
 	defer done()
-	told := map[string]bool{} // by a stream that became too large
-	hand := func(s *PodSandbox) bool {
-		if !told[s.ID] {
-			told[s.ID] = true
+	passed := map[string]bool{} // passed by a stream that became too large
+	pass := func(s *PodSandbox) bool {
+		if !passed[s.ID] {
+			passed[s.ID] = true
 			each(s)
 		}
 		return false
 	}
-	if _, err = c.listSandboxes(ctx, nil, hand); !errors.Is(err, ErrTooLarge) {
+	if _, err = c.listSandboxes(ctx, nil, pass); !errors.Is(err, ErrTooLarge) {
 		return left, err
 	}
 	parts, left, err := c.sandboxesInParts(ctx, known)
 	for i := range parts {
-		hand(&parts[i])
+		pass(&parts[i])
 	}
 	return left, err
 }
 
-// Told is who is told by AllContainers.
+// Told holds the callbacks of AllContainers.
 type Told struct {
-	Again     func()            // what was told is void, and comes anew
-	Container func(*Container)  // without what only a status tells
-	Sandbox   func(*PodSandbox) // one that is not known
-	// Untold gets the states whose containers in a sandbox are more than an answer takes even alone:
-	// one tenant's keep nobody else's from being told.
+	Again     func()            // discard all containers passed so far: the listing restarts
+	Container func(*Container)  // without details from a status
+	Sandbox   func(*PodSandbox) // a sandbox that is not in known
+	// Untold receives the states with containers that exceed one answer even for one sandbox alone:
+	// one tenant's containers do not prevent the listing of others.
 	Untold func(sandboxID string, of ContainerState)
-	Left   func(Untold) // sandboxes that are not told when they are listed again, and so are not asked
+	Left   func(Untold) // sandboxes missing from a later list, and so not visited
 }
 
-// listRounds bounds how often sandboxes are listed again that came while others were asked.
+// listRounds limits how often sandboxes are listed again because new ones appeared.
 const listRounds = 10
 
-// AllContainers hands over the containers of all sandboxes, as they come. Where all are more than
-// the runtime tells in one answer, it asks for those of one sandbox after the other, each with a
-// deadline of its own, and of one that has too many for one state after the other. That takes long,
-// and a sandbox may come meanwhile: they are listed again until there is none that was not asked.
-// Those that are ready, in which something may start, are asked last. known are the IDs of
-// sandboxes that were listed just before.
+// AllContainers calls back with the containers of all sandboxes as they are received. If all exceed
+// one answer, it lists the containers of each sandbox with a separate timeout, and of a sandbox
+// with too many state by state. That takes long, and a sandbox may appear meanwhile: the sandboxes
+// are listed again until all were visited. Ready sandboxes, in which a container may start, are
+// visited last. known are the IDs of sandboxes listed just before.
 func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
-	within, done := c.link.alone(ctx, c.timeouts.list)
+	within, done := c.link.exclusive(ctx, c.timeouts.list)
 	_, err := c.listContainers(within, nil,
 		func(one *Container) bool { to.Container(one); return false })
 	done()
@@ -95,11 +93,11 @@ func (c *Client) AllContainers(ctx context.Context, known []string, to Told) err
 			}
 		}
 	}
-	return fmt.Errorf("list containers of runtime %s: new sandboxes came %d times while others were "+
-		"asked", c.link.endpoint, listRounds)
+	return fmt.Errorf("list containers of runtime %s: new sandboxes appeared in each of %d "+
+		"rounds", c.link.endpoint, listRounds)
 }
 
-// allOf hands over those of one sandbox.
+// allOf calls back with the containers of one sandbox.
 func (c *Client) allOf(ctx context.Context, sandboxID string, to Told) error {
 	own, err := c.Containers(ctx, sandboxID)
 	var large []ContainerState

@@ -9,7 +9,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Image is one image on the node.
+// Image is an image on the node.
 type Image struct {
 	ID string // as in Container.ImageID
 	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...".
@@ -17,28 +17,28 @@ type Image struct {
 	RepoTags, RepoDigests []string
 	// bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
 	Size uint64
-	// the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
+	// the runtime asks to keep it, but does not enforce that on removal (runtime/v1 api.proto)
 	Pinned         bool
-	Spec           string // the reference it was pulled by; often empty
+	Spec           string // the reference that it was pulled by; often empty
 	RuntimeHandler string // that it was pulled for; empty: the default one
 }
 
-// ListImages lists the images of the image service, each once for each runtime handler that it was
+// ListImages lists the images of the image service, each once per runtime handler that it was
 // pulled for.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
-	ctx, done := c.imageLink.alone(ctx, c.timeouts.list)
+	ctx, done := c.imageLink.exclusive(ctx, c.timeouts.list)
 	defer done()
-	// one id may come once for each runtime handler (RuntimeClassInImageCriApi)
+	// an ID may occur once per runtime handler (RuntimeClassInImageCriApi)
 	type key struct{ id, handler string }
 	seen := map[key]bool{}
 	var m runtimev1.Image
-	out, err := (&twin[Image]{
-		link: c.imageLink, learnt: &c.image, all: true, limits: c.limits,
+	out, err := (&listCall[Image]{
+		link: c.imageLink, hints: &c.image, all: true, limits: c.limits,
 		streamName: runtimev1.ImageService_StreamImages_FullMethodName,
 		streamed:   &runtimev1.StreamImagesResponse{},
 		plainName:  runtimev1.ImageService_ListImages_FullMethodName,
 		plain:      &runtimev1.ListImagesResponse{},
-		request:    &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},
+		request:    &runtimev1.StreamImagesRequest{}, plainRequest: &runtimev1.ListImagesRequest{},
 		item: func(text []byte) (one Image, keep bool, err error) {
 			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" ||
 				seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] {
@@ -65,29 +65,29 @@ func imageOf(i *runtimev1.Image) Image {
 	return out
 }
 
-// FilesystemUsage is what images, or containers, or one container, take on a filesystem: not what
-// is used of it in total.
+// FilesystemUsage is the usage of images, or containers, or one container on a file system, not the
+// total usage of the file system.
 type FilesystemUsage struct {
-	// a folder on that filesystem, rarely its mount point itself (containerd: the snapshotter's)
+	// a directory on that file system, rarely its mount point itself (containerd: the snapshotter's)
 	Mountpoint string
-	UsedBytes  *uint64   // nil: the runtime did not say
-	InodesUsed *uint64   // likewise
+	UsedBytes  *uint64   // nil: not reported
+	InodesUsed *uint64   // nil: not reported
 	Time       time.Time // of the measurement; zero: unknown
 }
 
-// FsInfo is where the runtime keeps images and containers. Containers is empty where it keeps both
-// in one place, and always with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
+// FsInfo holds the locations of images and containers. Containers is empty if both are in one
+// place, and always with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
 type FsInfo struct{ Images, Containers []FilesystemUsage }
 
-// ImageFsInfo asks where images and containers lie, the default snapshotter's first. containerd
-// sums up sizes that it takes every 10 s, without the compressed content it keeps besides: for what
-// is free, ask the filesystem of the Mountpoint.
+// ImageFsInfo requests the locations of images and containers, the default snapshotter's first.
+// containerd sums up sizes that it measures every 10 s, without the compressed content that it also
+// keeps. For the free space use the file system of the Mountpoint.
 func (c *Client) ImageFsInfo(ctx context.Context) (FsInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
 	res, err := c.images.ImageFsInfo(ctx, &runtimev1.ImageFsInfoRequest{})
 	if err != nil {
-		return FsInfo{}, c.imageLink.wrap("ask image filesystems of", err)
+		return FsInfo{}, c.imageLink.wrap("get image filesystems of", err)
 	}
 	return FsInfo{Images: usagesOf(res.GetImageFilesystems()),
 		Containers: usagesOf(res.GetContainerFilesystems())}, nil
@@ -104,14 +104,14 @@ func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
 
 func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
 	return FilesystemUsage{
-		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()),
-		InodesUsed: counted(u.GetInodesUsed()),
-		Time:       at(u.GetTimestamp()),
+		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: uint64Of(u.GetUsedBytes()),
+		InodesUsed: uint64Of(u.GetInodesUsed()),
+		Time:       timeAt(u.GetTimestamp()),
 	}
 }
 
-// counted is absent where the runtime did not say, and where it wrote a negative number.
-func counted(v *runtimev1.UInt64Value) *uint64 {
+// uint64Of returns nil for a missing and for a negative number.
+func uint64Of(v *runtimev1.UInt64Value) *uint64 {
 	if v == nil || v.GetValue() > math.MaxInt64 {
 		return nil
 	}
@@ -119,16 +119,16 @@ func counted(v *runtimev1.UInt64Value) *uint64 {
 	return &n
 }
 
-// ContainerStats is what one container has written beside its image.
+// ContainerStats is the amount that one container has written to its writable layer.
 type ContainerStats struct {
 	ID            string
 	WritableLayer *FilesystemUsage // nil: the runtime has not measured it
 }
 
-// ListContainerStats asks for the writable layers of all containers that run. It is not for a hot
-// path: containerd asks the shim of one container after the other for cgroup statistics too, 1.5 ms
-// each (cri-kernel facts), so one shim that hangs holds up the answer. A runtime without it is
-// ErrUnimplemented.
+// ListContainerStats requests the writable layers of all running containers. It is slow: containerd
+// also queries the shim of each container in turn for cgroup statistics, 1.5 ms each (cri-kernel
+// facts), so one hung shim delays the answer. It returns ErrUnimplemented for a runtime without the
+// call.
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()

@@ -24,13 +24,13 @@ func TestListImages(t *testing.T) {
 	}
 	got, err := dial(t, r.Endpoint()).ListImages(t.Context())
 	if err != nil || len(got) != 2 {
-		t.Fatalf("want the first of each id: %+v, %v", got, err)
+		t.Fatalf("images = %+v, error %v, want the first of each ID", got, err)
 	}
 	if i := got[0]; i.Size != 42 || !i.Pinned || i.Spec != "a:1" || !slices.Equal(i.RepoTags, []string{"a:1"}) || !slices.Equal(i.RepoDigests, []string{"a@sha256:x"}) {
-		t.Errorf("got %+v", i)
+		t.Errorf("image = %+v, not as listed by the runtime", i)
 	}
 	if i := got[1]; i.ID != "../\x00" || i.Size != 0 {
-		t.Errorf("an id is data, and a size that cannot be is unknown: %+v", i)
+		t.Errorf("image = %+v, want its ID unchanged and no size", i)
 	}
 }
 
@@ -43,13 +43,13 @@ func TestImageFsInfo(t *testing.T) {
 	r.ContainerFs = []*runtimev1.FilesystemUsage{{FsId: &runtimev1.FilesystemIdentifier{Mountpoint: "/containers"}, UsedBytes: &runtimev1.UInt64Value{Value: math.MaxUint64}}}
 	got, err := dial(t, r.Endpoint()).ImageFsInfo(t.Context())
 	if err != nil || len(got.Images) != 1 || len(got.Containers) != 1 {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("answer = %+v, error %v, not as expected", got, err)
 	}
 	if i := got.Images[0]; i.Mountpoint != "/images" || *i.UsedBytes != 7 || *i.InodesUsed != 0 || !i.Time.Equal(time.Unix(0, 5)) {
-		t.Errorf("images: %+v", i)
+		t.Errorf("usage of images = %+v, not as expected", i)
 	}
 	if c := got.Containers[0]; c.UsedBytes != nil || c.InodesUsed != nil || !c.Time.IsZero() {
-		t.Errorf("containers: %+v", c)
+		t.Errorf("usage of containers = %+v, not as expected", c)
 	}
 }
 
@@ -66,18 +66,18 @@ func TestListContainerStats(t *testing.T) {
 	c := dial(t, r.Endpoint())
 	got, err := c.ListContainerStats(t.Context())
 	if err != nil || len(got) != 3 || got[0].ID != "c1" || *got[0].WritableLayer.UsedBytes != 9 || got[0].WritableLayer.InodesUsed != nil {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("answer = %+v, error %v, not as expected", got, err)
 	}
 	if got[1].WritableLayer != nil || got[2].WritableLayer != nil {
-		t.Errorf("layers that nobody measured: %+v", got[1:])
+		t.Errorf("layers without a measurement = %+v, want none", got[1:])
 	}
 	r.Change(func() { r.Fail["ListContainerStats"] = status.Error(codes.Unimplemented, "no") })
 	if _, err := c.ListContainerStats(t.Context()); !errors.Is(err, ErrUnimplemented) || errors.Is(err, ErrNotCRI) {
-		t.Errorf("a runtime without it: %v", err)
+		t.Errorf("error of a runtime without the call = %v, want ErrUnimplemented", err)
 	}
 }
 
-// The image service may listen elsewhere.
+// The image service may have a separate endpoint.
 func TestImagesOfAnotherEndpoint(t *testing.T) {
 	runtime, images := many(t, 1), many(t, 2)
 	for image, want := range map[string]int{"": 1, runtime.Endpoint(): 1, images.Endpoint(): 2} {
@@ -89,10 +89,10 @@ func TestImagesOfAnotherEndpoint(t *testing.T) {
 			t.Errorf("%q: %d images, want %d, %v", image, len(got), want, err)
 		}
 		if got, err := NewLister(c).List(t.Context()); err != nil || len(got.Containers) != 1 {
-			t.Errorf("%q: containers of the other one: %+v, %v", image, got, err)
+			t.Errorf("image endpoint %q: containers = %+v, %v, want those of the runtime", image, got, err)
 		}
 		if same := c.imageLink.endpoint == c.Endpoint(); same != (want == 1) {
-			t.Errorf("%q: endpoints %s and %s", image, c.Endpoint(), c.imageLink.endpoint)
+			t.Errorf("image endpoint %q: client uses endpoints %s and %s", image, c.Endpoint(), c.imageLink.endpoint)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -100,7 +100,7 @@ func TestImagesOfAnotherEndpoint(t *testing.T) {
 	}
 	if c, err := Dial(runtime.Endpoint(), "tcp://1.2.3.4"); err == nil {
 		c.Close()
-		t.Error("took an image endpoint that is none")
+		t.Error("Dial() accepted an invalid image endpoint")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestStatus(t *testing.T) {
 	r.Conditions = append(r.Conditions, &runtimev1.RuntimeCondition{})
 	got, err := dial(t, r.Endpoint()).Status(t.Context())
 	if want := []Condition{{"RuntimeReady", true, "", ""}, {"NetworkReady", false, "NetworkPluginNotReady", "cni"}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 }
 
@@ -120,17 +120,17 @@ func TestCgroupDriver(t *testing.T) {
 	for driver, want := range map[runtimev1.CgroupDriver]string{0: "systemd", 1: "cgroupfs", 7: ""} {
 		r.Change(func() { r.CgroupDriver = driver })
 		if got, err := c.CgroupDriver(t.Context()); got != want || (err == nil) != (want != "") {
-			t.Errorf("%v: got %q, %v", driver, got, err)
+			t.Errorf("CgroupDriver() for %v = %q, %v", driver, got, err)
 		}
 	}
 	r.Change(func() {
 		r.Answer["RuntimeConfig"] = func(any) any { return &runtimev1.RuntimeConfigResponse{} }
 	})
 	if _, err := c.CgroupDriver(t.Context()); !errors.Is(err, ErrUnimplemented) {
-		t.Errorf("a runtime of no Linux: %v", err)
+		t.Errorf("error without a Linux part = %v, want ErrUnimplemented", err)
 	}
 	r.Change(func() { r.Fail["RuntimeConfig"] = status.Error(codes.Unimplemented, "no") })
 	if _, err := c.CgroupDriver(t.Context()); !errors.Is(err, ErrUnimplemented) || errors.Is(err, ErrNotCRI) {
-		t.Errorf("containerd 1.7: %v", err)
+		t.Errorf("error of containerd 1.7 = %v, want ErrUnimplemented", err)
 	}
 }

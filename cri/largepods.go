@@ -10,18 +10,19 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Untold is what a list of sandboxes leaves out, for it is more than the runtime tells: never one
-// in which a container may run.
+// Untold describes the sandboxes that a list omits because they exceed the answers of the runtime.
+// A sandbox in which a container may run is never omitted.
 type Untold struct {
-	Ready bool // there may be more that are ready
-	Over  bool // there may be more that are not
-	// Dead: those may have containers, which have exited. Else they have none.
+	Ready bool // more ready sandboxes may exist
+	Over  bool // more sandboxes that are not ready may exist
+	// Dead: the omitted sandboxes may have containers, which have exited. Otherwise they have no
+	// containers.
 	Dead bool
 }
 
-// anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, which each of its
-// sandboxes repeats, those of finished pods too: 65 of them are more than maxMessage. What is too
-// large for one answer is listed in parts.
+// anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, repeated by each of its
+// sandboxes, those of finished pods included: 65 of them exceed maxMessage. Lists that exceed one
+// answer are requested in parts.
 func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Untold, error) {
 	out, err := c.listSandboxes(ctx, nil, nil)
 	if !errors.Is(err, ErrTooLarge) {
@@ -30,10 +31,10 @@ func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox
 	return c.sandboxesInParts(ctx, known)
 }
 
-// sandboxesInParts lists those that are ready and those that are not, and of a part that is still
-// too large those that containers name and those that are known from before, one by one. Where one
-// in which something runs may not be among them it is ErrTooLarge. What has ended and for which
-// there is no time is left out.
+// sandboxesInParts lists the ready sandboxes and those that are not. For a part that still exceeds
+// one answer it lists sandboxes named by containers, and those in known, one by one. It returns
+// ErrTooLarge if a sandbox in which something runs may be missing. Ended sandboxes for which the
+// time does not suffice are omitted.
 func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold,
 	err error) {
 	p := largePods{c: c, seen: map[string]bool{}}
@@ -41,18 +42,18 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 	if err != nil {
 		return nil, left, err
 	}
-	alive := p.named(ctx, aliveStates...) // some of one that is not ready may run
+	alive := p.namedBy(ctx, aliveStates...) // containers may run in a sandbox that is not ready
 	if alive != nil && (!ready || !errors.Is(alive, ErrTooLarge)) {
 		return nil, left, alive
 	}
-	// What has ended may be tens of thousands, and must not take the time of the rest.
+	// Ended sandboxes may be tens of thousands, and must not use up the time for the others.
 	within, cancel := halfOf(ctx)
 	defer cancel()
 	over, err := p.state(within, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
 	left = Untold{Ready: !ready, Over: !over}
 	if err == nil && left != (Untold{}) {
 		if err = p.each(within, known); err == nil || errors.Is(err, ErrTooLarge) {
-			err = p.named(within, Exited)
+			err = p.namedBy(within, Exited)
 		}
 	}
 	switch {
@@ -66,19 +67,19 @@ func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodS
 	return p.out, left, nil
 }
 
-// largePods are sandboxes that are listed in parts.
+// largePods collects sandboxes that are listed in parts.
 type largePods struct {
 	c    *Client
 	out  []PodSandbox
-	seen map[string]bool // ids in out, and those asked for
+	seen map[string]bool // IDs in out, and those requested
 }
 
-// state lists those of one state. false: they are too large for one answer, too.
+// state lists the sandboxes of one state. It returns false if they also exceed one answer.
 func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) (whole bool,
 	err error) {
 	items, err := p.c.listSandboxes(ctx,
 		&runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: state}},
-		func(s *PodSandbox) bool { // a runtime may not have filtered
+		func(s *PodSandbox) bool { // the runtime may ignore the filter
 			return s.Ready == (state == runtimev1.PodSandboxState_SANDBOX_READY) && !p.seen[s.ID]
 		})
 	if err != nil {
@@ -94,35 +95,36 @@ func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) 
 	return true, nil
 }
 
-// named lists those that containers of some states name, all of them or it is an error.
-func (p *largePods) named(ctx context.Context, states ...ContainerState) error {
+// namedBy lists the sandboxes that containers in some states name. It fails unless it can list all
+// of them.
+func (p *largePods) namedBy(ctx context.Context, states ...ContainerState) error {
 	ids := map[string]bool{}
 	for _, state := range states {
 		_, err := p.c.listContainers(ctx, inState("", state), func(one *Container) bool {
-			if one.SandboxID != "" && one.State == state { // a runtime may not have filtered
+			if one.SandboxID != "" && one.State == state { // the runtime may ignore the filter
 				ids[one.SandboxID] = true
 			}
 			return false
 		})
 		if err != nil {
-			return fmt.Errorf("sandboxes are too large for one answer (look for pods with large annotations), "+
-				"and containers that would name them cannot be listed: %w", err)
+			return fmt.Errorf("sandboxes exceed one answer (check for pods with large annotations), "+
+				"and the containers that name them cannot be listed: %w", err)
 		}
 	}
 	return p.each(ctx, slices.Sorted(maps.Keys(ids)))
 }
 
-// each lists some by their ids, one by one, of those that were not listed before. One that is gone
-// is no error.
+// each lists sandboxes by their IDs, one by one, except those already listed. A missing sandbox is
+// no error.
 func (p *largePods) each(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		if p.seen[id] {
 			continue
 		}
-		it := func(s *PodSandbox) bool { return s.ID == id } // a runtime may not have filtered
-		items, err := p.c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{Id: id}, it)
+		match := func(s *PodSandbox) bool { return s.ID == id } // the runtime may ignore the filter
+		items, err := p.c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{Id: id}, match)
 		if err != nil {
-			return fmt.Errorf("of sandbox %s alone: %w", id, err)
+			return fmt.Errorf("list sandbox %s alone: %w", id, err)
 		}
 		p.seen[id] = true
 		p.out = append(p.out, items...)
@@ -130,13 +132,13 @@ func (p *largePods) each(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// SandboxesOf lists a pod's sandboxes, in any state. It is ErrTooLarge where some may be left out.
-// Where all sandboxes are more than the runtime tells, those are asked for that have the kubelet's
-// label: who labels one of a pod's labels all. Not everybody does it who has a runtime make pods.
-// It goes with an eviction, whose pod has its grace period only: it waits for lists of everything
-// no longer than patienceForList.
+// SandboxesOf lists a pod's sandboxes, in any state. It returns ErrTooLarge if some may be missing.
+// If all sandboxes exceed one answer it lists those with the kubelet's label: a client that labels
+// one sandbox of a pod labels all. Clients without a kubelet may not set the label. The call is
+// part of an eviction, which has only the pod's grace period: it waits for other lists of
+// everything no longer than patienceForList.
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
-	ctx, done := c.link.soonAlone(ctx, c.timeouts.list)
+	ctx, done := c.link.exclusiveSoon(ctx, c.timeouts.list)
 	defer done()
 	own := func(s *PodSandbox) bool { return s.UID == uid }
 	if of, err = c.listSandboxes(ctx, nil, own); !errors.Is(err, ErrTooLarge) {
@@ -149,7 +151,7 @@ func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, 
 	}
 	all, left, err := c.sandboxesInParts(ctx, nil)
 	if err == nil && left != (Untold{}) {
-		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may not be told (look "+
+		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may be missing (check "+
 			"for pods with large annotations)",
 			uid, c.link.endpoint, ErrTooLarge)
 	}

@@ -12,7 +12,8 @@ import (
 	"jettison/cri/critest"
 )
 
-// annotated adds pods of one state with as many annotations as an API server takes, each with a container unless bare.
+// annotated adds pods in one state with the maximum annotations that an API server accepts, each
+// with a container unless bare.
 func annotated(r *critest.Runtime, name string, n int, state runtimev1.PodSandboxState, of runtimev1.ContainerState, bare bool) {
 	large := map[string]string{"x": strings.Repeat("x", 255<<10)}
 	for i := range n {
@@ -29,9 +30,10 @@ func annotated(r *critest.Runtime, name string, n int, state runtimev1.PodSandbo
 	}
 }
 
-// Pods whose annotations are too large for one answer are known all the same: those of finished pods keep nobody from being listed, and where
-// those of running ones are too large by themselves, each that has a container is.
-func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
+// Pods with annotations that exceed one answer are listed nevertheless. Those of finished pods do
+// not prevent the listing of others. If those of running ones exceed one answer, each with a
+// container is listed.
+func TestSandboxesExceedOneAnswer(t *testing.T) {
 	const ready, over = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.PodSandboxState_SANDBOX_NOTREADY
 	const running, exited = runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_EXITED
 	for name, c := range map[string]struct {
@@ -54,7 +56,7 @@ func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
 			c.add(r)
 			got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
 			if err != nil {
-				t.Errorf("%s, streams %v: %v", name, streams, err)
+				t.Errorf("list in case %s with streams %v: error %v", name, streams, err)
 				continue
 			}
 			count, ids := map[string]int{}, []string{}
@@ -70,22 +72,22 @@ func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
 				t.Errorf("%s, streams %v: %d containers, want %d", name, streams, len(got.Containers), len(r.Containers))
 			}
 			if own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "uplain0"); err != nil || len(own) != 1 {
-				t.Errorf("%s, streams %v: a pod's own sandboxes: %v, %v", name, streams, own, err)
+				t.Errorf("%s, streams %v: SandboxesOf() = %v, %v", name, streams, own, err)
 			}
 		}
 	}
 }
 
-// heavyHooks makes containers too large for one answer.
+// heavyHooks makes containers exceed one answer.
 func heavyHooks(of []*runtimev1.Container) {
 	for _, c := range of {
 		c.Annotations = map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 300<<10)}
 	}
 }
 
-// A list never leaves out what runs: where neither the sandboxes nor the containers that would name them are told, it is an error. What
-// lives in a sandbox that is not ready counts too.
-func TestAListThatWouldLeaveOutWhatRuns(t *testing.T) {
+// A list never omits a running pod: if neither the sandboxes nor the containers that name them can
+// be listed, it is an error. A sandbox that is not ready may have running containers too.
+func TestListNeverOmitsRunningPods(t *testing.T) {
 	const ready, over = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.PodSandboxState_SANDBOX_NOTREADY
 	const running, exited = runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_EXITED
 	every := func(r *critest.Runtime) { // whatever the filter
@@ -125,7 +127,7 @@ func TestAListThatWouldLeaveOutWhatRuns(t *testing.T) {
 		client := dial(t, r.Endpoint())
 		got, err := NewLister(client).List(t.Context())
 		if c.lost && !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %d sandboxes, %d containers, %v; the runtime has %d, %d", name, len(got.Sandboxes), len(got.Containers), err,
+			t.Errorf("%s: listed %d sandboxes, %d containers, error %v; the runtime has %d, %d", name, len(got.Sandboxes), len(got.Containers), err,
 				len(r.Sandboxes), len(r.Containers))
 		}
 		for i := range got.Sandboxes {
@@ -133,29 +135,30 @@ func TestAListThatWouldLeaveOutWhatRuns(t *testing.T) {
 		}
 		for id, runs := range alive {
 			if !c.lost && (runs || err != nil) {
-				t.Errorf("%s: %s runs and is not listed: %v", name, id, err)
+				t.Errorf("%s: running sandbox %s is not listed: %v", name, id, err)
 				break
 			}
 		}
 	}
 }
 
-// A pod that was listed stays so while it has no container, between two attempts.
-func TestAListedPodWithoutContainers(t *testing.T) {
+// A listed pod stays listed while it has no container, between two attempts.
+func TestListedPodWithoutContainersStays(t *testing.T) {
 	r := critest.Start(t)
 	annotated(r, "run", 70, runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING, false)
 	l := NewLister(dial(t, r.Endpoint()))
 	for range 2 {
 		if got, err := l.List(t.Context()); err != nil || len(got.Sandboxes) != 70 {
-			t.Errorf("%d sandboxes of %d containers, want 70: %v", len(got.Sandboxes), len(got.Containers), err)
+			t.Errorf("listed %d sandboxes of %d containers, want 70; error %v", len(got.Sandboxes), len(got.Containers), err)
 		}
 		r.Change(func() { r.Containers = r.Containers[1:] })
 	}
 }
 
-// A pod's own sandboxes are all told, or it is an error: who asks removes its volumes when there is none. Where all sandboxes are too large it
-// is asked by the kubelet's label; who makes pods without that may have one that is not told.
-func TestSandboxesOfAPodOfMany(t *testing.T) {
+// SandboxesOf lists all sandboxes of a pod or fails: the caller removes the pod's volumes if there
+// are none. If all sandboxes exceed one answer it selects by the kubelet's label; a client that
+// creates pods without the label may have one that is missing.
+func TestSandboxesOfAmongLargePods(t *testing.T) {
 	const ready, running = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING
 	label := map[string]string{uidLabel: "u"}
 	for name, c := range map[string]struct {
@@ -193,7 +196,7 @@ func TestSandboxesOfAPodOfMany(t *testing.T) {
 		}
 		own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "u")
 		if told := err == nil && len(own) == 1 && own[0].ID == "s"; told == c.lost || c.lost && !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v, %v; lost, want %v", name, own, err, c.lost)
+			t.Errorf("%s: SandboxesOf() = %v, %v, want ErrTooLarge: %v", name, own, err, c.lost)
 		}
 	}
 }

@@ -8,74 +8,75 @@ import (
 	"time"
 )
 
-// Listing is all that the runtime has, as of Time, in the runtime's order. It is never changed once
-// made.
+// Listing holds all sandboxes and containers of the runtime as of Time, in the runtime's order. It
+// is immutable.
 type Listing struct {
 	Time       time.Time
 	Sandboxes  []PodSandbox
 	Containers []Container // exited ones too
 }
 
-// How often details are asked for again. They can change in place (the kubelet resizes pods), and a
-// verbose status costs a call of about 0.5 ms: List asks for a bounded number, and so takes at most
-// 16 ms more than one that asks for none. What a sandbox was made of hardly does, and its status is
-// twice as dear. Where the runtime tells of changes (see Told) only those are missed that another
-// NRI plugin makes by itself: no plugin is told of them (containerd 2.4.2 internal/nri/nri.go
-// applyUpdates).
+// Intervals for refreshing details. Details of containers can change in place (the kubelet resizes
+// pods). A verbose status takes about 0.5 ms: List refreshes a limited number, which adds at most
+// 16 ms. Details of sandboxes rarely change, and their status takes twice as long. If the runtime
+// reports changes (method Told), only unsolicited changes by another NRI plugin are missed: no
+// plugin is notified of them (containerd 2.4.2 internal/nri/nri.go applyUpdates).
 const (
 	refreshAge     = time.Minute
 	refreshTold    = 5 * time.Minute
 	refreshSandbox = 10 * time.Minute
 	refreshMax     = 32
-	// retryAge is how long a status that was not answered in time is left alone: it costs its whole
-	// deadline.
+	// retryAge is the delay before a status that timed out is requested again: it costs its whole
+	// timeout.
 	retryAge = 10 * time.Second
-	// plainAge is how long the plain status is asked for where the verbose one does not come in time.
+	// plainAge is the time for which the plain status is requested after the verbose one timed out
+	// repeatedly.
 	plainAge = time.Hour
 )
 
-// Lister lists, and remembers what the verbose statuses said. Use it from one goroutine at a time.
+// Lister lists sandboxes and containers, and caches the details from their verbose statuses. It is
+// not safe for concurrent use.
 type Lister struct {
-	client     *Client
-	now        func() time.Time
-	sandboxes  map[string]*known[sandboxDetail]
-	containers map[string]*known[containerDetail]
-	told       bool // the runtime tells of each change
+	client          *Client
+	now             func() time.Time
+	sandboxes       map[string]*remembered[sandboxDetail]
+	containers      map[string]*remembered[containerDetail]
+	changesReported bool // the runtime reports each change
 }
 
-// known is what a status said of one sandbox or container.
-type known[D any] struct {
+// remembered is the cached status of one sandbox or container.
+type remembered[D any] struct {
 	detail   D
-	answered bool // detail holds an answer
-	// the verbose answer was too large, as it stays; what is asked for since is the plain one
+	answered bool // detail is valid
+	// the verbose answer was too large and stays so; the plain one is requested since
 	refused bool
-	late    int       // verbose answers in a row that did not come in time
-	plain   time.Time // until then the plain one is asked for, because of those
-	// a container that has exited: what was known of it stays true, and what was not has time
+	late    int       // consecutive timeouts of the verbose status
+	plain   time.Time // the plain status is requested until then, because of those
+	// an exited container: its cached details stay valid, and missing ones are not urgent
 	dead      bool
-	changed   bool           // the runtime has told of it since it was answered
-	state     ContainerState // as listed when that answer was asked for
-	asked     time.Time      // the last time, answered or not; zero: never
-	notBefore time.Time      // it is not asked again earlier
+	changed   bool           // reported as changed since the answer
+	state     ContainerState // listed state when the answer was requested
+	asked     time.Time      // last request, answered or not; zero: never
+	notBefore time.Time      // earliest next request
 }
 
-// ask is a status to ask for.
-type ask struct {
-	asked  time.Time // the last time
-	urgent bool      // what is known is nothing, or of another state
-	do     func(ctx context.Context, limit time.Duration) error
+// statusRequest is a pending request for a status.
+type statusRequest struct {
+	lastRequest time.Time // the last time
+	urgent      bool      // no details are known, or only those of another state
+	do          func(ctx context.Context, limit time.Duration) error
 }
 
-// NewLister returns a Lister that remembers nothing yet.
+// NewLister returns a Lister with an empty cache.
 func NewLister(c *Client) *Lister {
 	return &Lister{client: c, now: time.Now}
 }
 
-// Told says whether the runtime tells of each change of what it has. Then only the containers that
-// it has told of since the last List are asked about as soon as any are, and others each five
-// minutes.
+// Told sets whether the runtime reports each change of its objects (told), and the containers
+// changed since the last List. If it does, List refreshes the details of changed containers as soon
+// as it refreshes any, and others every five minutes.
 func (l *Lister) Told(told bool, changed map[string]bool) {
-	l.told = told
+	l.changesReported = told
 	for id := range changed {
 		if k := l.containers[id]; k != nil {
 			k.changed = true
@@ -83,21 +84,26 @@ func (l *Lister) Told(told bool, changed map[string]bool) {
 	}
 }
 
-// List asks for all sandboxes and all containers, and for the details of those that are new:
-// containers unless they have exited, and again when one starts. Of the others that are alive, it
-// asks again for the details that are older than a minute (of sandboxes: ten; after Told: five),
-// and once for those of containers that have exited in a ready sandbox, for they count in its pod's
-// request, and for how they ended; 32 of all these at most. A sandbox or container that goes away
-// between two calls, or whose status fails, is left without details, or with those known: that is
-// no error, and a later List asks again. A sandbox of which the containers cannot be listed for
-// their size is Refused, and none keeps those of others from being listed (see listInParts). Of
-// pods without a ready sandbox no more than endedMost containers that have exited are listed, and
-// no more sandboxes, but those that may be static or have what decides. Where all sandboxes are too
-// large for one answer, new ones without any container that may run can be left out, never others.
-// One whose verbose status is too large is Refused, and asked for the plain one from then on. When
-// ctx ends, or a status is not answered in time, what is known so far is returned.
+// List lists all sandboxes and all containers, with details.
+//
+// It requests the details of new sandboxes, of new containers that have not exited, and of
+// containers that have started since. It refreshes details older than a minute (sandboxes: ten;
+// after Told: five). It requests once the details and the end of containers that have exited in a
+// ready sandbox, because they count in the request of its pod. The refreshes are limited to 32 per
+// List.
+//
+// A sandbox or container that disappears between two calls, or with a failed status, has no details
+// or the cached ones. This is no error, and a later List retries. A sandbox or container with a
+// verbose status that is too large is Refused, and its plain status is used from then on. A sandbox
+// with a list of containers that is too large is Refused, and does not prevent the listing of
+// others (see listInParts).
+//
+// Of pods without a ready sandbox, at most maxEnded exited containers and at most maxEnded
+// sandboxes are listed, plus those that may be static or have relevant annotations. If the list of
+// all sandboxes is too large for one answer, only new sandboxes without a container that may run
+// can be missing. When ctx ends, or a status times out, List returns the details known so far.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
-	within, done := l.client.link.alone(ctx, l.client.timeouts.list)
+	within, done := l.client.link.exclusive(ctx, l.client.timeouts.list)
 	defer done()
 	out := Listing{Time: l.now()}
 	var err error
@@ -115,11 +121,11 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 		return out, err
 	}
 	out.Sandboxes = over.trim(out.Sandboxes, out.Containers)
-	done() // what follows is small
+	done() // the following answers are small
 	end, _ := within.Deadline()
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	l.details(ctx, plan(l.remember(out)))
+	l.details(ctx, plan(l.update(out)))
 	for i := range out.Sandboxes {
 		s := &out.Sandboxes[i]
 		l.sandboxes[s.ID].detail.fill(s)
@@ -135,27 +141,27 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	return out, nil
 }
 
-// remember forgets what is not listed any more, and returns what there may be to ask about the
-// rest.
-func (l *Lister) remember(now Listing) (asks []ask) {
-	sandboxes := map[string]*known[sandboxDetail]{}
+// update drops unlisted objects from the cache and returns the possible status requests for the
+// others.
+func (l *Lister) update(now Listing) (asks []statusRequest) {
+	sandboxes := map[string]*remembered[sandboxDetail]{}
 	ready := make(map[string]bool, len(now.Sandboxes))
 	for _, s := range now.Sandboxes {
 		k := carry(l.sandboxes, s.ID)
 		sandboxes[s.ID] = k
 		ready[s.ID] = s.Ready
-		state := k.state // what is known of a sandbox stays true when it ends
+		state := k.state // details of a sandbox stay valid when it ends
 		if s.Ready {
 			state = Running
 		}
-		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox,
+		asks = k.appendDue(asks, state, s.Ready, now.Time, refreshSandbox,
 			func(ctx context.Context, verbose bool) (sandboxDetail, error) {
 				res, err := l.client.sandboxStatus(ctx, s.ID, verbose)
-				return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
+				return sandboxDetailOf(res), l.client.link.wrap("get status of", err)
 			})
 	}
-	containers, old := map[string]*known[containerDetail]{}, refreshAge
-	if l.told {
+	containers, old := map[string]*remembered[containerDetail]{}, refreshAge
+	if l.changesReported {
 		old = refreshTold
 	}
 	for _, c := range now.Containers {
@@ -165,39 +171,40 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		}
 		containers[c.ID] = k
 		k.dead = c.State == Exited
-		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID] // how is not known yet
+		// its end is not known yet
+		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID]
 		wanted, age := !k.dead || !k.answered || ended, old
-		if ended { // events do not tell how
+		if ended { // events do not report the end
 			age = refreshAge
 		}
-		asks = k.due(asks, c.State, wanted, now.Time, age, func(ctx context.Context, verbose bool) (
+		asks = k.appendDue(asks, c.State, wanted, now.Time, age, func(ctx context.Context, verbose bool) (
 			containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
 			detail := containerDetailOf(res)
 			if ended {
-				was := k.detail
-				was.ended = detail.ended
-				detail = was
+				cached := k.detail
+				cached.ended = detail.ended
+				detail = cached
 			}
-			return detail, l.client.link.wrap("ask status of", err)
+			return detail, l.client.link.wrap("get status of", err)
 		})
 	}
 	l.sandboxes, l.containers = sandboxes, containers
 	return asks
 }
 
-func carry[D any](old map[string]*known[D], id string) *known[D] {
+func carry[D any](old map[string]*remembered[D], id string) *remembered[D] {
 	if k := old[id]; k != nil {
 		return k
 	}
-	return &known[D]{}
+	return &remembered[D]{}
 }
 
-// due adds to asks if this is to be asked for: it never was answered, or has another state since,
-// or is so old that it may have changed.
-func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time,
-	old time.Duration,
-	status func(ctx context.Context, verbose bool) (D, error)) []ask {
+// appendDue appends a request if the status was never answered, the state has changed since, or the
+// answer is so old that it may be stale.
+func (k *remembered[D]) appendDue(asks []statusRequest, state ContainerState, alive bool,
+	now time.Time, old time.Duration,
+	status func(ctx context.Context, verbose bool) (D, error)) []statusRequest {
 	urgent := !k.dead && (!k.answered || k.state != state)
 	if now.Before(k.notBefore) || !urgent && (!alive || !k.changed && now.Sub(k.asked) < old) {
 		return asks
@@ -206,7 +213,8 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 	if k.changed {
 		asked = time.Time{}
 	}
-	return append(asks, ask{asked, urgent, func(ctx context.Context, limit time.Duration) error {
+	return append(asks, statusRequest{asked, urgent, func(ctx context.Context,
+		limit time.Duration) error {
 		end, hurried := ctx.Deadline()
 		hurried = hurried && time.Until(end) < limit
 		within, cancel := context.WithTimeout(ctx, limit)
@@ -217,11 +225,11 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 			k.refused = true
 			detail, err = status(within, false)
 		}
-		if errors.Is(err, ErrTooLarge) { // what is known is that nothing will be
+		if errors.Is(err, ErrTooLarge) { // the details stay unknown
 			err = nil
 		}
 		late := errors.Is(err, context.DeadlineExceeded)
-		// the caller's time is over, which says nothing of this one
+		// the caller's time has ended, which is no fault of this status
 		if ctx.Err() != nil || hurried && late {
 			return context.DeadlineExceeded
 		}
@@ -232,7 +240,7 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 				k.late = 0
 			}
 		} else if late {
-			k.hung(now, verbose)
+			k.recordTimeout(now, verbose)
 		} else if k.changed {
 			k.notBefore = now.Add(retryAge)
 		}
@@ -240,9 +248,9 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 	}})
 }
 
-// hung takes that an answer did not come in time. The second time that the verbose one did not, the
-// plain one is asked for instead: a status that a tenant has filled takes a slow runtime seconds.
-func (k *known[D]) hung(now time.Time, verbose bool) {
+// recordTimeout records a timeout. After the second timeout of the verbose status the plain one is
+// requested instead: a slow runtime needs seconds for a status that a tenant has filled.
+func (k *remembered[D]) recordTimeout(now time.Time, verbose bool) {
 	k.notBefore = now.Add(retryAge)
 	if !verbose {
 		return
@@ -252,28 +260,28 @@ func (k *known[D]) hung(now time.Time, verbose bool) {
 	}
 }
 
-// plan puts asks in their order: urgent ones, those never asked first, and then the oldest of the
-// others.
-func plan(asks []ask) []ask {
-	slices.SortStableFunc(asks, func(a, b ask) int {
+// plan orders requests: urgent ones first, of these the never requested ones first, then the oldest
+// of the others.
+func plan(asks []statusRequest) []statusRequest {
+	slices.SortStableFunc(asks, func(a, b statusRequest) int {
 		if a.urgent != b.urgent {
 			if a.urgent {
 				return -1
 			}
 			return 1
 		}
-		return a.asked.Compare(b.asked)
+		return a.lastRequest.Compare(b.lastRequest)
 	})
-	urgent := slices.IndexFunc(asks, func(a ask) bool { return !a.urgent })
+	urgent := slices.IndexFunc(asks, func(a statusRequest) bool { return !a.urgent })
 	if urgent < 0 {
 		return asks
 	}
 	return asks[:min(len(asks), urgent+refreshMax)]
 }
 
-// details asks until one is not answered in time: a runtime that hangs costs one deadline a List,
-// and since that one comes last the next time, none keeps the others waiting for ever.
-func (l *Lister) details(ctx context.Context, asks []ask) {
+// details executes requests until one times out: a hung runtime costs one timeout per List. The
+// request that timed out is last in the next List, so it does not delay the others forever.
+func (l *Lister) details(ctx context.Context, asks []statusRequest) {
 	for _, a := range asks {
 		if errors.Is(a.do(ctx, l.client.timeouts.status), context.DeadlineExceeded) {
 			return

@@ -11,11 +11,11 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// aliveStates are those of containers that may run, in the order that a life has: one that goes on
-// to the next while it is asked for one after the other is told twice, never not at all.
+// aliveStates are the states of containers that may run, in the order of their life cycle: a
+// container that changes its state between two of the calls is listed twice, never omitted.
 var aliveStates = []ContainerState{Created, Running, Unknown}
 
-// inState is a filter; an empty id stands for all sandboxes.
+// inState returns a filter; an empty ID selects all sandboxes.
 func inState(sandboxID string, state ContainerState) *runtimev1.ContainerFilter {
 	return &runtimev1.ContainerFilter{
 		PodSandboxId: sandboxID, State: &runtimev1.ContainerStateValue{State: runtimev1.ContainerState(
@@ -23,12 +23,12 @@ func inState(sandboxID string, state ContainerState) *runtimev1.ContainerFilter 
 	}
 }
 
-// alive lists the containers that have not exited, in all sandboxes.
-func (c *Client) alive(ctx context.Context) (out []Container, err error) {
+// listAlive lists the containers that have not exited, in all sandboxes.
+func (c *Client) listAlive(ctx context.Context) (out []Container, err error) {
 	seen := map[string]bool{}
 	for _, state := range aliveStates {
 		items, err := c.listContainers(ctx, inState("", state), func(one *Container) bool {
-			return one.State == state && !seen[one.ID] // a runtime may not have filtered
+			return one.State == state && !seen[one.ID] // the runtime may ignore the filter
 		})
 		if err != nil {
 			return nil, err
@@ -41,28 +41,28 @@ func (c *Client) alive(ctx context.Context) (out []Container, err error) {
 	return out, nil
 }
 
-// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not
-// exited, without what only a status tells. However many are dead, it costs four calls. Where those
-// are more than the runtime tells in one answer it is ErrTooLarge.
+// Alive lists the ready sandboxes, and then the containers of all sandboxes that have not exited,
+// without details from a status. It makes four calls, regardless of the number of dead containers.
+// It returns ErrTooLarge if a list exceeds one answer.
 func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container,
 	err error) {
-	ctx, done := c.link.alone(ctx, c.timeouts.list)
+	ctx, done := c.link.exclusive(ctx, c.timeouts.list)
 	defer done()
 	ready := &runtimev1.PodSandboxFilter{
 		State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
 	}
-	// a runtime may not have filtered
+	// the runtime may ignore the filter
 	sandboxes, err = c.listSandboxes(ctx, ready, func(s *PodSandbox) bool { return s.Ready })
 	if err == nil {
-		containers, err = c.alive(ctx)
+		containers, err = c.listAlive(ctx)
 	}
 	return sandboxes, containers, err
 }
 
-// containersByState lists those of a sandbox one state after the other, for they are too large
-// together. untold are the states whose are too large by themselves.
+// containersByState lists the containers of a sandbox state by state, because all together exceed
+// one answer. tooLarge are the states that exceed one answer by themselves.
 func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container,
-	untold []ContainerState, err error) {
+	tooLarge []ContainerState, err error) {
 	seen := map[string]bool{}
 	for _, state := range append(slices.Clone(aliveStates), Exited) {
 		within, cancel := context.WithTimeout(ctx, c.timeouts.list)
@@ -72,7 +72,7 @@ func (c *Client) containersByState(ctx context.Context, sandboxID string) (out [
 		cancel()
 		switch {
 		case errors.Is(err, ErrTooLarge):
-			untold = append(untold, state)
+			tooLarge = append(tooLarge, state)
 		case err != nil:
 			return nil, nil, err
 		}
@@ -81,29 +81,31 @@ func (c *Client) containersByState(ctx context.Context, sandboxID string) (out [
 		}
 		out = append(out, items...)
 	}
-	return out, untold, nil
+	return out, tooLarge, nil
 }
 
-// NotExited lists the containers of a sandbox that have not exited, however many have: ContainersOf
-// asks for all at once.
+// NotExited lists the containers of a sandbox that have not exited, regardless of the number of
+// exited ones. ContainersOf lists all in one call.
 func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Container, err error) {
-	items, untold, err := c.containersByState(ctx, sandboxID)
-	if err == nil && slices.ContainsFunc(untold, func(s ContainerState) bool { return s != Exited }) {
+	items, tooLarge, err := c.containersByState(ctx, sandboxID)
+	notExited := func(s ContainerState) bool { return s != Exited }
+	if err == nil && slices.ContainsFunc(tooLarge, notExited) {
 		err = fmt.Errorf("list containers of sandbox %s: %w", sandboxID, ErrTooLarge)
 	}
 	return slices.DeleteFunc(items, func(one Container) bool { return one.State == Exited }), err
 }
 
-// listInParts lists containers where all are more than the runtime tells in one answer: those that
-// may run first, for all sandboxes at once, and then those that have exited in ready sandboxes, one
-// after the other. Thousands of dead ones cost no call each: a node that has them is one on which
-// the agent must start. What has exited is left out where half of the time does not do for it. Only
-// where those that may run are too large too, as one tenant can make them, each sandbox is asked
-// for, the ready ones first; of the others those for which there is no time are Refused. So is one
-// of which a part is too large.
+// listInParts lists containers if all together exceed one answer. It first lists those that may
+// run, of all sandboxes in one call per state, then exited ones in ready sandboxes, sandbox by
+// sandbox. Thousands of dead containers do not cost one call each: the agent must be able to start
+// on such a node. Exited containers are omitted if half of the time does not suffice.
+//
+// Only if those that may run are also too large, as one tenant can make them, it lists each
+// sandbox, ready ones first. Other sandboxes for which the time does not suffice are Refused, as
+// are sandboxes with a part that is too large.
 func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 	keep func(*Container) bool) (out []Container, err error) {
-	out, err = c.alive(ctx)
+	out, err = c.listAlive(ctx)
 	each := errors.Is(err, ErrTooLarge)
 	if err != nil && !each {
 		return nil, err
@@ -122,8 +124,8 @@ func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 		if each && s.Ready {
 			within = ctx
 		}
-		items, untold, err := c.partOf(within, s.ID, each)
-		s.Refused = len(untold) > 0
+		items, tooLarge, err := c.partOf(within, s.ID, each)
+		s.Refused = len(tooLarge) > 0
 		switch {
 		case err == nil:
 		case ctx.Err() == nil && leisure.Err() != nil && !each:
@@ -144,7 +146,7 @@ func (c *Client) listInParts(ctx context.Context, sandboxes []PodSandbox,
 
 // partOf lists a sandbox's containers: all, or those that have exited.
 func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items []Container,
-	untold []ContainerState, err error) {
+	tooLarge []ContainerState, err error) {
 	filter := inState(sandboxID, Exited)
 	if all {
 		filter.State = nil
@@ -161,7 +163,7 @@ func (c *Client) partOf(ctx context.Context, sandboxID string, all bool) (items 
 	return nil, []ContainerState{Exited}, nil
 }
 
-// readyFirst are sandboxes, the ready ones first, and then the newest.
+// readyFirst returns the sandboxes with the ready ones first, then the newest.
 func readyFirst(sandboxes []PodSandbox) []*PodSandbox {
 	out := make([]*PodSandbox, 0, len(sandboxes))
 	for i := range sandboxes {
@@ -174,14 +176,14 @@ func readyFirst(sandboxes []PodSandbox) []*PodSandbox {
 		case a.Ready != b.Ready:
 			return 1
 		case a.Ready:
-			return 0 // in the runtime's order
+			return 0 // keep the runtime's order
 		}
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return out
 }
 
-// halfOf is a context that has half of the time that is left.
+// halfOf returns a context with half of the remaining time.
 func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

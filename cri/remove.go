@@ -9,9 +9,9 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer has the runtime delete a container and its writable layer. A runtime ends one
-// that still runs (runtime/v1 api.proto: "forcibly"), so the caller has asked for its state just
-// before. It may be repeated: one that is gone is no error. It waits as long as the kubelet does
+// RemoveContainer makes the runtime delete a container and its writable layer. A runtime kills a
+// running container (runtime/v1 api.proto: "forcibly"), so the caller must check the state just
+// before. The call may be repeated: a missing container is no error. Its timeout is the kubelet's
 // (runtimeRequestTimeout).
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
@@ -23,10 +23,10 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// RemoveImage has the image service delete an image under all of its names. handler is the Image's
-// RuntimeHandler. No runtime checks whether it is pinned or used (containerd 2.4
-// internal/cri/server/images/image_remove.go): the caller has. containerd returns when the last
-// reference's layers are gone from the disk. One that is not there is no error.
+// RemoveImage makes the image service delete an image under all of its names. handler is the
+// Image's RuntimeHandler. No runtime checks whether the image is pinned or in use (containerd 2.4
+// internal/cri/server/images/image_remove.go): the caller must. containerd returns when the last
+// reference's layers are deleted from the disk. A missing image is no error.
 func (c *Client) RemoveImage(ctx context.Context, id, handler string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
@@ -38,29 +38,29 @@ func (c *Client) RemoveImage(ctx context.Context, id, handler string) error {
 	return err
 }
 
-// ImageStatus asks for one image by its id or a name. One that is not there is ErrNotFound.
+// ImageStatus requests one image by its ID or a name. It returns ErrNotFound for a missing image.
 func (c *Client) ImageStatus(ctx context.Context, ref string) (Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
-	verb := "ask status of image " + ref + " of"
+	verb := "get status of image " + ref + " of"
 	res, err := c.images.ImageStatus(ctx,
 		&runtimev1.ImageStatusRequest{Image: &runtimev1.ImageSpec{Image: ref}})
 	if err != nil {
 		return Image{}, c.imageLink.wrap(verb, err)
 	}
-	if res.GetImage().GetId() == "" { // how the CRI says that there is none
+	if res.GetImage().GetId() == "" { // a missing image in the CRI
 		return Image{}, fmt.Errorf("%s runtime %s: %w", verb, c.imageLink.endpoint, ErrNotFound)
 	}
 	return imageOf(res.GetImage()), nil
 }
 
-// SandboxStatus asks for one sandbox, and for the image of its own process as the runtime calls it;
-// empty: it does not say. A sandbox that the runtime does not know is ErrNotFound.
+// SandboxStatus requests one sandbox, and the image of its pause process as the runtime names it;
+// empty: not reported. It returns ErrNotFound for an unknown sandbox.
 func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, image string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
-	verb := "ask status of pod sandbox " + id + " of"
+	verb := "get status of pod sandbox " + id + " of"
 	res, err := c.sandboxStatus(ctx, id, true)
 	err = c.link.wrap(verb, err)
 	refused := errors.Is(err, ErrTooLarge)
@@ -72,7 +72,7 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 		return s, "", err
 	}
 	if res.GetStatus() == nil {
-		return s, "", fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
+		return s, "", fmt.Errorf("%s runtime %s: answer has no status", verb, c.link.endpoint)
 	}
 	status := res.GetStatus()
 	s = sandboxOf(&runtimev1.PodSandbox{
@@ -85,14 +85,14 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 	return s, parseVerbose(res.GetInfo()).Image, nil
 }
 
-// SandboxImages are the references of the images for sandboxes, as the runtime's configuration has
-// them; none: it does not say. It is in the verbose status, in the runtime's own shape.
+// SandboxImages returns the references of the images for sandboxes in the runtime's configuration;
+// none: not reported. They are in the verbose status in a runtime-specific form.
 func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	res, err := c.runtime.Status(ctx, &runtimev1.StatusRequest{Verbose: true})
 	if err != nil {
-		return nil, c.link.wrap("ask configuration of", err)
+		return nil, c.link.wrap("get configuration of", err)
 	}
 	var config runtimeConfig
 	_ = json.Unmarshal([]byte(res.GetInfo()["config"]), &config)
@@ -106,12 +106,12 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Containers lists the containers of a sandbox in any state, without what only a status tells.
+// Containers lists the containers of a sandbox in any state, without details from a status.
 func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID},
 		func(one *Container) bool {
-			return one.SandboxID == sandboxID // a runtime may not have filtered
+			return one.SandboxID == sandboxID // the runtime may ignore the filter
 		})
 }

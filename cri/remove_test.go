@@ -22,16 +22,16 @@ func TestRemove(t *testing.T) {
 	r.Images = []*runtimev1.Image{{Id: "sha256:1", RepoTags: []string{"a:1"}}}
 	c := dial(t, r.Endpoint())
 	if got, err := c.Containers(t.Context(), "s"); err != nil || len(got) != 1 || got[0].ID != "c" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 	if got, err := all(t, c); err != nil || len(got) != 2 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 	if i, err := c.ImageStatus(t.Context(), "a:1"); err != nil || i.ID != "sha256:1" {
-		t.Errorf("%+v, %v", i, err)
+		t.Errorf("ImageStatus() = %+v, %v, not as expected", i, err)
 	}
 	if _, err := c.ImageStatus(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("error for a missing object = %v, want ErrNotFound", err)
 	}
 	for range 2 { // the second time it is gone
 		if err := errors.Join(c.RemoveContainer(t.Context(), "c"), c.RemoveImage(t.Context(), "sha256:1", "")); err != nil {
@@ -39,18 +39,18 @@ func TestRemove(t *testing.T) {
 		}
 	}
 	if want := []string{"container c", "image sha256:1", "container c"}; !slices.Equal(r.Removed, want) {
-		t.Errorf("%v, want %v", r.Removed, want)
+		t.Errorf("removed objects = %v, want %v", r.Removed, want)
 	}
 	r.Fail["RemoveContainer"] = status.Error(codes.NotFound, "gone")
 	if err := c.RemoveContainer(t.Context(), "c"); err != nil {
-		t.Errorf("gone: %v", err)
+		t.Errorf("error for a missing object = %v, want none", err)
 	}
 	r.Change(func() { clear(r.Fail); r.Hang["RemoveImage"], r.Hang["RemoveContainer"] = true, true })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	for _, err := range []error{c.RemoveContainer(ctx, "c"), c.RemoveImage(ctx, "x", "")} {
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("hangs: %v", err)
+			t.Errorf("error with a hung runtime = %v, want DeadlineExceeded", err)
 		}
 	}
 }
@@ -63,34 +63,35 @@ func TestSandboxStatus(t *testing.T) {
 		r.Change(func() { r.Info["s"] = info })
 		s, image, err := c.SandboxStatus(t.Context(), "s")
 		if err != nil || image != want || s.ID != "s" || s.UID != "u" || s.Ready || s.Attempt != 3 || !s.CreatedAt.Equal(time.Unix(0, 7)) {
-			t.Errorf("%q: %+v, %q, %v", info, s, image, err)
+			t.Errorf("SandboxStatus() with info %q = %+v, image %q, error %v", info, s, image, err)
 		}
 	}
 	if _, _, err := c.SandboxStatus(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("error for a missing object = %v, want ErrNotFound", err)
 	}
 	r.Change(func() {
 		r.Answer["PodSandboxStatus"] = func(any) any { return &runtimev1.PodSandboxStatusResponse{} }
 	})
 	if _, _, err := c.SandboxStatus(t.Context(), "s"); err == nil {
-		t.Error("an answer without a status is none")
+		t.Error("SandboxStatus() accepted an answer without a status")
 	}
 	for config, want := range map[string][]string{
 		`{"sandboxImage": "a"}`: {"a"}, `{"pinnedImages": {"sandbox": "b"}}`: {"b"}, `{"sandboxImage": "a", "pinnedImages": []}`: {"a"}, "": nil, "[]": nil,
 	} {
 		r.Change(func() { r.Config = config })
 		if got, err := c.SandboxImages(t.Context()); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v", config, got, err)
+			t.Errorf("SandboxImages() with config %s = %v, %v", config, got, err)
 		}
 	}
 	var got []PodSandbox
 	left, err := c.Sandboxes(t.Context(), nil, func(s *PodSandbox) { got = append(got, *s) })
 	if err != nil || len(got) != 1 || got[0].UID != "u" || left != (Untold{}) {
-		t.Errorf("%+v, %+v, %v", got, left, err)
+		t.Errorf("sandboxes = %+v, missing %+v, error %v", got, left, err)
 	}
 }
 
-// An image comes once for each runtime handler that it was pulled for (weakness 18: the handler is not lost).
+// An image is listed once per runtime handler that it was pulled for (weakness 18: the handler is
+// kept).
 func TestImagesByRuntimeHandler(t *testing.T) {
 	r := critest.Start(t)
 	for _, handler := range []string{"", "vm", "vm"} {
@@ -98,24 +99,24 @@ func TestImagesByRuntimeHandler(t *testing.T) {
 	}
 	got, err := dial(t, r.Endpoint()).ListImages(t.Context())
 	if err != nil || len(got) != 2 || got[0].RuntimeHandler != "" || got[1].RuntimeHandler != "vm" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("answer = %+v, error %v, not as expected", got, err)
 	}
 }
 
-// all are the containers of all sandboxes.
+// all returns the containers of all sandboxes.
 func all(t *testing.T, c *Client) (out []Container, err error) {
 	var large error
 	err = c.AllContainers(t.Context(), nil, Told{
 		Again: func() { out = nil }, Container: func(one *Container) { out = append(out, *one) }, Sandbox: func(*PodSandbox) {},
-		Left:   func(left Untold) { t.Errorf("not told: %+v", left) },
+		Left:   func(left Untold) { t.Errorf("sandboxes are missing: %+v, want none", left) },
 		Untold: func(id string, of ContainerState) { large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge) },
 	})
 	return out, errors.Join(err, large)
 }
 
-// What is more than the runtime tells in one answer is told of one sandbox after the other: else garbage that is too much could never be
-// collected.
-func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
+// Containers that exceed one answer are listed sandbox by sandbox: otherwise excessive garbage
+// could never be collected.
+func TestContainersExceedOneAnswer(t *testing.T) {
 	r := critest.Start(t)
 	filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 2<<20)}
 	for i := range 12 {
@@ -124,11 +125,11 @@ func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	}
 	got, err := all(t, dial(t, r.Endpoint()))
 	if err != nil || len(got) != 12 {
-		t.Errorf("%d containers, want 12: %v", len(got), err)
+		t.Errorf("containers listed = %d, want 12; error %v", len(got), err)
 	}
 }
 
-// What is alive is listed in four calls, also where the runtime does not filter.
+// Alive makes four calls, even if the runtime ignores filters.
 func TestAlive(t *testing.T) {
 	r := node(t)
 	r.Containers[2].State = runtimev1.ContainerState_CONTAINER_UNKNOWN
@@ -145,16 +146,17 @@ func TestAlive(t *testing.T) {
 			is = append(is, one.ID+" "+one.State.String())
 		}
 		if err != nil || len(sandboxes) != 1 || sandboxes[0].ID != "s1" || !slices.Equal(is, []string{"c2 created", "c1 running", "c0 unknown"}) {
-			t.Errorf("filters %v: %+v, %v, %v", filters, sandboxes, is, err)
+			t.Errorf("Alive() with filters %v = %+v, containers %v, error %v", filters, sandboxes, is, err)
 		}
 	}
 	if r.Calls("ListContainers") != 6 || r.Calls("ListPodSandbox") != 2 {
-		t.Errorf("%d and %d calls", r.Calls("ListContainers"), r.Calls("ListPodSandbox"))
+		t.Errorf("calls = %d ListContainers and %d ListPodSandbox, want four in total", r.Calls("ListContainers"), r.Calls("ListPodSandbox"))
 	}
 }
 
-// A sandbox whose containers are more than an answer takes keeps nobody else's from being told, nor those of its other states.
-func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
+// A sandbox with containers that exceed one answer does not prevent the listing of others, nor of
+// its own containers in other states.
+func TestSandboxExceedsOneAnswer(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"large", "s"} {
 		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: id})
@@ -171,17 +173,18 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	var got, untold, came []string
 	err := dial(t, r.Endpoint()).AllContainers(t.Context(), []string{"large"}, Told{
 		Again: func() { got = nil }, Container: func(one *Container) { got = append(got, one.ID) }, Sandbox: func(s *PodSandbox) { came = append(came, s.ID) },
-		Left:   func(left Untold) { t.Errorf("not told: %+v", left) },
+		Left:   func(left Untold) { t.Errorf("sandboxes are missing: %+v, want none", left) },
 		Untold: func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) },
 	})
 	if err != nil || !slices.Equal(got, []string{"runs", "c"}) || !slices.Equal(untold, []string{"large exited"}) || !slices.Equal(came, []string{"s"}) {
-		t.Errorf("%v, %v is not told, %v came: %v", got, untold, came, err)
+		t.Errorf("containers %v, too large %v, new sandboxes %v, error %v", got, untold, came, err)
 	}
 }
 
-// Dead containers that are more than an answer takes cost no call each: what may run is listed at once, and what has exited in ready
-// sandboxes, which counts in the request. An agent that starts on such a node has 10 s for all.
-func TestDeadContainersThatAreTooManyForOneAnswer(t *testing.T) {
+// Dead containers that exceed one answer do not cost one call each: those that may run are listed
+// in one call per state, then exited ones in ready sandboxes, which count in the request. An agent
+// that starts on such a node has 10 s in total.
+func TestDeadContainersExceedOneAnswer(t *testing.T) {
 	for name, hostile := range map[string]bool{"dead ones": false, "and those that run": true} {
 		r := critest.Start(t)
 		filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 900_000)}
@@ -220,12 +223,12 @@ func TestDeadContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	}
 }
 
-// Of pods that have ended a list tells of a thousand sandboxes and containers: the newest, all that may run, and all that may be static or
-// that say who goes first.
-func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
+// A List contains at most a thousand sandboxes and containers of ended pods: the newest, all that
+// may run, and all that may be static or have relevant annotations.
+func TestListLimitsEndedPods(t *testing.T) {
 	r := critest.Start(t)
 	api := map[string]string{"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": "now"}
-	for i := range 3 * endedMost {
+	for i := range 3 * maxEnded {
 		id := fmt.Sprintf("s%05d", i)
 		s := &runtimev1.PodSandbox{
 			Id: id, Metadata: &runtimev1.PodSandboxMetadata{Uid: "u" + id}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY,
@@ -265,18 +268,19 @@ func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
 		}
 		for i := 1; i <= 7; i++ {
 			if id := fmt.Sprintf("s%05d", i); !sandboxes[id] || i <= 4 && !containers[id] {
-				t.Errorf("%s: listed %v, its container %v", id, sandboxes[id], containers[id])
+				t.Errorf("sandbox %s listed: %v, its container: %v; want the opposite", id, sandboxes[id], containers[id])
 			}
 		}
-		newest := fmt.Sprintf("s%05d", 3*endedMost-1)
-		if !sandboxes[newest] || len(sandboxes) != endedMost+7 || len(containers) != endedMost+4 {
-			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), endedMost+7, len(containers), endedMost+4, sandboxes[newest])
+		newest := fmt.Sprintf("s%05d", 3*maxEnded-1)
+		if !sandboxes[newest] || len(sandboxes) != maxEnded+7 || len(containers) != maxEnded+4 {
+			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), maxEnded+7, len(containers), maxEnded+4, sandboxes[newest])
 		}
 	}
 }
 
-// Sandboxes that come while one after the other is asked are asked too, however often; not for ever, and then it is an error.
-func TestSandboxesThatComeWhileContainersAreListed(t *testing.T) {
+// Sandboxes that appear while others are visited are visited too, for a limited number of rounds;
+// then it is an error.
+func TestSandboxesAppearDuringListing(t *testing.T) {
 	for many, fails := range map[int]bool{0: false, 1: false, listRounds - 2: false, listRounds - 1: true, 1000: true} {
 		r := critest.Start(t)
 		filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 17<<20/2)}
@@ -301,10 +305,10 @@ func TestSandboxesThatComeWhileContainersAreListed(t *testing.T) {
 		}
 		got, err := all(t, dial(t, r.Endpoint()))
 		if (err != nil) != fails || !fails && len(got) != 2+many {
-			t.Errorf("%d come: %d containers, %v", many, len(got), err)
+			t.Errorf("with %d new sandboxes per round: %d containers, error %v", many, len(got), err)
 		}
 		if order[0] != "t" || order[1] != "s" {
-			t.Errorf("asked in the order %v, want what is ready last", order)
+			t.Errorf("sandboxes visited in order %v, want ready ones last", order)
 		}
 	}
 }

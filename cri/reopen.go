@@ -6,10 +6,10 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ReopenContainerLog has the runtime close a container's log and open its path anew, after the file
-// was renamed. A container that does not run is an error (runtime/v1 api.proto; containerd's words
-// differ), one that the runtime does not know is ErrNotFound. When it fails the runtime may have
-// reopened the log all the same, and written to the new one.
+// ReopenContainerLog makes the runtime close a container's log and open its path again, after the
+// file was renamed. It fails for a container that is not running (runtime/v1 api.proto;
+// containerd's message differs), and with ErrNotFound for an unknown one. After an error the
+// runtime may have reopened the log nevertheless and written to the new file.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()

@@ -21,24 +21,24 @@ func TestReopenContainerLog(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.ReopenContainerLog(t.Context(), "ended"); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "reopen log of container ended at runtime unix://") {
-		t.Errorf("ended: %v", err)
+		t.Errorf("error for an ended container = %v", err)
 	}
 	if err := c.ReopenContainerLog(t.Context(), "other"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("unknown: %v", err)
+		t.Errorf("error for an unknown container = %v, want ErrNotFound", err)
 	}
 	r.Change(func() { r.Fail["ReopenContainerLog"] = status.Error(codes.Unknown, "disk full") })
 	if err := c.ReopenContainerLog(t.Context(), "runs"); err == nil || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("refused: %v", err)
+		t.Errorf("error of a failed reopen = %v", err)
 	}
 	c.timeouts.list = 1
 	r.Change(func() { delete(r.Fail, "ReopenContainerLog"); r.Hang["ReopenContainerLog"] = true })
 	if err := c.ReopenContainerLog(t.Context(), "runs"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("hangs: %v", err)
+		t.Errorf("error with a hung runtime = %v, want DeadlineExceeded", err)
 	}
 	if got := r.Calls("ReopenContainerLog"); got < 4 {
-		t.Errorf("%d calls", got)
+		t.Errorf("ReopenContainerLog calls = %d, not as expected", got)
 	}
 	if len(r.Reopens) != 1 || r.Reopens[0] != "runs" {
-		t.Errorf("reopened: %v", r.Reopens)
+		t.Errorf("reopened logs = %v, not as expected", r.Reopens)
 	}
 }

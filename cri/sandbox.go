@@ -10,8 +10,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandbox is one attempt at running a pod. Its maps and pointers are shared between listings:
-// never write through them.
+// PodSandbox is one attempt to run a pod. Listings share its maps and pointers: never write through
+// them.
 type PodSandbox struct {
 	ID              string
 	UID             string // of the pod
@@ -19,32 +19,32 @@ type PodSandbox struct {
 	Attempt         uint32
 	Ready           bool
 	CreatedAt       time.Time // zero: unknown
-	// of the pod, those that decide: kubernetes.io/config.* and jettison/*
+	// relevant annotations of the pod: kubernetes.io/config.* and jettison/*
 	Annotations    map[string]string
 	RuntimeHandler string // of the RuntimeClass; empty: the default one
-	// kind of what has made the pod, by its labels; empty: they do not tell, or its status was not
-	// asked for
+	// kind of the pod's controller, guessed from its labels; empty: unknown, or the status was not
+	// requested
 	Owner string
 
-	// Refused: its verbose status is larger than this client takes. What follows is absent.
+	// Refused: the verbose status exceeds the limit of this client. The following fields are absent.
 	Refused bool
 
-	// The rest comes from the verbose status, in shapes of the runtime's own, and may be absent.
+	// The other fields come from the verbose status in a runtime-specific form and may be absent.
 
-	// CgroupParent is the pod's cgroup as the runtime was told it: "/kubepods/burstable/pod<uid>" or
-	// "kubepods-burstable-pod<uid>.slice". Empty: the runtime did not say.
+	// CgroupParent is the pod's cgroup as configured in the runtime: "/kubepods/burstable/pod<uid>" or
+	// "kubepods-burstable-pod<uid>.slice". Empty: not reported.
 	CgroupParent string
-	// What the kubelet told the runtime of the pod as a whole when it was started
+	// Resources of the whole pod that the kubelet sent to the runtime at its start
 	// (pkg/kubelet/kuberuntime kuberuntime_sandbox_linux.go applySandboxResources), without the
-	// overhead: CPUShares of its request, relative as a container's; MemoryLimit the limits of all
-	// containers that have one, in bytes. nil: it was not told, or there is none.
+	// overhead. CPUShares is the weight of its request, in the unit of a container's. MemoryLimit is
+	// the sum of the limits of all containers that have one, in bytes. nil: not sent, or none.
 	CPUShares   *uint64
 	MemoryLimit *uint64
-	// Overhead is what the RuntimeClass adds to the pod's request for memory, in bytes. nil: it was
-	// not told.
+	// Overhead is the amount of memory, in bytes, that the RuntimeClass adds to the pod's request.
+	// nil: not sent.
 	Overhead *uint64
 	// PID of the sandbox's own process on the node (pause). 0: unknown, none (CRI-O's drop_infra_ctr),
-	// or not Ready. It may have been given to another process since.
+	// or not Ready. The PID may have been reused.
 	PID int
 }
 
@@ -52,13 +52,14 @@ func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
 	m := s.GetMetadata()
 	return PodSandbox{
 		ID: s.GetId(), UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace(),
-		Attempt: m.GetAttempt(),
-		Ready:   s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at(s.GetCreatedAt()),
+		Attempt:     m.GetAttempt(),
+		Ready:       s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY,
+		CreatedAt:   timeAt(s.GetCreatedAt()),
 		Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
 	}
 }
 
-// sandboxStatus asks for one status, which may have no more than statusLimit.
+// sandboxStatus requests one status of at most statusLimit bytes.
 func (c *Client) sandboxStatus(ctx context.Context, id string,
 	verbose bool) (*runtimev1.PodSandboxStatusResponse, error) {
 	defer c.link.turn.wait(ctx, patienceForTurn)()
@@ -67,7 +68,7 @@ func (c *Client) sandboxStatus(ctx context.Context, id string,
 		grpc.MaxCallRecvMsgSize(statusLimit(verbose)))
 }
 
-// sandboxDetail is what the verbose status adds to a list.
+// sandboxDetail holds the fields that a status adds to a list.
 type sandboxDetail struct {
 	cgroupParent string
 	pid          int
@@ -80,9 +81,9 @@ func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
 	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid(),
 		owner: ownerOf(res.GetStatus().GetLabels())}
-	overhead, made := v.RuntimeSpec.Annotations.of(res.GetStatus().GetAnnotations())
-	if r := cmp.Or(v.Config.Linux.Resources, made); r != nil {
-		d.resources.memory, d.resources.cpuShares = size(r.MemoryLimit), size(r.CPUShares)
+	overhead, fromCRIO := v.RuntimeSpec.Annotations.of(res.GetStatus().GetAnnotations())
+	if r := cmp.Or(v.Config.Linux.Resources, fromCRIO); r != nil {
+		d.resources.memory, d.resources.cpuShares = firstSet(r.MemoryLimit), firstSet(r.CPUShares)
 	}
 	if o := cmp.Or(v.Config.Linux.Overhead, overhead); o != nil && o.MemoryLimit >= 0 {
 		bytes := uint64(o.MemoryLimit)
@@ -94,7 +95,7 @@ func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	return d
 }
 
-// Labels that controllers give the pods that they make (k8s.io/api/apps/v1, batch/v1;
+// Labels that controllers set on their pods (k8s.io/api/apps/v1, batch/v1;
 // pkg/controller/daemon, replicaset).
 const (
 	labelTemplateHash = "pod-template-hash"
@@ -103,7 +104,8 @@ const (
 	labelJob          = "batch.kubernetes.io/job-name"
 )
 
-// ownerOf guesses who makes a pod again. Labels are anybody's to write: it is no proof.
+// ownerOf guesses the kind of a pod's controller. Any client may write labels: the result is no
+// proof.
 func ownerOf(labels map[string]string) string {
 	has := func(label string) bool { _, ok := labels[label]; return ok }
 	switch {
@@ -127,7 +129,7 @@ func (d sandboxDetail) fill(s *PodSandbox) {
 	}
 }
 
-// parentOfCgroupsPath takes the pod's cgroup from its sandbox container's cgroupsPath:
+// parentOfCgroupsPath returns the pod's cgroup from its sandbox container's cgroupsPath:
 // "SLICE:PREFIX:ID" with the systemd driver, "/PARENT/ID" with cgroupfs
 // (opencontainers/runtime-spec config-linux.md, cgroupsPath).
 func parentOfCgroupsPath(p string) string {

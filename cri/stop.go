@@ -8,16 +8,15 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxGrace bounds grace periods: one beyond it is as good as for ever, and still fits with a
-// deadline into a Duration.
+// maxGrace limits grace periods, so that the sum with a timeout fits into a Duration.
 const maxGrace = 365 * 24 * time.Hour
 
-// StopContainer has the runtime send a container its stop signal, and SIGKILL when the timeout is
-// over. The CRI counts seconds: what is between two is rounded up, and what is not above zero kills
-// at once. It returns when the container has ended. Like the kubelet it waits 2 minutes longer than
-// the timeout (runtimeRequestTimeout; k8s.io/cri-client pkg/remote_runtime.go StopContainer): time
-// for the SIGKILL and the clean-up. It may be repeated: a container that has ended, or is gone, is
-// no error (runtime/v1 api.proto).
+// StopContainer makes the runtime send a container its stop signal, and SIGKILL after the timeout.
+// The CRI counts seconds: fractions are rounded up, and a timeout of 0 or less kills immediately.
+// It returns when the container has ended. Like the kubelet it waits 2 minutes longer than the
+// timeout (runtimeRequestTimeout; k8s.io/cri-client pkg/remote_runtime.go StopContainer) for the
+// SIGKILL and the clean-up. The call may be repeated: an ended or missing container is no error
+// (runtime/v1 api.proto).
 func (c *Client) StopContainer(ctx context.Context, id string, timeout time.Duration) error {
 	timeout = min(max(timeout, 0), maxGrace)
 	ctx, cancel := context.WithTimeout(ctx, timeout+c.timeouts.change)
@@ -31,8 +30,8 @@ func (c *Client) StopContainer(ctx context.Context, id string, timeout time.Dura
 	return err
 }
 
-// StopPodSandbox has the runtime kill what is left of a pod's containers and tear its sandbox down.
-// It may be repeated: a sandbox that is stopped, or gone, is no error (runtime/v1 api.proto).
+// StopPodSandbox makes the runtime kill a pod's remaining containers and stop its sandbox. The call
+// may be repeated: a stopped or missing sandbox is no error (runtime/v1 api.proto).
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.stop)
 	defer cancel()
@@ -43,11 +42,11 @@ func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-// RemovePodSandbox has the runtime delete a sandbox with its containers and their writable layers.
-// What still runs in it is killed first, by a runtime that keeps to the CRI; containerd may refuse
-// while it calls a container running. It may be repeated: a sandbox that is gone is no error
-// (runtime/v1 api.proto). It waits as long as the kubelet does (runtimeRequestTimeout): a large
-// layer takes time to delete.
+// RemovePodSandbox makes the runtime delete a sandbox with its containers and their writable
+// layers. A runtime that follows the CRI first kills running containers; containerd may reject the
+// call while it lists a container as running. The call may be repeated: a missing sandbox is no
+// error (runtime/v1 api.proto). Its timeout is the kubelet's (runtimeRequestTimeout), because
+// deleting a large layer takes time.
 func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
 	defer cancel()
@@ -58,8 +57,8 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-// Running counts the containers of a sandbox that the runtime calls running. After a kill from
-// outside it may still do so for a while, even after StopPodSandbox returned (containerd 2.4).
+// Running counts the containers of a sandbox that the runtime lists as running. After a kill by
+// others it may list them for a while, even after StopPodSandbox has returned (containerd 2.4).
 func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -68,17 +67,17 @@ func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
 	}, func(c *Container) bool {
 		return c.SandboxID == sandboxID && c.Running
-	}) // a runtime may not have filtered
+	}) // the runtime may ignore the filter
 	return len(containers), err
 }
 
 // ContainersOf lists the containers of a sandbox that have not exited: created, running and unknown
-// ones, in the runtime's order, without what only a status tells.
+// ones, in the runtime's order, without details from a status.
 func (c *Client) ContainersOf(ctx context.Context, sandboxID string) (out []Container, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID},
 		func(c *Container) bool {
-			return c.SandboxID == sandboxID && c.State != Exited // a runtime may not have filtered
+			return c.SandboxID == sandboxID && c.State != Exited // the runtime may ignore the filter
 		})
 }

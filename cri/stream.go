@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// limits bound a list, of which the receive limit bounds each message only. A container takes about
-// 1 KiB with the kubelet's labels and annotations, and its decoded form as much again: both leave
-// room for a node that was never cleaned.
+// limits are the limits of a whole list; the receive limit applies to each message only. A
+// container takes about 1 KiB with the kubelet's labels and annotations, and the same again when
+// decoded: both limits suffice for a node that was never cleaned.
 type limits struct {
 	items int // a message without any counts as one
 	bytes int // of a stream's messages, encoded
@@ -24,7 +24,7 @@ type limits struct {
 
 var listLimits = limits{items: 100_000, bytes: 64 << 20}
 
-// exceeded is the error of a list that is longer.
+// exceeded returns an error for a list above the limits.
 func (l limits) exceeded(items, bytes int) error {
 	if items <= l.items && bytes <= l.bytes {
 		return nil
@@ -34,51 +34,51 @@ func (l limits) exceeded(items, bytes int) error {
 		ErrTooLarge, l.items, l.bytes)
 }
 
-// learnt is what is remembered of a list.
-type learnt struct {
-	// the link's epoch in which the runtime said that it lacks the stream, plus one; 0: it never did
+// listHints caches facts about a list.
+type listHints struct {
+	// the link's epoch in which the runtime reported that it lacks the stream, plus one; 0: never
 	noStream atomic.Uint64
-	small    atomic.Bool // the last answer to one of everything was (see largeAnswer)
+	small    atomic.Bool // the last unfiltered answer was small (see largeAnswer)
 }
 
-// twin is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one
-// message. Either way each item is made of what came as soon as it is known, and nothing else is
-// kept: ten thousand dead containers, decoded as a whole, are more memory than the agent has.
-type twin[T any] struct {
+// listCall is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one
+// message. Each item is decoded as soon as it is received, and nothing else is kept: ten thousand
+// dead containers, decoded as a whole, exceed the agent's memory.
+type listCall[T any] struct {
 	link   *link
-	learnt *learnt
-	all    bool // of everything, without a filter
+	hints  *listHints
+	all    bool // no filter
 	limits limits
-	// The calls, and the messages that they are answered with.
+	// The calls, and the types of their messages.
 	streamName, plainName string
 	streamed, plain       proto.Message
-	request, whole        proto.Message // of each call
-	// item makes one; false: it is left out.
+	request, plainRequest proto.Message // of each call
+	// item decodes one; false: it is omitted.
 	item func(text []byte) (T, bool, error)
 }
 
-// list asks for the stream, and for the one message where the runtime answers Unimplemented.
-func (t *twin[T]) list(ctx context.Context) ([]T, error) {
+// list calls the stream, and falls back to one message if the runtime answers Unimplemented.
+func (t *listCall[T]) list(ctx context.Context) ([]T, error) {
 	defer t.link.turn.wait(ctx, patienceForList)()
 	epoch := t.link.epoch.Load()
-	if t.learnt.noStream.Load() != epoch+1 {
+	if t.hints.noStream.Load() != epoch+1 {
 		out, begun, err := t.drain(ctx)
 		if begun || status.Code(err) != codes.Unimplemented {
 			return out, err
 		}
-		t.learnt.noStream.Store(epoch + 1)
+		t.hints.noStream.Store(epoch + 1)
 	}
-	a := answer[T]{of: takenOf(t.plain), item: t.item}
-	told, err := false, error(nil)
-	if t.all && !t.learnt.small.Load() {
-		told, err = a.arrives(ctx, t.link, t.plainName, t.whole)
+	a := answer[T]{of: schemaOf(t.plain), item: t.item}
+	answered, err := false, error(nil)
+	if t.all && !t.hints.small.Load() {
+		answered, err = a.readIncremental(ctx, t.link, t.plainName, t.plainRequest)
 	}
-	if !told {
-		err = t.link.conn.Invoke(ctx, t.plainName, t.whole, &a)
+	if !answered {
+		err = t.link.conn.Invoke(ctx, t.plainName, t.plainRequest, &a)
 	}
 	if err == nil {
 		if t.all {
-			t.learnt.small.Store(a.bytes < largeAnswer)
+			t.hints.small.Store(a.bytes < largeAnswer)
 		}
 		err = t.limits.exceeded(a.seen, 0)
 	}
@@ -88,10 +88,10 @@ func (t *twin[T]) list(ctx context.Context) ([]T, error) {
 	return a.items, nil
 }
 
-// drain reads a stream to its end. One that breaks in the middle is an error and never half a list.
-// However drain ends, the stream has ended too: the runtime must not wait for a reader (cri-kernel
-// facts: containerd blocks on one that is gone).
-func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
+// drain reads a stream to its end. A stream that breaks off is an error and never returns a partial
+// list. When drain returns, the stream has ended: the runtime must not wait for a reader
+// (cri-kernel facts: containerd blocks on one that is gone).
+func (t *listCall[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.link.time(t.streamName)()
@@ -99,14 +99,14 @@ func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	if err == nil {
 		err = stream.SendMsg(t.request)
 	}
-	if err == nil || errors.Is(err, io.EOF) { // the stream's end tells why
+	if err == nil || errors.Is(err, io.EOF) { // the end of the stream has the cause
 		err = stream.CloseSend()
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	items, bytes := 0, 0
-	a := answer[T]{of: takenOf(t.streamed), item: t.item}
+	a := answer[T]{of: schemaOf(t.streamed), item: t.item}
 	for {
 		a.seen, a.bytes = 0, 0
 		err := stream.RecvMsg(&a)
@@ -117,7 +117,7 @@ func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 			if !begun {
 				return nil, false, err
 			}
-			return nil, true, fmt.Errorf("the stream broke after %d items: %w", items, err)
+			return nil, true, fmt.Errorf("stream broke off after %d items: %w", items, err)
 		}
 		begun = true
 		items += max(1, a.seen)
@@ -128,20 +128,20 @@ func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	}
 }
 
-// answer is what the codec makes of a list's message, or of several that come one after the other.
+// answer collects the decoded items of one message, or of several successive messages, of a list.
 type answer[T any] struct {
-	of    *part
+	of    *schema
 	item  func(text []byte) (T, bool, error)
 	items []T
-	seen  int // items of the message, taken or not
+	seen  int // items of the message, kept or not
 	bytes int // of it
 }
 
-// decode takes the items of a message.
+// decode decodes the items of a message.
 func (a *answer[T]) decode(data mem.BufferSlice) error {
 	a.bytes = data.Len()
 	p := pruner{chunks: data, frees: true}
-	err := p.each(a.bytes, a.of, a.take)
+	err := p.eachItem(a.bytes, a.of, a.take)
 	a.seen = p.items
 	return err
 }

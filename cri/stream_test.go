@@ -17,7 +17,8 @@ import (
 	"jettison/cri/critest"
 )
 
-// calls are all calls of a Client, by the names of what they ask the runtime for (the list, and the stream, if there is one).
+// calls are all calls of a Client, by the methods of the runtime that they call (the list, and the stream if it
+// exists).
 var calls = []struct {
 	plain, stream string
 	do            func(context.Context, *Client) error
@@ -39,23 +40,23 @@ var calls = []struct {
 	{"ListContainers", "StreamContainers", func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err }},
 }
 
-// patience is how long a busy machine may take for what is quick elsewhere. Callers here have no deadline of their own.
+// patience is the time that a busy machine may need for a quick call. Callers here set no deadline.
 const patience = 30 * time.Second
 
-// patient has deadlines that only what hangs for good meets.
+// patient sets timeouts that only a permanently hung call reaches.
 func patient(c *Client) *Client {
 	c.timeouts = timeouts{list: patience, status: patience, usage: patience, stop: patience, change: patience}
 	return c
 }
 
-// hasty has deadlines that a test can wait for.
+// hasty sets timeouts that a test can wait for.
 func hasty(c *Client) *Client {
 	c.timeouts = timeouts{list: 50 * time.Millisecond, status: 50 * time.Millisecond, usage: 50 * time.Millisecond, stop: 50 * time.Millisecond}
 	return c
 }
 
-// No call waits for a runtime longer than its own deadline, however patient the caller is.
-func TestEveryCallHasADeadline(t *testing.T) {
+// No call waits for a runtime longer than its timeout, even without a deadline of the caller.
+func TestEveryCallHasATimeout(t *testing.T) {
 	for _, call := range calls {
 		for _, name := range []string{call.plain, call.stream} {
 			if name == "" {
@@ -66,17 +67,17 @@ func TestEveryCallHasADeadline(t *testing.T) {
 			r.Hang[name] = true
 			start := time.Now()
 			if err := call.do(t.Context(), hasty(dial(t, r.Endpoint()))); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: got %v", name, err)
+				t.Errorf("error of %s = %v, want DeadlineExceeded", name, err)
 			}
 			if took := time.Since(start); took > patience || r.Calls(name) > 1 {
-				t.Errorf("%s: %d calls took %v", name, r.Calls(name), took)
+				t.Errorf("%s: %d calls took %v, want one within the timeout", name, r.Calls(name), took)
 			}
 		}
 	}
 }
 
-// Nor for a socket on which nobody answers at all, as that of a stopped process.
-func TestADeafSocketCostsTheDeadline(t *testing.T) {
+// The same for a socket that accepts no connection, such as that of a stopped process.
+func TestSilentSocketCostsTheTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -86,23 +87,23 @@ func TestADeafSocketCostsTheDeadline(t *testing.T) {
 	for _, call := range calls {
 		start := time.Now()
 		if err := call.do(t.Context(), hasty(dial(t, path))); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > patience {
-			t.Errorf("%s: %v after %v", call.plain, err, time.Since(start))
+			t.Errorf("error of %s = %v after %v", call.plain, err, time.Since(start))
 		}
 	}
 }
 
-// A runtime that is slow, and in time, is not given up on.
-func TestASlowAnswerIsAnAnswer(t *testing.T) {
+// A slow answer within the timeout is accepted.
+func TestSlowAnswerWithinTimeout(t *testing.T) {
 	for _, call := range calls {
 		r := node(t)
 		r.Delay[call.plain] = 20 * time.Millisecond
 		if err := call.do(t.Context(), dial(t, r.Endpoint())); err != nil {
-			t.Errorf("%s: %v", call.plain, err)
+			t.Errorf("error of a slow %s = %v", call.plain, err)
 		}
 	}
 }
 
-// many puts n containers, and n images, into a runtime that streams.
+// many returns a runtime with streams, n containers and n images.
 func many(t *testing.T, n int) *critest.Runtime {
 	r := critest.Start(t)
 	r.Streams = true
@@ -114,7 +115,7 @@ func many(t *testing.T, n int) *critest.Runtime {
 	return r
 }
 
-func TestListsComeAsStreams(t *testing.T) {
+func TestStreamedLists(t *testing.T) {
 	for _, batch := range []int{1, 3, 100} {
 		r := many(t, 10)
 		r.Batch = batch
@@ -122,26 +123,26 @@ func TestListsComeAsStreams(t *testing.T) {
 		got, err := NewLister(c).List(t.Context())
 		images, imagesErr := c.ListImages(t.Context())
 		if err != nil || imagesErr != nil || len(got.Containers) != 10 || len(got.Sandboxes) != 1 || len(images) != 10 {
-			t.Errorf("%d a message: %d sandboxes, %d containers, %d images, %v, %v", batch, len(got.Sandboxes), len(got.Containers), len(images), err, imagesErr)
+			t.Errorf("%d items per message: %d sandboxes, %d containers, %d images, %v, %v", batch, len(got.Sandboxes), len(got.Containers), len(images), err, imagesErr)
 		}
 		if got.Containers[9].ID != "c9" {
-			t.Errorf("out of order: %+v", got.Containers)
+			t.Errorf("containers are not in order: %+v", got.Containers)
 		}
 		if n := r.Calls("ListPodSandbox") + r.Calls("ListContainers") + r.Calls("ListImages"); n != 0 {
-			t.Errorf("%d lists beside the streams", n)
+			t.Errorf("list calls in addition to the streams = %d, want none", n)
 		}
 	}
 }
 
-// That a runtime has no streams is remembered until it may be another runtime.
-func TestNoStreamsIsRememberedUntilARestart(t *testing.T) {
+// The lack of streams is cached until the runtime may be another one.
+func TestMissingStreamIsCachedUntilRestart(t *testing.T) {
 	r := many(t, 3)
 	r.Streams = false
 	c := dial(t, r.Endpoint())
 	expect := func(when string, streams, lists int) {
 		t.Helper()
 		if images, err := c.ListImages(t.Context()); err != nil || len(images) != 3 {
-			t.Fatalf("%s: %d images, %v", when, len(images), err)
+			t.Fatalf("%s: %d images, error %v", when, len(images), err)
 		}
 		if s, l := r.Calls("StreamImages"), r.Calls("ListImages"); s != streams || l != lists {
 			t.Fatalf("%s: %d streams and %d lists, want %d and %d", when, s, l, streams, lists)
@@ -163,7 +164,7 @@ func TestNoStreamsIsRememberedUntilARestart(t *testing.T) {
 	r.Restart(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for r.Calls("StreamImages") < 4 { // a list that was under way when the runtime came back is not streamed yet
+	for r.Calls("StreamImages") < 4 { // a list that was in progress when the runtime came back is not streamed yet
 		if _, err := c.ListImages(ctx); ctx.Err() != nil {
 			t.Fatal(err)
 		}
@@ -171,14 +172,14 @@ func TestNoStreamsIsRememberedUntilARestart(t *testing.T) {
 	expect("after a restart", 5, r.Calls("ListImages"))
 }
 
-// One runtime's lack of streams says nothing of another's, nor one list's of another.
-func TestNoStreamsIsRememberedByTheList(t *testing.T) {
+// The lack of streams is cached per runtime and per list.
+func TestMissingStreamIsCachedPerList(t *testing.T) {
 	r := many(t, 3)
 	r.Fail["StreamContainers"] = status.Error(codes.Unimplemented, "unknown method StreamContainers")
 	c := dial(t, r.Endpoint())
 	for range 2 {
 		if got, err := NewLister(c).List(t.Context()); err != nil || len(got.Containers) != 3 {
-			t.Fatalf("got %+v, %v", got, err)
+			t.Fatalf("List() = %+v, %v, not as expected", got, err)
 		}
 	}
 	if s, l, p := r.Calls("StreamContainers"), r.Calls("ListContainers"), r.Calls("StreamPodSandboxes"); s != 1 || l != 2 || p != 2 {
@@ -186,9 +187,9 @@ func TestNoStreamsIsRememberedByTheList(t *testing.T) {
 	}
 }
 
-// A stream that breaks is an error and never half a list, and never a reason to ask for the list instead: Unimplemented in
-// the middle is no answer to "do you have it".
-func TestABrokenStreamIsNoList(t *testing.T) {
+// A stream that breaks off is an error, never a partial list, and never a reason to request the
+// list instead: Unimplemented within a stream does not mean that the runtime lacks it.
+func TestBrokenStreamIsAnError(t *testing.T) {
 	for _, after := range []int{0, 1, 9} {
 		r := many(t, 10)
 		r.Break["StreamImages"] = after
@@ -197,7 +198,7 @@ func TestABrokenStreamIsNoList(t *testing.T) {
 		}
 		images, err := dial(t, r.Endpoint()).ListImages(t.Context())
 		if err == nil || images != nil || !strings.Contains(err.Error(), "broken in the middle") || r.Calls("ListImages") != 0 {
-			t.Errorf("after %d messages: %d images, %v", after, len(images), err)
+			t.Errorf("stream broken after %d messages: %d images, error %v", after, len(images), err)
 		}
 	}
 	r := many(t, 10)
@@ -211,20 +212,20 @@ func TestABrokenStreamIsNoList(t *testing.T) {
 	}
 }
 
-// A stream that does not end costs the deadline, and is cancelled.
-func TestAStreamThatStallsCostsTheDeadline(t *testing.T) {
+// A stream that does not end costs the timeout, and is cancelled.
+func TestStalledStreamCostsTheTimeout(t *testing.T) {
 	r := many(t, 10)
 	r.Stall["StreamContainers"] = 4
 	c := hasty(dial(t, r.Endpoint()))
 	got, err := NewLister(c).List(t.Context())
 	if !errors.Is(err, context.DeadlineExceeded) || len(got.Containers) != 0 {
-		t.Errorf("%d containers, %v", len(got.Containers), err)
+		t.Errorf("list of a stalled stream: %d containers, error %v", len(got.Containers), err)
 	}
 	ended(t, r, "StreamContainers")
 }
 
-// A stream that never ends is cut off by what it has sent, long before it fills the memory.
-func TestAnEndlessStreamIsCutOff(t *testing.T) {
+// An endless stream is cancelled at the limit of its size, long before it fills the memory.
+func TestEndlessStreamIsLimited(t *testing.T) {
 	for name, change := range map[string]func(*critest.Runtime, *Client){
 		"items": func(_ *critest.Runtime, c *Client) { c.limits.items = 100 },
 		"bytes": func(_ *critest.Runtime, c *Client) { c.limits.bytes = 1000 },
@@ -239,24 +240,24 @@ func TestAnEndlessStreamIsCutOff(t *testing.T) {
 		change(r, c)
 		images, err := c.ListImages(t.Context())
 		if !errors.Is(err, ErrTooLarge) || images != nil || !strings.Contains(err.Error(), "unused images") {
-			t.Errorf("%s: %d images, %v", name, len(images), err)
+			t.Errorf("%s: %d images, error %v, want ErrTooLarge", name, len(images), err)
 		}
 		ended(t, r, "StreamImages")
 	}
 }
 
-// A list in one message is held to the same number of items.
-func TestAListInOneMessageIsBounded(t *testing.T) {
+// A list in one message has the same limit of items.
+func TestListInOneMessageIsLimited(t *testing.T) {
 	r := many(t, 10)
 	r.Streams = false
 	c := dial(t, r.Endpoint())
 	c.limits.items = 9
 	if images, err := c.ListImages(t.Context()); !errors.Is(err, ErrTooLarge) || images != nil {
-		t.Errorf("%d images, %v", len(images), err)
+		t.Errorf("list above the limit: %d images, error %v", len(images), err)
 	}
 }
 
-// ended waits until the runtime sends no stream of a name any more.
+// ended waits until the runtime has no open stream of a method.
 func ended(t *testing.T, r *critest.Runtime, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -265,25 +266,26 @@ func ended(t *testing.T, r *critest.Runtime, name string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%d %s are still open", r.Open(name), name)
+			t.Fatalf("%d streams of %s are still open", r.Open(name), name)
 		}
 	}
 }
 
-// An answer above the receive limit says what to do about it, as a list and as one message of a stream.
-func TestAnAnswerTooLargeSaysWhatToDo(t *testing.T) {
+// The error for an answer above the receive limit contains a remedy, for a list and for one message
+// of a stream.
+func TestTooLargeErrorHasRemedy(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		r := many(t, 1)
 		r.Streams = streams
 		r.Images[0].Username = strings.Repeat("x", maxMessage)
 		_, err := dial(t, r.Endpoint()).ListImages(t.Context())
 		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "remove dead containers and unused images") {
-			t.Errorf("streams %v: %v", streams, err)
+			t.Errorf("error with streams %v = %v, want ErrTooLarge with a remedy", streams, err)
 		}
 	}
 	r := many(t, 1)
 	r.Fail["Version"] = status.Error(codes.ResourceExhausted, "too many requests")
 	if _, err := dial(t, r.Endpoint()).Version(t.Context()); err == nil || errors.Is(err, ErrTooLarge) {
-		t.Errorf("a runtime that has enough: %v", err)
+		t.Errorf("error of an overloaded runtime = %v, want another than ErrTooLarge", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What is taken of a sandbox, a container and an image, in the CRI's own names. A map's name stands
-// for those of its entries that Keeps lets through.
+// Needed fields of a sandbox, a container and an image, by their names in the CRI. For a map, Keeps
+// selects the entries.
 var (
 	ofSandbox   = []string{"id", "metadata", "state", "created_at", "annotations", "runtime_handler"}
 	ofContainer = []string{
@@ -33,8 +33,9 @@ var (
 	ofStats = []string{"attributes.id", "writable_layer"}
 )
 
-// taken is what is taken of each answer that a tenant has a hand in, by the message's name.
-var taken = partsOf(map[proto.Message][]string{
+// schemas holds the needed fields of each answer that a tenant can influence, by the name of the
+// message.
+var schemas = partsOf(map[proto.Message][]string{
 	&runtimev1.ListPodSandboxResponse{}:     below("items", ofSandbox),
 	&runtimev1.StreamPodSandboxesResponse{}: below("pod_sandboxes", ofSandbox),
 	&runtimev1.ListContainersResponse{}:     below("containers", ofContainer),
@@ -56,20 +57,19 @@ func below(field string, names []string) (out []string) {
 	return out
 }
 
-// info are the values of the verbose statuses that are read, each of the type that it is decoded
-// into.
+// info holds the needed values of the verbose statuses, with the types that they are decoded into.
 var info = map[string]*member{
 	"info":   memberOf(reflect.TypeFor[verboseInfo]()),
 	"config": memberOf(reflect.TypeFor[runtimeConfig]()),
 }
 
-// takenOf is what is taken of a message.
-func takenOf(m proto.Message) *part { return taken[m.ProtoReflect().Descriptor().FullName()] }
+// schemaOf returns the needed fields of a message.
+func schemaOf(m proto.Message) *schema { return schemas[m.ProtoReflect().Descriptor().FullName()] }
 
-func partsOf(names map[proto.Message][]string) map[protoreflect.FullName]*part {
-	out := map[protoreflect.FullName]*part{}
+func partsOf(names map[proto.Message][]string) map[protoreflect.FullName]*schema {
+	out := map[protoreflect.FullName]*schema{}
 	for m, paths := range names {
-		of := &part{fields: map[protowire.Number]*part{}}
+		of := &schema{fields: map[protowire.Number]*schema{}}
 		for _, path := range paths {
 			of.add(m.ProtoReflect().Descriptor(), path)
 		}
@@ -78,8 +78,8 @@ func partsOf(names map[proto.Message][]string) map[protoreflect.FullName]*part {
 	return out
 }
 
-// add takes a field, and what is below it where the path ends.
-func (of *part) add(d protoreflect.MessageDescriptor, path string) {
+// add adds a field, and all fields below it if the path ends there.
+func (of *schema) add(d protoreflect.MessageDescriptor, path string) {
 	name, rest, more := strings.Cut(path, ".")
 	f := d.Fields().ByName(protoreflect.Name(name))
 	if f == nil {
@@ -87,7 +87,7 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 	}
 	p := of.fields[f.Number()]
 	if p == nil {
-		p = &part{list: f.IsList()}
+		p = &schema{list: f.IsList()}
 		of.fields[f.Number()] = p
 	}
 	switch {
@@ -98,7 +98,7 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 		}
 	case f.Message() != nil:
 		if p.fields == nil {
-			p.fields = map[protowire.Number]*part{}
+			p.fields = map[protowire.Number]*schema{}
 		}
 		if more {
 			p.add(f.Message(), rest)
@@ -110,22 +110,21 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 	}
 }
 
-// decides are the annotations and labels that say who may be evicted and what a pod asked for. They
-// are kept however many others there are.
-var decides = map[string]bool{
+// relevantKeys are the annotations and labels that determine the protection and the requests of a
+// pod. They are decoded regardless of the number of others.
+var relevantKeys = map[string]bool{
 	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
 	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
-	// who makes a pod again
+	// labels of a pod's controller
 	labelTemplateHash: true, labelRevisionHash: true, labelStatefulSet: true, labelJob: true,
-	// what the runtime's own word is told by
+	// annotations that only the runtime may write
 	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true,
 }
 
-// Keeps reports whether an entry of a map is taken when n others were: an annotation that may
-// decide something, a label of the kubelet's, a file of a memory cgroup. A tenant may have
-// thousands.
+// Keeps reports whether to decode an entry of a map when n others were: a relevant annotation, a
+// label of the kubelet, a file of a memory cgroup. A tenant may have thousands.
 func Keeps(key []byte, n int) bool {
-	if decides[string(key)] {
+	if relevantKeys[string(key)] {
 		return true
 	}
 	if n >= maxEntries {

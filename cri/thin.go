@@ -6,24 +6,24 @@ import (
 	"io"
 
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that thin stands on
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that pruningCodec extends
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
-// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants
-// fill the most: a pod's annotations have up to 256 KiB, its labels and hooks a megabyte, and what
-// it has in its environment stands in the verbose status twice, six bytes for one. So an answer is
-// read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a
-// second time.
-type thin struct{ encoding.CodecV2 }
+// pruningCodec is a protobuf codec that decodes only the fields that this package needs. Tenants
+// fill most of a runtime's answers: a pod's annotations have up to 256 KiB, its labels and hooks a
+// megabyte, and its environment is in the verbose status twice, with six bytes for one. So the
+// codec reads the received chunks directly and skips other fields: an answer is in memory once,
+// never twice.
+type pruningCodec struct{ encoding.CodecV2 }
 
-func newThin() thin { return thin{encoding.GetCodecV2("proto")} }
+func newPruningCodec() pruningCodec { return pruningCodec{encoding.GetCodecV2("proto")} }
 
-// Unmarshal decodes what is taken of a message (see taken); of those that are not listed there,
-// all.
-func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
+// Unmarshal decodes the needed fields of a message (see schemas), or all fields of a message
+// without a schema.
+func (c pruningCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if a, ok := v.(interface {
 		decode(data mem.BufferSlice) error
 	}); ok {
@@ -31,9 +31,9 @@ func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	m, ok := v.(proto.Message)
 	if !ok {
-		return fmt.Errorf("decode a %T: no protobuf message", v)
+		return fmt.Errorf("decode %T: not a protobuf message", v)
 	}
-	of := taken[m.ProtoReflect().Descriptor().FullName()]
+	of := schemas[m.ProtoReflect().Descriptor().FullName()]
 	if of == nil {
 		return c.CodecV2.Unmarshal(data, v)
 	}
@@ -45,50 +45,52 @@ func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(text, m)
 }
 
-// Bounds of what is kept of an answer, beside that of the answer as a whole. A kubelet's names and
-// paths are far below; what is longer is absent.
+// Limits of the decoded fields, in addition to that of the whole answer. Names and paths of a
+// kubelet are far below. A longer field is absent.
 const (
 	maxText    = 4 << 10 // bytes of a string
-	maxEntries = 64      // entries of the maps of a message, beside those that decide (see decides)
-	// of a list: a node has some hundred pods, and keeps a few dead containers of each
+	maxEntries = 64      // entries of the maps of a message, without relevantKeys
+	// of a list: a node has some hundred pods and a few dead containers of each
 	maxItems = 20_000
-	// of the lists of strings in one of them, the first: one image has as many tags as its owner likes
+	// of the lists of strings in an item, the first ones: the number of tags of an image is not
+	// limited
 	maxWithin = 1000
 )
 
 var (
-	errNoProto = errors.New("malformed message")
-	// errTooMany becomes ErrTooLarge: grpc passes on an error of the codec by its words only.
+	errMalformed = errors.New("malformed message")
+	// errTooMany becomes ErrTooLarge: grpc preserves only the text of an error of the codec.
 	errTooMany = fmt.Errorf("more than %d items, larger than max", maxItems)
 )
 
-// part is what is taken of a message. Numbers are taken as they are, strings if they are no longer
-// than maxText.
-type part struct {
-	fields map[protowire.Number]*part // of a message; nil: it is none
-	list   bool                       // there may be several
-	// of a map of strings: whether one is taken when n others were; nil: it is none
+// schema selects the fields of a message to decode. Numbers are decoded, strings if they are not
+// longer than maxText.
+type schema struct {
+	fields map[protowire.Number]*schema // of a message; nil: not a message
+	list   bool                         // repeated
+	// of a map of strings: reports whether to decode the key when n others were; nil: not a map
 	keys func(key []byte, n int) bool
 	json map[string]*member // of such a map: values that are JSON, by key
 }
 
 // pruner reads a message and writes a shorter one.
 type pruner struct {
-	chunks mem.BufferSlice // that come after cur
+	chunks mem.BufferSlice // chunks after cur
 	cur    []byte
-	last   mem.BufferSlice // cur is the data of its first
-	from   io.Reader       // what comes after them; nil: nothing does
-	room   []byte          // that this is read into
-	broken error           // why it ended early
-	// what was read is given back at once: a list of megabytes gives its room to what is made of it
+	last   mem.BufferSlice // cur is the data of its first chunk
+	from   io.Reader       // data after the chunks; nil: none
+	room   []byte          // buffer for from
+	broken error           // error of from
+	// free chunks as soon as they are read, so that the decoded items can reuse the memory of a list
+	// of megabytes
 	frees bool
 	at    int // bytes read
-	depth int // of the message that is read; 1: the answer
-	inner int // how many lists within its items it is in
+	depth int // of the current message; 1: the answer
+	inner int // number of enclosing lists within its items
 	items int // of the answer's lists
 }
 
-// more makes cur hold a byte, if there is one.
+// more ensures that cur has a byte, and reports whether one exists.
 func (p *pruner) more() bool {
 	for len(p.cur) == 0 {
 		if len(p.chunks) == 0 {
@@ -97,7 +99,7 @@ func (p *pruner) more() bool {
 			}
 			continue
 		}
-		if p.frees && p.last != nil { // grpc frees what it finds in its place
+		if p.frees && p.last != nil { // grpc frees the value in its place
 			p.last[0].Free()
 			p.last[0] = mem.SliceBuffer(nil)
 		}
@@ -106,7 +108,7 @@ func (p *pruner) more() bool {
 	return true
 }
 
-// read makes cur what comes next of an answer that is read while it comes.
+// read sets cur to the next part of an answer that is decoded while it is received.
 func (p *pruner) read() bool {
 	if p.from == nil || p.broken != nil {
 		return false
@@ -118,7 +120,7 @@ func (p *pruner) read() bool {
 	return p.broken == nil
 }
 
-// step goes on within cur.
+// step skips bytes within cur.
 func (p *pruner) step(n int) {
 	p.cur = p.cur[n:]
 	p.at += n
@@ -136,8 +138,8 @@ func (p *pruner) varint() (v uint64, ok bool) {
 	return 0, false
 }
 
-// take appends the next n bytes.
-func (p *pruner) take(n int, out []byte) ([]byte, bool) {
+// appendNext appends the next n bytes.
+func (p *pruner) appendNext(n int, out []byte) ([]byte, bool) {
 	for n > 0 {
 		if !p.more() {
 			return out, false
@@ -162,8 +164,8 @@ func (p *pruner) skip(n int) bool {
 	return true
 }
 
-// message appends what is taken of a message of n bytes.
-func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
+// message appends the needed fields of a message of n bytes.
+func (p *pruner) message(n int, of *schema, out []byte) ([]byte, error) {
 	end, has := p.at+n, counts{}
 	p.depth++
 	defer func() { p.depth-- }()
@@ -171,7 +173,7 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 		tag, ok := p.varint()
 		number, kind := protowire.DecodeTag(tag)
 		if !ok || number < protowire.MinValidNumber {
-			return nil, errNoProto
+			return nil, errMalformed
 		}
 		f := of.fields[number]
 		length := uint64(0)
@@ -181,7 +183,7 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 			if ok = whole; f != nil {
 				out = protowire.AppendVarint(protowire.AppendVarint(out, tag), v)
 			}
-		case protowire.Fixed32Type: // the CRI has neither of these two
+		case protowire.Fixed32Type: // the CRI uses neither fixed type
 			ok = p.skip(4)
 		case protowire.Fixed64Type:
 			ok = p.skip(8)
@@ -194,22 +196,22 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 				continue
 			}
 			ok = false
-		default: // groups, which proto3 has none of
+		default: // groups do not exist in proto3
 			ok = false
 		}
 		if !ok {
-			return nil, errNoProto
+			return nil, errMalformed
 		}
 	}
 	if p.at != end {
-		return nil, errNoProto
+		return nil, errMalformed
 	}
 	return out, nil
 }
 
-// each hands over what is taken of each item of a list's message of n bytes. The text is the
-// caller's until it returns.
-func (p *pruner) each(n int, of *part, item func(text []byte) error) error {
+// eachItem calls item with the needed fields of each item of a list's message of n bytes. item must
+// not keep the text.
+func (p *pruner) eachItem(n int, of *schema, item func(text []byte) error) error {
 	p.depth = 1
 	var text []byte
 	for p.at < n {
@@ -217,19 +219,19 @@ func (p *pruner) each(n int, of *part, item func(text []byte) error) error {
 		number, kind := protowire.DecodeTag(tag)
 		if !ok || number < protowire.MinValidNumber || kind != protowire.BytesType &&
 			!p.skipNumber(kind) {
-			return errNoProto
+			return errMalformed
 		}
 		if kind != protowire.BytesType {
 			continue
 		}
 		length, ok := p.varint()
 		if !ok || length > uint64(max(0, n-p.at)) {
-			return errNoProto
+			return errMalformed
 		}
 		f := of.fields[number]
 		if f == nil || f.fields == nil {
 			if !p.skip(int(length)) {
-				return errNoProto
+				return errMalformed
 			}
 			continue
 		}
@@ -247,7 +249,7 @@ func (p *pruner) each(n int, of *part, item func(text []byte) error) error {
 	return nil
 }
 
-// skipNumber steps over a number.
+// skipNumber skips a number.
 func (p *pruner) skipNumber(kind protowire.Type) bool {
 	switch kind {
 	case protowire.VarintType:
@@ -261,12 +263,12 @@ func (p *pruner) skipNumber(kind protowire.Type) bool {
 	return false
 }
 
-// counts is what a message has: entries of its maps, and items of its lists, of strings and of
-// messages.
+// counts holds the numbers of entries of maps, and of items of lists of strings and of messages, of
+// a message.
 type counts struct{ entries, items, messages int }
 
 // value appends a field that has a length.
-func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
+func (p *pruner) value(tag uint64, n int, of *schema, has *counts, out []byte) ([]byte, error) {
 	switch {
 	case of == nil || !of.list:
 	case p.depth == 1:
@@ -285,23 +287,23 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 	case of.keys != nil:
 		return p.entry(tag, n, of, &has.entries, out)
 	case of.fields != nil:
-		return p.within(tag, n, of, has, out)
+		return p.nested(tag, n, of, has, out)
 	case n > maxText:
 		ok = p.skip(n)
 	default:
 		out = protowire.AppendVarint(protowire.AppendVarint(out, tag), uint64(n))
-		out, ok = p.take(n, out)
+		out, ok = p.appendNext(n, out)
 	}
 	if !ok {
-		return nil, errNoProto
+		return nil, errMalformed
 	}
 	return out, nil
 }
 
-// within appends a message. In a list below an answer's items one of which nothing is taken is left
-// out, and does not count: of a container's mounts, of which a tenant may have thousands, only
-// those of images do. Of those that count none is left out, for they might be in use.
-func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
+// nested appends a message. In a list below an answer's items, a message without needed fields is
+// omitted and not counted: a tenant may give a container thousands of mounts, of which only those
+// of images are needed. No counted message is omitted, because the image may be in use.
+func (p *pruner) nested(tag uint64, n int, of *schema, has *counts, out []byte) ([]byte, error) {
 	from, item := len(out), p.depth > 1 && of.list
 	at := begin(&out, tag)
 	if item {
@@ -323,11 +325,11 @@ func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([
 	return out, nil
 }
 
-// lengthSize is how many bytes a length takes that is written after what it counts: a varint may
+// lengthSize is the number of bytes of a length that is written after its content: a varint may
 // have zeros at its end.
 const lengthSize = 4
 
-// begin appends a tag and room for the length of what follows, which end writes.
+// begin appends a tag and space for the length of the following content, which end writes.
 func begin(out *[]byte, tag uint64) (at int) {
 	*out = append(protowire.AppendVarint(*out, tag), 0, 0, 0, 0)
 	return len(*out)
@@ -342,9 +344,9 @@ func end(out []byte, at int) {
 	out[at-1] &= 0x7f
 }
 
-// entry appends an entry of a map, {key = 1, value = 2}, if its key is one that is taken. The key
-// comes first, as all write it that the agent knows; JSON that comes before its key is not taken.
-func (p *pruner) entry(tag uint64, n int, of *part, entries *int, out []byte) ([]byte, error) {
+// entry appends an entry of a map, {key = 1, value = 2}, if its key is needed. The key is expected
+// first, as all known runtimes write it; JSON before its key is not decoded.
+func (p *pruner) entry(tag uint64, n int, of *schema, entries *int, out []byte) ([]byte, error) {
 	from, until := len(out), p.at+n
 	at := begin(&out, tag)
 	var key []byte
@@ -354,7 +356,7 @@ func (p *pruner) entry(tag uint64, n int, of *part, entries *int, out []byte) ([
 		length, ok2 := p.varint()
 		number, kind := protowire.DecodeTag(inner)
 		if !ok || !ok2 || kind != protowire.BytesType || length > uint64(max(0, until-p.at)) {
-			return nil, errNoProto
+			return nil, errMalformed
 		}
 		value := of.json[string(key)]
 		switch {
@@ -367,17 +369,17 @@ func (p *pruner) entry(tag uint64, n int, of *part, entries *int, out []byte) ([
 		default:
 			out = protowire.AppendVarint(protowire.AppendVarint(out, inner), length)
 			text := len(out)
-			if out, ok = p.take(int(length), out); number == 1 {
+			if out, ok = p.appendNext(int(length), out); number == 1 {
 				key = out[text:]
 				taken = of.keys(key, *entries)
 			}
 		}
 		if !ok {
-			return nil, errNoProto
+			return nil, errMalformed
 		}
 	}
 	if p.at != until {
-		return nil, errNoProto
+		return nil, errMalformed
 	}
 	if !taken {
 		return out[:from], nil

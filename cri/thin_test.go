@@ -20,7 +20,7 @@ import (
 	"jettison/cri/critest"
 )
 
-// chunks cuts a message into pieces of a size, as it may come.
+// chunks splits a message into chunks of a size.
 func chunks(b []byte, size int) (out mem.BufferSlice) {
 	for len(b) > 0 {
 		n := min(size, len(b))
@@ -30,18 +30,19 @@ func chunks(b []byte, size int) (out mem.BufferSlice) {
 	return out
 }
 
-// unthin decodes a message as it comes in chunks of a size.
-func unthin(t testing.TB, m, into proto.Message, size int) error {
+// decodePruned decodes a message in chunks of a size with the pruning codec.
+func decodePruned(t testing.TB, m, into proto.Message, size int) error {
 	t.Helper()
 	b, err := proto.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newThin().Unmarshal(chunks(b, size), into)
+	return newPruningCodec().Unmarshal(chunks(b, size), into)
 }
 
-// What is taken arrives as it was sent, whatever else there is and however it is cut; what a tenant fills in does not.
-func TestWhatIsTakenOfAList(t *testing.T) {
+// Needed fields are decoded unchanged, regardless of other fields and of the chunks. Fields that a
+// tenant fills are omitted.
+func TestNeededFieldsOfAList(t *testing.T) {
 	sent := &runtimev1.ListPodSandboxResponse{Items: []*runtimev1.PodSandbox{{
 		Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns", Attempt: 3}, CreatedAt: -5,
 		State: runtimev1.PodSandboxState_SANDBOX_NOTREADY, RuntimeHandler: "kata", Labels: map[string]string{"l": strings.Repeat("l", 1<<20)},
@@ -55,24 +56,24 @@ func TestWhatIsTakenOfAList(t *testing.T) {
 	}
 	for _, size := range []int{1, 7, 1 << 30} {
 		var got runtimev1.ListPodSandboxResponse
-		if err := unthin(t, sent, &got, size); err != nil {
+		if err := decodePruned(t, sent, &got, size); err != nil {
 			t.Fatal(err)
 		}
 		s := got.Items[0]
 		want := proto.CloneOf(sent.Items[0])
 		want.Annotations, want.Labels = s.Annotations, nil
 		if len(got.Items) != 4 || !proto.Equal(s, want) || got.Items[2].Id != "" || got.Items[3].Id != "last" {
-			t.Errorf("in pieces of %d: %.2000v", size, &got)
+			t.Errorf("decoded in chunks of %d: %.2000v, want the sent fields", size, &got)
 		}
 		a := s.Annotations
 		if a["jettison/priority"] != "7" || a["kubernetes.io/config.source"] != "api" || a["tenant/a"]+a["jettison/long"] != "" ||
 			len(a) < maxEntries || len(a) > maxEntries+2 {
-			t.Errorf("in pieces of %d: %d annotations: %v", size, len(a), a)
+			t.Errorf("decoded in chunks of %d: %d annotations, above the limit: %v", size, len(a), a)
 		}
 	}
 }
 
-// A list of nothing but empty items is two bytes for each, and hundreds when it is decoded.
+// Empty items are two bytes each, and hundreds of bytes when decoded.
 func TestTooManyItemsAreTooLarge(t *testing.T) {
 	r := critest.Start(t)
 	r.Answer["ListContainers"] = func(any) any {
@@ -80,12 +81,13 @@ func TestTooManyItemsAreTooLarge(t *testing.T) {
 	}
 	r.Containers, r.Sandboxes = []*runtimev1.Container{{Id: "c"}}, []*runtimev1.PodSandbox{{Id: "s"}}
 	if _, err := all(t, dial(t, r.Endpoint())); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("got %v", err)
+		t.Errorf("error of a list with too many items = %v, want ErrTooLarge", err)
 	}
 }
 
-// An image has as many tags as its owner likes: they cost no other image its place in the list, or images would never be collected.
-func TestAnImageOfManyTagsIsListed(t *testing.T) {
+// The number of tags of an image is not limited. They must not displace other images from the list,
+// which would then never be collected.
+func TestImageWithManyTagsIsListed(t *testing.T) {
 	sent := &runtimev1.ListImagesResponse{}
 	for i := range maxItems/maxWithin + 1 {
 		im := &runtimev1.Image{Id: fmt.Sprint("sha256:", i), RepoTags: make([]string, 2*maxWithin)}
@@ -95,11 +97,11 @@ func TestAnImageOfManyTagsIsListed(t *testing.T) {
 		sent.Images = append(sent.Images, im)
 	}
 	var got runtimev1.ListImagesResponse
-	if err := unthin(t, sent, &got, 1<<20); err != nil {
+	if err := decodePruned(t, sent, &got, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Images) != len(sent.Images) {
-		t.Fatalf("%d images of %d", len(got.Images), len(sent.Images))
+		t.Fatalf("decoded %d images of %d sent", len(got.Images), len(sent.Images))
 	}
 	for i, im := range got.Images {
 		if !slices.Equal(im.RepoTags, sent.Images[i].RepoTags[:maxWithin]) {
@@ -108,8 +110,8 @@ func TestAnImageOfManyTagsIsListed(t *testing.T) {
 	}
 }
 
-// Each image that a container has as a volume is told, after however many other mounts: one that is not would count as unused. Those that
-// are too many are no answer.
+// Each image that a container has as a volume is decoded, regardless of the number of other mounts:
+// a missing one would count as unused. Too many image volumes are an error.
 func TestImageVolumesAmongManyMounts(t *testing.T) {
 	for _, c := range []struct {
 		plain, images int
@@ -129,21 +131,20 @@ func TestImageVolumesAmongManyMounts(t *testing.T) {
 			s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: "/model", Image: &runtimev1.ImageSpec{Image: want[i]}})
 		}
 		var got runtimev1.ContainerStatusResponse
-		err := unthin(t, &runtimev1.ContainerStatusResponse{Status: s}, &got, 1<<20)
+		err := decodePruned(t, &runtimev1.ContainerStatusResponse{Status: s}, &got, 1<<20)
 		if is := containerDetailOf(&got).imageVolumes; !c.tooMany && (err != nil || !slices.Equal(is, want)) || c.tooMany != errors.Is(err, errTooMany) {
 			t.Errorf("%d mounts before %d of images: %d images, %v", c.plain, c.images, len(is), err)
 		}
 	}
 }
 
-// Any message that is decoded whole is decoded the same when it is thinned and nothing in it is long or a tenant's: what the client makes
-// of both is equal.
-func TestThinTakesAllThatIsUsed(t *testing.T) {
+// Pruning does not change the result for messages without long fields and fields of tenants.
+func TestPruningKeepsNeededFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 64).Draw(t, "size")
 		same := func(whole, thinned any) {
 			if !reflect.DeepEqual(whole, thinned) {
-				t.Errorf("\nwhole   %+v\nthinned %+v", whole, thinned)
+				t.Errorf("decoded with and without pruning:\nwhole  %+v\npruned %+v", whole, thinned)
 			}
 		}
 		ours := map[string]string{"jettison/a": "1", "io.kubernetes.b": "2", "memory.low": "3"}
@@ -177,14 +178,14 @@ func TestThinTakesAllThatIsUsed(t *testing.T) {
 func thinned(t *rapid.T, from, into proto.Message, size int) {
 	b, err := proto.Marshal(from)
 	if err == nil {
-		err = newThin().Unmarshal(chunks(b, size), into)
+		err = newPruningCodec().Unmarshal(chunks(b, size), into)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Any bytes are decoded or an error, and take no more than a few times their size.
+// Any input is decoded or an error, and takes at most a few times its size.
 func FuzzThin(f *testing.F) {
 	for _, m := range []proto.Message{
 		&runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{Id: "c"}, Info: map[string]string{"info": crioContainer}},
@@ -198,16 +199,16 @@ func FuzzThin(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
 		var whole, thinned runtimev1.ContainerStatusResponse
-		err := newThin().Unmarshal(chunks(b, int(size)+1), &thinned)
+		err := newPruningCodec().Unmarshal(chunks(b, int(size)+1), &thinned)
 		if wholeErr := proto.Unmarshal(b, &whole); wholeErr == nil && err == nil {
 			if whole.GetStatus().GetStartedAt() != thinned.GetStatus().GetStartedAt() {
-				t.Errorf("whole %v, thinned %v", &whole, &thinned)
+				t.Errorf("decoded whole = %v, pruned = %v, want them equal", &whole, &thinned)
 			}
 		}
 	})
 }
 
-// JSON that is thinned says the same as before, and what is none says nothing still.
+// Pruned JSON decodes to the same result, and invalid JSON stays invalid.
 func FuzzThinJSON(f *testing.F) {
 	for _, seed := range []string{
 		containerdSandbox, crioContainer, "", "{", "{}", `{"pid":1`, `{"pid":1}x`, ` { "pid" : 7 , "x" : [ 1 , { "a" : "}" } ] } `,
@@ -231,7 +232,7 @@ func FuzzThinJSON(f *testing.F) {
 	})
 }
 
-// hasOddNames: encoding/json takes names in any case, and escaped ones; no runtime writes them so.
+// hasOddNames reports names in another case or with escapes, which encoding/json accepts and no runtime writes.
 func hasOddNames(text string) bool {
 	return strings.Contains(text, `\u`) || strings.ContainsFunc(text, func(r rune) bool { return r > 126 }) || text != lowerNames(text)
 }
@@ -247,9 +248,10 @@ func lowerNames(text string) string {
 	return text
 }
 
-// A container whose verbose status is larger than is taken is asked for the plain one, then and from then on, and tells its request all
-// the same. One of which that is too large as well is refused, and not asked for at each list.
-func TestAStatusThatIsTooLarge(t *testing.T) {
+// A container with a verbose status that is too large gets its plain status, then and later, and
+// has its request. One with a plain status that is also too large is Refused, and not requested by
+// each List.
+func TestTooLargeStatus(t *testing.T) {
 	r := critest.Start(t)
 	huge := `{"runtimeSpec":{"process":{"env":["` + strings.Repeat(`\u003c`, maxStatus/6) + `"],"oomScoreAdj":900}}}`
 	for _, id := range []string{"large", "larger", "ordinary"} {
@@ -274,32 +276,32 @@ func TestAStatusThatIsTooLarge(t *testing.T) {
 		}
 		large, larger, ordinary := got.Containers[0], got.Containers[1], got.Containers[2]
 		if !large.Refused || large.OOMScoreAdj == nil || *large.OOMScoreAdj != 900 || *large.MemoryLimit != 4096 || large.LogPath != "/log" {
-			t.Errorf("too large: %+v", large)
+			t.Errorf("container with a large verbose status = %+v", large)
 		}
 		if !larger.Refused || larger.OOMScoreAdj != nil {
-			t.Errorf("too large even so: %+v", larger)
+			t.Errorf("container with a large plain status = %+v", larger)
 		}
 		if ordinary.Refused || ordinary.PID != 4343 {
-			t.Errorf("an ordinary one: %+v", ordinary)
+			t.Errorf("container with an ordinary status = %+v", ordinary)
 		}
 		if s := got.Sandboxes[0]; !s.Refused || s.CgroupParent != "" || r.Calls("PodSandboxStatus") != 2 {
-			t.Errorf("a sandbox: %+v, %d calls", s, r.Calls("PodSandboxStatus"))
+			t.Errorf("sandbox with a large status = %+v after %d calls", s, r.Calls("PodSandboxStatus"))
 		}
 	}
 	c := dial(t, r.Endpoint())
 	if s, _, err := c.SandboxStatus(t.Context(), "s"); err != nil || !s.Refused {
-		t.Errorf("asked for by itself: %+v, %v", s, err)
+		t.Errorf("requested by a single call: %+v, error %v", s, err)
 	}
 	if got, err := c.ContainerStatus(t.Context(), "large"); err != nil || got.LogPath != "/log" {
-		t.Errorf("asked for by itself: %+v, %v", got, err)
+		t.Errorf("requested by a single call: %+v, error %v", got, err)
 	}
 	if _, err := c.ContainerStatus(t.Context(), "larger"); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("asked for by itself: %v", err)
+		t.Errorf("error of a single call = %v, want ErrTooLarge", err)
 	}
 }
 
-// Where the verbose status does not come in time twice, the plain one is asked for, for an hour.
-func TestAVerboseStatusThatIsLate(t *testing.T) {
+// After two timeouts of the verbose status the plain one is requested, for an hour.
+func TestSlowVerboseStatus(t *testing.T) {
 	r := critest.Start(t)
 	r.Containers = []*runtimev1.Container{{Id: "c", State: runtimev1.ContainerState_CONTAINER_RUNNING}}
 	r.Info["c"] = crioContainer
@@ -330,7 +332,7 @@ func TestAVerboseStatusThatIsLate(t *testing.T) {
 	}
 }
 
-// Large answers come one after another. One that hangs keeps the next waiting for a moment only.
+// Large answers are serialized. One that hangs delays the next one only briefly.
 func TestLargeAnswersTakeTurns(t *testing.T) { synctest.Test(t, largeAnswersTakeTurns) }
 
 func largeAnswersTakeTurns(t *testing.T) {
@@ -339,30 +341,30 @@ func largeAnswersTakeTurns(t *testing.T) {
 	first := turn.wait(t.Context(), patience)
 	turn.wait(t.Context(), patience)() // goes without
 	if took := time.Since(began); took != patience {
-		t.Errorf("it waited %v, want %v", took, patience)
+		t.Errorf("waiting time = %v, want %v", took, patience)
 	}
-	for range 10 { // nor does anybody else wait once more
+	for range 10 { // and no other call waits again
 		turn.wait(t.Context(), patience)()
 	}
 	if took := time.Since(began); took != patience {
-		t.Errorf("all waited %v, want %v", took, patience)
+		t.Errorf("waiting time of all = %v, want %v", took, patience)
 	}
 	got := make(chan func())
 	began = time.Now()
 	go func() { first(); got <- turn.wait(t.Context(), patience) }()
 	second := <-got
-	turn.wait(t.Context(), patience)() // the next one's patience begins anew
+	turn.wait(t.Context(), patience)() // the patience for the next one starts again
 	if took := time.Since(began); took != patience {
-		t.Errorf("it waited %v for one that had just begun, want %v", took, patience)
+		t.Errorf("waiting time for an answer that has just begun = %v, want %v", took, patience)
 	}
 	second()
 	if len(turn.slot) != 0 {
-		t.Error("a turn was not given back")
+		t.Error("a turn was not released")
 	}
 }
 
-// One that still comes is waited for, however long it takes: two at a time are more memory than there is.
-func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
+// An answer that makes progress is awaited for any time: two concurrent ones exceed the memory.
+func TestSlowLargeAnswerIsAwaited(t *testing.T) {
 	read := new(atomic.Int64)
 	turn := newTurn(read)
 	first, went := turn.wait(t.Context(), patienceForTurn), make(chan struct{})
@@ -371,10 +373,10 @@ func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
 		turn.wait(t.Context(), patienceForTurn)()
 	}()
 	for range 20 {
-		read.Add(answerLeast)
+		read.Add(minProgress)
 		select {
 		case <-went:
-			t.Fatal("it did not wait")
+			t.Fatal("it did not wait for its turn")
 		case <-time.After(patienceForTurn / 5):
 		}
 	}
@@ -382,8 +384,9 @@ func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
 	<-went
 }
 
-// One pod whose containers are too large to be listed, a tenant's hook is enough, does not keep the others from being known.
-func TestAListThatIsTooLarge(t *testing.T) {
+// One pod with containers that are too large to be listed, which one hook of a tenant can cause,
+// does not prevent the listing of others.
+func TestListExceedsOneAnswer(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		r := node(t)
 		r.Streams, r.Batch = streams, 5000
@@ -396,11 +399,11 @@ func TestAListThatIsTooLarge(t *testing.T) {
 		}
 		got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
 		if err != nil || len(got.Sandboxes) != 3 || len(got.Containers) != 3 || got.Containers[0].ID != "c1" {
-			t.Errorf("streams %v: %+v, %v", streams, got, err)
+			t.Errorf("list with streams %v = %+v, error %v", streams, got, err)
 			continue
 		}
 		if got.Sandboxes[0].Refused || !got.Sandboxes[2].Refused || got.Containers[0].OOMScoreAdj == nil {
-			t.Errorf("streams %v: %+v", streams, got)
+			t.Errorf("list with streams %v = %+v, not as expected", streams, got)
 		}
 	}
 }

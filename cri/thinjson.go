@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// member is what is taken of a JSON value.
+// member selects the parts of a JSON value to decode.
 type member struct {
-	// of an object; nil: the value is taken whole, if it is no longer than maxText
+	// of an object; nil: the whole value, if it is not longer than maxText
 	members map[string]*member
 }
 
-// memberOf is what a type takes of the text that is decoded into it.
+// memberOf returns the parts of a JSON text that are decoded into a type.
 func memberOf(t reflect.Type) *member {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -28,14 +28,13 @@ func memberOf(t reflect.Type) *member {
 	return m
 }
 
-// json appends what is taken of JSON of n bytes. Of what is no JSON it leaves something that is
-// none either.
+// json appends the needed parts of JSON of n bytes. Invalid JSON results in invalid JSON.
 func (p *pruner) json(n int, of *member, out []byte) []byte {
 	j := jsonPruner{pruner: p, end: p.at + n}
 	if text, ok := j.value(of, out); ok {
 		out = text
 	}
-	if j.peek() != 0 { // more than one value, or one that is none
+	if j.peek() != 0 { // several values, or an invalid one
 		out = append(out, '!')
 	}
 	p.skip(j.end - p.at)
@@ -45,10 +44,10 @@ func (p *pruner) json(n int, of *member, out []byte) []byte {
 // jsonPruner reads one JSON value.
 type jsonPruner struct {
 	*pruner
-	end int // where the text ends
+	end int // end of the text
 }
 
-// rest is what lies in cur of the text; none: it is over.
+// rest returns the remaining text within cur; empty: the text has ended.
 func (j *jsonPruner) rest() []byte {
 	if j.at >= j.end || !j.more() {
 		return nil
@@ -56,7 +55,8 @@ func (j *jsonPruner) rest() []byte {
 	return j.cur[:min(len(j.cur), j.end-j.at)]
 }
 
-// peek is the next byte that is no space; 0: the text is over, for JSON has no such byte.
+// peek returns the next byte that is not a space; 0: the text has ended, because JSON contains no
+// such byte.
 func (j *jsonPruner) peek() byte {
 	for {
 		b := j.rest()
@@ -70,7 +70,8 @@ func (j *jsonPruner) peek() byte {
 	}
 }
 
-// value appends what is taken of the next value. false: nothing is, for it is too long.
+// value appends the needed parts of the next value. It returns false if it appended nothing,
+// because the value is too long.
 func (j *jsonPruner) value(of *member, out []byte) ([]byte, bool) {
 	if j.peek() != '{' || of.members == nil {
 		return j.whole(out, maxText)
@@ -85,7 +86,7 @@ func (j *jsonPruner) value(of *member, out []byte) ([]byte, bool) {
 				if c == ',' && !first {
 					continue
 				}
-				out = append(out, c) // the end, or what should not be there
+				out = append(out, c) // the end, or an invalid character
 			}
 			return out, true
 		}
@@ -113,8 +114,8 @@ func (j *jsonPruner) value(of *member, out []byte) ([]byte, bool) {
 	}
 }
 
-// whole appends the next value as it stands. false: it is longer than limit, and nothing was
-// appended.
+// whole appends the next value unchanged. It returns false if it appended nothing, because the
+// value is longer than limit.
 func (j *jsonPruner) whole(out []byte, limit int) ([]byte, bool) {
 	from, fits := len(out), true
 	j.peek()
@@ -130,7 +131,7 @@ func (j *jsonPruner) whole(out []byte, limit int) ([]byte, bool) {
 	return out, true
 }
 
-// scan goes through the next value, part by part; keep has to step over each.
+// scan reads the next value part by part. keep must skip each part.
 func (j *jsonPruner) scan(keep func([]byte)) {
 	depth := 0
 	for b := j.rest(); len(b) > 0; b = j.rest() {
@@ -141,13 +142,13 @@ func (j *jsonPruner) scan(keep func([]byte)) {
 			depth++
 			keep(b[:1])
 		case '}', ']', ',', ':':
-			if depth == 0 { // of what is around it
+			if depth == 0 { // of the enclosing value
 				return
 			}
 			if keep(b[:1]); c == '}' || c == ']' {
 				depth--
 			}
-		default: // a number, a word, a part of one that goes on in the next chunk, or a space
+		default: // a number, a word, a part of one that continues in the next chunk, or a space
 			n := bytes.IndexAny(b, "\"{}[],: \n\t\r")
 			if n < 0 {
 				keep(b)

@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// patienceForTurn is how long an answer that may be large waits for the one before it, once nothing
-// comes of that: a runtime that hangs sends nothing that would add up. As long as something comes
-// it waits, however long 16 MiB take.
+// patienceForTurn is the time that an answer that may be large waits for the previous one without
+// progress of that: a hung runtime sends nothing that would use memory. While the previous answer
+// makes progress it waits, however long 16 MiB take.
 const patienceForTurn = 250 * time.Millisecond
 
-// patienceForList is likewise for lists, which are larger, and of thousands of containers a runtime
-// takes as long before it sends any.
+// patienceForList is the same for lists, which are larger: a runtime needs this long for thousands
+// of containers before it sends the first.
 const patienceForList = 2 * time.Second
 
-// turn has answers that may be large come one after another: several at a time would add up to more
-// memory than the agent has.
+// turn serializes answers that may be large: several concurrent ones exceed the agent's memory.
 type turn struct {
 	slot chan struct{}
-	read *atomic.Int64 // bytes of the connection
+	read *atomic.Int64 // bytes received on the connection
 	mu   sync.Mutex
-	// when answerLeast was last seen to have come of the one whose turn it is, or it began; zero: it
-	// is about to
+	// time of the last progress by minProgress of the current answer, or of its begin; zero: about to
+	// begin
 	since time.Time
-	at    int64 // of read, then
+	at    int64 // value of read at that time
 }
 
 func newTurn(read *atomic.Int64) *turn { return &turn{slot: make(chan struct{}, 1), read: read} }
 
-// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That
-// is counted from the last bytes, not from its own beginning: of a runtime that hangs each call
-// would wait anew, and who makes three for a pod that is to end loses the time that the pod has.
-// done ends it.
+// wait waits for its turn until the current answer has made no progress for patience, or ctx ends.
+// The time counts from the last progress, not from the begin of the wait: otherwise each call to a
+// hung runtime would wait again, and a caller with three calls for an ending pod would use up its
+// grace period. done ends the turn.
 func (t *turn) wait(ctx context.Context, patience time.Duration) (done func()) {
 	select {
 	case t.slot <- struct{}{}:
@@ -67,11 +66,11 @@ func (t *turn) begin() (done func()) {
 	return t.done
 }
 
-// left is what is left of a patience.
+// left returns the remaining patience.
 func (t *turn) left(patience time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if read := t.read.Load(); t.since.IsZero() || read-t.at >= answerLeast {
+	if read := t.read.Load(); t.since.IsZero() || read-t.at >= minProgress {
 		t.since, t.at = time.Now(), read
 	}
 	return patience - time.Since(t.since)
@@ -79,15 +78,15 @@ func (t *turn) left(patience time.Duration) time.Duration {
 
 func (t *turn) done() {
 	t.mu.Lock()
-	t.since = time.Time{} // before somebody else's is: that one is not to be taken for as old
+	t.since = time.Time{} // before the next turn's begin: that must not inherit the old time
 	t.mu.Unlock()
 	<-t.slot
 }
 
-// alone gives a list of everything its time, from when no other is under way on: however long a
-// runtime takes before it sends any of thousands of containers, two answers at once are more memory
-// than the agent has. done ends it, and may be called twice.
-func (l *link) alone(ctx context.Context, limit time.Duration) (within context.Context,
+// exclusive waits until no other list of everything is in progress, and then starts the timeout of
+// this one: two concurrent answers with thousands of containers exceed the agent's memory, however
+// long the runtime takes. done ends it and may be called twice.
+func (l *link) exclusive(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	began := time.Now()
 	select {
@@ -99,21 +98,20 @@ func (l *link) alone(ctx context.Context, limit time.Duration) (within context.C
 	return timed(ctx, limit, l.lists.begin())
 }
 
-// soonAlone is alone for who cannot wait for long, and keeps little of an answer: then it goes
-// without.
-func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within context.Context,
+// exclusiveSoon is exclusive for callers that cannot wait for long and keep little of an answer:
+// after patienceForList it proceeds without its turn.
+func (l *link) exclusiveSoon(ctx context.Context, limit time.Duration) (within context.Context,
 	done func()) {
 	waits, cancel := context.WithTimeout(ctx, patienceForList)
 	defer cancel()
 	return timed(ctx, limit, l.lists.wait(waits, patienceForList))
 }
 
-// waitedKey is the key of what the calls of a context have waited for their turn.
+// waitedKey is the context key of the waiting time.
 type waitedKey struct{}
 
-// Waited is a context that tells how long the calls made with it have waited for the answers of
-// others so far: in that time the runtime was not asked, and who takes how long a list took for how
-// fast it is has to leave it out.
+// Waited returns a context that measures how long calls with it have waited for answers of others.
+// Subtract this time from the duration of a list to measure the speed of the runtime.
 func Waited(ctx context.Context) (_ context.Context, waited func() time.Duration) {
 	sum := new(atomic.Int64)
 	return context.WithValue(ctx, waitedKey{}, sum),
@@ -135,16 +133,17 @@ func timed(ctx context.Context, limit time.Duration, end func()) (within context
 	})
 }
 
-// answerLeast is what a large answer sends of itself in that time: less may be anything.
-const answerLeast = 64 << 10
+// minProgress is the amount that counts as progress of a large answer. A smaller amount may be
+// other traffic.
+const minProgress = 64 << 10
 
-// arriving is a connection whose bytes are counted as they come.
-type arriving struct {
+// countingConn counts the received bytes.
+type countingConn struct {
 	net.Conn
 	read *atomic.Int64
 }
 
-func (c arriving) Read(b []byte) (int, error) {
+func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.read.Add(int64(n))
 	return n, err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// everything are the calls that list all that a runtime has.
+// everything holds the calls that list all objects of a runtime.
 var everything = map[string]func(context.Context, *Client) error{
 	"Sandboxes": func(ctx context.Context, c *Client) error {
 		_, err := c.Sandboxes(ctx, nil, func(*PodSandbox) {})
@@ -22,9 +22,10 @@ var everything = map[string]func(context.Context, *Client) error{
 	"Alive":      func(ctx context.Context, c *Client) error { _, _, err := c.Alive(ctx); return err },
 }
 
-// However long a runtime sends nothing of a list of everything, no other is asked for: what it was asked for meanwhile it would send at
-// once. A status is, and whoever does not want to wait any more does not.
-func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
+// While a list of everything is in progress, even without any data, no other one is requested: the
+// runtime would send both concurrently. A status is requested, and a cancelled caller stops
+// waiting.
+func TestListsOfEverythingAreSerialized(t *testing.T) {
 	t.Parallel()
 	r := node(t)
 	c := patient(dial(t, r.Endpoint()))
@@ -40,24 +41,24 @@ func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 
 	asking, waited := Waited(t.Context())
 	if _, err := c.ContainerStatus(asking, "c1"); err != nil || waited() >= patienceForList {
-		t.Errorf("a status: %v, it waited %v for its turn", err, waited())
+		t.Errorf("status call: error %v, waited %v for its turn", err, waited())
 	}
 	var wait sync.WaitGroup
 	for name, list := range everything {
 		wait.Go(func() {
 			if err := list(t.Context(), c); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("error of %s = %v, want none", name, err)
 			}
 		})
 		over, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
 		if err := list(over, c); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s is not waited for: %v", name, err)
+			t.Errorf("error of the cancelled %s = %v, want Canceled", name, err)
 		}
 	}
 	<-time.After(patienceForList + 2*patienceForTurn) // nothing is to happen
 	if n := r.Calls("ListPodSandbox") + r.Calls("StreamContainers") + r.Calls("StreamImages") - before; n != 1 {
-		t.Errorf("%d lists are asked for while one is under way", n-1)
+		t.Errorf("lists requested while one is in progress = %d, want 0", n-1)
 	}
 	end()
 	wait.Wait()
@@ -66,9 +67,9 @@ func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A pod that is to end has its grace period only: while lists of everything hang, however many wait, its sandboxes and their containers are
-// told after the patience that one has with such a list, once.
-func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
+// A pod that is being ended has only its grace period: while lists of everything hang, its
+// sandboxes and their containers are listed after patienceForList, which is waited once.
+func TestSandboxesOfWhileListsHang(t *testing.T) {
 	t.Parallel()
 	r := node(t)
 	r.Hang["ListContainers"] = true
@@ -85,7 +86,7 @@ func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
 	asking, waited := Waited(t.Context())
 	of, err := c.SandboxesOf(asking, "u")
 	if err != nil || len(of) == 0 {
-		t.Errorf("sandboxes: %v, %v", of, err)
+		t.Errorf("SandboxesOf() = %v, %v", of, err)
 	}
 	for range 2 {
 		if _, err := c.ContainersOf(asking, "s"); err != nil {
@@ -93,14 +94,14 @@ func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
 		}
 	}
 	if took := waited(); took > 2*patienceForList { // each for itself would be three times as long
-		t.Errorf("the look waited %v for its turn", took)
+		t.Errorf("waiting time for the turn = %v, too long", took)
 	}
 	end()
 	wait.Wait()
 }
 
-// A list of images that hangs where another service has them keeps no list of the runtime's waiting, nor is it the other way round.
-func TestAnotherEndpointHasATurnOfItsOwn(t *testing.T) {
+// A hung list of images of a separate endpoint does not delay lists of the runtime, and vice versa.
+func TestImageEndpointHasSeparateTurn(t *testing.T) {
 	t.Parallel()
 	r, images := node(t), node(t)
 	images.Hang["ListImages"] = true
@@ -117,14 +118,14 @@ func TestAnotherEndpointHasATurnOfItsOwn(t *testing.T) {
 	}
 	asking, waited := Waited(t.Context())
 	if err := everything["List"](asking, c); err != nil || waited() >= patienceForList {
-		t.Errorf("a list of the runtime's: %v, it waited %v for its turn", err, waited())
+		t.Errorf("list of the runtime: error %v, waited %v for its turn", err, waited())
 	}
 	end()
 	wait.Wait()
 }
 
-// A list has all of its time, however long it waited for others.
-func TestAListsTimeBeginsWithItsTurn(t *testing.T) {
+// The timeout of a list starts with its turn.
+func TestListTimeoutStartsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	r := node(t)
 	const each = 800 * time.Millisecond
@@ -138,7 +139,7 @@ func TestAListsTimeBeginsWithItsTurn(t *testing.T) {
 		for _, name := range []string{"Sandboxes", "List", "ListImages"} {
 			wait.Go(func() {
 				if err := everything[name](t.Context(), c); err != nil {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("error of %s = %v, want none", name, err)
 				}
 			})
 		}

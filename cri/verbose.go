@@ -8,8 +8,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verboseInfo is what is read of the verbose status: JSON under the key "info", of a sandbox or a
-// container. containerd writes the CRI's own config beside the OCI spec
+// verboseInfo holds the needed parts of the verbose status: JSON under the key "info", of a sandbox
+// or a container. containerd writes the CRI's own config in addition to the OCI spec
 // (internal/cri/server/container_status.go and podsandbox/types/sandbox_info.go), CRI-O the spec
 // only (server/container_status.go, createContainerInfo).
 type verboseInfo struct {
@@ -19,7 +19,7 @@ type verboseInfo struct {
 	Config    struct {
 		Linux struct {
 			CgroupParent string        `json:"cgroup_parent"` // of a sandbox
-			Overhead     *criResources `json:"overhead"`      // likewise; {} where there is none
+			Overhead     *criResources `json:"overhead"`      // of a sandbox; {} without an overhead
 			Resources    *criResources `json:"resources"`
 		} `json:"linux"`
 	} `json:"config"`
@@ -35,9 +35,9 @@ type verboseInfo struct {
 	} `json:"runtimeSpec"`
 }
 
-// Annotations of the OCI spec of a sandbox in which CRI-O keeps what it was told of the pod as a
-// whole, as JSON of criResources (server/sandbox_run_linux.go, pkg/annotations); later versions
-// have new names for them. It adds the pod's own annotations after them.
+// Annotations of the OCI spec of a sandbox in which CRI-O stores the resources of the whole pod, as
+// JSON of criResources (server/sandbox_run_linux.go, pkg/annotations). Later versions have new
+// names for them. CRI-O adds the pod's own annotations after them.
 const (
 	crioOldOverhead  = "io.kubernetes.cri-o.PodLinuxOverhead"
 	crioOverhead     = "pod-linux-overhead.crio.io"
@@ -45,7 +45,7 @@ const (
 	crioResources    = "pod-linux-resources.crio.io"
 )
 
-// crioAnnotations are these.
+// crioAnnotations holds the values of these annotations.
 type crioAnnotations struct {
 	OldOverhead  string `json:"io.kubernetes.cri-o.PodLinuxOverhead"`
 	Overhead     string `json:"pod-linux-overhead.crio.io"`
@@ -53,34 +53,34 @@ type crioAnnotations struct {
 	Resources    string `json:"pod-linux-resources.crio.io"`
 }
 
-// of are the overhead and the resources that they tell of a pod that has these annotations of its
-// own; nil: not told. Where the pod has one by the same name, it may be the pod's own word.
-func (a *crioAnnotations) of(pod map[string]string) (overhead, made *criResources) {
-	for _, said := range []struct {
+// of returns the overhead and resources in the annotations; nil: none. It ignores an annotation
+// that the pod itself has too, because a tenant may have written it.
+func (a *crioAnnotations) of(pod map[string]string) (overhead, fromCRIO *criResources) {
+	for _, entry := range []struct {
 		name, text string
 		to         **criResources
 	}{
 		{crioOverhead, a.Overhead, &overhead}, {crioOldOverhead, a.OldOverhead, &overhead},
-		{crioResources, a.Resources, &made}, {crioOldResources, a.OldResources, &made},
+		{crioResources, a.Resources, &fromCRIO}, {crioOldResources, a.OldResources, &fromCRIO},
 	} {
 		var r *criResources
-		if _, own := pod[said.name]; !own && json.Unmarshal([]byte(said.text), &r) == nil && r != nil {
-			*said.to = r
+		if _, own := pod[entry.name]; !own && json.Unmarshal([]byte(entry.text), &r) == nil && r != nil {
+			*entry.to = r
 		}
 	}
-	return overhead, made
+	return overhead, fromCRIO
 }
 
-// runtimeConfig is what is read of the runtime's own verbose status: JSON under the key "config"
-// (containerd 2: pinnedImages of the image plugin; before: sandboxImage).
+// runtimeConfig holds the needed parts of the runtime's own verbose status: JSON under the key
+// "config" (containerd 2: pinnedImages of the image plugin; before: sandboxImage).
 type runtimeConfig struct {
 	SandboxImage string            `json:"sandboxImage"`
 	PinnedImages map[string]string `json:"pinnedImages"`
 	PauseImage   string            `json:"pause_image"`
 }
 
-// criResources is runtime.v1.LinuxContainerResources as Go's encoding/json writes it; what is 0 is
-// not written.
+// criResources is runtime.v1.LinuxContainerResources as written by Go's encoding/json, without zero
+// fields.
 type criResources struct {
 	OOMScoreAdj *int64            `json:"oom_score_adj"`
 	MemoryLimit int64             `json:"memory_limit_in_bytes"`
@@ -88,7 +88,7 @@ type criResources struct {
 	Unified     map[string]string `json:"unified"`
 }
 
-// ociResources is the part of opencontainers/runtime-spec config-linux.md that says the same.
+// ociResources is the equivalent part of opencontainers/runtime-spec config-linux.md.
 type ociResources struct {
 	Memory struct {
 		Limit int64 `json:"limit"`
@@ -99,8 +99,8 @@ type ociResources struct {
 	Unified map[string]string `json:"unified"`
 }
 
-// parseVerbose takes what it finds: an older or other runtime leaves fields absent, a field of
-// another type (a number that does not fit) is absent by itself, and what is not JSON says nothing.
+// parseVerbose decodes the known fields. An older or other runtime leaves fields absent. A field of
+// another type (a number that does not fit) is absent by itself. Invalid JSON results in no fields.
 func parseVerbose(info map[string]string) (v verboseInfo) {
 	err := json.Unmarshal([]byte(info["info"]), &v)
 	if wrongType := (*json.UnmarshalTypeError)(nil); err != nil && !errors.As(err, &wrongType) {
@@ -109,7 +109,7 @@ func parseVerbose(info map[string]string) (v verboseInfo) {
 	return v
 }
 
-// maxPID is the largest that a 64-bit Linux gives out (PID_MAX_LIMIT, include/linux/threads.h).
+// maxPID is the largest PID of a 64-bit Linux (PID_MAX_LIMIT, include/linux/threads.h).
 const maxPID = 4 << 20
 
 func (v verboseInfo) pid() int {
@@ -119,21 +119,21 @@ func (v verboseInfo) pid() int {
 	return int(*v.PID)
 }
 
-// resources are the limits of a container, as in Container.
+// resources holds the limits of a container, as in Container.
 type resources struct {
 	memory, cpuShares *uint64
 	unified           map[string]string
 }
 
-// containerResources takes each from the best that names it: the status, which follows changes in
-// place; the OCI spec; the config that the container was made from.
+// containerResources takes each value from the best source that has it: the status, which follows
+// changes in place; the OCI spec; the config that the container was created from.
 func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResources) (out resources) {
 	spec, config := v.RuntimeSpec.Linux.Resources, v.Config.Linux.Resources
 	if config == nil {
 		config = &criResources{}
 	}
-	out.memory = size(status.GetMemoryLimitInBytes(), spec.Memory.Limit, config.MemoryLimit)
-	out.cpuShares = size(status.GetCpuShares(), spec.CPU.Shares, config.CPUShares)
+	out.memory = firstSet(status.GetMemoryLimitInBytes(), spec.Memory.Limit, config.MemoryLimit)
+	out.cpuShares = firstSet(status.GetCpuShares(), spec.CPU.Shares, config.CPUShares)
 	for _, unified := range []map[string]string{status.GetUnified(), spec.Unified, config.Unified} {
 		if len(unified) > 0 {
 			out.unified = unified
@@ -143,12 +143,12 @@ func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResource
 	return out
 }
 
-// size is the first that is set: 0 is "not specified" in the CRI, and less is "no limit" in the OCI
-// spec, or nonsense.
-func size(from ...int64) *uint64 {
+// firstSet returns the first value above 0: 0 is "not specified" in the CRI, and a negative value
+// is "no limit" in the OCI spec, or invalid.
+func firstSet(from ...int64) *uint64 {
 	for _, n := range from {
 		if n > 0 {
-			if n == math.MaxInt64 { // how "no limit" is written where a number must be
+			if n == math.MaxInt64 { // "no limit" where a number is required
 				return nil
 			}
 			out := uint64(n)

@@ -197,7 +197,7 @@ func TestPromiseMemorySignalsSurviveWhatHangs(t *testing.T) {
 	if len(s.Pods) != 3 || !measured {
 		t.Errorf("pods: %+v", s.Pods)
 	}
-	for _, want := range []string{"statfs /var/lib/dead: no answer for", "ask version of runtime", "hangs", "image file system of the runtime:"} {
+	for _, want := range []string{"statfs /var/lib/dead: no answer for", "get version of runtime", "hangs", "image file system of the runtime:"} {
 		if !strings.Contains(string(res.Stderr), want) {
 			t.Errorf("stderr does not say %q", want)
 		}

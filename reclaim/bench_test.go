@@ -9,7 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// bigLook is a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000 images, most of them unused.
+// bigLook returns a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000
+// images, most of them unused.
 func bigLook() *Look {
 	l := &Look{Pods: map[string]Phase{}, PodsSynced: true, Records: Records{}, ImageFs: stats.Some(ImageFsSize{1 << 40, 1 << 37}), AgentStarted: ago(24 * time.Hour)}
 	uid := func(pod int) string { return fmt.Sprintf("%08x-0000-0000-0000-%012d", pod*2654435761%(1<<32), pod) }
@@ -39,13 +40,13 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if p := policy.Plan(now, l); len(p.Steps) < 9000 {
-			b.Fatal(len(p.Steps))
+			b.Fatalf("steps in the plan = %d", len(p.Steps))
 		}
 	}
 }
 
-// A plan of a full node is made of at most 20 MB.
-func TestABigPlanIsSmall(t *testing.T) {
+// Planning a full node allocates at most 20 MB.
+func TestLargePlanAllocation(t *testing.T) {
 	l, policy := bigLook(), DefaultPolicy()
 	policy.Container.MaxContainers = 1000
 	var before, after runtime.MemStats
@@ -53,6 +54,6 @@ func TestABigPlanIsSmall(t *testing.T) {
 	p := policy.Plan(now, l)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 20<<20 || len(p.Steps) < 9000 {
-		t.Errorf("%d bytes for a plan of %d steps, want at most 20 MB", n, len(p.Steps))
+		t.Errorf("allocated %d bytes for a plan of %d steps, want at most 20 MB", n, len(p.Steps))
 	}
 }

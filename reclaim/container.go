@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// dead is a container that may go, and the pod that it counts for.
+// dead is a removable container, and the pod that it belongs to.
 type dead struct {
 	*Container
 	uid string
 }
 
-// older orders the oldest first. Equals have an order too, which the kubelet's do not (weakness
+// older orders by age, oldest first. The order of equals is stable, unlike the kubelet's (weakness
 // 31).
 func older(a, b dead) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.ID, b.ID))
 }
 
-// planContainers follows the kubelet's evictContainers: what is dead is grouped by pod and name;
-// those of pods that are gone go, each group keeps its newest, and where there are too many in all
-// each group keeps as many as the others, then the oldest go. It returns the IDs of those that go.
+// planContainers follows the kubelet's evictContainers. It groups dead containers by pod and name.
+// It removes groups of pods that are gone and the surplus of each group. If too many remain in
+// total, each group keeps the same number, and then the oldest are removed. It returns the IDs of
+// the removed containers.
 func (w *planner) planContainers() map[string]bool {
-	policy, units := w.policy.Container, w.units()
+	policy, units := w.policy.Container, w.deadGroups()
 	keep, removed := units[:0], make([]chosen, 0, len(units))
 	var surplus []chosen
 	for _, u := range units {
-		// Only when all pods are known, for what is known of one by name as well (evictContainers,
-		// allSourcesReady).
-		if reason, ok := w.runtime(u[0].uid); ok && w.look.PodsSynced {
-			removed = append(removed, chosen{u, reason, podWords[reason]})
+		// Only once all pods are known, even for an evicted pod (evictContainers, allSourcesReady).
+		if reason, ok := w.runtimeReason(u[0].uid); ok && w.look.PodsSynced {
+			removed = append(removed, chosen{u, reason, podReasonText[reason]})
 			continue
 		}
 		if n := policy.MaxPerPodContainer; n >= 0 && len(u) > n {
@@ -44,7 +44,7 @@ func (w *planner) planContainers() map[string]bool {
 			keep = append(keep, u)
 		}
 	}
-	share, last := w.limit(keep)
+	share, last := w.limitTotal(keep)
 	groups, n := [][]chosen{removed, surplus, share, last}, 0
 	for _, group := range groups {
 		for _, of := range group {
@@ -54,10 +54,10 @@ func (w *planner) planContainers() map[string]bool {
 	most := n
 	for i := range w.look.Sandboxes {
 		if w.look.Sandboxes[i].NotReady {
-			most++ // it may follow
+			most++ // the plan may remove it too
 		}
 	}
-	w.steps(most)
+	w.growSteps(most)
 	gone := make(map[string]bool, n)
 	for _, group := range groups {
 		first := len(w.plan.Steps)
@@ -72,18 +72,18 @@ func (w *planner) planContainers() map[string]bool {
 	return gone
 }
 
-// chosen are containers that go, and why.
+// chosen are containers to remove for one reason.
 type chosen struct {
 	dead   []dead
 	reason Reason
 	why    string
 }
 
-// oldest orders the steps that remove what is the oldest first.
+// oldest orders steps by age, oldest first.
 func oldest(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) }
 
-// limit brings the dead containers of all units down to maxContainers.
-func (w *planner) limit(units [][]dead) (share, last []chosen) {
+// limitTotal reduces the dead containers of all groups to MaxContainers.
+func (w *planner) limitTotal(units [][]dead) (share, last []chosen) {
 	most, n := w.policy.Container.MaxContainers, 0
 	for _, u := range units {
 		n += len(u)
@@ -92,7 +92,7 @@ func (w *planner) limit(units [][]dead) (share, last []chosen) {
 		return nil, nil
 	}
 	each := max(1, most/len(units))
-	why := fmt.Sprintf("%d dead containers, at most %d: of %d names in pods each keeps its newest %d",
+	why := fmt.Sprintf("%d dead containers, at most %d: each of %d names in pods keeps its newest %d",
 		n, most, len(units), each)
 	var rest []dead
 	for _, u := range units {
@@ -110,8 +110,8 @@ func (w *planner) limit(units [][]dead) (share, last []chosen) {
 	return share, last
 }
 
-// units are the dead containers by pod and name, each oldest first.
-func (w *planner) units() (out [][]dead) {
+// deadGroups returns the dead containers by pod and name, each group oldest first.
+func (w *planner) deadGroups() (out [][]dead) {
 	all := make([]dead, 0, len(w.look.Containers))
 	for i := range w.look.Containers {
 		c := &w.look.Containers[i]
@@ -120,7 +120,7 @@ func (w *planner) units() (out [][]dead) {
 		}
 		uid, why := w.owner(c)
 		if why != "" {
-			w.leave(fmt.Sprintf("container %.64q", c.ID), why)
+			w.addLeft(fmt.Sprintf("container %.64q", c.ID), why)
 			continue
 		}
 		all = append(all, dead{c, uid})
@@ -139,7 +139,7 @@ func (w *planner) units() (out [][]dead) {
 	return out
 }
 
-// Age is how old a container is at least.
+// Age returns the minimum age of a container.
 func (c *Container) Age(now time.Time) time.Duration {
 	if c.Seen.IsZero() {
 		return now.Sub(c.CreatedAt)
@@ -147,8 +147,9 @@ func (c *Container) Age(now time.Time) time.Duration {
 	return min(now.Sub(c.CreatedAt), now.Sub(c.Seen))
 }
 
-// isDead says whether a container is old enough and not running. One that was created and not
-// started may be about to (weakness 19), also where the runtime does not say when that was.
+// isDead reports whether a container is not running and old enough. A created container that was
+// never started may be about to start (weakness 19), especially if the runtime does not report its
+// creation time.
 func (w *planner) isDead(c *Container) bool {
 	age, policy := c.Age(w.now), w.policy.Container
 	switch c.State {
@@ -160,18 +161,18 @@ func (w *planner) isDead(c *Container) bool {
 	return false
 }
 
-// owner is the UID of a container's pod, or why it is not known. The kubelet goes by the label
-// alone and takes one without for that of a pod that is gone.
+// owner returns the UID of a container's pod, or the reason why it is unknown. The kubelet uses
+// only the label and treats a container without one as that of a pod that is gone.
 func (w *planner) owner(c *Container) (uid, why string) {
 	s := w.sandboxes[c.SandboxID]
 	switch {
 	case s == nil || s.PodUID == "":
 		if c.PodUID == "" {
-			return "", "neither its label nor its sandbox says which pod it is of"
+			return "", "neither its label nor its sandbox names its pod"
 		}
 		return c.PodUID, ""
 	case c.PodUID != "" && c.PodUID != s.PodUID:
-		return "", fmt.Sprintf("its label says it is of pod %.64q, its sandbox of pod %.64q", c.PodUID,
+		return "", fmt.Sprintf("its label names pod %.64q, its sandbox pod %.64q", c.PodUID,
 			s.PodUID)
 	}
 	return s.PodUID, ""
@@ -181,7 +182,7 @@ func (w *planner) remove(c chosen) {
 	for _, d := range c.dead {
 		stop, why := d.State == Unknown, c.why
 		if stop {
-			why = w.shared(c.why + "; the runtime does not know whether it runs: stop it first")
+			why = w.intern(c.why + "; the runtime does not know whether it runs: stop it first")
 		}
 		w.plan.Steps = append(w.plan.Steps, Step{
 			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop,

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The age of a container that was created and not started has to be known, or it may be about to start at this moment.
-func TestACreatedContainerOfUnknownAge(t *testing.T) {
+// A created container of unknown age is not removed: it may be about to start.
+func TestCreatedContainerOfUnknownAge(t *testing.T) {
 	l := &Look{PodsSynced: true, Containers: []Container{
 		{ID: "old", PodUID: "p", Name: "a", State: Created, CreatedAt: ago(time.Hour)},
 		{ID: "new", PodUID: "p", Name: "a", State: Created, CreatedAt: ago(time.Minute)},
@@ -17,6 +17,6 @@ func TestACreatedContainerOfUnknownAge(t *testing.T) {
 	}}
 	plan := DefaultPolicy().Plan(now, l)
 	if got := plan.IDs(RemoveContainer); !slices.Equal(got, []string{"ended", "old"}) {
-		t.Errorf("got %v", got)
+		t.Errorf("containers to remove = %v, want only those of known age", got)
 	}
 }

@@ -11,24 +11,24 @@ import (
 	"jettison/stats"
 )
 
-// youngSandbox is for how long a sandbox without a container may be one whose image was just
-// pulled.
+// youngSandbox is the age up to which a sandbox without a container may wait for an image that was
+// just pulled.
 const youngSandbox = time.Minute
 
-// PullingMost is for how long young sandboxes put images off, one after the other. From then on
-// images go as without them: a runtime pulls again what a container lacks, but a disk that is full
+// PullingMost limits the time for which successive young sandboxes postpone the removal of images.
+// After it images are removed nevertheless: a runtime pulls a missing image again, but a full disk
 // stops the node.
 const PullingMost = 15 * time.Minute
 
-// unused is an image that may go.
+// unused is an image that is neither in use nor pinned.
 type unused struct {
 	*Image
 	ImageRecord
 }
 
-// planImages follows the kubelet's image garbage collection: the age first, then space, or under
-// disk pressure all that is unused. An image that a container uses counts as used even if this plan
-// removes the container: that may fail, and the next plan is near.
+// planImages follows the kubelet's image garbage collection: first by age, then for space; under
+// disk pressure all unused images. An image of a container counts as used even if this plan removes
+// the container: the removal may fail, and the next plan follows soon.
 func (w *planner) planImages() {
 	images := merged(w.look.Images)
 	used := UsedIn(w.look)
@@ -41,13 +41,13 @@ func (w *planner) planImages() {
 	all := w.evictionOrder(images, used)
 	if w.look.Trigger == DiskPressure {
 		for _, i := range all {
-			if w.mayGo(i) {
+			if w.removable(i) {
 				w.removeImage(i, Pressure, "unused, and the disk is short")
 			}
 		}
 		return
 	}
-	// kubelet.go StartGarbageCollection: off
+	// disabled, as in kubelet.go StartGarbageCollection
 	if policy.HighThresholdPercent == 100 && policy.MaxAge == 0 {
 		return
 	}
@@ -60,14 +60,14 @@ func (w *planner) planImages() {
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]
 		w.plan.Spare, w.plan.Short, w.plan.Available = nil, "", stats.Opt[uint64]{}
-		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no "+
-			"container yet, its image may be among them",
+		w.fail("images: removal postponed (planned: %d): sandbox %.64q is younger than %v, has no "+
+			"container and may use one of them",
 			n, name, youngSandbox)
 	}
 }
 
-// evictionOrder is the images neither used nor pinned: those never used first, then the longest
-// unused, then the first seen (kubelet imagesInEvictionOrder).
+// evictionOrder returns the images neither used nor pinned: never used ones first, then the longest
+// unused, then the first detected (kubelet imagesInEvictionOrder).
 func (w *planner) evictionOrder(images []Image, used Used) []unused {
 	out := make([]unused, 0, len(images))
 	for i := range images {
@@ -82,30 +82,30 @@ func (w *planner) evictionOrder(images []Image, used Used) []unused {
 	return out
 }
 
-// mayGo says whether an image is old enough and was not in use at this very time (kubelet
+// removable reports whether an image is old enough and was not in use at this time (kubelet
 // freeSpace).
-func (w *planner) mayGo(i unused) bool {
+func (w *planner) removable(i unused) bool {
 	return i.LastUsed.Before(w.now) && w.now.Sub(i.FirstDetected) >= w.policy.Image.MinAge
 }
 
-// planAge removes what was not used for maxAge, or never. It returns what that frees and the images
-// that remain. Only when the agent has run for longer itself: it would not have seen them used. The
-// kubelet takes an image that was never used at once, also one that was just pulled (weakness 16);
-// here it gets the minimum age.
+// planAge removes images that were not used for MaxAge, or never. It returns the amount that this
+// frees and the remaining images. It removes none until the agent itself has run for MaxAge,
+// because it would have missed their use. The kubelet removes a never used image immediately, even
+// one just pulled (weakness 16); here it must have the minimum age.
 func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	most := w.policy.Image.MaxAge
 	switch {
 	case most == 0:
 		return 0, all
 	case w.look.AgentStarted.IsZero():
-		w.fail("images: none goes for its age: it is not known since when the agent runs")
+		w.fail("images: no removal by age: the start time of the agent is unknown")
 		return 0, all
 	case w.now.Sub(w.look.AgentStarted) <= most:
 		return 0, all
 	}
 	rest = all[:0]
 	for _, i := range all {
-		if !w.mayGo(i) || w.now.Sub(i.LastUsed) <= most {
+		if !w.removable(i) || w.now.Sub(i.LastUsed) <= most {
 			rest = append(rest, i)
 			continue
 		}
@@ -120,13 +120,13 @@ func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 	return freed, rest
 }
 
-// planSpace removes images until the disk is at the low threshold, if it is at the high one
-// (kubelet GarbageCollect). The figures are predictions: each removal frees the image's size.
+// planSpace removes images until disk usage is at the low threshold, if it has reached the high one
+// (kubelet GarbageCollect). The amounts are predictions: each removal frees the image's size.
 func (w *planner) planSpace(freed uint64, images []unused) {
 	fs, policy := w.look.ImageFs, w.policy.Image
 	if !fs.OK {
-		if slices.ContainsFunc(images, w.mayGo) {
-			w.fail("images: none goes for space: the size of the image filesystem is not known")
+		if slices.ContainsFunc(images, w.removable) {
+			w.fail("images: no removal for space: the size of the image filesystem is unknown")
 		}
 		return
 	}
@@ -136,12 +136,12 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 		return
 	}
 	available := min(capacity, stats.SaturatingAdd(fs.V.AvailableBytes, freed))
-	usage := 100 - int(share(available, 100, capacity))
+	usage := 100 - int(mulDiv(available, 100, capacity))
 	if usage < policy.HighThresholdPercent {
 		return
 	}
-	want := share(capacity, uint64(100-policy.LowThresholdPercent), 100)
-	if want <= available { // both thresholds alike, and rounding: the kubelet would remove one more
+	want := mulDiv(capacity, uint64(100-policy.LowThresholdPercent), 100)
+	if want <= available { // equal thresholds and rounding: the kubelet would remove one more
 		return
 	}
 	w.plan.Available = stats.Some(want)
@@ -151,7 +151,7 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 	got := uint64(0)
 	for _, i := range images {
 		switch {
-		case !w.mayGo(i):
+		case !w.removable(i):
 		case got < want:
 			got = stats.SaturatingAdd(got, i.Bytes.V)
 			w.removeImage(i, Space, why)
@@ -164,12 +164,12 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 	}
 }
 
-// Insufficient is the message of the kubelet's event FreeDiskSpaceFailed: fs as it was before, and
-// how many bytes were freed.
+// Insufficient returns the message of the kubelet's event FreeDiskSpaceFailed for the file system
+// before the removal and the freed bytes.
 func Insufficient(fs ImageFsSize, freed uint64) string {
 	usage := 100
 	if fs.CapacityBytes > 0 {
-		usage -= int(share(min(fs.AvailableBytes, fs.CapacityBytes), 100, fs.CapacityBytes))
+		usage -= int(mulDiv(min(fs.AvailableBytes, fs.CapacityBytes), 100, fs.CapacityBytes))
 	}
 	return fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
 		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
@@ -177,8 +177,8 @@ func Insufficient(fs ImageFsSize, freed uint64) string {
 		usage, formatSize(fs.CapacityBytes), freed)
 }
 
-// share is a*b/c in whole numbers; the result must fit.
-func share(a, b, c uint64) uint64 {
+// mulDiv returns a*b/c without overflow of the product. The result must fit.
+func mulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	q, _ := bits.Div64(hi, lo, c)
 	return q
@@ -200,30 +200,30 @@ func imageStep(i unused, reason Reason, why string) Step {
 	return s
 }
 
-// Pulling is the ID of a ready sandbox that is younger than a minute and has no container: its
-// image may just have been pulled, and nothing uses it yet. "": there is none.
+// Pulling returns the ID of a ready sandbox that is younger than a minute and has no container: its
+// image may have been pulled just now and is not in use yet. "": none.
 func (l *Look) Pulling(now time.Time) string {
 	full := make(map[string]bool, len(l.Sandboxes))
 	for i := range l.Containers {
 		full[l.Containers[i].SandboxID] = true
 	}
 	for i := range l.Sandboxes {
-		if s := &l.Sandboxes[i]; !s.NotReady && !full[s.ID] && s.young(now) {
+		if s := &l.Sandboxes[i]; !s.NotReady && !full[s.ID] && s.isYoung(now) {
 			return s.ID
 		}
 	}
 	return ""
 }
 
-// young goes by the wall clock only where nothing else is known.
-func (s *Sandbox) young(now time.Time) bool {
+// isYoung uses the wall clock only if Seen is unknown.
+func (s *Sandbox) isYoung(now time.Time) bool {
 	if s.Seen.IsZero() {
 		return now.Sub(s.CreatedAt).Abs() < youngSandbox
 	}
 	return now.Sub(s.Seen) < youngSandbox
 }
 
-// merged puts images that are listed several times together, in their first place.
+// merged combines images that are listed several times, at the first position.
 func merged(images []Image) []Image {
 	at := make(map[string]int, len(images))
 	out := make([]Image, 0, len(images))
@@ -244,7 +244,7 @@ func merged(images []Image) []Image {
 	return out
 }
 
-// formatSize is a size as the kubelet writes it (image_gc_manager.go formatSize).
+// formatSize formats a size like the kubelet (image_gc_manager.go formatSize).
 func formatSize(n uint64) string {
 	size, units := float64(n), []string{"KiB", "MiB", "GiB", "TiB"}
 	if n < 1024 {

@@ -4,19 +4,18 @@ import (
 	"time"
 )
 
-// Records are what is remembered of images, by ID.
+// Records holds the history of images, by ID.
 type Records map[string]ImageRecord
 
-// ImageRecord is what is remembered of an image.
+// ImageRecord is the history of an image.
 type ImageRecord struct {
-	FirstDetected time.Time // zero in a record that was read: not known, it counts as first seen now
-	LastUsed      time.Time // seen in use; zero: never
+	FirstDetected time.Time // zero in a stored record: unknown, treated as now
+	LastUsed      time.Time // last time in use; zero: never
 }
 
-// Detect brings records up to date with what is seen now (kubelet detectImages): new images are
-// first detected now, those in use were last used now, those that are not listed are forgotten. A
-// time after now is from a clock that was set back, and becomes now. The records themselves are not
-// changed.
+// Detect returns records updated with the listed images (kubelet detectImages). New images are
+// first detected now, images in use were last used now, and images that are not listed are dropped.
+// A time after now comes from a clock that was set back and becomes now. Detect does not change r.
 func (r Records) Detect(now time.Time, images []Image, used Used) Records {
 	out := make(Records, len(images))
 	for i := range images {

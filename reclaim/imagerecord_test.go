@@ -22,42 +22,43 @@ func TestDetect(t *testing.T) {
 		used   Used
 		want   Records
 	}{
-		// G01: what is new is first detected now, what is used was last used now (TestDetectImagesInitialDetect).
+		// G01: new images are first detected now, used images were last used now
+		// (TestDetectImagesInitialDetect).
 		{"G01", nil, three, uses("name:1", "img2"), Records{"img0": {FirstDetected: now}, "img1": {now, now}, "img2": {now, now}}},
-		// G02: what is no longer used keeps when it last was (TestDetectImagesContainerStopped).
+		// G02: an image that is no longer used keeps its last use (TestDetectImagesContainerStopped).
 		{"G02", Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}, three[:2], Used{},
 			Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}},
-		// G03: what is no longer there is forgotten (TestDetectImagesWithRemovedImages).
+		// G03: an image that is no longer listed is dropped (TestDetectImagesWithRemovedImages).
 		{"G03", Records{"img0": {ago(time.Hour), now}, "img1": {ago(time.Hour), now}}, nil, Used{}, Records{}},
 		{"a record without a time", Records{"img0": {}}, three[:1], Used{}, Records{"img0": {FirstDetected: now}}},
 		{"a clock that was set back", Records{"img0": {ago(-time.Hour), ago(-time.Hour)}}, three[:1], Used{}, Records{"img0": {now, now}}},
 	} {
 		before := maps.Clone(test.before)
 		if got := test.before.Detect(now, test.images, test.used); !maps.Equal(got, test.want) {
-			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+			t.Errorf("records in case %q = %v, want %v", test.name, got, test.want)
 		}
 		if !maps.Equal(before, test.before) {
-			t.Errorf("%s: the records before were changed", test.name)
+			t.Errorf("case %q: Detect() changed its receiver", test.name)
 		}
 	}
 }
 
-func TestImagesAreFoundByAnyReference(t *testing.T) {
+func TestImageUseByAnyReference(t *testing.T) {
 	image := &Image{ID: "sha256:aa", Names: []string{"docker.io/library/a:1", "docker.io/library/a@sha256:bb"}}
 	for ref, want := range map[string]bool{"sha256:aa": true, "aa": true, "docker.io/library/a:1": true, "other.io/a@sha256:bb": true, "sha256:bb": true,
 		"docker.io/library/a:2": false, "": false, "sha256:": false, "a": false} {
 		u := UsedIn(&Look{ImagesInUse: []string{ref}})
 		if got := u.Image(image); got != want {
-			t.Errorf("%q: got %v, want %v", ref, got, want)
+			t.Errorf("image with reference %q in use = %v, want %v", ref, got, want)
 		}
 		if u.Image(&Image{}) {
-			t.Errorf("%q: an image without a name is in use", ref)
+			t.Errorf("reference %q: an image without a name is in use", ref)
 		}
 	}
 }
 
-// A short name, as people write it, means the image that the runtime lists in full, or whose ID begins so.
-func TestImagesAreFoundByShortReferences(t *testing.T) {
+// A short name matches the image with the full name, and an ID prefix the image with the ID.
+func TestImageUseByShortReferences(t *testing.T) {
 	for _, c := range []struct {
 		ref, listed string
 		want        bool
@@ -87,11 +88,11 @@ func TestImagesAreFoundByShortReferences(t *testing.T) {
 	}
 }
 
-func TestImagesListedTwiceAreOne(t *testing.T) {
+func TestImagesListedTwiceAreMerged(t *testing.T) {
 	p := DefaultPolicy().Plan(now, &Look{Trigger: DiskPressure, Records: Records{"a": {FirstDetected: ago(time.Hour)}, "b": {FirstDetected: ago(time.Hour)}, "c": {FirstDetected: ago(time.Hour)}},
 		Images:      []Image{{ID: "a"}, {ID: "a", Pinned: true}, {ID: "b"}, {ID: "b", Names: []string{"b:1"}}, {ID: "c", RuntimeHandler: "kata"}, {ID: "c"}},
 		ImagesInUse: []string{"b:1"}})
 	if len(p.Steps) != 1 || p.Steps[0].ID != "c" || p.Steps[0].RuntimeHandler != "kata" {
-		t.Errorf("got %+v, want c, which is neither pinned nor used under any of its names", p.Steps)
+		t.Errorf("steps = %+v, want only c, which is neither pinned nor in use", p.Steps)
 	}
 }

@@ -2,13 +2,13 @@ package reclaim
 
 import "strings"
 
-// Used is what images are in use by.
+// Used holds the references of images in use.
 type Used struct {
-	refs  map[string]struct{} // as plain and full have them
-	short []string            // what may be the beginning of an ID
+	refs  map[string]struct{} // as returned by normalizeRef and fullName
+	short []string            // possible abbreviated IDs
 }
 
-// UsedIn are the images of a look's containers in any state, and its ImagesInUse.
+// UsedIn returns the references of a look's containers in any state, and its ImagesInUse.
 func UsedIn(l *Look) Used {
 	u := Used{refs: make(map[string]struct{}, len(l.Images))}
 	for i := range l.Containers {
@@ -23,22 +23,21 @@ func UsedIn(l *Look) Used {
 }
 
 func (u *Used) add(ref string) {
-	name := plain(ref)
+	name := normalizeRef(ref)
 	if _, known := u.refs[name]; known || name == "" {
 		return
 	}
 	u.refs[name] = struct{}{}
-	u.refs[full(name)] = struct{}{}
-	if len(name) >= leastID && len(name) < 64 && isHex(name) {
+	u.refs[fullName(name)] = struct{}{}
+	if len(name) >= minIDDigits && len(name) < 64 && isHex(name) {
 		u.short = append(u.short, name)
 	}
 }
 
-// Image says whether an image is in use under its ID, the beginning of it, or any of its names. The
-// kubelet knows the ID only, so that an image is lost to it where a runtime gives another
-// reference.
+// Image reports whether an image is in use under its ID, a prefix of it, or any of its names. The
+// kubelet compares the ID only and misses the use if a runtime reports another reference.
 func (u Used) Image(i *Image) bool {
-	id := plain(i.ID)
+	id := normalizeRef(i.ID)
 	if _, ok := u.refs[id]; ok {
 		return true
 	}
@@ -48,36 +47,36 @@ func (u Used) Image(i *Image) bool {
 		}
 	}
 	for _, name := range i.Names {
-		name = plain(name)
+		name = normalizeRef(name)
 		if _, ok := u.refs[name]; ok {
 			return true
 		}
-		if _, ok := u.refs[full(name)]; ok && name != "" {
+		if _, ok := u.refs[fullName(name)]; ok && name != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// leastID is from how many digits on a reference may be an abbreviated ID: runtimes take any that
-// is unambiguous.
-const leastID = 4
+// minIDDigits is the length from which a reference may be an abbreviated ID. Runtimes accept any
+// unambiguous prefix.
+const minIDDigits = 4
 
-// plain is a reference by which two can be compared: of "name@sha256:digest" and "sha256:digest"
-// the digest (CRI-O's IDs are without the "sha256:"), else all of it.
-func plain(ref string) string {
+// normalizeRef returns the comparable part of a reference: the digest of "name@sha256:digest" and
+// "sha256:digest" (IDs of CRI-O have no "sha256:"), else the whole reference.
+func normalizeRef(ref string) string {
 	if i := strings.LastIndexByte(ref, '@'); i >= 0 {
 		ref = ref[i+1:]
 	}
 	return strings.TrimPrefix(ref, "sha256:")
 }
 
-// full is a name as runtimes list it, with the registry and the tag that are meant where there is
-// none (github.com/distribution/reference ParseDockerRef): "pause" is
-// "docker.io/library/pause:latest". What a configuration, or a client that made a container without
-// a kubelet, calls an image is often the short form: k3s has "rancher/mirrored-pause:3.6" for its
-// sandboxes. A digest stays as it is.
-func full(name string) string {
+// fullName returns a name as runtimes list it, with the default registry and tag added
+// (github.com/distribution/reference ParseDockerRef): "pause" becomes
+// "docker.io/library/pause:latest". Configurations, and clients that create containers without a
+// kubelet, often use the short form: k3s uses "rancher/mirrored-pause:3.6" for its sandboxes. A
+// digest is returned unchanged.
+func fullName(name string) string {
 	if name == "" || len(name) >= 64 && isHex(name) {
 		return name
 	}

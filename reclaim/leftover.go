@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// What pods leave beside what the runtime keeps: links to their logs, and cgroups.
+// Leftovers of pods outside the runtime: links to their logs, volumes, and cgroups.
 
-// ContainerOfLink is the ID in the name of a link to a container's log,
+// ContainerOfLink returns the container ID in the name of a link to a container's log,
 // POD_NAMESPACE_CONTAINER-ID.log (kubelet pkg/kubelet/kuberuntime/legacy.go
-// getContainerIDFromLegacyLogSymlink): hexadecimal digits, 64 of them with today's runtimes. "":
-// the name is not one.
+// getContainerIDFromLegacyLogSymlink). The ID is hexadecimal, with 64 digits in current runtimes.
+// "": the name has another form.
 func ContainerOfLink(name string) string {
 	rest, ok := strings.CutSuffix(name, ".log")
 	at := strings.LastIndexByte(rest, '-')
@@ -25,8 +25,8 @@ func ContainerOfLink(name string) string {
 	return id
 }
 
-// planLinks removes links that lead nowhere and whose container has exited or is not there. The
-// kubelet also removes them where it cannot find that out (weakness 20).
+// planLinks removes links without a target if their container has exited or does not exist. The
+// kubelet also removes them if it cannot determine the container's state (weakness 20).
 func (w *planner) planLinks() {
 	if len(w.look.Links) == 0 {
 		return
@@ -42,30 +42,31 @@ func (w *planner) planLinks() {
 	for _, l := range slices.Compact(links) {
 		switch id := ContainerOfLink(l.Name); {
 		case id == "":
-			w.leave(fmt.Sprintf("link %.128q", l.Name),
+			w.addLeft(fmt.Sprintf("link %.128q", l.Name),
 				"not the name of a link to a container's log, pod_namespace_container-id.log")
-		case !alive[id]: // the log of one that runs is not there for a moment while it is rotated
-			why := "what it leads to is gone, and its container does not run"
+		case !alive[id]: // the log of a running container is briefly missing during rotation
+			why := "its target is gone and its container does not run"
 			w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLink, ID: l.Name, Reason: Dangling,
 				Why: why})
 		}
 	}
 }
 
-// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node
-// may lose its power meanwhile. It is of a life that has ended, also where the pod is back.
+// planVolumes removes volumes that evictions moved aside and did not finish removing. The removal
+// takes minutes, and the node may lose power meanwhile. The volumes belong to an ended instance of
+// the pod, even if the pod was recreated.
 func (w *planner) planVolumes() {
 	uids := slices.Clone(w.look.Aside)
 	slices.Sort(uids)
 	for _, uid := range slices.Compact(uids) {
-		why := "an eviction has put them aside, and their removal has not ended"
+		why := "moved aside by an eviction that did not finish removing them"
 		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveVolumes, ID: uid, PodUID: uid,
 			Reason: PutAside, Why: why})
 	}
 }
 
-// planCgroups removes the empty cgroups of pods that are gone or evicted and of which the runtime
-// has nothing that stays.
+// planCgroups removes the empty cgroups of pods that are gone or evicted, if the plan leaves no
+// container or sandbox of the pod.
 func (w *planner) planCgroups() {
 	if len(w.look.Cgroups) == 0 || !w.look.PodsSynced {
 		return
@@ -93,15 +94,15 @@ func (w *planner) planCgroups() {
 	all := slices.Clone(w.look.Cgroups)
 	slices.SortFunc(all, func(a, b PodCgroup) int { return strings.Compare(a.Path, b.Path) })
 	for _, g := range all {
-		reason, ok := w.content(g.PodUID)
+		reason, ok := w.contentReason(g.PodUID)
 		if !ok || g.Populated || g.PodUID == "" || stays[g.PodUID] {
 			continue
 		}
 		if !isUID(g.PodUID) {
-			w.leave(fmt.Sprintf("cgroup %.128q", g.Path), "not the name of a pod's cgroup, with its UID")
+			w.addLeft(fmt.Sprintf("cgroup %.128q", g.Path), "not the name of a pod's cgroup, with its UID")
 			continue
 		}
-		why := "empty, and " + podWords[reason]
+		why := "empty, and " + podReasonText[reason]
 		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveCgroup, ID: g.Path, PodUID: g.PodUID,
 			Reason: reason, Why: why})
 	}

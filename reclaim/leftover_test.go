@@ -28,12 +28,12 @@ func TestContainerOfLink(t *testing.T) {
 		strings.Repeat("x", 300) + "_a_b-" + id + ".log": "",
 	} {
 		if got := ContainerOfLink(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
+			t.Errorf("ContainerOfLink(%q) = %q, want %q", name, got, want)
 		}
 	}
 }
 
-// Images beyond those that the sizes ask for are named too, for sizes are predictions; the target is what is to be available.
+// The plan lists spare images too, because sizes are predictions. Available is the target.
 func TestSpareImages(t *testing.T) {
 	l := &Look{ImageFs: stats.Some(ImageFsSize{CapacityBytes: 1000, AvailableBytes: 50}), Records: Records{}}
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -42,36 +42,36 @@ func TestSpareImages(t *testing.T) {
 	}
 	p := DefaultPolicy().Plan(now, l)
 	if got := p.IDs(RemoveImage); !slices.Equal(got, []string{"a", "b"}) || len(p.Spare) != 1 || p.Spare[0].ID != "c" || p.Available != stats.Some(uint64(200)) || p.Short != "" {
-		t.Errorf("%v, spare %+v, available %+v, %q", got, p.Spare, p.Available, p.Short)
+		t.Errorf("images to remove %v, spare %+v, available %+v, short %q: not as expected", got, p.Spare, p.Available, p.Short)
 	}
 	l.ImageFs.V.AvailableBytes = 500
 	if p := DefaultPolicy().Plan(now, l); len(p.Steps)+len(p.Spare) > 0 || p.Available.OK {
-		t.Errorf("nothing is short: %+v", p)
+		t.Errorf("plan without a shortage = %+v, want no images", p)
 	}
 	l.ImageFs.V.AvailableBytes = 50
 	l.Sandboxes = []Sandbox{{ID: "s", PodUID: "u", CreatedAt: now}}
 	if p := DefaultPolicy().Plan(now, l); len(p.Steps)+len(p.Spare) > 0 || p.Available.OK || len(p.Errors) != 1 {
-		t.Errorf("a sandbox waits for its image: %+v", p)
+		t.Errorf("plan with a young sandbox = %+v, want no images", p)
 	}
 }
 
-// A process in the cgroup keeps its pod from being gone, by the kernel's word.
-func TestAPodIsQuietWhenItsCgroupIs(t *testing.T) {
+// A pod with a populated cgroup is not quiet.
+func TestPodIsQuietWithEmptyCgroup(t *testing.T) {
 	l := &Look{Cgroups: []PodCgroup{{Path: "kubepods/podu", PodUID: "u", Populated: true}, {Path: "kubepods/podv", PodUID: "v"}}}
 	q := Quiet{}.Update(now, l)
 	if _, ok := q["u"]; ok || !q["v"].Equal(now) {
-		t.Errorf("%v", q)
+		t.Errorf("quiet pods = %v, want only those with an empty cgroup", q)
 	}
 	if p := Phases(now.Add(time.Hour), l, q, nil, time.Minute); p["u"] != Active || p["v"] != Gone {
-		t.Errorf("%v", p)
+		t.Errorf("phases = %v, want only the pods with an empty cgroup gone", p)
 	}
 }
 
-// What was put aside goes, of whatever pod it is, and also while it is not known which pods there are.
-func TestVolumesThatWerePutAside(t *testing.T) {
+// Volumes that were moved aside are removed for any pod, even before all pods are known.
+func TestVolumesMovedAside(t *testing.T) {
 	l := &Look{Aside: []string{"b", "a", "b"}, Pods: map[string]Phase{"a": Active}}
 	p := DefaultPolicy().Plan(now, l)
 	if got := p.IDs(RemoveVolumes); !slices.Equal(got, []string{"a", "b"}) || len(p.Steps) != 2 || p.Steps[0].Action.String() != "remove volumes" {
-		t.Errorf("%+v", p.Steps)
+		t.Errorf("steps = %+v, want one per pod with volumes moved aside", p.Steps)
 	}
 }

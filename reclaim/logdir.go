@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// PodOfLogDir is the UID in the name of a pod's log directory, NAMESPACE_NAME_UID (kubelet
+// PodOfLogDir returns the UID in the name of a pod's log directory, NAMESPACE_NAME_UID (kubelet
 // pkg/kubelet/kuberuntime/helpers.go BuildPodLogsDirectory): a label, a subdomain, and a UUID or
 // the 32 digits that the kubelet gives a static pod (pkg/kubelet/config/common.go applyDefaults).
-// None of them has a "_". "": the name is not exactly one.
+// None of them contains "_". "": the name has another form.
 func PodOfLogDir(name string) string {
 	namespace, rest, _ := strings.Cut(name, "_")
 	pod, uid, _ := strings.Cut(rest, "_")
@@ -24,7 +24,7 @@ func PodOfLogDir(name string) string {
 	return uid
 }
 
-// isLabel says whether a text is of the letters of a DNS label.
+// isLabel reports whether a text has only characters of a DNS label.
 func isLabel(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -35,7 +35,7 @@ func isLabel(text string) bool {
 	return text != ""
 }
 
-// isUID says whether a text is a UUID in small letters, or 32 hexadecimal digits.
+// isUID reports whether a text is a lower-case UUID or 32 hexadecimal digits.
 func isUID(text string) bool {
 	if len(text) != 36 && len(text) != 32 {
 		return false
@@ -50,24 +50,24 @@ func isUID(text string) bool {
 	return true
 }
 
-// planLogs removes the log directories of pods that are gone or evicted. The kubelet takes whatever
-// follows the last "_" for a UID, and so removes what is not a pod's (weakness 21).
+// planLogs removes the log directories of pods that are gone or evicted. The kubelet uses any text
+// after the last "_" as the UID, and so removes directories that are not a pod's (weakness 21).
 func (w *planner) planLogs() {
 	names := slices.Clone(w.look.LogDir)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		uid := PodOfLogDir(name)
 		if uid == "" {
-			w.leave(fmt.Sprintf("log directory entry %.128q", name),
+			w.addLeft(fmt.Sprintf("log directory entry %.128q", name),
 				"not the name of a pod's directory, namespace_name_uid")
 			continue
 		}
-		reason, ok := w.content(uid)
+		reason, ok := w.contentReason(uid)
 		if !ok || !w.look.PodsSynced {
 			continue
 		}
 		pod := strings.Replace(name[:len(name)-len(uid)-1], "_", "/", 1)
 		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLogs, ID: name, PodUID: uid, Name: pod,
-			Reason: reason, Why: podWords[reason]})
+			Reason: reason, Why: podReasonText[reason]})
 	}
 }

@@ -6,42 +6,44 @@ import (
 	"jettison/stats"
 )
 
-// Look is what was seen of a node at one time. Plan only reads it.
+// Look is a snapshot of a node. Plan does not change it.
 type Look struct {
 	Trigger    Trigger
 	Containers []Container
 	Sandboxes  []Sandbox
 	Images     []Image
 	LogDir     []string    // names in the pod log directory
-	Links      []Link      // symbolic links to containers' logs that lead nowhere
-	Cgroups    []PodCgroup // of pods, with processes or without
-	// UIDs of pods of which volumes were put aside to be removed, whatever became of the pods since
+	Links      []Link      // symbolic links to containers' logs without a target
+	Cgroups    []PodCgroup // of pods, with or without processes
+	// UIDs of pods with volumes that were moved aside for removal, regardless of the present state of
+	// the pods
 	Aside []string
-	Left  []Left // what was seen and is none of these: it stays, and the plan says so
+	Left  []Left // other objects: they stay and the plan reports them
 
-	// Pods are those that clients or manifests name, by UID. Any other is gone once PodsSynced; while
-	// that is false no pod is.
+	// Pods holds the pods that clients or manifests name, by UID. Once PodsSynced is true any other
+	// pod is gone; before that none is.
 	Pods       map[string]Phase
 	PodsSynced bool
 
-	Records Records // of images, as the plan before left them
-	// IDs or references beyond those of containers: image volumes, the runtime's sandbox image
+	Records Records // of images, from the previous plan
+	// IDs or references in addition to those of containers: image volumes, the sandbox image of the
+	// runtime
 	ImagesInUse  []string
-	ImageFs      stats.Opt[ImageFsSize] // absent: not known, and no image is removed for space
-	PutOff       time.Duration          // for how long images have been put off for young sandboxes
-	AgentStarted time.Time              // zero: not known, and no image is removed for its age
+	ImageFs      stats.Opt[ImageFsSize] // absent: unknown, no image is removed for space
+	PutOff       time.Duration          // time for which young sandboxes have postponed image removal
+	AgentStarted time.Time              // zero: unknown, no image is removed by age
 }
 
-// Trigger is why there is a plan.
+// Trigger is the cause of a plan.
 type Trigger uint8
 
-// The triggers.
+// Triggers of plans.
 const (
 	Periodic     Trigger = iota
-	DiskPressure         // what the periodic pass keeps for convenience goes too
+	DiskPressure         // also remove objects that the periodic pass keeps for convenience
 )
 
-// String is "periodic" or "diskPressure".
+// String returns "periodic" or "diskPressure".
 func (t Trigger) String() string {
 	if t == DiskPressure {
 		return "diskPressure"
@@ -49,10 +51,10 @@ func (t Trigger) String() string {
 	return "periodic"
 }
 
-// Phase is what the clients and manifests that name a pod say of it.
+// Phase is the state of a pod according to the clients and manifests that name it.
 type Phase uint8
 
-// The phases.
+// Phases of pods.
 const (
 	Active     Phase = iota
 	Terminated       // its containers have ended and will not run again; the pod still exists
@@ -60,32 +62,33 @@ const (
 	Gone // deleted and ended
 )
 
-// ContainerState is that of the CRI.
+// ContainerState is the state of a container in the CRI.
 type ContainerState uint8
 
-// The states. The zero one was not told: such a container is never touched.
+// States of containers. In the zero state, which the runtime did not report, a container is never
+// removed.
 const (
 	StateAbsent ContainerState = iota
 	Created
 	Running
 	Exited
-	Unknown // to the runtime: it may run
+	Unknown // the runtime does not know the state; the container may run
 )
 
-// Container is one that the runtime lists, in any state.
+// Container is a container that the runtime lists, in any state.
 type Container struct {
 	ID        string
 	SandboxID string
-	PodUID    string // by its label; empty: it has none, and its sandbox says
+	PodUID    string // from its label; empty: no label, use the sandbox
 	Name      string
 	Attempt   uint32
 	State     ContainerState
 	CreatedAt time.Time
-	Seen      time.Time // since when it is known, whatever the clock was set to; zero: not known
+	Seen      time.Time // first seen, independent of changes of the clock; zero: unknown
 	Images    []string  // every reference to its image: ID, name, digest
 }
 
-// Sandbox is one that the runtime lists.
+// Sandbox is a sandbox that the runtime lists.
 type Sandbox struct {
 	ID              string
 	PodUID          string
@@ -93,28 +96,29 @@ type Sandbox struct {
 	Attempt         uint32
 	NotReady        bool
 	CreatedAt       time.Time
-	Seen            time.Time // as a container's
+	Seen            time.Time // like Container.Seen
 }
 
 // Link is a symbolic link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet
-// pkg/kubelet/kuberuntime/legacy.go), whose target is not there.
+// pkg/kubelet/kuberuntime/legacy.go), without a target.
 type Link struct{ Name string }
 
 // PodCgroup is the cgroup of a pod.
 type PodCgroup struct {
 	Path      string // below the root of the hierarchy
 	PodUID    string
-	Populated bool // by the kernel's word: a process lives in it, or below
+	Populated bool // from the kernel: a process lives in it or below
 }
 
-// Image is one that the runtime lists. One that is listed twice, by runtime handler, is one here.
+// Image is an image that the runtime lists. Entries of one ID, such as one per runtime handler, are
+// merged.
 type Image struct {
 	ID             string
 	Names          []string // tags and digests
 	RuntimeHandler string   // that it was pulled for
 	Pinned         bool
-	Bytes          stats.Opt[uint64] // as the runtime has it: layers that images share count in each
+	Bytes          stats.Opt[uint64] // from the runtime; shared layers count in each image
 }
 
-// ImageFsSize is the size of the file system that images lie on.
+// ImageFsSize is the size of the image file system.
 type ImageFsSize struct{ CapacityBytes, AvailableBytes uint64 }

@@ -11,34 +11,35 @@ import (
 	"jettison/stats"
 )
 
-// Bounds of one plan for memory.
+// Limits of one plan for memory.
 const (
-	// MaxMemoryTime bounds how long one plan is carried out, however slowly memory fills: what is
-	// observed grows old meanwhile.
+	// MaxMemoryTime limits the execution of one plan, however slowly memory fills: its observations
+	// become stale.
 	MaxMemoryTime = 2 * time.Second
-	// MaxMemoryBytes bounds what one plan asks for.
+	// MaxMemoryBytes limits the bytes that one plan requests.
 	MaxMemoryBytes = 512 << 20
 
-	minMemoryTime = 50 * time.Millisecond // less is not worth a look at every pod
-	minMemoryAsk  = 1 << 20               // of one pod
-	// a plan for less, where more is wished for, is not worth its page faults
-	worthBytes = 16 << 20
-	// share of time in which a pod waits for memory, from which on nothing of it is cold
-	stalls = 0.05
+	minMemoryTime = 50 * time.Millisecond // a shorter time does not justify reading every pod
+	minMemoryAsk  = 1 << 20               // from one pod
+	// a plan for less, if more is needed, does not justify its page faults
+	minPlanBytes = 16 << 20
+	// share of time in which a pod stalls on memory, from which on it has no cold memory
+	stallLimit = 0.05
 )
 
-// MemoryKind is what pods are asked for.
+// MemoryKind is a kind of reclaimable memory.
 type MemoryKind uint8
 
-// The kinds. Page cache counts as available before it is reclaimed, in the kubelet's formula as far
-// as it is inactive and in the kernel's estimate almost whole: to take it rarely raises a signal.
+// Kinds of memory. Page cache counts as available before it is reclaimed: its inactive part in the
+// kubelet's formula, almost all of it in the kernel's estimate. Reclaiming it rarely raises a
+// signal.
 const (
-	Anonymous MemoryKind = iota // memory that goes to swap
+	Anonymous MemoryKind = iota // memory that is swapped out
 	PageCache
 	memoryKinds
 )
 
-// String is "anonymous memory" or "page cache".
+// String returns "anonymous memory" or "page cache".
 func (k MemoryKind) String() string {
 	if k == PageCache {
 		return "page cache"
@@ -46,22 +47,22 @@ func (k MemoryKind) String() string {
 	return "anonymous memory"
 }
 
-// MemoryLists are the kernel's, in bytes, as memory.stat has them.
+// MemoryLists holds the sizes of the kernel's LRU lists in bytes, from memory.stat.
 type MemoryLists struct{ InactiveAnon, ActiveAnon, InactiveFile, ActiveFile uint64 }
 
-// MemoryPod is what was seen of one pod's cgroup. What is absent is not known, and where it matters
-// the pod is not asked.
+// MemoryPod holds the observations of one pod's cgroup. Absent values are unknown. Memory is not
+// reclaimed from a pod without a value that the plan needs.
 type MemoryPod struct {
 	UID            string
 	Cgroup         string // path below the root of the hierarchy
 	QOSClass       stats.QOSClass
-	Exempt         bool // the agent's own, critical, or on its way out: never asked
+	Exempt         bool // the agent itself, critical, or ending: never reclaimed from
 	CurrentBytes   stats.Opt[uint64]
 	ProtectedBytes stats.Opt[uint64] // the larger of memory.min and memory.low
-	SwapLeftBytes  stats.Opt[uint64] // what memory.swap.max leaves
+	SwapLeftBytes  stats.Opt[uint64] // remaining up to memory.swap.max
 	Lists          stats.Opt[MemoryLists]
-	// StallShare is the share of the last 10 s in which some of its tasks waited for memory, 0 to 1.
-	// Absent: the kernel does not say, and no pod is spared for it.
+	// StallShare is the share of the last 10 s in which some of its tasks stalled on memory, 0 to 1.
+	// Absent: the kernel does not report it, and the plan does not use it.
 	StallShare stats.Opt[float64]
 	Above      []string // paths of the cgroups above it, without the root
 }
@@ -72,45 +73,46 @@ type MemoryGroup struct {
 	ProtectedBytes stats.Opt[uint64] // the larger of memory.min and memory.low
 }
 
-// MemoryLook is what was seen of the memory of pods at one time.
+// MemoryLook is a snapshot of the memory of pods.
 type MemoryLook struct {
 	Pods  []MemoryPod
 	Above map[string]MemoryGroup // by path
-	// SwapFreeBytes of the node, SwapKeepBytes of it to be left free: a threshold may be set for swap.
+	// SwapFreeBytes is the free swap of the node, of which SwapKeepBytes must stay free for a
+	// threshold.
 	SwapFreeBytes stats.Opt[uint64]
 	SwapKeepBytes uint64
-	// Generations: the multi-generational LRU is on. Then anonymous memory is on the active lists
-	// until the kernel has looked for what is idle, which it does only when something is reclaimed.
+	// Generations: the multi-generational LRU is enabled. Anonymous memory is then on the active lists
+	// until the kernel has searched for idle pages, which it does only while it reclaims.
 	Generations bool
 }
 
-// MemoryWish is what is asked of a plan.
+// MemoryWish is the request for a plan.
 type MemoryWish struct {
 	Kind  MemoryKind
-	Bytes uint64        // that would help
-	Time  time.Duration // that there is, see MemoryTime
-	Rate  float64       // bytes a second that were reclaimed lately
+	Bytes uint64        // amount that would help
+	Time  time.Duration // available time, see MemoryTime
+	Rate  float64       // recent rate of reclaim, bytes per second
 }
 
-// MemoryAsk is what one pod is asked for. The caller that carries it out opens the very cgroup that
-// was looked at.
+// MemoryAsk is the request to one pod. The caller that executes it opens the same cgroup that was
+// observed.
 type MemoryAsk struct {
 	UID, Cgroup string
 	Bytes       uint64
-	ColdShare   float64 // of what it uses, 0 to 1: the order
+	ColdShare   float64 // cold share of its usage, 0 to 1; defines the order
 }
 
-// MemoryPlan is which pods to ask for how much, in order.
+// MemoryPlan lists the pods to reclaim from, with amounts, in order.
 type MemoryPlan struct {
 	Kind  MemoryKind
 	Asks  []MemoryAsk
-	Bytes uint64 // of all asks
-	Why   string // there is none, in words; empty: there is
+	Bytes uint64 // sum of Asks
+	Why   string // reason for an empty plan; empty: the plan has Asks
 }
 
-// MemoryTime is for how long memory may be reclaimed before a pod has to go: until what is left
-// above the threshold is gone at the rate, in bytes a second, at which it was seen to go lately,
-// less a margin for the reaction to that.
+// MemoryTime returns the time in which memory may be reclaimed before an eviction is necessary:
+// headroom, in bytes above the threshold, divided by the recent fill rate in bytes per second,
+// minus a margin for the reaction to a crossing.
 func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Duration {
 	if !(fill > 0) {
 		return max(0, MaxMemoryTime-margin)
@@ -122,16 +124,16 @@ func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Durati
 	return max(0, time.Duration(seconds*float64(time.Second))-margin)
 }
 
-// MemoryKindFor is the kind that can help: anonymous memory where swap has room for some of it. ok:
-// it is known how much swap is free; without swap that is none.
+// MemoryKindFor returns the kind that helps: anonymous memory if enough swap is free, else page
+// cache. ok reports whether the free swap is known; it is 0 without swap.
 func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok bool) {
-	if spareSwap(free, keep) >= worthBytes {
+	if spareSwap(free, keep) >= minPlanBytes {
 		return Anonymous, true
 	}
 	return PageCache, free.OK
 }
 
-// spareSwap is how much swap may be used; 0 where it is not known.
+// spareSwap returns the bytes of swap that may be used; 0 if unknown.
 func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
 	if !free.OK {
 		return 0
@@ -139,8 +141,8 @@ func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
 	return free.V - min(keep, free.V)
 }
 
-// PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never
-// others, and of these the coldest first. It reads the look only.
+// PlanMemory plans the proactive reclaim of cold memory: from BestEffort pods, then from Burstable
+// ones, never from others, the coldest first. It does not change the look.
 func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 	plan := MemoryPlan{Kind: w.Kind}
 	left, why := bound(look, w)
@@ -149,7 +151,7 @@ func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 		return plan
 	}
 	wish := left
-	room := map[string]uint64{} // that reclaim may take of each cgroup above pods
+	room := map[string]uint64{} // bytes reclaimable from each cgroup above pods
 	for path, g := range look.Above {
 		if g.CurrentBytes.OK && g.ProtectedBytes.OK {
 			room[path] = g.CurrentBytes.V - min(g.ProtectedBytes.V, g.CurrentBytes.V)
@@ -171,17 +173,18 @@ func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 		plan.Asks = append(plan.Asks, MemoryAsk{UID: p.UID, Cgroup: p.Cgroup, Bytes: bytes,
 			ColdShare: p.share})
 	}
-	if plan.Bytes < min(worthBytes, wish) {
+	if plan.Bytes < min(minPlanBytes, wish) {
 		plan.Why = fmt.Sprintf("only %d MiB of %v are cold and not protected", plan.Bytes>>20, w.Kind)
 		plan.Asks, plan.Bytes = nil, 0
 	}
 	return plan
 }
 
-// bound is how much a plan may ask for in all, or why nothing.
+// bound returns the bytes that a plan may request in total, or the reason why it requests none.
 func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
 	if w.Time < minMemoryTime {
-		return 0, fmt.Sprintf("memory fills too fast: %v are left for it", w.Time.Round(time.Millisecond))
+		return 0, fmt.Sprintf("memory fills too fast: only %v left to reclaim",
+			w.Time.Round(time.Millisecond))
 	}
 	bytes = min(max(w.Bytes, minMemoryAsk), MaxMemoryBytes)
 	if in := w.Rate * min(w.Time, MaxMemoryTime).Seconds(); in >= 0 && in < float64(bytes) {
@@ -191,33 +194,33 @@ func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
 		kind, known := MemoryKindFor(look.SwapFreeBytes, look.SwapKeepBytes)
 		switch {
 		case !known:
-			return 0, "it is not known how much swap is free"
+			return 0, "the amount of free swap is unknown"
 		case kind != Anonymous:
-			return 0, "swap has no room"
+			return 0, "too little free swap"
 		}
 		bytes = min(bytes, spareSwap(look.SwapFreeBytes, look.SwapKeepBytes))
 	}
 	if bytes < minMemoryAsk {
-		return 0, fmt.Sprintf("at %.0f MiB a second nothing of worth comes back in %v", w.Rate/(1<<20),
+		return 0, fmt.Sprintf("at %.0f MiB/s too little can be reclaimed in %v", w.Rate/(1<<20),
 			w.Time.Round(time.Millisecond))
 	}
 	return bytes, ""
 }
 
-// cold is a pod that may be asked.
+// cold is a pod to reclaim from.
 type cold struct {
 	*MemoryPod
-	bytes uint64  // of the kind asked for
-	share float64 // cold, of what it uses
+	bytes uint64  // of the requested kind
+	share float64 // cold share of its usage
 }
 
-// coldest are the pods that may be asked, in order.
+// coldest returns the pods to reclaim from, in order.
 func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	out := make([]cold, 0, len(look.Pods))
 	swap := spareSwap(look.SwapFreeBytes, look.SwapKeepBytes) > 0
 	for i := range look.Pods {
 		p := &look.Pods[i]
-		if !p.mayBeAsked() {
+		if !p.reclaimable() {
 			continue
 		}
 		anon := uint64(0)
@@ -243,15 +246,16 @@ func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	return out
 }
 
-// mayBeAsked: nothing speaks against it, and all is known that an ask is measured by.
-func (p *MemoryPod) mayBeAsked() bool {
+// reclaimable reports whether memory may be reclaimed from the pod and all values that the amount
+// depends on are known.
+func (p *MemoryPod) reclaimable() bool {
 	known := p.Cgroup != "" && p.CurrentBytes.OK && p.ProtectedBytes.OK && p.Lists.OK
-	stalled := p.StallShare.OK && p.StallShare.V >= stalls
+	stalled := p.StallShare.OK && p.StallShare.V >= stallLimit
 	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
 }
 
-// idleAnon is how much anonymous memory may be idle. With generations the lists say little of it:
-// half is a guess, which what is read back from swap puts right (MemoryGovernor).
+// idleAnon estimates the idle anonymous memory. With generations the lists are a poor estimate: the
+// half is a guess, which MemoryGovernor corrects by the memory read back from swap.
 func idleAnon(l MemoryLists, generations bool) uint64 {
 	if generations {
 		return max(l.InactiveAnon, l.InactiveAnon/2+l.ActiveAnon/2)
@@ -259,7 +263,7 @@ func idleAnon(l MemoryLists, generations bool) uint64 {
 	return l.InactiveAnon
 }
 
-// classOrder is 0 for pods that are never asked: Guaranteed ones, and those that may be.
+// classOrder returns 0 for classes that memory is never reclaimed from: Guaranteed and unknown.
 func classOrder(c stats.QOSClass) int {
 	switch c {
 	case stats.BestEffort:
@@ -270,8 +274,8 @@ func classOrder(c stats.QOSClass) int {
 	return 0
 }
 
-// Chunks of a plan, that it can be stopped between: each blocks the removal of the cgroup, and with
-// it every kill.
+// Chunks of a plan. The plan can be stopped between chunks: each blocks the removal of the cgroup,
+// and so every kill.
 const (
 	FirstMemoryChunk = 1 << 20
 	minChunk         = 256 << 10
@@ -279,7 +283,7 @@ const (
 	chunkTime        = 10 * time.Millisecond
 )
 
-// NextMemoryChunk is how many bytes to ask for at once after a chunk that took so long.
+// NextMemoryChunk returns the size of the next request after a chunk of this size and duration.
 func NextMemoryChunk(bytes uint64, took time.Duration) uint64 {
 	switch {
 	case took > 2*chunkTime:

@@ -15,16 +15,16 @@ import (
 	"jettison/stats"
 )
 
-// The script in testdata/memory.txt is a conversation with the planner and the governor of memory; go test ./reclaim -rewrite writes
-// the answers anew, to be reviewed as a diff.
+// The script in testdata/memory.txt runs the planner and the governor of memory. go test ./reclaim
+// -rewrite rewrites the expected answers; review the diff.
 //
-//	look                              what is seen from now on: a line "swap free=1Gi keep=0 generations", lines "above PATH current= protected=",
+//	look                              sets the look: a line "swap free=1Gi keep=0 generations", lines "above PATH current= protected=",
 //	                                  lines "pod NAME class= current= protected= swapleft= ia= aa= if= af= stall= above=PATH,PATH exempt"
 //	plan kind=anon bytes=64Mi time=1s rate=64Mi
-//	time headroom= fill= margin=      for how long memory may be reclaimed
-//	need available= hard= soft= grace= fill= margin=      whether, how much and for how long
-//	kind free= keep=                  which kind can help
-//	governor                          a new one
+//	time headroom= fill= margin=      time in which memory may be reclaimed
+//	need available= hard= soft= grace= fill= margin=      whether to reclaim, the amount and the time
+//	kind free= keep=                  the kind that helps
+//	governor                          creates a governor
 //	effect t= kind= asked= before= after= fell= freed= refaulted= took= early stopped
 //	allows t= kind=
 //	chunk bytes= took=
@@ -44,7 +44,7 @@ type memoryScript struct {
 	governor MemoryGovernor
 }
 
-// amount is a number of bytes; absent without text.
+// amount parses a number of bytes; absent without text.
 func amount(t testing.TB, text string) stats.Opt[uint64] {
 	t.Helper()
 	scale := 1.0
@@ -134,7 +134,7 @@ func (s *memoryScript) run(t *testing.T, cmd string, args map[string]string, inp
 	case "chunk":
 		return fmt.Sprintf("%d KiB\n", NextMemoryChunk(size("bytes").V, duration(t, args["took"]))>>10)
 	}
-	t.Fatalf("no command %s", cmd)
+	t.Fatalf("unknown command in the script: %s", cmd)
 	return ""
 }
 
@@ -172,13 +172,13 @@ func parseMemoryLook(t testing.TB, input string) (l MemoryLook) {
 			}
 			l.Pods = append(l.Pods, p)
 		default:
-			t.Fatalf("line %q", line)
+			t.Fatalf("unknown line in the script: %q", line)
 		}
 	}
 	return l
 }
 
-// someMemory is a look that anything may be in, of few values, so that they meet.
+// someMemory generates a look with few distinct values, so that they coincide often.
 func someMemory(t *rapid.T) (*MemoryLook, MemoryWish) {
 	mib := func(name string) uint64 {
 		return rapid.SampledFrom([]uint64{0, 1, 5, 16, 40, 100, 3000}).Draw(t, name) << 20
@@ -207,30 +207,30 @@ func someMemory(t *rapid.T) (*MemoryLook, MemoryWish) {
 		Rate: rapid.SampledFrom([]float64{-1, 0, 1 << 20, 64 << 20, 1 << 40, math.Inf(1), math.NaN()}).Draw(t, "rate")}
 }
 
-func TestMemoryPlansKeepTheirBounds(t *testing.T) {
+func TestMemoryPlanLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, w := someMemory(t)
 		plan := PlanMemory(l, w)
 		if (len(plan.Asks) == 0) == (plan.Why == "") || len(plan.Asks) > 0 && w.Time < minMemoryTime {
-			t.Fatalf("no reason, or one too many: %+v", plan)
+			t.Fatalf("plan must have either asks or a reason: %+v", plan)
 		}
 		total, below, before := uint64(0), map[string]uint64{}, 0
 		for i, a := range plan.Asks {
 			p := &l.Pods[slices.IndexFunc(l.Pods, func(p MemoryPod) bool { return p.UID == a.UID })]
-			if p.Exempt || p.QOSClass != stats.BestEffort && p.QOSClass != stats.Burstable || p.StallShare.OK && p.StallShare.V >= stalls {
-				t.Fatalf("never asked: %+v", p)
+			if p.Exempt || p.QOSClass != stats.BestEffort && p.QOSClass != stats.Burstable || p.StallShare.OK && p.StallShare.V >= stallLimit {
+				t.Fatalf("ask to a pod that memory is never reclaimed from: %+v", p)
 			}
 			if !p.CurrentBytes.OK || !p.ProtectedBytes.OK || !p.Lists.OK || a.Bytes+p.ProtectedBytes.V > p.CurrentBytes.V {
-				t.Fatalf("%d of %+v", a.Bytes, p)
+				t.Fatalf("ask for %d bytes exceeds the pod %+v", a.Bytes, p)
 			}
 			if a.Bytes < minMemoryAsk || w.Kind == PageCache && a.Bytes > p.Lists.V.InactiveFile || w.Kind == Anonymous && (a.Bytes > p.Lists.V.InactiveAnon+p.Lists.V.ActiveAnon || a.Bytes > p.SwapLeftBytes.V || !p.SwapLeftBytes.OK) {
-				t.Fatalf("%d of %+v", a.Bytes, p)
+				t.Fatalf("ask for %d bytes exceeds the pod %+v", a.Bytes, p)
 			}
 			if w.Kind == Anonymous && !l.Generations && a.Bytes > p.Lists.V.InactiveAnon {
-				t.Fatalf("active memory: %d of %+v", a.Bytes, p)
+				t.Fatalf("ask for active memory: %d bytes of %+v", a.Bytes, p)
 			}
 			if order := classOrder(p.QOSClass); order < before || i > 0 && order == before && a.ColdShare > plan.Asks[i-1].ColdShare {
-				t.Fatalf("order: %+v", plan.Asks)
+				t.Fatalf("asks are not in order: %+v", plan.Asks)
 			}
 			before = classOrder(p.QOSClass)
 			total += a.Bytes
@@ -240,18 +240,18 @@ func TestMemoryPlansKeepTheirBounds(t *testing.T) {
 		}
 		for path, bytes := range below {
 			if g := l.Above[path]; !g.CurrentBytes.OK || !g.ProtectedBytes.OK || bytes+g.ProtectedBytes.V > g.CurrentBytes.V {
-				t.Fatalf("%d below %s, %+v", bytes, path, g)
+				t.Fatalf("asks for %d bytes below %s exceed the group %+v", bytes, path, g)
 			}
 		}
 		if total != plan.Bytes || total > MaxMemoryBytes || total > max(w.Bytes, minMemoryAsk) || w.Kind == Anonymous && total > 0 && total+l.SwapKeepBytes > l.SwapFreeBytes.V ||
 			w.Rate >= 0 && float64(total) > w.Rate*MaxMemoryTime.Seconds() {
-			t.Fatalf("%d: %+v for %+v", total, plan, w)
+			t.Fatalf("sum %d of the plan %+v exceeds the wish %+v or the limits", total, plan, w)
 		}
 	})
 }
 
-// Never once a hard threshold is met, never for longer than it takes until it is.
-func TestMemoryNeedsLeaveTimeToKill(t *testing.T) {
+// No reclaim while a hard threshold is met, or for longer than the time until it is met.
+func TestMemoryNeedLeavesTimeToKill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := func(name string) stats.Opt[uint64] {
 			return stats.Opt[uint64]{V: rapid.SampledFrom([]uint64{0, 1, 50 << 20, 100 << 20, 150 << 20, 250 << 20, math.MaxUint64}).Draw(t, name), OK: rapid.Bool().Draw(t, name+" there")}
@@ -273,16 +273,17 @@ func TestMemoryNeedsLeaveTimeToKill(t *testing.T) {
 		}
 		limit := max(n.Hard.V, n.Soft.V)
 		if n.Hard.OK && n.Available < n.Hard.V || n.Available/2 >= limit || w.Bytes == 0 || w.Time < minMemoryTime || w.Time > MaxMemoryTime {
-			t.Fatalf("%+v: %+v", n, w)
+			t.Fatalf("wish for need %+v = %+v, want none", n, w)
 		}
 		if n.Hard.OK && n.Fill > 0 && n.Fill*(w.Time+n.Margin).Seconds() > float64(n.Available-n.Hard.V)*1.0001 || n.Grace.OK && w.Time+n.Margin > n.Grace.V {
-			t.Fatalf("too long: %+v: %+v", n, w)
+			t.Fatalf("wish for need %+v lasts too long: %+v", n, w)
 		}
 	})
 }
 
-// Whatever happens, the governor is off for 5 minutes to an hour at a time, and only after two effects in a row that did not pay.
-func TestMemoryGovernorIsNeverOffForLong(t *testing.T) {
+// The governor disables a kind for 5 minutes to an hour, and only after two insufficient effects in
+// a row.
+func TestMemoryGovernorDisabledTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g MemoryGovernor
 		at, failed := now, 0
@@ -294,14 +295,14 @@ func TestMemoryGovernorIsNeverOffForLong(t *testing.T) {
 			kind := rapid.SampledFrom([]MemoryKind{Anonymous, PageCache}).Draw(t, "kind")
 			if ok, why := g.Allows(at, kind); !ok {
 				if why == "" {
-					t.Fatal("off for no reason")
+					t.Fatal("kind is disabled without a reason")
 				}
 				if ok, _ := g.Allows(at.Add(time.Hour), kind); !ok {
-					t.Fatal("off for more than an hour")
+					t.Fatal("kind is disabled for more than an hour")
 				}
 				continue
 			}
-			if kind == PageCache { // each by itself
+			if kind == PageCache { // kinds are independent
 				g.Judge(at, &MemoryEffect{Kind: kind, Asked: 100 << 20, Before: stats.Some[uint64](1), After: stats.Some[uint64](1), Final: true})
 				continue
 			}
@@ -314,16 +315,17 @@ func TestMemoryGovernorIsNeverOffForLong(t *testing.T) {
 				failed++
 			}
 			if off := v.Off.Sub(at); v.Off.IsZero() == (v.Judged && !v.Pays && failed >= 2) || !v.Off.IsZero() && (off < 5*time.Minute || off > time.Hour) {
-				t.Fatalf("%+v after %d failures", v, failed)
+				t.Fatalf("verdict %+v after %d failures in a row", v, failed)
 			}
-			if rate := g.Rate(kind); !(rate >= leastRate) {
-				t.Fatalf("rate %v", rate)
+			if rate := g.Rate(kind); !(rate >= minRate) {
+				t.Fatalf("rate = %v, outside of its limits", rate)
 			}
 		}
 	})
 }
 
-// A plan for 2,000 pods is made on the thread that reclaims, and is not what takes time there.
+// BenchmarkPlanMemory plans for 2,000 pods. The plan is made on the thread that reclaims and must
+// be fast compared to reclaiming.
 func BenchmarkPlanMemory(b *testing.B) {
 	l := &MemoryLook{SwapFreeBytes: stats.Some[uint64](1 << 40), Above: map[string]MemoryGroup{"kubepods": {stats.Some[uint64](1 << 40), stats.Some[uint64](0)}}}
 	for i := range 2000 {

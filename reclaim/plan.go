@@ -8,74 +8,74 @@ import (
 	"jettison/stats"
 )
 
-// Plan is what to remove, in the order of its steps. The plan after a plan that was carried out, at
-// the same time, is empty.
+// Plan lists the objects to remove, in the order of its steps. A second plan, made at the same time
+// after executing the first, is empty.
 type Plan struct {
 	Time    time.Time
 	Trigger Trigger
 	Steps   []Step
-	// Left is what could not be judged, or is not a pod's, and therefore stays.
+	// Left lists the objects that stay because they could not be judged or do not belong to a pod.
 	Left []Left
-	// Errors are what is wrong with the node or the policy: a disk that images cannot make room on.
-	// The steps stand all the same.
+	// Errors describes faults of the node or the policy, such as a disk on which removing images
+	// cannot free enough. The steps are valid nevertheless.
 	Errors []string
-	// Short says that the images that may go should not make enough room (Insufficient); empty: they
-	// should, or need not.
+	// Short is a message (Insufficient) if removing all eligible images should not free enough; empty:
+	// it should, or nothing needs to be freed.
 	Short string
-	// Pulling is the sandbox for which no image goes for now; empty: for none.
+	// Pulling is the sandbox for which the removal of images is postponed; empty: not postponed.
 	Pulling string
-	// Spare are images that may go as well as those of Steps with the reason Space, in their order:
-	// sizes are predictions, and shared layers count in each image. They are for a file system that
-	// after the steps still has less than Available.
+	// Spare lists, in order, images that are also eligible for the reason Space. Sizes are
+	// predictions, and shared layers count in each image. They are removed if the file system still
+	// has less than Available after the steps.
 	Spare []Step
-	// Available is how many bytes are to be available on the image file system. Absent: no image goes
-	// for space.
+	// Available is the number of bytes that should be available on the image file system. Absent: no
+	// image is removed for space.
 	Available stats.Opt[uint64]
-	// Records are those of the images after this look, to be kept for the next one. Steps are not
-	// taken off: what was removed is no longer listed then.
+	// Records are the records of the images after this look, to be stored for the next one. They
+	// include images that the steps remove: these are not in the next look.
 	Records Records
 }
 
-// Step removes one thing. The caller that carries it out looks again first: it may run, be used or
-// be named by now.
+// Step removes one object. The caller that executes it checks it again first: by then the object
+// may run, be in use or be named.
 type Step struct {
 	Action Action
-	// of the container, sandbox or image; the name of a log directory or link; the path of a cgroup
+	// ID of the container, sandbox or image, name of the log directory or link, or path of the cgroup
 	ID     string
 	PodUID string // empty for an image and a link
 	Name   string // for people: container, namespace/name of a sandbox, first name of an image
-	// StopFirst: the runtime does not know whether the container runs. It is stopped, and only then
-	// removed. (A sandbox is always stopped first; what cannot be stopped is not removed.)
+	// StopFirst: the runtime does not know whether the container runs. The caller stops it before the
+	// removal. (A sandbox is always stopped first. An object that cannot be stopped is not removed.)
 	StopFirst      bool
 	RuntimeHandler string // of an image
-	// created; of an image: last used, else first seen. Zero: not known
+	// creation time; for an image the last use, or else the first detection. Zero: unknown
 	Since  time.Time
-	Bytes  stats.Opt[uint64] // that this should free. Absent: not known
+	Bytes  stats.Opt[uint64] // amount that this should free. Absent: unknown
 	Reason Reason
-	Why    string // the reason in words
+	Why    string // Reason for people
 }
 
-// Left is what a plan leaves alone although it may be garbage.
+// Left is an object that a plan does not remove although it may be garbage.
 type Left struct{ What, Why string }
 
-// String is "what: why".
+// String returns "what: why".
 func (l Left) String() string { return l.What + ": " + l.Why }
 
-// Action is what a step does.
+// Action is the kind of a step.
 type Action uint8
 
-// The actions, in the order that a plan has them.
+// Actions, in their order in a plan.
 const (
 	RemoveContainer Action = iota
 	RemoveSandbox
 	RemoveLogs
 	RemoveLink
 	RemoveCgroup
-	RemoveVolumes // those of an evicted pod that were put aside
+	RemoveVolumes // volumes of an evicted pod that were moved aside
 	RemoveImage
 )
 
-// String is as in "remove container".
+// String returns the action for people, such as "remove container".
 func (a Action) String() string {
 	return [...]string{
 		"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup",
@@ -83,28 +83,28 @@ func (a Action) String() string {
 	}[a]
 }
 
-// Reason is why a step is taken.
+// Reason is the reason for a step.
 type Reason string
 
-// The reasons.
+// Reasons for steps.
 const (
 	PodGone       Reason = "PodGone"
 	PodEvicted    Reason = "PodEvicted"
 	PodTerminated Reason = "PodTerminated"      // and the disk is short
-	PerContainer  Reason = "MaxPerPodContainer" // more dead ones than are kept for a name in a pod
-	// maxContainers: each name in a pod keeps as many as the others
+	PerContainer  Reason = "MaxPerPodContainer" // more dead ones than a name in a pod may keep
+	// maxContainers: each name in a pod keeps the same number
 	EqualShare Reason = "EqualShare"
-	Oldest     Reason = "MaxContainers" // and still too many: the oldest
+	Oldest     Reason = "MaxContainers" // still too many: the oldest
 	NotNewest  Reason = "NotNewest"     // a newer sandbox of the pod is kept
 	MaxAge     Reason = "MaxAge"
 	Space      Reason = "Space"
-	Dangling   Reason = "Dangling" // what a link leads to is gone
-	PutAside   Reason = "PutAside" // by an eviction for a disk, whose removal has not ended
+	Dangling   Reason = "Dangling" // the target of a link is gone
+	PutAside   Reason = "PutAside" // moved aside by an eviction for a disk, removal unfinished
 	Pressure   Reason = "DiskPressure"
 )
 
-// Plan plans from what was seen. A part of the policy that cannot be removes nothing, and is among
-// the errors.
+// Plan makes a plan from a look. An invalid part of the policy removes nothing and is reported in
+// Errors.
 func (p Policy) Plan(now time.Time, l *Look) Plan {
 	w := &planner{policy: p, now: now, look: l, plan: Plan{Time: now, Trigger: l.Trigger,
 		Left: slices.Clone(l.Left)}}
@@ -126,7 +126,7 @@ func (p Policy) Plan(now time.Time, l *Look) Plan {
 	return w.plan
 }
 
-// Problems are the Errors, and Short.
+// Problems returns the Errors, and Short if it is set.
 func (p *Plan) Problems() []string {
 	out := append([]string{}, p.Errors...)
 	if p.Short != "" {
@@ -135,7 +135,7 @@ func (p *Plan) Problems() []string {
 	return out
 }
 
-// IDs are those of the steps of an action, in order; never nil.
+// IDs returns the IDs of the steps of an action, in order; never nil.
 func (p *Plan) IDs(a Action) []string {
 	out := []string{}
 	for i := range p.Steps {
@@ -146,8 +146,7 @@ func (p *Plan) IDs(a Action) []string {
 	return out
 }
 
-// StopFirst are the IDs of the containers to be stopped before they are removed, in order; never
-// nil.
+// StopFirst returns the IDs of the containers to stop before the removal, in order; never nil.
 func (p *Plan) StopFirst() []string {
 	out := []string{}
 	for i := range p.Steps {
@@ -158,7 +157,8 @@ func (p *Plan) StopFirst() []string {
 	return out
 }
 
-// Bytes are what all steps should free, and how many steps say nothing of it.
+// Bytes returns the amount that all steps should free, and the number of steps without a known
+// amount.
 func (p *Plan) Bytes() (sum uint64, unknown int) {
 	for i := range p.Steps {
 		if b := p.Steps[i].Bytes; b.OK {
@@ -176,36 +176,37 @@ type planner struct {
 	now       time.Time
 	look      *Look
 	sandboxes map[string]*Sandbox // by ID
-	texts     map[string]string   // that many steps have, each once
+	texts     map[string]string   // texts shared by steps
 	plan      Plan
 }
 
-// shared is a text that was made before, where it was.
-func (w *planner) shared(text string) string {
-	if one, was := w.texts[text]; was {
-		return one
+// intern returns an equal text made earlier, so that steps share it.
+func (w *planner) intern(text string) string {
+	if known, ok := w.texts[text]; ok {
+		return known
 	}
 	w.texts[text] = text
 	return text
 }
 
-// steps has room for more steps at once: of ten thousand, what grows by and by is there twice.
-func (w *planner) steps(more int) {
+// growSteps allocates space for more steps in one piece: growing ten thousand steps gradually needs
+// twice the memory.
+func (w *planner) growSteps(more int) {
 	if more > 0 {
 		w.plan.Steps = slices.Grow(w.plan.Steps, more)
 	}
 }
 
-func (w *planner) leave(what, why string) { w.plan.Left = append(w.plan.Left, Left{what, why}) }
+func (w *planner) addLeft(what, why string) { w.plan.Left = append(w.plan.Left, Left{what, why}) }
 
 func (w *planner) fail(format string, args ...any) {
 	w.plan.Errors = append(w.plan.Errors, fmt.Sprintf(format, args...))
 }
 
-// content says whether everything of a pod may go (kubelet pod_workers.go
-// ShouldPodContentBeRemoved). What is known by name counts at once, what is concluded from silence
-// once all pods are known.
-func (w *planner) content(uid string) (Reason, bool) {
+// contentReason returns the reason to remove everything of a pod, and whether there is one (kubelet
+// pod_workers.go ShouldPodContentBeRemoved). An eviction is a reason immediately; the absence of a
+// pod only once all pods are known.
+func (w *planner) contentReason(uid string) (Reason, bool) {
 	phase, named := w.look.Pods[uid]
 	switch {
 	case phase == Evicted:
@@ -216,10 +217,11 @@ func (w *planner) content(uid string) (Reason, bool) {
 	return "", false
 }
 
-// runtime says whether what the runtime holds of a pod may go: under disk pressure also of one that
-// has merely terminated (kubelet ShouldPodRuntimeBeRemoved, evictNonDeletedPods).
-func (w *planner) runtime(uid string) (Reason, bool) {
-	if reason, ok := w.content(uid); ok {
+// runtimeReason returns the reason to remove the containers and sandboxes of a pod, and whether
+// there is one. Under disk pressure this includes pods that have only terminated (kubelet
+// ShouldPodRuntimeBeRemoved, evictNonDeletedPods).
+func (w *planner) runtimeReason(uid string) (Reason, bool) {
+	if reason, ok := w.contentReason(uid); ok {
 		return reason, true
 	}
 	if w.look.Trigger == DiskPressure && w.look.Pods[uid] == Terminated {
@@ -228,8 +230,8 @@ func (w *planner) runtime(uid string) (Reason, bool) {
 	return "", false
 }
 
-// podWords are the reasons of pods in words.
-var podWords = map[Reason]string{
+// podReasonText maps reasons of pods to texts for people.
+var podReasonText = map[Reason]string{
 	PodGone:       "its pod is gone",
 	PodEvicted:    "its pod was evicted",
 	PodTerminated: "its pod has terminated, and the disk is short",

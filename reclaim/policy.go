@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Policy is when what is removed.
+// Policy holds the rules for removal.
 type Policy struct {
 	Container ContainerPolicy
 	Image     ImagePolicy
 }
 
-// ContainerPolicy is about dead containers (kubelet pkg/kubelet/container/container_gc.go
-// GCPolicy).
+// ContainerPolicy holds the rules for dead containers (kubelet
+// pkg/kubelet/container/container_gc.go GCPolicy).
 type ContainerPolicy struct {
-	MinAge             time.Duration // since its creation
+	MinAge             time.Duration // since the creation
 	MaxPerPodContainer int           // dead ones to keep for each name in a pod; below 0: all
-	MaxContainers      int           // dead ones to keep in all; below 0: all
-	// from when on one that was created and never started counts as dead
+	MaxContainers      int           // dead ones to keep in total; below 0: all
+	// age at which a created, never started container counts as dead
 	CreatedMinAge time.Duration
 }
 
-// ImagePolicy is about unused images (kubelet pkg/kubelet/images/image_gc_manager.go
+// ImagePolicy holds the rules for unused images (kubelet pkg/kubelet/images/image_gc_manager.go
 // ImageGCPolicy).
 type ImagePolicy struct {
-	HighThresholdPercent int           // of the file system in use: from here on images are removed
-	LowThresholdPercent  int           // down to here
-	MinAge               time.Duration // since it was first seen: before that it stays
-	// since it was last used: after that it goes; 0: never for its age
+	HighThresholdPercent int           // usage of the file system at which removal begins
+	LowThresholdPercent  int           // usage at which removal ends
+	MinAge               time.Duration // since the first detection; younger images stay
+	// time since the last use after which an image is removed; 0: unlimited
 	MaxAge time.Duration
 }
 
-// DefaultPolicy is the kubelet's.
+// DefaultPolicy returns the kubelet's defaults.
 func DefaultPolicy() Policy {
 	return Policy{
 		Container: ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1,
@@ -41,8 +41,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Validate says what is wrong with a policy for containers, in the kubelet's words where it has
-// some.
+// Validate returns an error for an invalid policy, in the words of the kubelet where it has the
+// same check.
 func (p ContainerPolicy) Validate() error {
 	switch {
 	case p.MinAge < 0:
@@ -53,8 +53,8 @@ func (p ContainerPolicy) Validate() error {
 	return nil
 }
 
-// Validate says what is wrong with a policy for images, in the kubelet's words where it has some
-// (NewImageGCManager).
+// Validate returns an error for an invalid policy, in the words of the kubelet where it has the
+// same check (NewImageGCManager).
 func (p ImagePolicy) Validate() error {
 	switch {
 	case p.HighThresholdPercent < 0 || p.HighThresholdPercent > 100:

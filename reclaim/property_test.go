@@ -18,7 +18,7 @@ func someTime(t *rapid.T) time.Time {
 	return now.Add(time.Duration(rapid.IntRange(-20, 1).Draw(t, "minutes ago")) * time.Minute)
 }
 
-// someLook is a small node in which most things have something to do with each other.
+// someLook generates a small node with many relations between its objects.
 func someLook(t *rapid.T) (Policy, *Look) {
 	n := func(most int) int { return rapid.IntRange(0, most).Draw(t, "n") }
 	uid := func() string {
@@ -65,7 +65,8 @@ func someLook(t *rapid.T) (Policy, *Look) {
 	return p, l
 }
 
-// after is what is seen once a plan was carried out, at the same time: each removal frees what it should.
+// after returns the look after executing a plan at the same time: each removal frees the expected
+// amount.
 func after(l *Look, p *Plan) *Look {
 	gone := func(a Action) func(id string) bool {
 		ids := p.IDs(a)
@@ -89,20 +90,20 @@ func after(l *Look, p *Plan) *Look {
 	return &next
 }
 
-func TestThePlanAfterAPlanIsEmpty(t *testing.T) {
+func TestSecondPlanIsEmpty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, l := someLook(t)
 		first := policy.Plan(now, l)
-		if again := policy.Plan(now, l); !reflect.DeepEqual(first, again) {
-			t.Fatalf("the same look, another plan:\n%+v\n%+v", first, again)
+		if repeated := policy.Plan(now, l); !reflect.DeepEqual(first, repeated) {
+			t.Fatalf("two plans for one look differ:\n%+v\n%+v", first, repeated)
 		}
 		if second := policy.Plan(now, after(l, &first)); len(second.Steps) > 0 {
-			t.Fatalf("after\n%+v\nstill\n%+v", first.Steps, second.Steps)
+			t.Fatalf("steps after executing the plan\n%+v\n= %+v, want none", first.Steps, second.Steps)
 		}
 	})
 }
 
-// What no plan may ever do, from the look alone.
+// Invariants of every plan, checked against the look alone.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, l := someLook(t)
@@ -114,30 +115,30 @@ func TestInvariants(t *testing.T) {
 		removed := map[string]bool{}
 		for at, s := range p.Steps {
 			if at > 0 && s.Action < p.Steps[at-1].Action {
-				t.Fatalf("step %d, %v, comes after %v", at, s.Action, p.Steps[at-1].Action)
+				t.Fatalf("step %d, %v, is after %v: wrong order", at, s.Action, p.Steps[at-1].Action)
 			}
 			if removed[s.Action.String()+s.ID] || s.Why == "" || s.Reason == "" {
-				t.Fatalf("twice, or without a reason: %+v", s)
+				t.Fatalf("step is duplicate or has no reason: %+v", s)
 			}
 			removed[s.Action.String()+s.ID] = true
 			switch s.Action {
 			case RemoveContainer:
 				c := containers[s.ID]
 				if c.State == Running || c.State == StateAbsent || c.State == Created && now.Sub(c.CreatedAt) < policy.Container.CreatedMinAge || now.Sub(c.CreatedAt) < policy.Container.MinAge {
-					t.Fatalf("it may run, or is too young: %+v", c)
+					t.Fatalf("removed container may run or is too young: %+v", c)
 				}
 				if s.StopFirst != (c.State == Unknown) {
-					t.Fatalf("stop first %v: %+v", s.StopFirst, c)
+					t.Fatalf("StopFirst = %v is wrong for container %+v", s.StopFirst, c)
 				}
 			case RemoveSandbox:
 				checkSandbox(t, l, removed, s)
 			case RemoveLogs:
 				if phase, named := l.Pods[s.PodUID]; !l.PodsSynced || named && phase != Evicted && phase != Gone || PodOfLogDir(s.ID) != s.PodUID {
-					t.Fatalf("logs of a pod that is not gone: %+v", s)
+					t.Fatalf("removal of the logs of a pod that is not gone: %+v", s)
 				}
 			case RemoveLink:
 				if c := containers[ContainerOfLink(s.ID)]; ContainerOfLink(s.ID) == "" || c != nil && c.State != Exited {
-					t.Fatalf("no link, or of a container that may run: %+v", s)
+					t.Fatalf("removal of another file, or of the link of a container that may run: %+v", s)
 				}
 			case RemoveCgroup:
 				checkCgroup(t, l, removed, s)
@@ -147,7 +148,7 @@ func TestInvariants(t *testing.T) {
 		}
 		for _, s := range p.Spare {
 			if checkImage(t, policy, l, s); removed[s.Action.String()+s.ID] || s.Reason != Space || !p.Available.OK {
-				t.Fatalf("spare, and planned: %+v", s)
+				t.Fatalf("image is both spare and in a step: %+v", s)
 			}
 		}
 		checkKept(t, policy, l, removed)
@@ -157,11 +158,11 @@ func TestInvariants(t *testing.T) {
 func checkSandbox(t *rapid.T, l *Look, removed map[string]bool, step Step) {
 	i := slices.IndexFunc(l.Sandboxes, func(s Sandbox) bool { return s.ID == step.ID })
 	if !l.Sandboxes[i].NotReady {
-		t.Fatalf("ready: %+v", step)
+		t.Fatalf("removal of a ready sandbox: %+v", step)
 	}
 	for _, c := range l.Containers {
 		if c.SandboxID == step.ID && !removed["remove container"+c.ID] {
-			t.Fatalf("%+v still has container %+v", step, c)
+			t.Fatalf("removed sandbox %+v still has container %+v", step, c)
 		}
 	}
 	phase, named := l.Pods[step.PodUID]
@@ -170,24 +171,24 @@ func checkSandbox(t *rapid.T, l *Look, removed map[string]bool, step Step) {
 		return s.PodUID == step.PodUID && !s.CreatedAt.Before(step.Since) && s.ID != step.ID
 	})
 	if !mayLoseAll && !newer {
-		t.Fatalf("a pod that is not gone loses its newest: %+v", step)
+		t.Fatalf("removal of the newest sandbox of a pod that is not gone: %+v", step)
 	}
 }
 
 func checkCgroup(t *rapid.T, l *Look, removed map[string]bool, step Step) {
 	for _, g := range l.Cgroups {
 		if phase, named := l.Pods[g.PodUID]; g.Path == step.ID && (g.Populated || !isUID(g.PodUID) || !l.PodsSynced || named && phase != Evicted && phase != Gone) {
-			t.Fatalf("populated, or of a pod that is not gone: %+v", g)
+			t.Fatalf("removal of a cgroup that is populated or of a pod that is not gone: %+v", g)
 		}
 	}
 	for _, s := range l.Sandboxes {
 		if s.PodUID == step.PodUID && !removed["remove sandbox"+s.ID] {
-			t.Fatalf("%+v still has %+v", step, s)
+			t.Fatalf("pod of removed cgroup %+v still has sandbox %+v", step, s)
 		}
 	}
 	for _, c := range l.Containers {
 		if c.PodUID == step.PodUID && !removed["remove container"+c.ID] {
-			t.Fatalf("%+v still has %+v", step, c)
+			t.Fatalf("pod of removed cgroup %+v still has container %+v", step, c)
 		}
 	}
 }
@@ -195,12 +196,12 @@ func checkCgroup(t *rapid.T, l *Look, removed map[string]bool, step Step) {
 func checkImage(t *rapid.T, policy Policy, l *Look, step Step) {
 	for _, i := range l.Images {
 		if i.ID == step.ID && i.Pinned {
-			t.Fatalf("pinned: %+v", step)
+			t.Fatalf("removal of a pinned image: %+v", step)
 		}
 	}
 	for _, c := range l.Containers {
 		if slices.Contains(c.Images, step.ID) {
-			t.Fatalf("used by %+v: %+v", c, step)
+			t.Fatalf("image in use by container %+v is removed: %+v", c, step)
 		}
 	}
 	record := l.Records[step.ID]
@@ -208,11 +209,12 @@ func checkImage(t *rapid.T, policy Policy, l *Look, step Step) {
 		record.FirstDetected = now
 	}
 	if slices.Contains(l.ImagesInUse, step.ID) || now.Sub(record.FirstDetected) < policy.Image.MinAge {
-		t.Fatalf("used or too young: %+v", step)
+		t.Fatalf("removal of an image that is in use or too young: %+v", step)
 	}
 }
 
-// checkKept sees that pods that are not gone keep their newest dead containers, save for what maxContainers asks for.
+// checkKept checks that pods that are not gone keep their newest dead containers, except for the
+// surplus over maxContainers.
 func checkKept(t *rapid.T, policy Policy, l *Look, removed map[string]bool) {
 	sandbox, kept, all, most := map[string]string{}, map[string]int{}, 0, policy.Container
 	for _, s := range l.Sandboxes {
@@ -238,15 +240,16 @@ func checkKept(t *rapid.T, policy Policy, l *Look, removed map[string]bool) {
 			continue
 		}
 		if n := kept[uid+" "+c.Name]; most.MaxContainers < 0 && n < most.MaxPerPodContainer || uid == "" {
-			t.Fatalf("%d kept, want %d: %+v", n, most.MaxPerPodContainer, c)
+			t.Fatalf("dead containers kept = %d, want %d: %+v", n, most.MaxPerPodContainer, c)
 		}
 		if most.MaxPerPodContainer < 0 && all < most.MaxContainers {
-			t.Fatalf("%d kept in all, want %d: %+v", all, most.MaxContainers, c)
+			t.Fatalf("dead containers kept in total = %d, want %d: %+v", all, most.MaxContainers, c)
 		}
 	}
 }
 
-// naive is the kubelet's evictContainers as it is written there, with an order among equals: one unit after another, by lists that shrink.
+// naive is the kubelet's evictContainers with an order among equals: one group after another, with
+// shrinking lists.
 func naive(policy ContainerPolicy, l *Look) []string {
 	type unit struct{ uid, name string }
 	units, gone := map[unit][]Container{}, []string{}
@@ -294,7 +297,7 @@ func naive(policy ContainerPolicy, l *Look) []string {
 	return gone
 }
 
-func TestContainersAreTheKubelets(t *testing.T) {
+func TestContainersMatchKubelet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, l := someLook(t)
 		l.Sandboxes = nil
@@ -304,7 +307,7 @@ func TestContainersAreTheKubelets(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
+			t.Fatalf("containers to remove = %v, want those of the kubelet %v", got, want)
 		}
 	})
 }

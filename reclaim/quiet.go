@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Quiet is since when each pod has had neither a ready sandbox nor a running container, by UID.
+// Quiet holds, by UID, the time since each pod has had neither a ready sandbox nor a running
+// container nor a populated cgroup.
 type Quiet map[string]time.Time
 
-// Update brings it up to date with what is seen now: pods that the runtime, the log directory or
-// the kernel knows, and in which nothing lives. It begins anew for a pod that lives again, and with
-// an agent that starts. A time after now is from a clock that was set back. q is not changed.
+// Update returns the quiet pods of a new look: pods that the runtime, the log directory or the
+// kernel lists and in which nothing runs. The time of a pod restarts after the pod has run, and
+// with the agent. A time after now comes from a clock that was set back and becomes now. Update
+// does not change q.
 func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	out, lives := Quiet{}, map[string]bool{}
 	sandboxes := make(map[string]string, len(l.Sandboxes)) // UIDs
@@ -33,7 +35,7 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	}
 	for i := range l.Containers {
 		c := &l.Containers[i]
-		// One that the runtime has lost does not keep its pod: it is stopped before it is removed.
+		// A container in state Unknown does not count as alive: it is stopped before it is removed.
 		alive := c.State == Running || c.State == StateAbsent
 		seen(c.PodUID, alive)
 		seen(sandboxes[c.SandboxID], alive)
@@ -48,10 +50,10 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	return out
 }
 
-// Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as
-// they say, but Active as long as the runtime runs a container of it; of the rest those are Gone
-// that were quiet for podGoneAfter, and the others Active. PodsSynced is for the caller to say:
-// whether the clients and manifests have been heard.
+// Phases returns the phase of each pod in a look, for Look.Pods. Pods that clients and manifests
+// name keep their phase, but are Active while the runtime runs one of their containers. Other pods
+// are Gone after being quiet for podGoneAfter, and Active before. The caller sets PodsSynced
+// itself: it knows whether all clients and manifests have been read.
 func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase,
 	podGoneAfter time.Duration) map[string]Phase {
 	out := maps.Clone(named)

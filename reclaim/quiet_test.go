@@ -9,7 +9,7 @@ import (
 
 const uidOfLogs = "00000000-0000-0000-0000-000000000654"
 
-func TestQuietPodsAreGoneAfterAWhile(t *testing.T) {
+func TestQuietPodsAreGoneLater(t *testing.T) {
 	l := &Look{
 		Sandboxes: []Sandbox{{ID: "s1", PodUID: "ready"}, {ID: "s2", PodUID: "dead", NotReady: true}, {ID: "s3", PodUID: "runs", NotReady: true}, {ID: "s4", PodUID: "untold", NotReady: true},
 			{ID: "s5", PodUID: "named", NotReady: true}},
@@ -19,11 +19,11 @@ func TestQuietPodsAreGoneAfterAWhile(t *testing.T) {
 	q := Quiet{"forgotten": now, "ready": now}.Update(now, l)
 	want := Quiet{"dead": now, "alone": now, "named": now, uidOfLogs: now}
 	if !maps.Equal(q, want) {
-		t.Fatalf("quiet: got %v, want %v", q, want)
+		t.Fatalf("quiet pods = %v, want %v", q, want)
 	}
 	later := now.Add(5 * time.Minute)
 	if got := q.Update(later, l); !maps.Equal(got, want) {
-		t.Errorf("quiet since: got %v, want %v", got, want)
+		t.Errorf("quiet since = %v, want %v", got, want)
 	}
 	named := map[string]Phase{"named": Active, "ready": Gone, "far": Terminated}
 	for _, test := range []struct {
@@ -33,21 +33,22 @@ func TestQuietPodsAreGoneAfterAWhile(t *testing.T) {
 		got := Phases(test.at, l, q, named, 5*time.Minute)
 		want := map[string]Phase{"named": Active, "ready": Gone, "far": Terminated, "dead": test.want, "alone": test.want, uidOfLogs: test.want, "untold": Active, "runs": Active}
 		if !maps.Equal(got, want) {
-			t.Errorf("%v later: got %v, want %v", test.at.Sub(now), got, want)
+			t.Errorf("phases after %v = %v, want %v", test.at.Sub(now), got, want)
 		}
 	}
 	l.Sandboxes[1].NotReady = false
 	if _, ok := q.Update(later, l)["dead"]; ok {
-		t.Error("a pod that lives again is still quiet")
+		t.Error("a pod that runs again is still quiet")
 	}
 	if got := (Quiet{"alone": later}).Update(now, l)["alone"]; !got.Equal(now) {
-		t.Errorf("a clock that was set back: quiet since %v, want %v", got, now)
+		t.Errorf("quiet since %v after the clock was set back, want %v", got, now)
 	}
 }
 
-// A pod that an object calls over, while the runtime runs a container of it, is not: what it wrote so far is not garbage. A sandbox that is
-// ready is no sign of life: without a kubelet nobody stops that of a pod that has ended.
-func TestAPodThatRunsIsNotOver(t *testing.T) {
+// A pod with a running container is active even if its object is terminated: its files are not
+// garbage. A ready sandbox alone does not make it active: without a kubelet the sandbox of an ended
+// pod stays ready.
+func TestRunningPodIsActive(t *testing.T) {
 	l := &Look{
 		Sandboxes: []Sandbox{{ID: "s1", PodUID: "evicted"}, {ID: "s2", PodUID: "gone"}, {ID: "s3", PodUID: "terminated"}, {ID: "s4", PodUID: "over"}},
 		Containers: []Container{
@@ -58,10 +59,10 @@ func TestAPodThatRunsIsNotOver(t *testing.T) {
 	named := map[string]Phase{"evicted": Evicted, "gone": Gone, "terminated": Terminated, "over": Evicted}
 	got := Phases(now, l, Quiet{}, named, time.Minute)
 	if want := map[string]Phase{"evicted": Active, "gone": Active, "terminated": Active, "over": Evicted}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("phases = %v, want %v", got, want)
 	}
 	if named["evicted"] != Evicted {
-		t.Error("what was named is changed")
+		t.Error("Phases() changed its argument")
 	}
 }
 
@@ -74,7 +75,7 @@ func TestLogDirNames(t *testing.T) {
 		strings.Repeat("a", 64) + "_b_" + uid: "", "a_" + strings.Repeat("b", 217) + "_" + uid: "", "a_" + strings.Repeat("b", 216) + "_" + uid: uid, "../a_b_" + uid: "", "a_b/../c_" + uid: "", "a_b_" + uid + "/": "", "A_b_" + uid: "", "a_b_0000000G-0000-0000-0000-000000000654": "",
 	} {
 		if got := PodOfLogDir(name); got != want {
-			t.Errorf("%q: got %q, want %q", name, got, want)
+			t.Errorf("PodOfLogDir(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

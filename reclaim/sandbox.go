@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// planSandboxes follows the kubelet's evictSandboxes: one that is not ready and has no container
-// may go; pods that are not gone keep their newest, whether that one may go or not. Unlike
-// containers it does not wait until all pods are known, save for pods that are not named. removed
-// are the IDs of the containers that go before.
+// planSandboxes follows the kubelet's evictSandboxes: it removes sandboxes that are not ready and
+// have no container. Pods that are not gone keep their newest sandbox, whether or not that one is
+// removable. Unlike planContainers it does not wait until all pods are known, except for pods that
+// are not named. removed holds the IDs of the containers that the plan removes before.
 func (w *planner) planSandboxes(removed map[string]bool) {
 	full := make(map[string]bool, len(w.look.Sandboxes))
 	for i := range w.look.Containers {
@@ -22,49 +22,50 @@ func (w *planner) planSandboxes(removed map[string]bool) {
 	for i := range w.look.Sandboxes {
 		s := &w.look.Sandboxes[i]
 		if s.PodUID == "" {
-			w.leave(fmt.Sprintf("sandbox %.64q", s.ID), "it does not say which pod it is of")
+			w.addLeft(fmt.Sprintf("sandbox %.64q", s.ID), "it does not name its pod")
 			continue
 		}
 		all = append(all, s)
 	}
-	// By pod, the newest first.
+	// by pod, newest first
 	slices.SortFunc(all, func(a, b *Sandbox) int {
 		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), olderSandbox(b, a))
 	})
 	over, newer := all[:0], ""
 	for _, s := range all {
-		_, ok := w.runtime(s.PodUID)
+		_, ok := w.runtimeReason(s.PodUID)
 		if ok = ok || s.PodUID == newer; ok && s.NotReady && !full[s.ID] {
 			over = append(over, s)
 		}
 		newer = s.PodUID
 	}
-	w.steps(len(over))
+	w.growSteps(len(over))
 	first := len(w.plan.Steps)
 	for _, s := range over {
-		reason, ok := w.runtime(s.PodUID)
+		reason, ok := w.runtimeReason(s.PodUID)
 		if !ok {
 			reason = NotNewest
 		}
 		w.plan.Steps = append(w.plan.Steps, Step{
 			Action: RemoveSandbox, ID: s.ID, PodUID: s.PodUID, Name: s.Namespace + "/" + s.Name,
 			Since: s.CreatedAt, Reason: reason,
-			Why: sandboxWords[reason],
+			Why: sandboxReasonText[reason],
 		})
 	}
 	slices.SortFunc(w.plan.Steps[first:], oldest)
 }
 
-// sandboxWords are the reasons of sandboxes in words.
-var sandboxWords = map[Reason]string{
-	NotNewest: bare + "its pod has a newer one", PodGone: bare + podWords[PodGone], PodEvicted: bare +
-		podWords[PodEvicted],
-	PodTerminated: bare + podWords[PodTerminated],
+// sandboxReasonText maps reasons of sandboxes to texts for people.
+var sandboxReasonText = map[Reason]string{
+	NotNewest:     bareSandbox + "its pod has a newer one",
+	PodGone:       bareSandbox + podReasonText[PodGone],
+	PodEvicted:    bareSandbox + podReasonText[PodEvicted],
+	PodTerminated: bareSandbox + podReasonText[PodTerminated],
 }
 
-const bare = "not ready, without containers, and "
+const bareSandbox = "not ready, without containers, and "
 
-// olderSandbox orders the oldest first, and equals by attempt and ID.
+// olderSandbox orders by age, oldest first, and equals by attempt and ID.
 func olderSandbox(a, b *Sandbox) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.ID, b.ID))

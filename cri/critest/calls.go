@@ -11,7 +11,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxes, containers and images are copies: an answer is written out after the lock is gone. The
+// sandboxes, containers and images return copies: answers are encoded after the lock is released. The
 // caller holds mu.
 
 func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
@@ -75,7 +75,7 @@ func (r *Runtime) RuntimeConfig(ctx context.Context,
 	})
 }
 
-// ListPodSandbox implements the CRI, with the filters that are used.
+// ListPodSandbox implements the CRI, with the filters that the client uses.
 func (r *Runtime) ListPodSandbox(ctx context.Context,
 	req *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
 	return unary(ctx, r, "ListPodSandbox", func() (*runtimev1.ListPodSandboxResponse, error) {
@@ -83,7 +83,7 @@ func (r *Runtime) ListPodSandbox(ctx context.Context,
 	})
 }
 
-// ListContainers implements the CRI, with the filters that are used.
+// ListContainers implements the CRI, with the filters that the client uses.
 func (r *Runtime) ListContainers(ctx context.Context,
 	req *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
 	return unary(ctx, r, "ListContainers", func() (*runtimev1.ListContainersResponse, error) {
@@ -141,7 +141,7 @@ func (r *Runtime) ContainerStatus(ctx context.Context,
 	})
 }
 
-// info is what a status says beyond the protocol, where it is asked for. The caller holds mu.
+// info returns the verbose info of a status, if requested. The caller holds mu.
 func (r *Runtime) info(id string, verbose bool) map[string]string {
 	if !verbose {
 		return nil
@@ -171,8 +171,8 @@ func (r *Runtime) StopPodSandbox(ctx context.Context,
 	})
 }
 
-// StopContainer implements the CRI. It ends the container at once, whatever the grace period: see
-// Delay.
+// StopContainer implements the CRI. It ends the container immediately, regardless of the grace
+// period: see Delay.
 func (r *Runtime) StopContainer(ctx context.Context,
 	req *runtimev1.StopContainerRequest) (*runtimev1.StopContainerResponse, error) {
 	r.Change(func() { r.Stops = append(r.Stops, proto.CloneOf(req)) })
@@ -187,7 +187,7 @@ func (r *Runtime) StopContainer(ctx context.Context,
 	})
 }
 
-// ReopenContainerLog implements the CRI. It makes no file: see Answer.
+// ReopenContainerLog implements the CRI. It creates no file: see Answer.
 func (r *Runtime) ReopenContainerLog(ctx context.Context,
 	req *runtimev1.ReopenContainerLogRequest) (*runtimev1.ReopenContainerLogResponse, error) {
 	return unary(ctx, r, "ReopenContainerLog", func() (*runtimev1.ReopenContainerLogResponse, error) {

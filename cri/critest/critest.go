@@ -1,10 +1,10 @@
-// Package critest is a container runtime for unit tests: a gRPC server on a unix socket that holds
-// what the test puts in, and can hang, fail, dawdle and lie per call.
+// Package critest is a fake container runtime for unit tests: a gRPC server on a unix socket that
+// holds objects of the test, and can hang, fail, be slow and change its answers for each call.
 //
-//	critest.go  Runtime: what it holds and how it misbehaves
-//	calls.go    the calls that ask and stop
-//	remove.go   the calls that remove
-//	stream.go   the lists as streams
+//	critest.go  Runtime: its objects and its faults
+//	calls.go    calls that list and stop
+//	remove.go   calls that remove
+//	stream.go   streamed lists
 package critest
 
 import (
@@ -20,19 +20,19 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Runtime is the fake. Its exported fields may be set before the first call, and changed later
-// through Change. Calls are named as in the CRI: "ListPodSandbox", "StreamImages".
+// Runtime is the fake. Set its exported fields before the first call, and change them later through
+// Change. Calls are named as in the CRI: "ListPodSandbox", "StreamImages".
 type Runtime struct {
 	runtimev1.UnimplementedRuntimeServiceServer
 	runtimev1.UnimplementedImageServiceServer
 
 	Sandboxes  []*runtimev1.PodSandbox
 	Containers []*runtimev1.Container
-	// verbose "info" by sandbox or container id
+	// verbose "info" by sandbox or container ID
 	Info map[string]string
-	// by id; others have what their entry in Sandboxes says
+	// by ID; default: the entry in Sandboxes
 	SandboxStatuses map[string]*runtimev1.PodSandboxStatus
-	// by id; others have what their entry in Containers says
+	// by ID; default: the entry in Containers
 	ContainerStatuses map[string]*runtimev1.ContainerStatus
 	Images            []*runtimev1.Image
 	ImageFs           []*runtimev1.FilesystemUsage
@@ -42,27 +42,27 @@ type Runtime struct {
 	CgroupDriver      runtimev1.CgroupDriver
 
 	Stops []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
-	// container ids of each ReopenContainerLog that was carried out
+	// container IDs of successful ReopenContainerLog calls
 	Reopens []string
-	// what was removed, in order: "container c", "sandbox s", "image i"
+	// removed objects, in order: "container c", "sandbox s", "image i"
 	Removed []string
 	Config  string // verbose "config" of the runtime's own status
 
 	Fail map[string]error // by the name of the call: answer with this
-	// likewise to who asks for the status of the sandbox or container of this id
+	// errors of the status of the sandbox or container with this ID
 	FailOn map[string]error
-	Hang   map[string]bool          // answer when the caller gives up
-	HangOn map[string]bool          // likewise where a container of this id is to be removed
-	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
-	// change the answer, or each message of a stream; the type must stay
+	Hang   map[string]bool          // block until the caller cancels
+	HangOn map[string]bool          // block if the container with this ID is to be removed
+	Delay  map[string]time.Duration // answer after this delay, unless the caller cancels
+	// changes the answer, or each message of a stream; must keep its type
 	Answer map[string]func(any) any
 
 	Streams  bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
 	Batch    int             // items in a message of a stream; 0 is 1
-	Break    map[string]int  // a stream ends with BreakErr after so many messages
-	Stall    map[string]int  // a stream says no more after so many messages, until the caller gives up
+	Break    map[string]int  // a stream fails with BreakErr after this number of messages
+	Stall    map[string]int  // a stream blocks after this number of messages, until the caller cancels
 	BreakErr error           // nil: an internal error
-	Repeat   map[string]bool // a stream begins anew when it is through, until the caller gives up
+	Repeat   map[string]bool // a stream restarts at its end, until the caller cancels
 
 	mu     sync.Mutex
 	calls  map[string]int
@@ -90,7 +90,7 @@ func Start(t testing.TB) *Runtime {
 	return r
 }
 
-// Restart serves anew on the same socket, as a runtime that was restarted does.
+// Restart serves again on the same socket, like a restarted runtime.
 func (r *Runtime) Restart(t testing.TB) {
 	t.Helper()
 	l, err := net.Listen("unix", r.socket)
@@ -109,31 +109,31 @@ func (r *Runtime) Restart(t testing.TB) {
 // Stop ends the server and every call in flight.
 func (r *Runtime) Stop() { r.server.Stop() }
 
-// Endpoint is what to dial.
+// Endpoint returns the endpoint to dial.
 func (r *Runtime) Endpoint() string { return "unix://" + r.socket }
 
-// Change changes the fake while no call looks at it.
+// Change changes the fake while no call reads it.
 func (r *Runtime) Change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
 }
 
-// Calls counts the calls of a name so far.
+// Calls returns the number of calls of a method so far.
 func (r *Runtime) Calls(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls[name]
 }
 
-// Open counts the streams of a name that have neither ended nor been cancelled.
+// Open returns the number of streams of a method that have neither ended nor been cancelled.
 func (r *Runtime) Open(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls[name] - r.ended[name]
 }
 
-// enter counts a call and does what the test asked for.
+// enter counts a call and applies the faults set by the test.
 func (r *Runtime) enter(ctx context.Context, name string) error {
 	r.mu.Lock()
 	r.calls[name]++
@@ -156,7 +156,7 @@ func (r *Runtime) enter(ctx context.Context, name string) error {
 	return fail
 }
 
-// unary answers a call with what make makes while nothing changes, and the test's lie of it.
+// unary answers a call with the result of make, called under the lock and changed by Answer.
 func unary[M any](ctx context.Context, r *Runtime, name string, make func() (M, error)) (M, error) {
 	if err := r.enter(ctx, name); err != nil {
 		var none M
@@ -171,7 +171,7 @@ func unary[M any](ctx context.Context, r *Runtime, name string, make func() (M, 
 	return lie(r, name, m), nil
 }
 
-// lie changes an answer as the test wishes. The caller holds mu.
+// lie applies Answer to an answer. The caller holds mu.
 func lie[M any](r *Runtime, name string, m M) M {
 	if f := r.Answer[name]; f != nil {
 		return f(m).(M)

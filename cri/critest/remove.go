@@ -10,7 +10,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer implements the CRI: one that runs is ended, as a runtime does.
+// RemoveContainer implements the CRI: it ends a running container, like a runtime.
 func (r *Runtime) RemoveContainer(ctx context.Context,
 	req *runtimev1.RemoveContainerRequest) (*runtimev1.RemoveContainerResponse, error) {
 	r.mu.Lock()
@@ -36,7 +36,7 @@ func (r *Runtime) ImageStatus(ctx context.Context,
 	})
 }
 
-// RemoveImage implements the CRI, whether the image is pinned, used, or neither.
+// RemoveImage implements the CRI for any image, pinned or in use.
 func (r *Runtime) RemoveImage(ctx context.Context,
 	req *runtimev1.RemoveImageRequest) (*runtimev1.RemoveImageResponse, error) {
 	return unary(ctx, r, "RemoveImage", func() (*runtimev1.RemoveImageResponse, error) {
@@ -51,7 +51,7 @@ func (r *Runtime) RemoveImage(ctx context.Context,
 	})
 }
 
-// image finds an image by its id or one of its names. The caller holds mu.
+// image finds an image by its ID or one of its names. The caller holds mu.
 func (r *Runtime) image(ref string) *runtimev1.Image {
 	for _, i := range r.Images {
 		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) ||

@@ -10,8 +10,8 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// stream sends the items that list lists, in batches, and breaks, stalls or goes on for ever as the
-// test asked for.
+// stream sends the items of list in batches, and breaks off, stalls or continues forever as set by
+// the test.
 func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], list func() []T,
 	message func([]T) *M) error {
 	err := r.enter(s.Context(), name)
@@ -50,7 +50,7 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 	return nil
 }
 
-// StreamPodSandboxes implements the CRI, with the filters that are used.
+// StreamPodSandboxes implements the CRI, with the filters that the client uses.
 func (r *Runtime) StreamPodSandboxes(req *runtimev1.StreamPodSandboxesRequest,
 	s grpc.ServerStreamingServer[runtimev1.StreamPodSandboxesResponse]) error {
 	list := func() []*runtimev1.PodSandbox { return r.sandboxes(req.GetFilter()) }
@@ -60,7 +60,7 @@ func (r *Runtime) StreamPodSandboxes(req *runtimev1.StreamPodSandboxesRequest,
 		})
 }
 
-// StreamContainers implements the CRI, with the filters that are used.
+// StreamContainers implements the CRI, with the filters that the client uses.
 func (r *Runtime) StreamContainers(req *runtimev1.StreamContainersRequest,
 	s grpc.ServerStreamingServer[runtimev1.StreamContainersResponse]) error {
 	list := func() []*runtimev1.Container { return r.containers(req.GetFilter()) }

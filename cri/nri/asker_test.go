@@ -17,7 +17,7 @@ import (
 	"jettison/cri"
 )
 
-// asker refuses pods by name, and notes what it is asked.
+// asker rejects pods by name, and records its calls.
 type asker struct {
 	mu      sync.Mutex
 	refused map[string]bool
@@ -62,9 +62,9 @@ func (a *asker) take() []string {
 	return noted
 }
 
-// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or before its first container is made where
-// it was there before the plugin.
-func TestPodsAreAskedAboutOnce(t *testing.T) {
+// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or
+// before its first container is made where it was there before the plugin.
+func TestAskerIsCalledOncePerSandbox(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{refused: map[string]bool{"pod-2": true, "pod-9": true}}
 	dead := container(8, 1, api.ContainerState_CONTAINER_STOPPED)
 	r := runtime(t, socket, []*api.PodSandbox{pod(1), pod(8), pod(9), pod(10)}, []*api.Container{
@@ -101,15 +101,16 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 	} {
 		err := c.do()
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-			t.Errorf("%s: %v, want %q", c.what, err, c.refused)
+			t.Errorf("%s: error %v, want %q", c.what, err, c.refused)
 		}
-		// An answer is written before the event is taken over, which is done when the next one is answered.
+		// An answer is written before the event is taken over, which is done when the next one is
+		// answered.
 		check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(1), Container: container(1, 1, 0)}))
 		if got := a.take(); !slices.Equal(got, c.noted) {
 			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
 		}
 	}
-	// Whom an eviction keeps out is not asked about.
+	// A pod in its hold-off is not asked about.
 	holds.Set(time.Now(), "uid-11", Hold{Until: time.Now().Add(time.Hour), Reason: "memory.available"})
 	if err := run(11); err == nil || !strings.Contains(err.Error(), "memory.available") {
 		t.Error(err)
@@ -119,16 +120,16 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.heldOff) < len(want) || !slices.Equal(a.heldOff[:len(want)], want) {
-		t.Errorf("answers that held off: %v", a.heldOff)
+		t.Errorf("answers of holds = %v, not as expected", a.heldOff)
 	}
 	if !slices.Equal(a.noted, []string{at(12)}) {
-		t.Errorf("noted %q", a.noted)
+		t.Errorf("calls of the Asker = %q, not as expected", a.noted)
 	}
 }
 
-// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message holds: the connection stays, and the pod
-// does not run.
-func TestRefusalsAreCut(t *testing.T) {
+// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message
+// holds: the connection stays, and the pod does not run.
+func TestRejectionTextIsTruncated(t *testing.T) {
 	long := strings.Repeat("\U0001f600", 2000)
 	why := map[string]string{"pod-1": "a" + long, "pod-2": long, "pod-3": strings.Repeat("x", maxText+1), "pod-4": "a\xffb"}
 	socket, ctx, a := socketIn(t), context.Background(), &asker{why: why}
@@ -141,10 +142,10 @@ func TestRefusalsAreCut(t *testing.T) {
 	for n := range 5 {
 		err := r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(n + 1)})
 		if err == nil {
-			t.Fatalf("pod-%d was let in", n+1)
+			t.Fatalf("pod-%d was admitted, want it rejected", n+1)
 		}
 		if text := err.Error(); !utf8.ValidString(text) || n < 4 && !strings.Contains(text, strings.ToValidUTF8(why[fmt.Sprintf("pod-%d", n+1)], "?")[:3]) {
-			t.Errorf("pod-%d: %.100s", n+1, text)
+			t.Errorf("rejection text of pod-%d = %.100s", n+1, text)
 		}
 	}
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(6)}))
@@ -155,14 +156,15 @@ func TestRefusalsAreCut(t *testing.T) {
 		return u.Pods["uid-6"] != nil
 	})
 	for n := range 20 { // each cut is at the end of a character
-		if got := sendable(strings.Repeat("x", n) + long); len(got) > maxText || len(got) < maxText-3 || !utf8.ValidString(got) {
-			t.Errorf("after %d: %d bytes", n, len(got))
+		if got := truncateText(strings.Repeat("x", n) + long); len(got) > maxText || len(got) < maxText-3 || !utf8.ValidString(got) {
+			t.Errorf("text after %d truncations has %d bytes", n, len(got))
 		}
 	}
 }
 
-// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor while another sandbox of it runs.
-func TestAPodLeavesWithTheLastOfIt(t *testing.T) {
+// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor
+// while another sandbox of it runs.
+func TestPodLeavesWithItsLastContainer(t *testing.T) {
 	socket, ctx, a := socketIn(t), context.Background(), &asker{}
 	r := runtime(t, socket, nil, nil)
 	p := start(t, Options{Socket: socket, Asker: a})
@@ -200,8 +202,9 @@ func TestAPodLeavesWithTheLastOfIt(t *testing.T) {
 	}
 }
 
-// What has ended is told before the next pod is asked about: whoever makes room for that one must know of it.
-func TestWhatEndedIsToldBeforeTheNextPodAsks(t *testing.T) {
+// Ended containers are published before the Asker decides on the next pod: a preemption for that
+// pod must know of their resources.
+func TestEndsArePublishedBeforeNextDecision(t *testing.T) {
 	p, err := New(Options{Socket: "/nowhere.sock"})
 	check(t, err)
 	p.state.Synced = true
@@ -218,11 +221,11 @@ func TestWhatEndedIsToldBeforeTheNextPodAsks(t *testing.T) {
 	check(t, p.event(w, 1, eventRemovePod, event{pod: cri.PodSandbox{ID: "s0", UID: "u0"}, hasPod: true}, nil))
 	check(t, p.event(w, 3, eventRunPod, event{pod: cri.PodSandbox{ID: "n", UID: "n"}, hasPod: true}, nil))
 	if got := <-told; got != 1 {
-		t.Errorf("%d pods are told of, want 1", got)
+		t.Errorf("pods in the update = %d, want 1", got)
 	}
 }
 
-// refusing is an Asker that is told when it is asked.
+// refusing is an Asker that signals when it is called.
 type refusing func()
 
 func (r refusing) Refuse(time.Time, *cri.PodSandbox, string) string { r(); return "" }

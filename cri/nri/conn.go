@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is what a wire speaks over.
+// stream is the connection that a wire uses.
 type stream interface {
 	io.ReadWriter
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }
 
-// conn is a connection whose thread waits in the kernel itself, by poll(2). The Go runtime's poller
-// would have another thread wait, an ordinary one, and hand what came to the one with a priority:
-// on a node whose CPUs are taken that is where the time goes.
+// conn is a connection with a thread that waits in the kernel itself, by poll(2). With the Go
+// runtime's poller another, ordinary thread would wait and pass the data to the thread with a
+// priority, which takes long on a node with busy CPUs.
 type conn struct {
 	fd          int
 	read, write time.Time // deadlines; zero: none
-	share       *share    // of a CPU; nil: it takes what it gets
+	share       *cpuShare // limits the CPU time; nil: unlimited
 }
 
-// dial connects to a socket, within a limit.
+// dial connects to a socket within a limit.
 func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) {
 	c, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -53,19 +53,19 @@ func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) 
 	return out, nil
 }
 
-// hangUp ends what reads or writes, for any goroutine. The descriptor stays until close.
-func (c *conn) hangUp() { _ = unix.Shutdown(c.fd, unix.SHUT_RDWR) } // ENOTCONN: the other end has
+// hangUp ends reads and writes, from any goroutine. The descriptor stays open until close.
+func (c *conn) hangUp() { _ = unix.Shutdown(c.fd, unix.SHUT_RDWR) } // ENOTCONN: closed by the peer
 
 func (c *conn) close() { unix.Close(c.fd) }
 
 func (c *conn) SetReadDeadline(t time.Time) error  { c.read = t; return nil }
 func (c *conn) SetWriteDeadline(t time.Time) error { c.write = t; return nil }
 
-// Read reads what is there, or waits for it. After the deadline it reads nothing, whatever is
-// there: who sends without end has one, too.
+// Read reads the available data, or waits for data. After the deadline it reads nothing, even if
+// data is available: the deadline also applies to a peer that sends without pause.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.share != nil {
-		c.share.keep()
+		c.share.limit()
 	}
 	if !c.read.IsZero() && !time.Now().Before(c.read) {
 		return 0, os.ErrDeadlineExceeded
@@ -77,7 +77,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of it.
+// Write writes all of b.
 func (c *conn) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		part, err := c.try(unix.POLLOUT, c.write, func() (int, error) {
@@ -91,7 +91,8 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// try calls what does not block, and waits for as long as that would have.
+// try calls a function that does not block, and waits for the socket and repeats while the function
+// would block.
 func (c *conn) try(events int16, deadline time.Time, call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -109,8 +110,8 @@ func (c *conn) try(events int16, deadline time.Time, call func() (int, error)) (
 	}
 }
 
-// wait waits until the socket is ready, or its other end is gone. os.ErrDeadlineExceeded: neither
-// by the deadline.
+// wait waits until the socket is ready, or its other end is closed. It returns
+// os.ErrDeadlineExceeded at the deadline.
 func (c *conn) wait(events int16, deadline time.Time) error {
 	for {
 		timeout := -1

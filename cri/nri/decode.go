@@ -12,22 +12,22 @@ import (
 	"jettison/cri"
 )
 
-// The messages of nri v0.12.5 pkg/api/api.proto, which only ever adds fields: taken is what is
-// needed, the rest (arguments, environment, mounts, hooks, seccomp) is stepped over without a copy.
-// A field of another type than expected is malformed.
+// Messages of nri v0.12.5 pkg/api/api.proto, which only adds fields. Needed fields are decoded;
+// others (arguments, environment, mounts, hooks, seccomp) are skipped without a copy. A field of
+// another type than expected is malformed.
 
-// errMalformed: not the protobuf message that it should be.
+// errMalformed reports data that is not the expected protobuf message.
 var errMalformed = errors.New("malformed message")
 
-// Limits of what is kept. A message is bounded by maxMessage.
+// Limits of decoded fields. A message is limited by maxMessage.
 const (
-	maxName       = 512     // of an id, a name, a path
+	maxName       = 512     // of an ID, a name, a path
 	maxValue      = 4 << 10 // of an annotation
 	maxAnnotation = 64      // values of a unified map
 )
 
-// field is one field of a message: of a string, bytes, a message or a map entry the bytes, of a
-// number the number.
+// field is one field of a message: bytes for a string, bytes, a message or a map entry; value for a
+// number.
 type field struct {
 	number protowire.Number
 	bytes  []byte
@@ -52,7 +52,7 @@ func each(b []byte, visit func(f field) error) error {
 			f.value, n = protowire.ConsumeVarint(b)
 		default:
 			n = protowire.ConsumeFieldValue(number, kind, b)
-			f.number = 0 // fixed32, fixed64 and groups: none of the fields used has such a type
+			f.number = 0 // fixed32, fixed64 and groups: no needed field has such a type
 		}
 		if n < 0 {
 			return errMalformed
@@ -86,7 +86,7 @@ func (f field) message(visit func(f field) error) error {
 	return each(f.bytes, visit)
 }
 
-// optional reads one of the Optional messages: {value = 1}, where 0 is not written.
+// optional reads one of the Optional messages: {value = 1}; 0 is omitted.
 func (f field) optional() (v uint64, err error) {
 	err = f.message(func(f field) error {
 		if f.number == 1 {
@@ -132,7 +132,7 @@ func parseRequest(b []byte) (r request, err error) {
 	return r, err
 }
 
-// parseResponse returns the error that a ttrpc response holds; nil: the call was a success.
+// parseResponse returns the error of a ttrpc response; nil: success.
 func parseResponse(b []byte) error {
 	code, text := uint64(0), ""
 	err := each(b, func(f field) error {
@@ -155,13 +155,13 @@ func parseResponse(b []byte) error {
 	return err
 }
 
-// event is what all requests about pods and containers have in common.
+// event holds the common fields of all requests about pods and containers.
 type event struct {
 	pod       cri.PodSandbox
 	container cri.Container
 	hasPod    bool
 	hasCtr    bool
-	daemonSet bool // a DaemonSet has made the pod, as its labels tell
+	daemonSet bool // the pod's labels are those of a DaemonSet
 }
 
 // parseEvent reads a request: {pod = 1, container = 2}.
@@ -180,25 +180,25 @@ func parseEvent(b []byte) (e event, err error) {
 	return e, err
 }
 
-// generation is the label that the DaemonSet controller puts on each pod that it makes, and no
-// other controller (pkg/controller/daemon/util CreatePodTemplate, v1.36.3). A kubelet hands all
-// labels of a pod to the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
-const generation = "pod-template-generation"
+// daemonSetLabel is the label that only the DaemonSet controller sets on its pods
+// (pkg/controller/daemon/util CreatePodTemplate, v1.36.3). A kubelet passes all labels of a pod to
+// the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
+const daemonSetLabel = "pod-template-generation"
 
-// ofDaemonSet tells that a PodSandbox is of a pod that a DaemonSet has made.
+// ofDaemonSet reports whether a PodSandbox belongs to a pod of a DaemonSet.
 func ofDaemonSet(f field) (yes bool) {
-	_ = f.message(func(f field) error { // what is malformed is no label
+	_ = f.message(func(f field) error { // malformed fields are skipped
 		if f.number == 5 {
 			key, _, _ := f.entry()
-			yes = yes || string(key) == generation
+			yes = yes || string(key) == daemonSetLabel
 		}
 		return nil
 	})
 	return yes
 }
 
-// parseStateChange reads a StateChangeEvent, what runtimes sent before they had a call for each
-// event: {event = 1, pod = 2, container = 3}.
+// parseStateChange reads a StateChangeEvent, used by runtimes without a call for each event: {event
+// = 1, pod = 2, container = 3}.
 func parseStateChange(b []byte) (kind uint64, e event, err error) {
 	err = each(b, func(f field) (err error) {
 		switch f.number {
@@ -216,8 +216,8 @@ func parseStateChange(b []byte) (kind uint64, e event, err error) {
 	return kind, e, err
 }
 
-// parseSync reads a part of a SynchronizeRequest: {pods = 1, containers = 2, more = 3}. One that is
-// malformed is left out and counted.
+// parseSync reads a part of a SynchronizeRequest: {pods = 1, containers = 2, more = 3}. Malformed
+// objects are skipped and counted.
 func parseSync(b []byte, s *listing) (more bool, err error) {
 	err = each(b, func(f field) error {
 		switch f.number {
@@ -243,7 +243,7 @@ func parseSync(b []byte, s *listing) (more bool, err error) {
 	return more, err
 }
 
-// listing is what a Synchronize says the runtime has.
+// listing holds the objects of a Synchronize.
 type listing struct {
 	pods       []cri.PodSandbox
 	containers []cri.Container
@@ -285,7 +285,7 @@ func parsePod(f field, p *cri.PodSandbox) error {
 	})
 }
 
-// maxPID is the largest that a 64-bit Linux gives out (PID_MAX_LIMIT, include/linux/threads.h).
+// maxPID is the largest PID of a 64-bit Linux (PID_MAX_LIMIT, include/linux/threads.h).
 const maxPID = 4 << 20
 
 // parseLinuxPod reads a LinuxPodSandbox: {pod_overhead = 1, pod_resources = 2, cgroup_parent = 3}.
@@ -310,9 +310,9 @@ func parseLinuxPod(f field, p *cri.PodSandbox) error {
 	})
 }
 
-// restarts is where the kubelet writes how often a container was started before
+// restartCountLabel is the annotation in which the kubelet stores the restart count
 // (kuberuntime/labels.go).
-const restarts = "io.kubernetes.container.restartCount"
+const restartCountLabel = "io.kubernetes.container.restartCount"
 
 // parseContainer reads a Container.
 func parseContainer(f field, c *cri.Container) error {
@@ -328,7 +328,7 @@ func parseContainer(f field, c *cri.Container) error {
 			c.State = stateOf(f.value)
 		case 6:
 			key, value, err := f.entry()
-			if string(key) == restarts {
+			if string(key) == restartCountLabel {
 				if n, err := strconv.ParseUint(string(value), 10, 32); err == nil {
 					c.Attempt = uint32(n)
 				}
@@ -341,9 +341,9 @@ func parseContainer(f field, c *cri.Container) error {
 				c.PID = int(f.value)
 			}
 		case 14:
-			c.CreatedAt = at(f.value)
+			c.CreatedAt = timeAt(f.value)
 		case 15:
-			c.StartedAt = at(f.value)
+			c.StartedAt = timeAt(f.value)
 		case 22:
 			return parseImage(f, c)
 		}
@@ -351,8 +351,8 @@ func parseContainer(f field, c *cri.Container) error {
 	})
 }
 
-// at is an instant in nanoseconds since 1970; 0, and what cannot be, is the zero time.
-func at(nanoseconds uint64) time.Time {
+// timeAt converts nanoseconds since 1970; 0 and impossible values become the zero time.
+func timeAt(nanoseconds uint64) time.Time {
 	if nanoseconds == 0 || nanoseconds > math.MaxInt64 {
 		return time.Time{}
 	}
@@ -377,7 +377,7 @@ func parseImage(f field, c *cri.Container) error {
 		switch f.number {
 		case 1:
 			return f.string(&c.Image, maxValue)
-		case 3: // of the image's config: what the CRI calls its id
+		case 3: // digest of the image's config, the image ID of the CRI
 			return f.string(&c.ImageID, maxValue)
 		}
 		return nil
@@ -401,8 +401,8 @@ func parseLinuxContainer(f field, c *cri.Container) error {
 	})
 }
 
-// parseResources reads a LinuxResources, which are all that the container has. A limit of 0 or less
-// is none, as in package cri.
+// parseResources reads a LinuxResources, which replaces all resources of the container. A limit of
+// 0 or less means no limit, as in package cri.
 func parseResources(f field, c *cri.Container) error {
 	c.MemoryLimit, c.CPUShares, c.Unified = nil, nil, nil
 	first := func(f field, out **uint64) error {

@@ -16,7 +16,7 @@ import (
 )
 
 // Who sends without end has a deadline as well as who sends nothing.
-func TestADeadlineHoldsWhileThereIsSomethingToRead(t *testing.T) {
+func TestDeadlineAppliesWhileDataIsAvailable(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	check(t, err)
 	ours, theirs := &conn{fd: fds[0]}, &conn{fd: fds[1]}
@@ -26,11 +26,11 @@ func TestADeadlineHoldsWhileThereIsSomethingToRead(t *testing.T) {
 	check(t, err)
 	b := make([]byte, 5)
 	if n, err := ours.Read(b); n != 5 || err != nil {
-		t.Errorf("without a deadline: %d, %v", n, err)
+		t.Errorf("read without a deadline = %d bytes, error %v", n, err)
 	}
 	check(t, ours.SetReadDeadline(time.Now().Add(time.Hour)))
 	if n, err := ours.Read(b); n != 5 || err != nil {
-		t.Errorf("before the deadline: %d, %v", n, err)
+		t.Errorf("read before the deadline = %d bytes, error %v", n, err)
 	}
 	check(t, ours.SetReadDeadline(time.Now().Add(-time.Second)))
 	if n, err := ours.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -39,9 +39,9 @@ func TestADeadlineHoldsWhileThereIsSomethingToRead(t *testing.T) {
 }
 
 // A thread with a priority rests when it had more than its share of a CPU, and only then.
-func TestTheShareOfACPU(t *testing.T) {
+func TestCPUShare(t *testing.T) {
 	var used, rested time.Duration
-	s := &share{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
+	s := &cpuShare{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
 	for _, c := range []struct {
 		elapsed, more time.Duration
 		rests         bool
@@ -56,27 +56,27 @@ func TestTheShareOfACPU(t *testing.T) {
 			s.since = time.Now().Add(-c.elapsed)
 		}
 		used, rested = used+c.more, 0
-		if s.keep(); rested > 0 != c.rests || rested > window {
-			t.Errorf("%v of CPU in %v: it rests %v", c.more, c.elapsed, rested)
+		if s.limit(); rested > 0 != c.rests || rested > window {
+			t.Errorf("with %v of CPU time in %v it rests %v", c.more, c.elapsed, rested)
 		}
 		s.had = used
 	}
 	if threadTime() <= 0 {
-		t.Error("a thread that runs had no CPU")
+		t.Error("a running thread has no CPU time")
 	}
 }
 
 // A runtime that asks without end is answered, and leaves the CPU to others.
-func TestARuntimeThatAsksWithoutEnd(t *testing.T) {
+func TestRuntimeFloodsRequests(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
 	p, err := New(Options{Socket: socket, Thread: func() {}})
 	check(t, err)
 	began, rests := time.Now(), make(chan time.Duration, 1)
 	if p.share == nil {
-		t.Fatal("a thread with a priority may have a CPU for itself")
+		t.Fatal("a thread with a priority has no CPU limit")
 	}
-	p.share = &share{used: func() time.Duration { return time.Since(began) }, rest: func(d time.Duration) {
+	p.share = &cpuShare{used: func() time.Duration { return time.Since(began) }, rest: func(d time.Duration) {
 		select {
 		case rests <- d:
 		default:
@@ -95,7 +95,7 @@ func TestARuntimeThatAsksWithoutEnd(t *testing.T) {
 }
 
 // However messages lie in frames, no more is held than what was not taken yet.
-func TestFramesThatNeverEndWithAMessage(t *testing.T) {
+func TestFramesNeverEndWithAMessage(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	check(t, err)
 	ours, theirs := &conn{fd: fds[0]}, &conn{fd: fds[1]}
@@ -118,17 +118,18 @@ func TestFramesThatNeverEndWithAMessage(t *testing.T) {
 		m, err := w.next(time.Time{})
 		check(t, err)
 		if len(m.body) != len(body) {
-			t.Fatalf("message %d has %d bytes", i, len(m.body))
+			t.Fatalf("message %d has a body of %d bytes", i, len(m.body))
 		}
 		most = max(most, cap(w.in[pluginConn].buf))
 	}
-	if most > 4*keepBuffer {
-		t.Errorf("%d KiB are held", most>>10)
+	if most > 4*maxKeptBuffer {
+		t.Errorf("buffered data = %d KiB, above the limit", most>>10)
 	}
 }
 
-// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the plugin's own, which ends with it.
-func TestTheRuntimeRestartsAThousandTimes(t *testing.T) {
+// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the
+// plugin's own, which ends with it.
+func TestRuntimeRestartsAThousandTimes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)
 	r := listen(t, socket)
@@ -147,7 +148,7 @@ func TestTheRuntimeRestartsAThousandTimes(t *testing.T) {
 			}
 		}
 		if now := entries(t, "/proc/self/fd"); now > before+3 { // two of the next connection, and what the collector has not seen
-			t.Errorf("%d descriptors, %d at first", now, before)
+			t.Errorf("open descriptors = %d, at first %d", now, before)
 		}
 	})
 	own := <-tid

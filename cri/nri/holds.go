@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// Hold is why and how long a pod is not let in again.
+// Hold is the hold-off of a pod.
 type Hold struct {
 	Until  time.Time
-	Reason string // the pressure, in words: the runtime and the kubelet show it
+	Reason string // the pressure, shown by the runtime and the kubelet
 }
 
-// maxHolds bounds HoldOffs. A node has a few hundred pods, and one is evicted at a time.
+// maxHolds limits HoldOffs. A node has a few hundred pods, and one is evicted at a time.
 const maxHolds = 1024
 
-// PodKey is what holds off all pods of a name, whatever their UIDs: who brings a pod back under its
-// name gives it another UID.
+// PodKey returns the key that holds off all pods of a name, regardless of their UIDs: a controller
+// that recreates a pod under its name gives it another UID.
 func PodKey(namespace, name string) string { return ByPod + namespace + "/" + name }
 
-// ByPod is how each PodKey begins, and no UID that a kubelet knows.
+// ByPod is the prefix of each PodKey, and of no UID that a kubelet uses.
 const ByPod = "pod:"
 
-// DaemonSetKey is what holds off all pods of the DaemonSet that has made one, by that one's name:
-// each is called after the DaemonSet, with an end of five letters that the API server chose
-// (apiserver pkg/storage/names/generate.go randomLength, v1.36.3). Empty: its name is none of
-// these.
+// DaemonSetKey returns the key that holds off all pods of a DaemonSet, from the name of one of
+// them: the name of the DaemonSet with a suffix of five characters from the API server (apiserver
+// pkg/storage/names/generate.go randomLength, v1.36.3). Empty: the name has another form.
 func DaemonSetKey(namespace, pod string) string {
 	const end = 5
 	if len(pod) <= end {
@@ -35,17 +34,16 @@ func DaemonSetKey(namespace, pod string) string {
 	return ByDaemonSet + namespace + "/" + pod[:len(pod)-end]
 }
 
-// ByDaemonSet is how each DaemonSetKey begins, and no UID that a kubelet knows.
+// ByDaemonSet is the prefix of each DaemonSetKey, and of no UID that a kubelet uses.
 const ByDaemonSet = "daemonset:"
 
-// HoldOffs are the pods that are held off, by UID, PodKey or DaemonSetKey. The loop writes, the
-// plugin reads without a lock: a map that was handed out is never written again. The zero value
-// holds no pod.
+// HoldOffs holds the pods in their hold-off, by UID, PodKey or DaemonSetKey. The loop writes, the
+// plugin reads without a lock: a published map is never written again. The zero value is empty.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]
-	first atomic.Pointer[namedHold] // of SetAtOnce; nil: all is in held
-	spare *namedHold                // for the next SetAtOnce; nil: one is made. mu guards it
+	first atomic.Pointer[namedHold] // set by SetAtOnce; nil: all holds are in held
+	spare *namedHold                // for the next SetAtOnce; nil: to be allocated. Guarded by mu
 }
 
 type namedHold struct {
@@ -53,8 +51,8 @@ type namedHold struct {
 	Hold
 }
 
-// SetAtOnce holds a pod off as Set does, and allocates nothing: to be called where there may be no
-// memory to be had, once between two calls of Set.
+// SetAtOnce holds a pod off like Set, without allocating memory. Call it at most once between two
+// calls of Set.
 func (h *HoldOffs) SetAtOnce(uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +64,8 @@ func (h *HoldOffs) SetAtOnce(uid string, hold Hold) {
 	h.first.Store(first)
 }
 
-// Set holds a pod off, instead of what was set for it before. What is over is forgotten; of more
-// than 1024 the one that ends first is.
+// Set holds a pod off, and replaces an earlier hold. It drops expired holds, and at 1024 holds the
+// one that ends first.
 func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +74,7 @@ func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 		next = map[string]Hold{}
 	}
 	maps.DeleteFunc(next, func(_ string, old Hold) bool { return !now.Before(old.Until) })
-	if _, again := next[uid]; !again && len(next) >= maxHolds {
+	if _, exists := next[uid]; !exists && len(next) >= maxHolds {
 		first := ""
 		for u, old := range next {
 			if first == "" || old.Until.Before(next[first].Until) {
@@ -87,14 +85,14 @@ func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	}
 	next[uid] = hold
 	if first := h.first.Load(); first != nil && first.uid != uid {
-		if _, again := next[first.uid]; !again {
+		if _, exists := next[first.uid]; !exists {
 			next[first.uid] = first.Hold
 		}
 	}
 	h.held.Store(&next)
 	h.first.Store(nil)
 	if h.spare == nil {
-		h.spare = &namedHold{} // one that was stored may still be read
+		h.spare = &namedHold{} // a stored one may still be read
 	}
 }
 
@@ -111,7 +109,7 @@ func (h *HoldOffs) Held(now time.Time, uid string) (Hold, bool) {
 	return hold, ok && now.Before(hold.Until)
 }
 
-// All is a copy of what is set, for who writes it down. It may hold what is over.
+// All returns a copy of all holds, to be saved. It may contain expired ones.
 func (h *HoldOffs) All() map[string]Hold {
 	if held := h.held.Load(); held != nil {
 		return maps.Clone(*held)

@@ -114,12 +114,12 @@ func (r *peer) call(method string, m proto.Message) {
 	b, err := proto.Marshal(m)
 	check(r.t, err)
 	if err := r.ask(rawRequest("nri.pkg.api.v1alpha1.Plugin", method, b)); err != nil {
-		r.t.Fatalf("%s: %v", method, err)
+		r.t.Fatalf("answer to %s is an error: %v", method, err)
 	}
 }
 
 // Whatever comes, it is answered with success: an error would keep a pod out.
-func TestWhatCannotBeReadIsLetPass(t *testing.T) {
+func TestMalformedRequestsAreAdmitted(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
 	p := start(t, Options{Socket: socket})
@@ -139,12 +139,12 @@ func TestWhatCannotBeReadIsLetPass(t *testing.T) {
 		err := r.ask(body)
 		if name == "nothing" { // a request of no service
 			if err == nil {
-				t.Error("a request for no service is a success")
+				t.Error("a request without a service succeeded")
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("request %s was rejected: %v", name, err)
 		}
 	}
 	for _, body := range [][]byte{rawRequest(service, "Fly", nil), rawRequest("other", "RunPodSandbox", nil), rawRequest(strings.Repeat("s", maxName), "X", nil)} {
@@ -163,11 +163,11 @@ func TestWhatCannotBeReadIsLetPass(t *testing.T) {
 	r.frame(pluginConn, nil)
 	r.frame(pluginConn, append(huge, rawMessage(r.stream+2, typeRequest, rawRequest(service, "Shutdown", nil))...))
 	if err := r.answer(); err != nil {
-		t.Errorf("too long: %v", err)
+		t.Errorf("request that is too long was rejected: %v", err)
 	}
 	r.stream += 2
 	if err := r.answer(); err != nil {
-		t.Errorf("after it: %v", err)
+		t.Errorf("request after one that is too long: error %v", err)
 	}
 	r.call("RunPodSandbox", &api.RunPodSandboxRequest{Pod: pod(3)})
 	wait(t, p, "a pod after all that", func(u Update) bool { return u.Pods["uid-3"] != nil && u.State.Skipped == 5 })
@@ -188,13 +188,13 @@ func TestHugeAnnotations(t *testing.T) {
 	r.call("RunPodSandbox", &api.RunPodSandboxRequest{Pod: big})
 	u := wait(t, p, "the pod", func(u Update) bool { return u.Pods["uid-1"] != nil })
 	if a := u.Pods["uid-1"].Sandboxes[0].Annotations; len(a) < maxAnnotation || len(a) > maxAnnotation+5 || a["jettison/never-evict"] != "" {
-		t.Errorf("%d annotations", len(a))
+		t.Errorf("annotations kept = %d, not as expected", len(a))
 	}
 }
 
-// What says that a pod is static and what it asked for is kept, however many other annotations there are, before it or after: a tenant
-// chooses their number, and the runtime their order.
-func TestAnnotationsThatDecideAreKept(t *testing.T) {
+// Relevant annotations, which mark a pod as static and the like, are kept among any number of
+// others.
+func TestRelevantAnnotationsAreKept(t *testing.T) {
 	decide := []string{"kubernetes.io/config.source", "kubernetes.io/config.mirror", "jettison/priority", "jettison/memory-request", "jettison/never-evict"}
 	var others []string
 	for i := range 1000 {
@@ -219,12 +219,12 @@ func TestAnnotationsThatDecideAreKept(t *testing.T) {
 			}
 		}
 		if len(p.Annotations) > maxAnnotation+len(decide) {
-			t.Errorf("%s: %d annotations are kept", order, len(p.Annotations))
+			t.Errorf("order %s: %d annotations are kept, above the limit", order, len(p.Annotations))
 		}
 	}
 }
 
-// Events of what nobody knows: ends say nothing, beginnings bring what is needed.
+// Events of unknown objects: ends are ignored, other events add the object.
 func TestEventsForUnknownPods(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
@@ -240,17 +240,17 @@ func TestEventsForUnknownPods(t *testing.T) {
 	r.call("PostStartContainer", &api.PostStartContainerRequest{Container: container(5, 1, 0)})
 	r.call("PostUpdateContainer", &api.PostUpdateContainerRequest{Pod: pod(7), Container: container(7, 1, api.ContainerState_CONTAINER_STOPPED)})
 	r.call("PostStartContainer", &api.PostStartContainerRequest{Pod: pod(4), Container: container(4, 1, 0)})
-	// As runtimes told before there was a call for each event.
+	// Requests of runtimes without a call for each event.
 	r.call("StateChange", &api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: pod(6)})
 	r.call("StateChange", &api.StateChangeEvent{Event: api.Event_UNKNOWN})
 	u := wait(t, p, "the last pod", func(u Update) bool { return u.Pods["uid-6"] != nil })
 	if len(u.Pods) != 2 || len(u.Pods["uid-4"].Containers) != 1 || !u.Pods["uid-4"].Containers[0].Running {
-		t.Errorf("pods %v", u.Pods)
+		t.Errorf("pods after the events = %v, not as expected", u.Pods)
 	}
 }
 
-// A Synchronize that breaks off in the middle is none, and the plugin comes again.
-func TestTheConnectionBreaksInTheMiddleOfSynchronize(t *testing.T) {
+// A Synchronize that breaks off is discarded, and the plugin reconnects.
+func TestConnectionBreaksDuringSynchronize(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
 	p := start(t, Options{Socket: socket})
@@ -267,7 +267,7 @@ func TestTheConnectionBreaksInTheMiddleOfSynchronize(t *testing.T) {
 	r.c.Close()
 	u := wait(t, p, "a lost connection", func(u Update) bool {
 		if u.Pods != nil {
-			t.Errorf("pods %v of half a Synchronize", u.Pods)
+			t.Errorf("pods of an incomplete Synchronize are known: %v", u.Pods)
 		}
 		return u.State.Err != nil
 	})
@@ -279,17 +279,17 @@ func TestTheConnectionBreaksInTheMiddleOfSynchronize(t *testing.T) {
 	r.call("Synchronize", &api.SynchronizeRequest{Pods: []*api.PodSandbox{pod(3)}})
 	u = wait(t, p, "pods", synced)
 	if len(u.Pods) != 1 || u.Pods["uid-3"] == nil || u.State.Err != nil || u.State.Runtime != "unknown" || u.State.Skipped != 0 {
-		t.Errorf("%v, %+v", u.Pods, u.State)
+		t.Errorf("update has pods %v and state %+v", u.Pods, u.State)
 	}
 	r.c.Close()
 	if u = wait(t, p, "the loss", func(u Update) bool { return u.State.Err != nil }); u.Pods != nil {
-		t.Error("pods that were missed events of")
+		t.Error("pods are known although their events were missed")
 	}
 }
 
-// A runtime that goes away at any point of the greeting, refuses, or speaks something else: the plugin comes again, and ends
-// when it is told to.
-func TestTheRuntimeBreaksTheGreeting(t *testing.T) {
+// If the runtime exits during the handshake, rejects the plugin, or speaks another protocol, the
+// plugin reconnects. It ends with its context.
+func TestRuntimeBreaksHandshake(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)
 	l, err := net.Listen("unix", socket)
@@ -311,7 +311,7 @@ func TestTheRuntimeBreaksTheGreeting(t *testing.T) {
 		"connection lost": func() {},
 		"EOF":             func() { r.frame(runtimeConn, rawMessage(1, typeResponse, nil)) }, // after the registration, before Configure
 		"no room":         func() { r.frame(runtimeConn, rawMessage(1, typeResponse, refusal)) },
-		"not the NRI":     func() { _, _ = r.c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
+		"speak NRI":       func() { _, _ = r.c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
 		"malformed":       func() { _ = r.frameOnly("Synchronize", []byte("\xff")) },
 	} {
 		r.accept()
@@ -333,8 +333,8 @@ func (r *peer) frameOnly(method string, payload []byte) error {
 	return err
 }
 
-// A runtime that does not take the answers is given up on.
-func TestTheRuntimeDoesNotRead(t *testing.T) {
+// The plugin disconnects from a runtime that does not read the answers.
+func TestRuntimeDoesNotRead(t *testing.T) {
 	socket := socketIn(t)
 	r := listen(t, socket)
 	p := start(t, Options{Socket: socket})
@@ -355,16 +355,16 @@ func TestLimitsOfTheIndex(t *testing.T) {
 	}
 	x := synchronized(l)
 	if len(x.current) != maxPods || x.containers != maxContainers || x.skipped != 20 {
-		t.Errorf("%d pods, %d containers, %d skipped", len(x.current), x.containers, x.skipped)
+		t.Errorf("index has %d pods, %d containers, %d skipped", len(x.current), x.containers, x.skipped)
 	}
 	x.drop("s0")
 	x.put(cri.PodSandbox{ID: "new", UID: "u1"})
 	if pods := x.snapshot(); len(pods) != maxPods-1 || len(pods["u1"].Sandboxes) != 2 || x.containers != 0 {
-		t.Errorf("%d pods, %d containers", len(pods), x.containers)
+		t.Errorf("index has %d pods and %d containers", len(pods), x.containers)
 	}
 	x.put(cri.PodSandbox{ID: "new", UID: "u2"})
 	if pods := x.snapshot(); len(pods["u1"].Sandboxes) != 1 || len(pods["u2"].Sandboxes) != 2 {
-		t.Error("a sandbox of two pods")
+		t.Error("one sandbox belongs to two pods")
 	}
 }
 
@@ -383,7 +383,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, _ := parseEvent(b)
 		if len(e.pod.Annotations) > maxAnnotation+5 || len(e.pod.UID) > maxName {
-			t.Error("more is kept than may be")
+			t.Error("index exceeds its limits")
 		}
 		_, _, _ = parseStateChange(b)
 		_, _ = parseRequest(b)
@@ -419,7 +419,7 @@ func FuzzWire(f *testing.F) {
 				break
 			}
 			if len(m.body) > maxMessage {
-				t.Error("too long")
+				t.Error("decoded text exceeds its limit")
 			}
 		}
 		ours.Close()

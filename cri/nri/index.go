@@ -7,32 +7,32 @@ import (
 	"jettison/cri"
 )
 
-// Limits of what is kept of a runtime. A node runs some hundred pods.
+// Limits of the index. A node runs some hundred pods.
 const (
 	maxPods       = 4096
 	maxContainers = 16384
 )
 
-// sandbox is one sandbox with its containers that are not dead.
+// sandbox is a sandbox with its containers that are not dead.
 type sandbox struct {
 	cri.PodSandbox
 	containers []cri.Container
-	asked      bool // whether it may run: it was let in, or has, or had, containers
+	asked      bool // the Asker has decided on it, or it has or had containers
 }
 
-// Pods are the sandboxes of each pod, and their containers that are not dead, by the pod's UID.
-// Neither the map nor what it points to is changed once made; a pod that has not changed points to
-// the same as before.
+// Pods holds the sandboxes of each pod, and their containers that are not dead, by the pod's UID.
+// The map and the listings are immutable. An unchanged pod has the same listing in consecutive
+// maps.
 type Pods map[string]*cri.Listing
 
-// index is what the events have told. It is used by the plugin's goroutine only; what snapshot
-// returned is not written again.
+// index holds the pods and containers known from events. Only the plugin's goroutine uses it.
+// Results of snapshot are not written again.
 type index struct {
 	sandboxes  map[string]*sandbox   // by ID
 	pods       map[string][]*sandbox // by UID
 	containers int
-	skipped    uint64              // pods, containers and events that were malformed, or one too many
-	dirty      map[string]struct{} // UIDs that changed since current was made
+	skipped    uint64              // pods, containers and events: malformed or above a limit
+	dirty      map[string]struct{} // UIDs changed since current was made
 	current    Pods
 }
 
@@ -41,13 +41,13 @@ func newIndex() *index {
 		dirty: map[string]struct{}{}, current: Pods{}}
 }
 
-// synchronized is an index of what a Synchronize listed.
+// synchronized returns an index of the objects that a Synchronize listed.
 func synchronized(l *listing) *index {
 	x := newIndex()
 	x.skipped = l.skipped
 	for _, p := range l.pods {
-		// The state of a sandbox is not told, and dead ones are listed (containerd 2.4 internal/cri/nri,
-		// ListPodSandboxes). A dead one has neither a process nor a container.
+		// The state of a sandbox is not reported, and dead ones are listed (containerd 2.4
+		// internal/cri/nri, ListPodSandboxes). A dead one has neither a process nor a container.
 		p.Ready = p.PID > 0
 		x.put(p)
 	}
@@ -66,9 +66,9 @@ func synchronized(l *listing) *index {
 	return x
 }
 
-// put adds a sandbox, or changes one that is known, and returns it; nil: it cannot be kept.
+// put adds a sandbox, or updates a known one, and returns it; nil: it cannot be kept.
 func (x *index) put(p cri.PodSandbox) *sandbox {
-	if p.ID == "" || p.UID == "" { // without a UID pods cannot be told apart, as in a list
+	if p.ID == "" || p.UID == "" { // pods without a UID cannot be distinguished, as in a list
 		return nil
 	}
 	s := x.sandboxes[p.ID]
@@ -92,7 +92,7 @@ func (x *index) put(p cri.PodSandbox) *sandbox {
 	return s
 }
 
-// stop takes a sandbox's end.
+// stop marks a sandbox as stopped.
 func (x *index) stop(id string) {
 	if s := x.sandboxes[id]; s != nil && s.Ready {
 		s.Ready, s.PID = false, 0
@@ -100,7 +100,7 @@ func (x *index) stop(id string) {
 	}
 }
 
-// drop forgets a sandbox and its containers.
+// drop removes a sandbox and its containers.
 func (x *index) drop(id string) {
 	s := x.sandboxes[id]
 	if s == nil {
@@ -117,7 +117,7 @@ func (x *index) drop(id string) {
 	x.dirty[s.UID] = struct{}{}
 }
 
-// start adds a container, or changes one that is known.
+// start adds a container, or updates a known one.
 func (x *index) start(s *sandbox, c cri.Container) {
 	if c.ID == "" {
 		return
@@ -136,7 +136,7 @@ func (x *index) start(s *sandbox, c cri.Container) {
 	s.containers = append(s.containers, c)
 }
 
-// end takes a container's end. Events of what is not known say nothing.
+// end removes a container. It ignores unknown ones.
 func (x *index) end(sandboxID, id string) {
 	s := x.sandboxes[sandboxID]
 	if s == nil {
@@ -149,8 +149,8 @@ func (x *index) end(sandboxID, id string) {
 	}
 }
 
-// lives reports whether a sandbox of a pod is not stopped, or a container of it is not dead.
-func (x *index) lives(uid string) bool {
+// isAlive reports whether a pod has a sandbox that is not stopped, or a container that is not dead.
+func (x *index) isAlive(uid string) bool {
 	return slices.ContainsFunc(x.pods[uid], func(s *sandbox) bool {
 		return s.Ready || len(s.containers) > 0
 	})
@@ -160,7 +160,7 @@ func (s *sandbox) find(id string) int {
 	return slices.IndexFunc(s.containers, func(c cri.Container) bool { return c.ID == id })
 }
 
-// snapshot is the pods as of now. Pods that did not change are shared with the one before.
+// snapshot returns the current pods. Unchanged pods are shared with the previous snapshot.
 func (x *index) snapshot() Pods {
 	if len(x.dirty) == 0 {
 		return x.current

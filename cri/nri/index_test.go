@@ -30,8 +30,9 @@ func ids(x Pods) map[string][]string {
 	return out
 }
 
-// Random events leave what a plain list of what is alive has; snapshots never change after they were made.
-func TestIndexAgainstAPlainList(t *testing.T) {
+// Random events leave what a plain list of what is alive has; snapshots never change after they
+// were made.
+func TestIndexMatchesPlainList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type box struct {
 			uid   string
@@ -92,7 +93,7 @@ func TestIndexAgainstAPlainList(t *testing.T) {
 			}
 			next := p.index.snapshot()
 			if d := cmp.Diff(text, ids(before), cmpopts.EquateEmpty()); d != "" {
-				t.Fatalf("a snapshot was changed by the next: %s", d)
+				t.Fatalf("a snapshot was changed by a later one: %s", d)
 			}
 			before, text = next, ids(next)
 			if d := cmp.Diff(want, text, cmpopts.EquateEmpty()); d != "" {
@@ -104,7 +105,7 @@ func TestIndexAgainstAPlainList(t *testing.T) {
 			n += len(b.has)
 		}
 		if p.index.containers != n {
-			t.Fatalf("counted %d containers of %d", p.index.containers, n)
+			t.Fatalf("index counts %d containers, want %d", p.index.containers, n)
 		}
 	})
 }
@@ -113,15 +114,15 @@ func TestHoldOffs(t *testing.T) {
 	var h HoldOffs
 	now := time.Unix(1e9, 0)
 	if _, held := h.Held(now, "a"); held || h.All() != nil {
-		t.Error("held by nobody")
+		t.Error("pod is held off without a hold")
 	}
 	h.Set(now, "a", Hold{now.Add(time.Second), "one"})
 	h.Set(now, "b", Hold{now.Add(time.Minute), "two"})
 	if hold, held := h.Held(now, "a"); !held || hold.Reason != "one" {
-		t.Errorf("%+v, %v", hold, held)
+		t.Errorf("Held() = %+v, %v, want the hold", hold, held)
 	}
 	if _, held := h.Held(now.Add(time.Second), "a"); held {
-		t.Error("held when it is over")
+		t.Error("pod is held off after the end of its hold")
 	}
 	h.Set(now.Add(time.Second), "c", Hold{now.Add(time.Minute), "three"})
 	all := h.All()
@@ -132,15 +133,15 @@ func TestHoldOffs(t *testing.T) {
 		h.Set(now, fmt.Sprint(i), Hold{now.Add(time.Hour + time.Duration(i)), ""})
 	}
 	if _, held := h.Held(now, "c"); held || len(h.All()) != maxHolds {
-		t.Errorf("%d holds", len(h.All()))
+		t.Errorf("holds kept = %d, want the maximum", len(h.All()))
 	}
 	if len(all) != 2 {
-		t.Error("a copy changed")
+		t.Error("a copy of the holds was changed")
 	}
 }
 
 // The loop writes while the plugin reads.
-func TestHoldOffsAtOnce(t *testing.T) {
+func TestHoldOffsSetAtOnce(t *testing.T) {
 	var h HoldOffs
 	var wg sync.WaitGroup
 	now := time.Now()
@@ -149,7 +150,7 @@ func TestHoldOffsAtOnce(t *testing.T) {
 			for range 500 {
 				h.Set(now, fmt.Sprint(i), Hold{Until: now.Add(time.Hour)})
 				if _, held := h.Held(now, fmt.Sprint(i)); !held {
-					t.Error("not held")
+					t.Error("pod is not held off after SetAtOnce")
 				}
 			}
 		})

@@ -15,16 +15,19 @@ import (
 	"jettison/internal/base/race"
 )
 
-// childVariable is set in the process that TestHostilePodsFitTheMemory measures: the socket that it connects to.
+// childVariable is set in the process that TestHostilePodsFitTheMemory measures: the socket that it
+// connects to.
 const childVariable = "JETTISON_NRI"
 
-// memoryMore is what the plugin may take at most beyond what its process has at the start. The agent's container has 64 MiB, of which 28
-// are resident at rest (docs/build/performance.md), and lists of the runtime take 18 at worst (internal/agent/podlister, memory_test.go): the two share
+// memoryMore is what the plugin may take at most beyond what its process has at the start. The
+// agent's container has 64 MiB, of which 28 are resident at rest (docs/build/performance.md), and
+// lists of the runtime take 18 at worst (internal/agent/podlister, memory_test.go): the two share
 // what the collector leaves lying, so together they take less than their sum.
 const memoryMore = 20 << 20
 
-// Ten pods of 110 with 1.3 MB of environment, 256 KiB of annotations and 800 KiB of labels, in messages as large as the runtime sends
-// them, and each of them again as an event: what the plugin takes for them is bounded.
+// Ten pods of 110 with 1.3 MB of environment, 256 KiB of annotations and 800 KiB of labels, in
+// messages as large as the runtime sends them, and each of them again as an event: what the plugin
+// takes for them is bounded.
 func TestHostilePodsFitTheMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
@@ -70,7 +73,8 @@ func TestHostilePodsFitTheMemory(t *testing.T) {
 	}
 }
 
-// synchronizeAndMeasure is a plugin with the agent's bounds of the heap (internal/node/selfprotect).
+// synchronizeAndMeasure is a plugin with the agent's bounds of the heap
+// (internal/node/selfprotect).
 func synchronizeAndMeasure(t *testing.T, socket string) {
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetGCPercent(30)

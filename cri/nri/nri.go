@@ -1,15 +1,15 @@
-// Package nri is the agent's plugin in the container runtime, by the Node Resource Interface: it
-// hears of pods and containers as they come and go, and keeps those out that are held off. It
-// speaks the protocol itself (ttrpc over multiplexed frames, protobuf) instead of
-// github.com/containerd/nri/pkg/stub: that one blocks for ever where the runtime goes away between
-// the registration and Configure (v0.12.5 stub.go, Start waits for cfgErrC with the lock that
-// connClosed needs), decodes all of each message, and links a WebAssembly runtime.
+// Package nri is the agent's plugin for the Node Resource Interface of the container runtime. It
+// receives events of pods and containers, and rejects pods in their hold-off. It implements the
+// protocol itself (ttrpc over multiplexed frames, protobuf) instead of using
+// github.com/containerd/nri/pkg/stub. That package blocks forever if the runtime exits between the
+// registration and Configure (v0.12.5 stub.go, Start waits for cfgErrC with the lock that
+// connClosed needs), decodes each message completely, and links a WebAssembly runtime.
 //
-//	nri.go      Plugin: connects, answers, hands out what it learnt
-//	holds.go    HoldOffs: the pods that are kept out
-//	index.go    what the events told; Overlay: beside the runtime's lists
+//	nri.go      Plugin: connects, answers, publishes its state
+//	holds.go    HoldOffs: the pods in their hold-off
+//	index.go    the pods and containers known from events
 //	conn.go     the connection
-//	share.go    how much of a CPU its thread may have
+//	share.go    the CPU limit of the plugin's thread
 //	wire.go     frames and messages
 //	decode.go   protobuf
 package nri
@@ -29,59 +29,61 @@ import (
 	"jettison/cri"
 )
 
-// DefaultSocket is where runtimes listen for plugins: below /run, which /var/run is a link to.
+// DefaultSocket is the socket on which runtimes listen for plugins, below /run, to which /var/run
+// is a link.
 const DefaultSocket = "/run/nri/nri.sock"
 
-// The plugin among others: its name, and when it is called, after those that change containers.
+// Name of the plugin, and its position: after the plugins that change containers.
 const (
 	name     = "jettison"
 	position = "90"
 )
 
-// Options of New. The zero value is a plugin that holds no pod off.
+// Options configures New. The zero value is a plugin that holds no pod off.
 type Options struct {
-	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
-	HoldOffs *HoldOffs // pods that are kept out; nil: none
-	Asker    Asker     // decides on all others; nil: they are let in
-	// Thread is called once, by Run, on the thread that reads and answers and does nothing else from
-	// then on: it may raise its priority. nil: no thread is kept.
+	Socket   string    // empty: DefaultSocket; unix:///PATH is accepted too
+	HoldOffs *HoldOffs // pods in their hold-off; nil: none
+	Asker    Asker     // decides on all others; nil: they are admitted
+	// Thread is called once, by Run, on the thread that from then on only reads and answers: it may
+	// raise the priority of the thread. nil: Run uses no separate thread.
 	Thread func()
 }
 
-// Asker decides on pods that the runtime is about to let in. Its methods are called by Run's
-// goroutine, while the runtime waits, with all that it does: they answer from memory.
+// Asker decides on pods that the runtime is about to start. Run's goroutine calls its methods while
+// the runtime waits and is blocked: they must answer from memory.
 type Asker interface {
-	// Refuse says why a pod is not let in; empty: it is. It is asked once of each sandbox: before that
-	// runs, or, of one that was there before the plugin and has no container yet, before the first of
-	// these is made. container is its name then, else empty. pod is the caller's.
+	// Refuse returns the reason to reject a pod; empty: the pod is admitted. It is called once per
+	// sandbox: before the sandbox runs, or, for a sandbox without containers that is older than the
+	// plugin, before its first container is created. container is then the name of that container,
+	// otherwise empty. The caller owns pod.
 	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
-	// Left tells that nothing of a pod lives any more.
+	// Left reports that no sandbox or container of a pod is alive.
 	Left(uid string)
-	// Answered tells how long the runtime has waited: from when its question was read to when the
-	// answer was written. heldOff: the answer was a Hold's.
+	// Answered reports the time that the runtime waited, from reading its request to writing the
+	// answer. heldOff: a Hold decided.
 	Answered(took time.Duration, heldOff bool)
 }
 
-// anyone is the Asker that lets all pods in.
-type anyone struct{}
+// admitAll is the Asker that admits all pods.
+type admitAll struct{}
 
-func (anyone) Refuse(time.Time, *cri.PodSandbox, string) string { return "" }
-func (anyone) Left(string)                                      {}
-func (anyone) Answered(time.Duration, bool)                     {}
+func (admitAll) Refuse(time.Time, *cri.PodSandbox, string) string { return "" }
+func (admitAll) Left(string)                                      {}
+func (admitAll) Answered(time.Duration, bool)                     {}
 
-// State is how the plugin and its runtime get on.
+// State is the state of the connection to the runtime.
 type State struct {
-	// Synced: the runtime has told all that it has, and tells of each change. Only then has an Update
-	// pods.
+	// Synced: the runtime has sent all its pods and sends each change. Only then does an Update have
+	// Pods.
 	Synced           bool
-	Runtime, Version string // as the runtime calls itself; empty: it has not yet
-	Err              error  // why it is not connected; nil: it is, or has not tried yet
-	// Skipped counts pods, containers and events of this connection that were malformed or more than
-	// are kept.
+	Runtime, Version string // as reported by the runtime; empty: not yet
+	Err              error  // why it is not connected; nil: connected, or not tried yet
+	// Skipped counts pods, containers and events of this connection that were malformed or exceeded a
+	// limit.
 	Skipped uint64
 }
 
-// Veto is a pod, or a container of it, that was kept out.
+// Veto is a rejected pod, or container of a pod, in its hold-off.
 type Veto struct {
 	Time                 time.Time
 	UID, Namespace, Name string // of the pod
@@ -89,24 +91,24 @@ type Veto struct {
 	Reason               string // of the Hold
 }
 
-// maxVetoes is how many vetoes an Update holds; of more, the latest.
+// maxVetoes limits the vetoes of an Update to the latest ones.
 const maxVetoes = 64
 
-// Update is all that is known now.
+// Update is the complete current state.
 type Update struct {
-	Pods   Pods // nil: not known, see State.Synced
+	Pods   Pods // nil: unknown, see State.Synced
 	State  State
-	Vetoes []Veto // since the Update that was taken last
+	Vetoes []Veto // since the last received Update
 }
 
 // Times of the plugin.
 const (
-	firstRetry = 100 * time.Millisecond // after a connection was lost; doubled up to slowRetry
-	slowRetry  = 10 * time.Second       // also where there never was a socket
-	steady     = 10 * time.Second       // a connection that lasted so long was a good one
+	firstRetry  = 100 * time.Millisecond // after a connection was lost; doubled up to slowRetry
+	maxRetry    = 10 * time.Second       // also while no socket was ever found
+	stableAfter = 10 * time.Second       // duration of a connection that resets the retry
 	// from connecting to Configure: a runtime registers one plugin after another, 5 s each
-	handshake = 30 * time.Second
-	quiet     = 20 * time.Millisecond // between two Updates while events come in a row
+	handshake      = 30 * time.Second
+	updateInterval = 20 * time.Millisecond // between two Updates during a series of events
 )
 
 // Plugin is a plugin of the runtime.
@@ -114,21 +116,21 @@ type Plugin struct {
 	o       Options
 	updates chan Update
 
-	first, slow time.Duration // firstRetry and slowRetry, but in tests
-	share       *share        // of Run's thread; nil: it is kept by nobody, and has no priority
+	first, slow time.Duration // firstRetry and maxRetry, except in tests
+	share       *cpuShare     // of Run's thread; nil: no separate thread and no limit
 
-	// Of Run's goroutine.
+	// Used only by Run's goroutine.
 	state     State
 	index     *index
 	vetoes    []Veto
-	sync      *listing // of a Synchronize in parts; nil: none began
+	sync      *listing // of a Synchronize in parts; nil: none in progress
 	changed   bool     // since the last Update
-	freed     bool     // likewise: something has ended
+	freed     bool     // since the last Update: something has ended
 	published time.Time
-	read      time.Time // when the last message was
+	read      time.Time // when the last message was read
 }
 
-// New checks the options. It does not connect.
+// New checks the options and returns a plugin that is not connected.
 func New(o Options) (*Plugin, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket
@@ -142,9 +144,9 @@ func New(o Options) (*Plugin, error) {
 		o.HoldOffs = &HoldOffs{}
 	}
 	if o.Asker == nil {
-		o.Asker = anyone{}
+		o.Asker = admitAll{}
 	}
-	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry,
+	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: maxRetry,
 		index: newIndex()}
 	if o.Thread != nil {
 		p.share = newShare()
@@ -152,17 +154,17 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Updates has one slot: an Update that was not taken is replaced by the next, which holds all of
-// it.
+// Updates returns a channel with one slot. A new Update replaces one that was not received, and
+// includes its vetoes.
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
-// Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that
-// it has is one goroutine, the caller's, which ends with it where Options have a Thread: an answer
-// waits for nothing but the runtime itself. A failure is published once as State, and again when
-// another one follows.
+// Run connects, answers the runtime, and reconnects after a lost connection, until ctx ends. It
+// uses only the goroutine of the caller, which ends with it if Options has a Thread: an answer
+// waits only for the runtime. A failure is published once as State, and again after a different
+// one.
 func (p *Plugin) Run(ctx context.Context) {
 	if p.o.Thread != nil {
-		goruntime.LockOSThread() // the thread ends with the goroutine, and its priority
+		goruntime.LockOSThread() // the thread ends with the goroutine, and so does its priority
 		p.o.Thread()
 	}
 	wait, everConnected := p.first, false
@@ -172,10 +174,10 @@ func (p *Plugin) Run(ctx context.Context) {
 			everConnected = true
 			began := time.Now()
 			err = p.session(ctx, c)
-			if p.state.Synced && time.Since(began) >= steady {
+			if p.state.Synced && time.Since(began) >= stableAfter {
 				wait = p.first
 			}
-		} else if !everConnected && absent(err) {
+		} else if !everConnected && notListening(err) {
 			wait = p.slow
 		}
 		if ctx.Err() != nil {
@@ -193,16 +195,17 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// absent reports that nothing listens.
-func absent(err error) bool {
+// notListening reports that no process listens on the socket.
+func notListening(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// lost publishes why there is no connection. What was known counts no more: events were missed.
+// lost publishes the reason for a lost connection. It drops all known pods, because events were
+// missed.
 func (p *Plugin) lost(err error) {
-	if absent(err) {
+	if notListening(err) {
 		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before "+
-			"1.7), or it is switched off there", err)
+			"1.7), or NRI is disabled", err)
 	}
 	err = fmt.Errorf("NRI %s: %w", p.o.Socket, err)
 	same := p.state.Err != nil && p.state.Err.Error() == err.Error()
@@ -231,11 +234,11 @@ func (p *Plugin) publish() {
 	p.changed, p.freed, p.published = false, false, time.Now()
 }
 
-// session is one connection, from the registration to its end.
+// session handles one connection, from the registration to its end.
 func (p *Plugin) session(ctx context.Context, c *conn) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		c.hangUp() // what reads or writes returns
+		c.hangUp() // readers and writers return
 		close(ended)
 	})
 	defer func() {
@@ -257,7 +260,7 @@ func (p *Plugin) session(ctx context.Context, c *conn) error {
 		case p.state.Runtime == "":
 			deadline = until
 		case p.changed:
-			deadline = p.published.Add(quiet)
+			deadline = p.published.Add(updateInterval)
 		}
 		m, err := w.next(deadline)
 		p.read = time.Now()
@@ -270,25 +273,25 @@ func (p *Plugin) session(ctx context.Context, c *conn) error {
 		case err != nil:
 			return fmt.Errorf("connection lost: %w", err)
 		}
-		if err := p.take(w, m); err != nil {
+		if err := p.handle(w, m); err != nil {
 			return err
 		}
-		if p.changed && time.Since(p.published) >= quiet {
+		if p.changed && time.Since(p.published) >= updateInterval {
 			p.publish()
 		}
 	}
 }
 
-// take handles one message.
-func (p *Plugin) take(w *wire, m message) error {
+// handle handles one message.
+func (p *Plugin) handle(w *wire, m message) error {
 	switch {
 	case m.conn == runtimeConn && m.kind == typeResponse:
 		if err := parseResponse(m.body); err != nil {
-			return fmt.Errorf("register: the runtime refuses: %w", err)
+			return fmt.Errorf("register: rejected by the runtime: %w", err)
 		}
 		return nil
 	case m.conn != pluginConn || m.kind != typeRequest:
-		return nil // data of a stream: the NRI has none
+		return nil // data of a stream, which NRI does not use
 	}
 	var r request
 	err := errMalformed
@@ -296,7 +299,7 @@ func (p *Plugin) take(w *wire, m message) error {
 		r, err = parseRequest(m.body)
 	}
 	if err != nil {
-		// What cannot be read is let pass: an error would be a veto.
+		// A request that cannot be decoded is admitted: an error would reject the pod.
 		p.index.skipped++
 		return w.respond(m.stream, nil, 0, "")
 	}
@@ -306,9 +309,8 @@ func (p *Plugin) take(w *wire, m message) error {
 	return p.answer(w, m.stream, r)
 }
 
-// The events that are subscribed to (api.proto, enum Event): bit N-1 is event N. A runtime refuses
-// a plugin that asks for one it does not know, so there are none of those that came later than the
-// first version.
+// Subscribed events (api.proto, enum Event): bit N-1 is event N. A runtime rejects a plugin that
+// subscribes to an unknown event, so only events of the first version are used.
 const (
 	eventRunPod = 1 + iota
 	eventStopPod
@@ -327,7 +329,7 @@ const (
 		1<<(eventPostUpdate-1) | 1<<(eventStop-1) | 1<<(eventRemove-1)
 )
 
-// events are the calls that are events.
+// events maps methods of the runtime to events.
 var events = map[string]uint64{
 	"RunPodSandbox": eventRunPod, "StopPodSandbox": eventStopPod, "RemovePodSandbox": eventRemovePod,
 	"CreateContainer": eventCreate, "PostCreateContainer": eventPostCreate,
@@ -337,7 +339,7 @@ var events = map[string]uint64{
 	"StopContainer":       eventStop, "RemoveContainer": eventRemove,
 }
 
-// answer answers one request, then takes over what it says.
+// answer answers one request, then applies its content.
 func (p *Plugin) answer(w *wire, stream uint32, r request) error {
 	switch r.method {
 	case "Configure":
@@ -362,7 +364,7 @@ func (p *Plugin) answer(w *wire, stream uint32, r request) error {
 
 // configure reads a ConfigureRequest: {runtime_name = 2, runtime_version = 3}.
 func (p *Plugin) configure(b []byte) {
-	_ = each(b, func(f field) error { // what is malformed is left out
+	_ = each(b, func(f field) error { // malformed fields are skipped
 		switch f.number {
 		case 2:
 			return f.string(&p.state.Runtime, maxName)
@@ -377,8 +379,8 @@ func (p *Plugin) configure(b []byte) {
 	p.changed = true
 }
 
-// synchronize takes all that the runtime has, in one part or in several. It is taken over only once
-// it is whole.
+// synchronize reads all pods and containers of the runtime, in one part or several. It applies them
+// when they are complete.
 func (p *Plugin) synchronize(w *wire, stream uint32, b []byte) error {
 	if p.sync == nil {
 		p.sync = &listing{}
@@ -404,23 +406,23 @@ func (p *Plugin) synchronize(w *wire, stream uint32, b []byte) error {
 	return nil
 }
 
-// event answers an event, then takes it over.
+// event answers an event, then applies it.
 func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr error) error {
 	now := time.Now()
 	if parseErr != nil {
 		p.index.skipped++
 		p.changed = true
-		return w.respond(stream, nil, 0, "") // an error would be a veto
+		return w.respond(stream, nil, 0, "") // an error would reject the pod
 	}
 	asked := kind == eventRunPod || kind == eventCreate
 	if asked {
-		if p.freed { // whoever is asked for room for this one is told first of what was given back
+		if p.freed { // publish freed resources before the Asker decides on this pod
 			p.publish()
 		}
-		if hold, held := p.held(now, &e); held {
-			return p.keepOut(w, stream, now, e, hold)
+		if hold, held := p.findHold(now, &e); held {
+			return p.holdOff(w, stream, now, e, hold)
 		}
-		if why := p.ask(now, kind, &e); why != "" {
+		if why := p.askToAdmit(now, kind, &e); why != "" {
 			return p.veto(w, stream, why, false)
 		}
 	}
@@ -435,8 +437,8 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	return nil
 }
 
-// held finds what keeps a pod out: it was evicted, or has come in place of one that was.
-func (p *Plugin) held(now time.Time, e *event) (hold Hold, held bool) {
+// findHold returns the hold of a pod that was evicted, or that replaces one.
+func (p *Plugin) findHold(now time.Time, e *event) (hold Hold, held bool) {
 	if hold, held = p.o.HoldOffs.Held(now, e.pod.UID); held || e.pod.Name == "" {
 		return hold, held
 	}
@@ -447,15 +449,15 @@ func (p *Plugin) held(now time.Time, e *event) (hold Hold, held bool) {
 	return hold, held
 }
 
-// ask asks whether a pod may run, once of each sandbox.
-func (p *Plugin) ask(now time.Time, kind uint64, e *event) string {
+// askToAdmit calls Asker.Refuse, once per sandbox.
+func (p *Plugin) askToAdmit(now time.Time, kind uint64, e *event) string {
 	if s := p.index.sandboxes[e.pod.ID]; kind == eventCreate && s != nil && s.asked || !e.hasPod {
 		return ""
 	}
 	return p.o.Asker.Refuse(now, &e.pod, e.container.Name)
 }
 
-// veto answers that a pod is not let in.
+// veto rejects a pod.
 func (p *Plugin) veto(w *wire, stream uint32, why string, heldOff bool) error {
 	if err := w.respond(stream, nil, codeUnknown, why); err != nil {
 		return fmt.Errorf("answer with a veto: %w", err)
@@ -464,8 +466,8 @@ func (p *Plugin) veto(w *wire, stream uint32, why string, heldOff bool) error {
 	return nil
 }
 
-// keepOut keeps a pod or a container out.
-func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
+// holdOff rejects a pod or a container in its hold-off.
+func (p *Plugin) holdOff(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
 	v := Veto{Time: now, Reason: hold.Reason, Container: e.container.Name,
 		UID: e.pod.UID, Name: e.pod.Name, Namespace: e.pod.Namespace}
 	p.vetoes = append(p.vetoes, v)
@@ -476,14 +478,14 @@ func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Ho
 	return p.veto(w, stream, text, true)
 }
 
-// apply takes an event over. Ends of what is not known say nothing; the rest carries all that is
-// needed to know it.
+// apply applies an event. It ignores ends of unknown objects. Other events contain all that is
+// needed to add the object.
 func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	x := p.index
 	if e.container.SandboxID == "" {
 		e.container.SandboxID = e.pod.ID
 	}
-	if p.ends(kind, &e) {
+	if p.applyEnd(kind, &e) {
 		return
 	}
 	if !e.hasPod || e.hasCtr && e.container.State == cri.Exited {
@@ -491,7 +493,7 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	}
 	known := x.sandboxes[e.pod.ID] != nil
 	if !known && kind == eventRunPod {
-		e.pod.CreatedAt = now // it is not told; the sandbox was made within the last second
+		e.pod.CreatedAt = now // not reported; the sandbox was created within the last second
 	}
 	s := x.put(e.pod)
 	if s == nil {
@@ -506,17 +508,17 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	}
 	switch kind {
 	case eventCreate, eventPostCreate, eventStart:
-		e.container.State = cri.Created // the runtime has none yet
+		e.container.State = cri.Created // not set by the runtime yet
 	case eventPostStart:
 		e.container.State = cri.Running
 	}
 	x.start(s, e.container)
 }
 
-// ends takes over the end of a sandbox or a container; false: the event is another one. A pod has
-// left when nothing of it lives: its sandbox may be stopped before its containers are dead, and
-// another sandbox of it may run.
-func (p *Plugin) ends(kind uint64, e *event) bool {
+// applyEnd applies the end of a sandbox or a container. It returns false for other events. A pod
+// has left when none of its sandboxes and containers is alive: its sandbox may be stopped before
+// its containers are dead, and another sandbox of it may run.
+func (p *Plugin) applyEnd(kind uint64, e *event) bool {
 	x := p.index
 	switch kind {
 	case eventStopPod:
@@ -529,7 +531,7 @@ func (p *Plugin) ends(kind uint64, e *event) bool {
 		return false
 	}
 	p.freed = p.freed || len(x.dirty) > 0
-	if e.pod.UID != "" && !x.lives(e.pod.UID) {
+	if e.pod.UID != "" && !x.isAlive(e.pod.UID) {
 		p.o.Asker.Left(e.pod.UID)
 	}
 	return true

@@ -31,8 +31,8 @@ func (silent) Infof(context.Context, string, ...interface{})  {}
 func (silent) Warnf(context.Context, string, ...interface{})  {}
 func (silent) Errorf(context.Context, string, ...interface{}) {}
 
-// TestMain has containerd's side wait for this machine, however busy it is: it gives up a plugin that takes longer than 2 s for a
-// request, or 5 s to register.
+// TestMain has containerd's side wait for this machine, however busy it is: it gives up a plugin
+// that takes longer than 2 s for a request, or 5 s to register.
 func TestMain(m *testing.M) {
 	nrilog.Set(silent{})
 	adaptation.SetPluginRegistrationTimeout(patience)
@@ -134,8 +134,8 @@ func container(p, n int, state api.ContainerState) *api.Container {
 	}
 }
 
-// What the runtime has when the plugin comes, and what it tells afterwards, is what the pods are.
-func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
+// Pods are those of the runtime when the plugin connects, updated by its events.
+func TestPodsFollowTheRuntime(t *testing.T) {
 	socket, ctx := socketIn(t), context.Background()
 	dead := pod(9)
 	dead.Pid = 0
@@ -145,12 +145,12 @@ func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
 	})
 	p := start(t, Options{Socket: socket})
 	u := wait(t, p, "pods", synced)
-	r.BlockPluginSync().Unblock() // the runtime tells of events from then on
+	r.BlockPluginSync().Unblock() // the runtime sends events from then on
 	if s := u.State; s.Runtime != "fake" || s.Version != "v1.2" || s.Err != nil || s.Skipped != 0 {
-		t.Errorf("state %+v", s)
+		t.Errorf("state after Synchronize = %+v, not as expected", s)
 	}
 	if len(u.Pods) != 2 || u.Pods["uid-9"].Sandboxes[0].Ready {
-		t.Errorf("pods %v", u.Pods)
+		t.Errorf("pods after Synchronize = %v, not as expected", u.Pods)
 	}
 	one := u.Pods["uid-1"]
 	ofPod, overhead := uint64(1<<30), uint64(120<<20)
@@ -171,7 +171,7 @@ func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
 	u = wait(t, p, "the new pod", func(u Update) bool { return u.Pods["uid-2"] != nil })
 	if s := u.Pods["uid-2"].Sandboxes[0]; !s.Ready || time.Since(s.CreatedAt) > time.Minute {
-		t.Errorf("new sandbox %+v", s)
+		t.Errorf("new sandbox = %+v, not as expected", s)
 	}
 	_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(2), Container: container(2, 1, 0)})
 	check(t, err)
@@ -193,7 +193,7 @@ func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
 	check(t, r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(2)}))
 	last := wait(t, p, "no such pod", func(u Update) bool { return u.Pods["uid-2"] == nil })
 	if last.Pods["uid-1"] != one {
-		t.Error("a pod that did not change was made again")
+		t.Error("the listing of an unchanged pod was replaced")
 	}
 }
 
@@ -204,8 +204,9 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once that is over.
-func TestAHeldOffPodIsKeptOut(t *testing.T) {
+// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once
+// that is over.
+func TestHeldOffPodIsRejected(t *testing.T) {
 	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
 	r := runtime(t, socket, nil, nil)
 	p := start(t, Options{Socket: socket, HoldOffs: holds})
@@ -215,11 +216,11 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 	err := r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)})
 	left := regexp.MustCompile(`jettison holds pod default/pod-1 off for another (1h0m0s|5\dm\d+s): memory\.available 90Mi < 100Mi`)
 	if err == nil || !left.MatchString(err.Error()) {
-		t.Errorf("sandbox: %v", err)
+		t.Errorf("error of the held-off sandbox = %v", err)
 	}
 	_, err = r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
 	if err == nil || !strings.Contains(err.Error(), "memory.available") {
-		t.Errorf("container: %v", err)
+		t.Errorf("error of the held-off container = %v", err)
 	}
 	var vetoes []Veto
 	u := wait(t, p, "two vetoes", func(u Update) bool {
@@ -227,11 +228,11 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 		return len(vetoes) == 2
 	})
 	if vetoes[0].Container != "" || vetoes[1].Container != "main1" || vetoes[0].UID != "uid-1" || u.Pods["uid-1"] != nil {
-		t.Errorf("vetoes %+v, pods %v", vetoes, u.Pods)
+		t.Errorf("update has vetoes %+v and pods %v", vetoes, u.Pods)
 	}
 	holds.Set(time.Now(), PodKey("default", "pod-2"), Hold{Until: time.Now().Add(time.Hour), Reason: "by its name"})
 	if err = r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}); err == nil || !strings.Contains(err.Error(), "by its name") {
-		t.Errorf("by its name: %v", err)
+		t.Errorf("error of a pod held off by its name = %v", err)
 	}
 	holds.Set(time.Now(), PodKey("default", "pod-2"), Hold{Until: time.Now().Add(-time.Second)})
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
@@ -252,7 +253,7 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 		_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: c.pod, Container: container(3, 1, 0)})
 		for _, err := range []error{r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: c.pod}), err} {
 			if (err != nil) != c.out || c.out && !strings.Contains(err.Error(), "by what made it") {
-				t.Errorf("%s with %v: %v", c.pod.Name, c.pod.Labels, err)
+				t.Errorf("pod %s with labels %v: error %v", c.pod.Name, c.pod.Labels, err)
 			}
 		}
 	}
@@ -281,12 +282,12 @@ func TestSynchronizeInParts(t *testing.T) {
 		n += len(p.Containers)
 	}
 	if len(u.Pods) != 1000 || n != 4000 || u.State.Skipped != 0 {
-		t.Errorf("%d pods, %d containers, %d skipped", len(u.Pods), n, u.State.Skipped)
+		t.Errorf("update has %d pods, %d containers, %d skipped", len(u.Pods), n, u.State.Skipped)
 	}
 }
 
-// Who does not take the updates finds one that holds all of it, and holds up nobody.
-func TestNobodyTakesTheUpdates(t *testing.T) {
+// An Update that is not received delays nothing; the last one is complete.
+func TestUpdatesAreNotReceived(t *testing.T) {
 	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
 	r := runtime(t, socket, nil, nil)
 	p := start(t, Options{Socket: socket, HoldOffs: holds})
@@ -316,23 +317,23 @@ func TestVetoesAreNotLost(t *testing.T) {
 	}
 	u := <-p.Updates()
 	if len(u.Vetoes) != maxVetoes || u.Vetoes[0].Reason != "2" || u.Vetoes[maxVetoes-1].Reason != fmt.Sprint(maxVetoes+1) {
-		t.Errorf("%d vetoes: %v", len(u.Vetoes), u.Vetoes)
+		t.Errorf("vetoes in the update = %d: %v", len(u.Vetoes), u.Vetoes)
 	}
 }
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{{Socket: "nri.sock"}, {Socket: "/" + strings.Repeat("x", 107)}, {Socket: "/a\x00b"}} {
 		if _, err := New(o); err == nil {
-			t.Errorf("taken: %+v", o)
+			t.Errorf("New() accepted invalid options %+v", o)
 		}
 	}
 	if p, err := New(Options{Socket: "unix:///run/x.sock"}); err != nil || p.o.Socket != "/run/x.sock" {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("New() with defaults = %+v, %v", p, err)
 	}
 }
 
 // A socket that is not there is reported once, and found once it is.
-func TestTheSocketComesLate(t *testing.T) {
+func TestSocketAppearsLate(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	socket := socketIn(t)
 	p, err := New(Options{Socket: socket})
@@ -346,7 +347,7 @@ func TestTheSocketComesLate(t *testing.T) {
 	}()
 	u := wait(t, p, "an error", func(u Update) bool { return u.State.Err != nil })
 	if text := u.State.Err.Error(); !strings.Contains(text, socket) || !strings.Contains(text, "no such file") || u.Pods != nil {
-		t.Errorf("%v, pods %v", text, u.Pods)
+		t.Errorf("state has error %v and pods %v", text, u.Pods)
 	}
 	l, err := net.Listen("unix", socket+".new")
 	check(t, err)
@@ -355,7 +356,7 @@ func TestTheSocketComesLate(t *testing.T) {
 	check(t, err)
 	select {
 	case u := <-p.Updates():
-		t.Errorf("said again: %+v", u.State)
+		t.Errorf("the same failure was published again: %+v", u.State)
 	default:
 	}
 	cancel()

@@ -6,25 +6,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share keeps a thread with a priority from having a CPU for itself. A runtime waits for each
-// answer and has work of its own between two questions; what asks without end is broken, or no
-// runtime, and nothing of the priority's own class would take the CPU from this thread.
-type share struct {
+// cpuShare prevents a thread with a priority from using a whole CPU. A runtime waits for each
+// answer and works between two requests. A peer that sends requests without pause is broken, or no
+// runtime, and no other thread of this priority would take the CPU from this one.
+type cpuShare struct {
 	used func() time.Duration // CPU time of the thread so far
 	rest func(time.Duration)
 
-	since time.Time // the window began
+	since time.Time // begin of the window
 	had   time.Duration
 }
 
-// window is how long a share is looked at. What a runtime has to say in a row, when the plugin
-// comes and when many pods start, takes less.
+// window is the interval of the measurement. The series of requests of a runtime, when the plugin
+// connects and when many pods start, take less.
 const window = 100 * time.Millisecond
 
-func newShare() *share { return &share{used: threadTime, rest: restFor} }
+func newShare() *cpuShare { return &cpuShare{used: threadTime, rest: restFor} }
 
-// keep rests where the thread had more than half of a CPU since the window began.
-func (s *share) keep() {
+// limit sleeps if the thread has used more than half of a CPU since the window began.
+func (s *cpuShare) limit() {
 	now := time.Now()
 	elapsed := now.Sub(s.since)
 	if elapsed < window {
@@ -38,7 +38,7 @@ func (s *share) keep() {
 	s.since, s.had = now, used
 }
 
-// threadTime is the calling thread's CPU time, which must be locked to its goroutine.
+// threadTime returns the CPU time of the calling thread, which must be locked to its goroutine.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -47,8 +47,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// restFor has the thread itself sleep: by the Go runtime another one, an ordinary one, would have
-// to wake it. A signal ends it early.
+// restFor makes the thread itself sleep. In a sleep of the Go runtime another, ordinary thread
+// would have to wake it. A signal ends it early.
 func restFor(d time.Duration) {
 	_, _ = unix.Poll(nil, int((d+time.Millisecond-1)/time.Millisecond))
 }

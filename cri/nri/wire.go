@@ -17,8 +17,8 @@ import (
 // Logical connections within the socket (nri v0.12.5 pkg/net/multiplex): a frame is the connection
 // and the length of its payload, 4 bytes each, big endian, and the payload.
 const (
-	pluginConn  = 1 // the runtime asks
-	runtimeConn = 2 // the plugin asks
+	pluginConn  = 1 // requests of the runtime
+	runtimeConn = 2 // requests of the plugin
 	frameHeader = 8
 )
 
@@ -29,21 +29,21 @@ const (
 	messageHeader = 10
 	typeRequest   = 1
 	typeResponse  = 2
-	remoteClosed  = 1 // flag of a request: nothing follows in its stream
+	remoteClosed  = 1 // flag of a request: no more data in its stream
 	maxMessage    = 4 << 20
-	// maxSend keeps a message in one frame that fits the peer's read buffer: its multiplexer answers
-	// ENOMEM where it does not (multiplex/mux.go, conn.Read; bufio's default size).
+	// maxSend keeps a message in one frame that fits the peer's read buffer: its multiplexer fails
+	// with ENOMEM otherwise (multiplex/mux.go, conn.Read; bufio's default size).
 	maxSend = 4096 - messageHeader
 )
 
-// Limits of what the runtime may take its time for.
+// Limits for delays by the runtime.
 const (
-	stallLimit = 10 * time.Second // to finish a frame that it began
-	writeLimit = time.Second      // to take an answer
-	keepBuffer = 64 << 10         // a larger buffer, of a Synchronize, is given back
+	stallLimit    = 10 * time.Second // to complete a frame
+	writeLimit    = time.Second      // to accept an answer
+	maxKeptBuffer = 64 << 10         // a larger buffer, of a Synchronize, is freed
 )
 
-// errIdle: nothing came until the deadline.
+// errIdle reports that no message was received until the deadline.
 var errIdle = errors.New("nothing came")
 
 // message is one ttrpc message. Its body is valid until the next one is read.
@@ -54,7 +54,7 @@ type message struct {
 	tooLong      bool // longer than maxMessage: body is empty
 }
 
-// wire reads and writes ttrpc messages. It is used by one goroutine.
+// wire reads and writes ttrpc messages. It is not safe for concurrent use.
 type wire struct {
 	c   stream
 	br  *bufio.Reader
@@ -62,11 +62,12 @@ type wire struct {
 	out []byte
 }
 
-// assembly is what was read of a logical connection and is not a whole message yet, or not taken.
+// assembly holds the received data of a logical connection that is not a complete message yet, or
+// not consumed.
 type assembly struct {
 	buf  []byte
-	off  int    // buf[:off] was taken
-	skip uint64 // of a message that is too long: bytes that are still to come
+	off  int    // buf[:off] was consumed
+	skip uint64 // remaining bytes of a message that is too long
 	last message
 }
 
@@ -74,7 +75,7 @@ func newWire(c stream) *wire {
 	return &wire{c: c, br: bufio.NewReaderSize(c, 8<<10)}
 }
 
-// next returns the next message, or errIdle at the deadline; the zero deadline is none.
+// next returns the next message, or errIdle at the deadline; the zero deadline means no deadline.
 func (w *wire) next(deadline time.Time) (message, error) {
 	for {
 		for conn := range w.in {
@@ -110,7 +111,7 @@ func (w *wire) frame(deadline time.Time) error {
 	}
 	conn, length := binary.BigEndian.Uint32(header[:4]), binary.BigEndian.Uint32(header[4:])
 	if length > maxMessage+messageHeader {
-		return fmt.Errorf("a frame of %d bytes: this is not the NRI", length)
+		return fmt.Errorf("frame of %d bytes: the peer does not speak NRI", length)
 	}
 	if conn >= uint32(len(w.in)) {
 		_, err := w.br.Discard(int(length))
@@ -131,14 +132,14 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 	switch {
 	case a.off == len(a.buf):
 		a.off, a.buf = 0, a.buf[:0]
-		if cap(a.buf) > keepBuffer {
+		if cap(a.buf) > maxKeptBuffer {
 			a.buf = nil
 		}
-	// no frame has ended with a message for long: what was taken goes all the same
-	case a.off > keepBuffer:
+	// no frame has ended with a message for long: drop the consumed data nevertheless
+	case a.off > maxKeptBuffer:
 		a.off, a.buf = 0, append([]byte(nil), a.buf[a.off:]...)
 	}
-	// Grown as bytes come, not as a header promises: a promise costs nothing.
+	// The buffer grows with the received bytes, not with the length in the header.
 	for length > 0 {
 		at, part := len(a.buf), min(length, 64<<10)
 		a.buf = append(a.buf, make([]byte, part)...)
@@ -183,7 +184,7 @@ func (a *assembly) take() (message, bool) {
 // send writes one message in one frame.
 func (w *wire) send(conn, stream uint32, kind, flags byte, body []byte) error {
 	if len(body) > maxSend {
-		return fmt.Errorf("a message of %d bytes, at most %d are sent", len(body), maxSend)
+		return fmt.Errorf("message has %d bytes, limit is %d", len(body), maxSend)
 	}
 	b := binary.BigEndian.AppendUint32(w.out[:0], conn)
 	b = binary.BigEndian.AppendUint32(b, uint32(messageHeader+len(body)))
@@ -198,19 +199,19 @@ func (w *wire) send(conn, stream uint32, kind, flags byte, body []byte) error {
 	return err
 }
 
-// Codes of google.rpc.Status that are used.
+// Codes of google.rpc.Status.
 const (
 	codeUnknown       = 2
 	codeUnimplemented = 12
 )
 
-// maxText is how much of an error's text is sent: with what is around it, it fits maxSend.
+// maxText limits the text of an error, so that the message fits maxSend.
 const maxText = maxSend - 64
 
-// sendable is as much of a text as is sent, in whole characters, and without what is none, which
-// the runtime would not decode. An error that does not get there is a pod that is let in: the
-// runtime lets all pass whose plugin does not answer.
-func sendable(text string) string {
+// truncateText returns the beginning of a text that fits a message, as valid UTF-8, which the
+// runtime can decode. An error that does not arrive admits the pod: a runtime admits pods if a
+// plugin does not answer.
+func truncateText(text string) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) <= maxText {
 		return text
 	}
@@ -226,7 +227,7 @@ func (w *wire) respond(stream uint32, payload []byte, code uint64, text string) 
 	var body []byte
 	if code != 0 {
 		status := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), code)
-		status = appendString(status, 2, sendable(text))
+		status = appendString(status, 2, truncateText(text))
 		body = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), status)
 	}
 	if len(payload) > 0 {
@@ -235,7 +236,7 @@ func (w *wire) respond(stream uint32, payload []byte, code uint64, text string) 
 	return w.send(pluginConn, stream, typeResponse, 0, body)
 }
 
-// register asks the runtime to take this plugin.
+// register requests the registration of this plugin.
 func (w *wire) register(name, index string) error {
 	payload := appendString(appendString(nil, 1, name), 2, index)
 	body := appendString(appendString(nil, 1, "nri.pkg.api.v1alpha1.Runtime"), 2, "RegisterPlugin")

@@ -6,56 +6,57 @@ import (
 	"time"
 )
 
-// keeps says why a pod stays that a strategy wants gone: the first rule; empty: it goes. They are
-// those of DefaultEvictor that a node can answer, and come in its order; what it asks of a cluster
-// (priority where it is not known, budgets, claims) is in Protected or unknown.
-func (p *plan) keeps(pod *Pod, strategy string) string {
-	stale := strategy == StaleDuplicate // another one of its name is there: nothing is lost
+// keepReason returns the first rule that keeps a pod although a strategy selects it; empty: none.
+// The rules are those of DefaultEvictor that a node can check, in its order. The rules that need a
+// cluster (unknown priority, budgets, claims) are in Protected or are skipped.
+func (p *plan) keepReason(pod *Pod, strategy string) string {
+	stale := strategy == StaleDuplicate // a newer pod of its name runs: nothing is lost
 	switch {
 	case pod.Protected != "":
 		return pod.Protected
 	case slices.Contains(p.ExcludeNamespaces, pod.Namespace):
-		return "excludeNamespaces has its namespace"
+		return "its namespace is in excludeNamespaces"
 	case !pod.Ready:
-		return "it has no ready sandbox: there is nothing to stop, garbage collection removes the rest"
+		return "it has no ready sandbox; garbage collection removes it"
 	case pod.Before:
-		return "it went for this before and came back: it would for ever"
+		return "it was recreated after an earlier eviction"
 	case !stale && pod.Owner == "DaemonSet":
-		return "it is a DaemonSet's: it comes back at once"
+		return "its DaemonSet recreates it immediately"
 	case !stale && pod.Owner == "" && !p.Unowned:
-		return "nothing tells that it is made again (evictUnowned)"
+		return "it has no known owner that recreates it (evictUnowned)"
 	case !stale && !p.LocalStorage && !pod.LocalStorage.OK:
-		return "whether it keeps files on the node is not known (evictLocalStorage)"
+		return "its use of local storage is unknown (evictLocalStorage)"
 	case !stale && !p.LocalStorage && pod.LocalStorage.V:
-		return "it keeps files on the node (evictLocalStorage)"
+		return "it uses local storage (evictLocalStorage)"
 	}
-	if why := p.young(pod); why != "" {
+	if why := p.youngReason(pod); why != "" {
 		return why
 	}
 	switch {
 	case len(p.out.Evictions) >= p.MaxPods:
-		return fmt.Sprintf("maxPods %d go already", p.MaxPods)
-	case p.MaxPodsOfNamespace > 0 && p.spaces[pod.Namespace] >= p.MaxPodsOfNamespace:
-		return fmt.Sprintf("maxPodsOfNamespace %d go already", p.MaxPodsOfNamespace)
+		return fmt.Sprintf("limit reached: maxPods %d", p.MaxPods)
+	case p.MaxPodsOfNamespace > 0 && p.evictionsIn[pod.Namespace] >= p.MaxPodsOfNamespace:
+		return fmt.Sprintf("limit reached: maxPodsOfNamespace %d", p.MaxPodsOfNamespace)
 	}
 	return ""
 }
 
-func (p *plan) young(pod *Pod) string {
+func (p *plan) youngReason(pod *Pod) string {
 	if p.MinAge == 0 {
 		return ""
 	}
 	age, known := p.age(pod)
 	switch {
 	case !known:
-		return "its age is not known, and minAge is " + p.MinAge.String()
+		return "its age is unknown and minAge is " + p.MinAge.String()
 	case age < p.MinAge:
-		return fmt.Sprintf("it is %v old, less than minAge %v", age.Round(time.Second), p.MinAge)
+		return fmt.Sprintf("its age %v is less than minAge %v", age.Round(time.Second), p.MinAge)
 	}
 	return ""
 }
 
-// age of a pod. One of the future, as after a clock was set back, has none that is known.
+// age returns the age of a pod. The age of a pod from the future, as after a clock was set back, is
+// unknown.
 func (p *plan) age(pod *Pod) (age time.Duration, known bool) {
 	age = p.now.Sub(pod.Since)
 	return age, !pod.Since.IsZero() && age >= 0

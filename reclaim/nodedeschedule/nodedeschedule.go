@@ -1,12 +1,12 @@
-// Package nodedeschedule finds the pods of one node that should not be there any more, by what a
-// container runtime alone tells of them. It knows five of the descheduler's questions
-// (sigs.k8s.io/descheduler 0.36.0); the others need what only a cluster knows. Everything here is
-// pure: Policy.Plan takes the time and what was seen, and returns who should go, in order, and why
-// all others stay. What is not known of a pod keeps it.
+// Package nodedeschedule finds the pods of one node that should be descheduled, from the data of
+// the container runtime alone. It implements five strategies of the descheduler
+// (sigs.k8s.io/descheduler 0.36.0); the others need data of the cluster. The package is pure:
+// Policy.Plan gets the time and a Look, and returns the pods to evict, in order, and the reasons to
+// keep others. An unknown property of a pod keeps it.
 //
 //	nodedeschedule.go  Policy, Look, Plan
-//	strategies.go  why a pod should go
-//	keep.go        why it stays all the same
+//	strategies.go      the strategies: reasons to evict a pod
+//	keep.go            the rules that keep a pod nevertheless
 package nodedeschedule
 
 import (
@@ -18,7 +18,7 @@ import (
 	"jettison/stats"
 )
 
-// The strategies. All but the first have the descheduler's names.
+// Strategies. All but the first have the descheduler's names.
 const (
 	StaleDuplicate  = "StaleDuplicate"
 	FailedPods      = "RemoveFailedPods"
@@ -27,99 +27,100 @@ const (
 	Shed            = "LowNodeUtilization"
 )
 
-// Policy says who should go. What is 0 or false is not asked.
+// Policy configures the strategies. Zero values disable them.
 type Policy struct {
-	StaleDuplicates bool          // of pods of one name with ready sandboxes the newest stays
-	FailedAfter     time.Duration // since the last container of a pod has ended, and not all well
-	MaxRestarts     uint64        // of all containers of a pod together
-	// whose restarts do not count: init containers, which a runtime cannot tell from others
+	StaleDuplicates bool          // of pods with one name and ready sandboxes the newest stays
+	FailedAfter     time.Duration // since the end of the last container of a failed pod
+	MaxRestarts     uint64        // sum over the containers of a pod
+	// containers that do not count for MaxRestarts: init containers, which a runtime does not mark
 	IgnoreContainers []string
 	MaxAge           time.Duration // of a pod
-	ShedAbove        uint32        // percent of the node's memory in use
+	ShedAbove        uint32        // memory usage of the node in percent
 
-	MinAge             time.Duration // a younger pod stays
-	ExcludeNamespaces  []string      // whose pods stay
-	LocalStorage       bool          // pods that keep files on the node may go
-	Unowned            bool          // pods may go of which nothing tells that they are made again
-	MaxPods            int           // most that go at a time
-	MaxPodsOfNamespace int           // likewise, of one namespace; 0: any number
+	MinAge             time.Duration // younger pods stay
+	ExcludeNamespaces  []string      // pods in these namespaces stay
+	LocalStorage       bool          // evict pods with local storage
+	Unowned            bool          // evict pods without a known owner that recreates them
+	MaxPods            int           // maximum number of evictions
+	MaxPodsOfNamespace int           // maximum number per namespace; 0: unlimited
 }
 
-// Look is what was seen of the node. Plan only reads it.
+// Look is a snapshot of the node. Plan does not change it.
 type Look struct {
 	Pods           []Pod
 	MemoryCapacity stats.Opt[uint64] // bytes
 	MemoryInUse    stats.Opt[uint64] // bytes: the working set
 }
 
-// Pod is what is known of one that the runtime has a sandbox of.
+// Pod holds the known properties of a pod with a sandbox in the runtime.
 type Pod struct {
 	stats.PodReference
-	Protected    string          // why it never goes: static, mirror, critical, ...; empty: it may
-	Before       bool            // it went for this before, and came back
+	Protected    string          // why it is never evicted: static, mirror, critical, ...; empty: it may be
+	Before       bool            // it was evicted by a plan before and was recreated
 	QOSClass     stats.QOSClass  // empty: unknown
-	Owner        string          // kind of what makes it again; empty: unknown
-	LocalStorage stats.Opt[bool] // it keeps files on the node: an emptyDir, a directory of the node's
-	// when a kubelet took it, or its oldest sandbox was made; zero: unknown
+	Owner        string          // kind of the owner that recreates it; empty: unknown
+	LocalStorage stats.Opt[bool] // it uses local storage: an emptyDir, a hostPath
+	// when a kubelet accepted it, or else the creation of its oldest sandbox; zero: unknown
 	Since time.Time
-	// when its newest ready sandbox was made; zero: it has none, or unknown
+	// creation of its newest ready sandbox; zero: no such sandbox, or unknown
 	Made       time.Time
 	Ready      bool        // it has a ready sandbox
 	Containers []Container // the newest of each name
 	Memory     stats.Opt[uint64]
 }
 
-// Container is the newest one of its name.
+// Container is the newest container of its name.
 type Container struct {
 	Name     string
-	Restarts uint64 // how many there were before it
+	Restarts uint64 // number of its predecessors
 	Exited   bool
-	Ended    stats.Opt[End] // how; absent: it has not, or nobody has told
+	Ended    stats.Opt[End] // its end; absent: still running, or not reported
 }
 
-// End is how a container ended.
+// End describes the end of a container.
 type End struct {
 	Code   int32
 	Reason string
 	At     time.Time // zero: unknown
 }
 
-// Eviction is a pod that should go.
+// Eviction is a pod to evict.
 type Eviction struct {
 	Pod      stats.PodReference
 	Strategy string
 	Reason   string
 }
 
-// Kept is a pod that should go and stays.
+// Kept is a pod that a strategy selects and a rule keeps.
 type Kept struct {
 	Pod      stats.PodReference
-	Strategy string // by which it should go
+	Strategy string // that selects it
 	Reason   string // the first rule that keeps it
 }
 
-// Result of a plan: who goes, in order, and who stays for a rule, by name.
+// Result of a plan: the pods to evict, in order, and the pods that a rule keeps, by name.
 type Result struct {
 	Evictions []Eviction
 	Kept      []Kept
-	Stopped   string // why LowNodeUtilization cannot tell; empty: it can, or is not asked
+	Stopped   string // why LowNodeUtilization cannot decide; empty: it can, or is disabled
 }
 
-// Plan finds who should go now. A pod is asked by each strategy until one wants it gone.
+// Plan applies the strategies. The first strategy that selects a pod decides on it.
 func (p *Policy) Plan(look *Look, now time.Time) Result {
-	plan := &plan{Policy: p, look: look, now: now, wanted: map[string]bool{}, spaces: map[string]int{}}
+	plan := &plan{Policy: p, look: look, now: now, proposed: map[string]bool{},
+		evictionsIn: map[string]int{}}
 	if p.StaleDuplicates {
-		plan.stale()
+		plan.proposeDuplicates()
 	}
-	byAge := slices.Clone(look.Pods) // a strategy's order: the oldest first, unknown ones last
+	byAge := slices.Clone(look.Pods) // order of the strategies: oldest first, unknown ages last
 	slices.SortFunc(byAge, func(a, b Pod) int {
 		return cmp.Or(unknownLast(a.Since, b.Since), a.Since.Compare(b.Since),
 			byName(&a.PodReference, &b.PodReference))
 	})
-	plan.each(byAge, FailedPods, plan.failed)
-	plan.restarting(byAge)
-	plan.each(byAge, PodLifeTime, plan.old)
-	plan.shed()
+	plan.apply(byAge, FailedPods, plan.failedReason)
+	plan.proposeRestarting(byAge)
+	plan.apply(byAge, PodLifeTime, plan.ageReason)
+	plan.proposeShed()
 	slices.SortFunc(plan.out.Kept, func(a, b Kept) int { return byName(&a.Pod, &b.Pod) })
 	return plan.out
 }
@@ -139,35 +140,35 @@ func byName(a, b *stats.PodReference) int {
 		strings.Compare(a.UID, b.UID))
 }
 
-// plan is the state of one.
+// plan is the state of one call of Plan.
 type plan struct {
 	*Policy
-	look   *Look
-	now    time.Time
-	wanted map[string]bool // UIDs that a strategy wants gone already
-	spaces map[string]int  // evictions by namespace
-	out    Result
+	look        *Look
+	now         time.Time
+	proposed    map[string]bool // UIDs of pods that a strategy has selected
+	evictionsIn map[string]int  // evictions by namespace
+	out         Result
 }
 
-// each asks a strategy of pods, which says why one should go; empty: it need not.
-func (p *plan) each(pods []Pod, strategy string, why func(*Pod) string) {
+// apply proposes each pod for which reasonFor returns a reason.
+func (p *plan) apply(pods []Pod, strategy string, reasonFor func(*Pod) string) {
 	for i := range pods {
-		if pod := &pods[i]; !p.wanted[pod.UID] {
-			if reason := why(pod); reason != "" {
-				p.want(pod, strategy, reason)
+		if pod := &pods[i]; !p.proposed[pod.UID] {
+			if reason := reasonFor(pod); reason != "" {
+				p.propose(pod, strategy, reason)
 			}
 		}
 	}
 }
 
-// want has a pod go, if no rule keeps it. gone: it does.
-func (p *plan) want(pod *Pod, strategy, reason string) (gone bool) {
-	p.wanted[pod.UID] = true
-	if kept := p.keeps(pod, strategy); kept != "" {
+// propose evicts a pod unless a rule keeps it, and reports whether it does.
+func (p *plan) propose(pod *Pod, strategy, reason string) (evicted bool) {
+	p.proposed[pod.UID] = true
+	if kept := p.keepReason(pod, strategy); kept != "" {
 		p.out.Kept = append(p.out.Kept, Kept{pod.PodReference, strategy, kept})
 		return false
 	}
-	p.spaces[pod.Namespace]++
+	p.evictionsIn[pod.Namespace]++
 	p.out.Evictions = append(p.out.Evictions, Eviction{pod.PodReference, strategy, reason})
 	return true
 }

@@ -32,7 +32,7 @@ func ended(code int32, ago time.Duration) func(*Pod) {
 	}
 }
 
-// usual wants everything.
+// usual returns a policy with all strategies enabled.
 func usual() Policy {
 	return Policy{
 		StaleDuplicates: true, FailedAfter: time.Hour, MaxRestarts: 100, MaxAge: 72 * time.Hour, ShedAbove: 80, MinAge: time.Minute, MaxPods: 100,
@@ -48,7 +48,7 @@ func names(r Result) (out []string) {
 
 func TestStrategies(t *testing.T) {
 	for _, c := range []struct {
-		what string
+		name string
 		pods []Pod
 		want string
 	}{
@@ -61,7 +61,7 @@ func TestStrategies(t *testing.T) {
 		}, "b PodLifeTime, a PodLifeTime"},
 		{"failed long ago", []Pod{pod("a", ended(1, time.Hour)), pod("lately", ended(1, time.Minute))}, "a RemoveFailedPods"},
 		{"one container runs still", []Pod{pod("a", ended(1, 2*time.Hour), func(p *Pod) { p.Containers = append(p.Containers, Container{Name: "d"}) })}, ""},
-		{"nobody tells how it ended", []Pod{pod("a", func(p *Pod) { p.Containers[0].Exited = true })}, ""},
+		{"unknown end", []Pod{pod("a", func(p *Pod) { p.Containers[0].Exited = true })}, ""},
 		{"a stale duplicate", []Pod{
 			pod("a", func(p *Pod) {
 				p.UID, p.Made, p.Owner, p.LocalStorage = "old", t0.Add(-50*time.Hour), "", stats.Opt[bool]{}
@@ -72,36 +72,36 @@ func TestStrategies(t *testing.T) {
 	} {
 		p := usual()
 		if got := strings.Join(names(p.Plan(&Look{Pods: c.pods}, t0)), ", "); got != c.want {
-			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+			t.Errorf("evictions in case %q = %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestWhatIsUnknownProtects(t *testing.T) {
+func TestRulesKeepPods(t *testing.T) {
 	for reason, edit := range map[string]func(*Pod){
-		"static pod":                          func(p *Pod) { p.Protected = "static pod (source file)" },
-		"excludeNamespaces":                   func(p *Pod) { p.Namespace = "kube-system" },
-		"no ready sandbox":                    func(p *Pod) { p.Ready = false },
-		"came back":                           func(p *Pod) { p.Before = true },
-		"a DaemonSet's":                       func(p *Pod) { p.Owner = "DaemonSet" },
-		"nothing tells that it is made again": func(p *Pod) { p.Owner = "" },
-		"files on the node is not known":      func(p *Pod) { p.LocalStorage = stats.Opt[bool]{} },
-		"it keeps files on the node":          func(p *Pod) { p.LocalStorage = stats.Some(true) },
-		"its age is not known":                func(p *Pod) { p.Since = time.Time{} },
-		"less than minAge":                    func(p *Pod) { p.Since = t0.Add(-30 * time.Second) },
+		"static pod":                 func(p *Pod) { p.Protected = "static pod (source file)" },
+		"excludeNamespaces":          func(p *Pod) { p.Namespace = "kube-system" },
+		"no ready sandbox":           func(p *Pod) { p.Ready = false },
+		"recreated after an earlier": func(p *Pod) { p.Before = true },
+		"its DaemonSet":              func(p *Pod) { p.Owner = "DaemonSet" },
+		"no known owner":             func(p *Pod) { p.Owner = "" },
+		"local storage is unknown":   func(p *Pod) { p.LocalStorage = stats.Opt[bool]{} },
+		"it uses local storage":      func(p *Pod) { p.LocalStorage = stats.Some(true) },
+		"its age is unknown":         func(p *Pod) { p.Since = time.Time{} },
+		"less than minAge":           func(p *Pod) { p.Since = t0.Add(-30 * time.Second) },
 	} {
 		p := usual()
 		p.ExcludeNamespaces = []string{"kube-system"}
 		r := p.Plan(&Look{Pods: []Pod{pod("a", restarts(200), edit)}}, t0)
 		if len(r.Evictions) != 0 || len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Reason, reason) {
-			t.Errorf("%s: %+v", reason, r)
+			t.Errorf("Plan() = %+v, want one pod kept for %q", r, reason)
 		}
 	}
-	// Which of two is the newest is not known: both stay.
+	// If the newest of two is unknown both stay.
 	p := usual()
 	r := p.Plan(&Look{Pods: []Pod{pod("a"), pod("a", func(p *Pod) { p.UID, p.Made = "b", time.Time{} })}}, t0)
 	if len(r.Evictions) != 0 || len(r.Kept) != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("Plan() = %+v, want no eviction and two kept pods", r)
 	}
 }
 
@@ -114,11 +114,11 @@ func TestShed(t *testing.T) {
 	}}
 	p := usual()
 	if got := names(p.Plan(look, t0)); !slices.Equal(got, []string{"large LowNodeUtilization", "small LowNodeUtilization"}) {
-		t.Errorf("%v", got)
+		t.Errorf("evictions = %v, want large and small", got)
 	}
 	look.MemoryInUse = stats.Opt[uint64]{}
 	if r := p.Plan(look, t0); len(r.Evictions) != 0 || r.Stopped == "" {
-		t.Errorf("%+v", r)
+		t.Errorf("Plan() with unknown memory usage = %+v, want Stopped and no eviction", r)
 	}
 }
 
@@ -129,15 +129,15 @@ func TestLimits(t *testing.T) {
 		pod("d", restarts(120), func(p *Pod) { p.Namespace = "third" })}}
 	r := p.Plan(look, t0)
 	if got := names(r); len(got) != 2 || !strings.HasPrefix(got[0], "a ") || !strings.HasPrefix(got[1], "c ") {
-		t.Errorf("%v", got)
+		t.Errorf("evictions = %v, want a and c", got)
 	}
 	if len(r.Kept) != 2 || !strings.Contains(r.Kept[0].Reason+r.Kept[1].Reason, "maxPodsOfNamespace 1") {
-		t.Errorf("%+v", r.Kept)
+		t.Errorf("kept pods = %+v, want two, with the limit as reason", r.Kept)
 	}
 }
 
-// Whatever a look holds: who goes is there, goes once, may go, and limits hold.
-func TestPlansAreSound(t *testing.T) {
+// For random looks each eviction is of a listed pod, is unique and allowed, and limits are respected.
+func TestPlanInvariants(t *testing.T) {
 	for seed := range 2000 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		p := usual()
@@ -158,35 +158,35 @@ func TestPlansAreSound(t *testing.T) {
 				}
 			}))
 		}
-		sound(t, seed, &p, look, p.Plan(look, t0))
+		checkPlan(t, seed, &p, look, p.Plan(look, t0))
 	}
 }
 
-func sound(t *testing.T, seed int, p *Policy, look *Look, r Result) {
+func checkPlan(t *testing.T, seed int, p *Policy, look *Look, r Result) {
 	t.Helper()
 	seen, spaces := map[string]bool{}, map[string]int{}
 	for _, e := range r.Evictions {
 		at := slices.IndexFunc(look.Pods, func(pod Pod) bool { return pod.PodReference == e.Pod })
 		if at < 0 || seen[e.Pod.UID] || e.Reason == "" {
-			t.Fatalf("seed %d: %+v", seed, e)
+			t.Fatalf("seed %d: eviction of an unknown pod, duplicate, or without a reason: %+v", seed, e)
 		}
 		seen[e.Pod.UID] = true
 		spaces[e.Pod.Namespace]++
 		pod := &look.Pods[at]
 		if pod.Protected != "" || pod.Before || !pod.Ready || e.Strategy != StaleDuplicate && (pod.Owner == "DaemonSet" || pod.Owner == "" && !p.Unowned) {
-			t.Errorf("seed %d: %+v goes by %s", seed, pod, e.Strategy)
+			t.Errorf("seed %d: pod %+v is evicted by %s, want it kept", seed, pod, e.Strategy)
 		}
 		if p.MaxPodsOfNamespace > 0 && spaces[e.Pod.Namespace] > p.MaxPodsOfNamespace {
-			t.Errorf("seed %d: more than %d of %s", seed, p.MaxPodsOfNamespace, e.Pod.Namespace)
+			t.Errorf("seed %d: more than %d evictions in namespace %s", seed, p.MaxPodsOfNamespace, e.Pod.Namespace)
 		}
 	}
 	for _, k := range r.Kept {
 		if seen[k.Pod.UID] {
-			t.Errorf("seed %d: %s goes and stays", seed, k.Pod.UID)
+			t.Errorf("seed %d: pod %s is listed twice as evicted or kept", seed, k.Pod.UID)
 		}
 		seen[k.Pod.UID] = true
 	}
 	if len(r.Evictions) > p.MaxPods {
-		t.Errorf("seed %d: %d pods", seed, len(r.Evictions))
+		t.Errorf("seed %d: evictions = %d, want at most %d", seed, len(r.Evictions), p.MaxPods)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"jettison/stats"
 )
 
-// stale wants all pods of one name gone that have a ready sandbox, but the newest. Where it is not
-// known which that is all stay.
-func (p *plan) stale() {
+// proposeDuplicates proposes all pods of one name with a ready sandbox except the newest. If the
+// newest is unknown, all stay.
+func (p *plan) proposeDuplicates() {
 	type name struct{ namespace, name string }
 	ready := map[name][]*Pod{}
 	var order []name
@@ -39,20 +39,21 @@ func (p *plan) stale() {
 		for i, pod := range pods {
 			switch {
 			case unclear:
-				p.wanted[pod.UID] = true
+				p.proposed[pod.UID] = true
 				p.out.Kept = append(p.out.Kept, Kept{pod.PodReference, StaleDuplicate,
-					fmt.Sprintf("%d pods of its name run, and which is the newest is not known", len(pods))})
+					fmt.Sprintf("%d pods of its name run and the newest is unknown", len(pods))})
 			case i > 0:
 				by := pods[0].Made.Sub(pod.Made).Round(time.Second)
-				p.want(pod, StaleDuplicate, fmt.Sprintf("pod %s of the same name is newer, by %v", pods[0].UID,
+				p.propose(pod, StaleDuplicate, fmt.Sprintf("pod %s of the same name is newer, by %v", pods[0].UID,
 					by))
 			}
 		}
 	}
 }
 
-// failed: all containers have ended, not all well, and none has been started again since.
-func (p *plan) failed(pod *Pod) string {
+// failedReason returns a reason for a pod with all containers ended, at least one in failure, and
+// none restarted since.
+func (p *plan) failedReason(pod *Pod) string {
 	if p.FailedAfter == 0 || len(pod.Containers) == 0 {
 		return ""
 	}
@@ -80,7 +81,7 @@ func (p *plan) failed(pod *Pod) string {
 	return ""
 }
 
-// restarts of a pod, as far as containers that are there tell.
+// restarts returns the number of restarts of a pod, from the containers that exist.
 func (p *plan) restarts(pod *Pod) (sum uint64) {
 	for i := range pod.Containers {
 		if c := &pod.Containers[i]; !slices.Contains(p.IgnoreContainers, c.Name) {
@@ -90,15 +91,15 @@ func (p *plan) restarts(pod *Pod) (sum uint64) {
 	return sum
 }
 
-// restarting asks the pods that were started again most often first.
-func (p *plan) restarting(pods []Pod) {
+// proposeRestarting proposes pods with many restarts, most restarts first.
+func (p *plan) proposeRestarting(pods []Pod) {
 	if p.MaxRestarts == 0 {
 		return
 	}
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods,
 		func(a, b Pod) int { return cmp.Compare(p.restarts(&b), p.restarts(&a)) })
-	p.each(pods, TooManyRestarts, func(pod *Pod) string {
+	p.apply(pods, TooManyRestarts, func(pod *Pod) string {
 		if n := p.restarts(pod); n >= p.MaxRestarts {
 			return fmt.Sprintf("%d restarts >= maxRestarts %d", n, p.MaxRestarts)
 		}
@@ -106,26 +107,26 @@ func (p *plan) restarting(pods []Pod) {
 	})
 }
 
-func (p *plan) old(pod *Pod) string {
+func (p *plan) ageReason(pod *Pod) string {
 	if age, known := p.age(pod); p.MaxAge > 0 && known && age > p.MaxAge {
 		return fmt.Sprintf("age %v > maxAge %v", age.Truncate(time.Second), p.MaxAge)
 	}
 	return ""
 }
 
-// rank of a class: who has promised least goes first.
+// rank orders classes: the class with the weakest guarantee is evicted first.
 var rank = map[stats.QOSClass]int{stats.BestEffort: 0, stats.Burstable: 1, stats.Guaranteed: 2}
 
-// shed wants pods gone until so much memory is used as should be: BestEffort ones first, the
-// largest first. Of what others take that go anyway nothing is left. A pod whose class or memory is
-// not known is not asked.
-func (p *plan) shed() {
+// proposeShed proposes pods until the node's memory usage is at ShedAbove: BestEffort ones first,
+// the largest first. It assumes that the memory of pods proposed before is freed. It skips pods of
+// unknown class or memory usage.
+func (p *plan) proposeShed() {
 	if p.ShedAbove == 0 {
 		return
 	}
 	whole, used := p.look.MemoryCapacity, p.look.MemoryInUse
 	if !whole.OK || !used.OK || whole.V == 0 {
-		p.out.Stopped = "how much memory of the node is in use is not known"
+		p.out.Stopped = "the memory usage of the node is unknown"
 		return
 	}
 	left := used.V
@@ -136,7 +137,7 @@ func (p *plan) shed() {
 		switch {
 		case slices.ContainsFunc(p.out.Evictions, func(e Eviction) bool { return e.Pod.UID == pod.UID }):
 			left -= min(left, pod.Memory.V)
-		case pod.Memory.OK && pod.Memory.V > 0 && classed && !p.wanted[pod.UID]:
+		case pod.Memory.OK && pod.Memory.V > 0 && classed && !p.proposed[pod.UID]:
 			pods = append(pods, pod)
 		}
 	}
@@ -150,7 +151,7 @@ func (p *plan) shed() {
 		if percent <= float64(p.ShedAbove) {
 			return
 		}
-		if p.want(pod, Shed, fmt.Sprintf("%.1f%% of the node's memory is in use > shedAbove %d%%",
+		if p.propose(pod, Shed, fmt.Sprintf("%.1f%% of the node's memory is in use > shedAbove %d%%",
 			percent, p.ShedAbove)) {
 			left -= min(left, pod.Memory.V)
 		}

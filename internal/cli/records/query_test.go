@@ -92,11 +92,11 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	next("ID", "OUTCOME")
-	next("a ", "back")
+	next("a ", "recovered")
 	write("b", "running")
 	next("b ", "running")
 	write("b", "notBack")
-	next("b ", "not back in time")
+	next("b ", "not recovered in time")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -171,7 +171,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout.Reset()
-	if err := (&query{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms     100.0 ms  back") {
+	if err := (&query{file: path}).print(t.Context(), terminal.Fixed(&stdout, 0), &stderr); err != nil || !strings.Contains(stdout.String(), "shop/web  memory.available  10.0 ms     100.0 ms  recovered") {
 		t.Errorf("list has error %v, want the killed pod in\n%s", err, stdout.String())
 	}
 	if want := "jettison: records: " + path + ": skipped 1 corrupt lines\n"; stderr.String() != want {

@@ -131,8 +131,8 @@ func TestFollowing(t *testing.T) {
 		t.Errorf("events = %+v and %+v, want one and two with consecutive seqs", one, two)
 	}
 	cancel()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Errorf("error after cancel = %v, want given up", err)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "request ended by the caller") {
+		t.Errorf("error after cancel = %v, want the caller's end", err)
 	}
 }
 

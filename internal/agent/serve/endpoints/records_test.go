@@ -96,8 +96,8 @@ func TestFollowingRecords(t *testing.T) {
 	k.Begin(&api.Record{ID: "b", Outcome: api.OutcomeRunning})
 	want("b running")
 	cancel()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "given up") {
-		t.Errorf("error after cancel = %v, want given up", err)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "request ended by the caller") {
+		t.Errorf("error after cancel = %v, want the caller's end", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestSlowRecordsReaderIsDropped(t *testing.T) {
 	}})
 	lines := 0
 	err = client.FollowRecords(t.Context(), api.RecordsOptions{}, func(*api.RecordsLine) error { lines++; return nil })
-	if lines != 1 || errors.Is(err, api.ErrMalformed) || err == nil || !strings.Contains(err.Error(), "it hung up") {
+	if lines != 1 || errors.Is(err, api.ErrMalformed) || err == nil || !strings.Contains(err.Error(), "the agent closed the connection") {
 		t.Errorf("client read %d lines, error %v; want 1 line and a closed connection", lines, err)
 	}
 }

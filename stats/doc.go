@@ -1,7 +1,7 @@
 // Package stats defines the shared types: a Summary of a node and its pods, named as in the
-// kubelet's stats/v1alpha1, and the Observations of eviction signals computed from it.
-// A value that could not be read is absent, never zero. The package is a leaf without I/O;
-// package read makes Summaries.
+// kubelet's stats/v1alpha1, and the Observations of eviction signals computed from it. A value
+// that could not be read is absent, never zero. The package is a leaf without I/O; package read
+// makes Summaries.
 //
 //	summary.go    Opt, Range, Summary, NodeStats, PodStats
 //	kernel.go     the kernel's figures of a cgroup: PSIStats, MemoryEvents, IOStat, CgroupID

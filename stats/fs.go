@@ -39,8 +39,8 @@ type FsUsage struct {
 	KeptTime time.Time
 }
 
-// Counted returns the bytes found by the last measurement alone. The pod's own limits
-// ignore the kept share.
+// Counted returns the bytes found by the last measurement alone. The pod's own limits ignore
+// the kept share.
 func (u *FsUsage) Counted() uint64 { return u.UsedBytes - min(u.KeptBytes, u.UsedBytes) }
 
 // VolumeStats describes one local volume of a pod.
@@ -60,20 +60,18 @@ type PodStorageStats struct {
 	UsedBytes  Opt[uint64]
 	InodesUsed Opt[uint64]
 	Partial    bool // at least one part is partial (FsUsage.Partial)
-	// Cut is true if the turn ended before the walk did: a longer walk finds more, whether
-	// the pod lives or not.
+	// Cut is true if the turn ended before the walk did: a longer walk finds more, whether the
+	// pod lives or not.
 	Cut bool
-	// Unnamed is the usage of files that no directory names any more. The sums above
-	// exclude it: limits of pods ignore it.
+	// Unnamed is the usage of files that no directory names any more. The sums above exclude
+	// it: limits of pods ignore it.
 	Unnamed UnnamedStats
 	// ExitedLayers covers the writable layers of containers that have exited, and the files
 	// that the runtime keeps outside its layers (the sandbox's resolv.conf and hostname,
-	// volumes that images declare).
-	// Files covers the files that the kubelet keeps for the pod and mounts into its
-	// containers: etc-hosts and termination messages.
-	// As in the kubelet, limits count only etc-hosts of these, so the sums above exclude
-	// the rest. Exception: the layers of live containers that the PodStats does not list
-	// are in both.
+	// volumes that images declare). Files covers the files that the kubelet keeps for the pod
+	// and mounts into its containers: etc-hosts and termination messages. As in the kubelet,
+	// limits count only etc-hosts of these, so the sums above exclude the rest. Exception: the
+	// layers of live containers that the PodStats does not list are in both.
 	ExitedLayers, Files Opt[FsUsage]
 	Logs                Opt[FsUsage]
 	Volumes             []VolumeStats
@@ -81,12 +79,11 @@ type PodStorageStats struct {
 	MemoryVolumesBytes Opt[uint64]
 }
 
-// UnnamedStats is the usage of files without a name that a pod's processes keep open or
-// mapped after the unlink.
-// The agent searches for them only while a disk is short, and now and then while it is not:
-// each figure has the time of that search; absent: not searched.
-// Each field names the file system with the affected signals; where two are the same file
-// system, both fields have the same value.
+// UnnamedStats is the usage of files without a name that a pod's processes keep open or mapped
+// after the unlink. The agent searches for them only while a disk is short, and now and then
+// while it is not: each figure has the time of that search; absent: not searched. Each field
+// names the file system with the affected signals; where two are the same file system, both
+// fields have the same value.
 type UnnamedStats struct{ Node, Image, Container Opt[FsUsage] }
 
 // Merge adds another measurement and keeps the older time.

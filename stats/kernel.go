@@ -2,11 +2,11 @@ package stats
 
 import "time"
 
-// The kernel's figures of a cgroup, as plain values: package cgroup reads them, package
-// read copies them.
+// The kernel's figures of a cgroup, as plain values: package cgroup reads them, package read
+// copies them.
 
-// CgroupID identifies a cgroup's directory. A path may be reused; an inode number on its
-// device is not reused while the directory is open.
+// CgroupID identifies a cgroup's directory. A path may be reused; an inode number on its device
+// is not reused while the directory is open.
 type CgroupID struct{ Dev, Ino uint64 }
 
 // PSIData is one line of a pressure file.
@@ -26,8 +26,8 @@ type PSIStats struct {
 	HasSome, HasFull bool
 }
 
-// MemoryEvents holds the counters of memory.events or memory.events.local since the cgroup
-// was created (v6.12 mm/memcontrol.c, __memory_events_show).
+// MemoryEvents holds the counters of memory.events or memory.events.local since the cgroup was
+// created (v6.12 mm/memcontrol.c, __memory_events_show).
 type MemoryEvents struct {
 	Low          uint64 // reclaimed although below memory.low
 	High         uint64 // throttled for memory.high
@@ -37,8 +37,8 @@ type MemoryEvents struct {
 	OOMGroupKill uint64 // whole-group kills (memory.oom.group); since v5.17, 0 before
 }
 
-// IOStat is the bytes that a cgroup and its descendants moved to and from all devices since
-// it was created.
+// IOStat is the bytes that a cgroup and its descendants moved to and from all devices since it
+// was created.
 type IOStat struct {
 	ReadBytes, WriteBytes uint64
 }

@@ -9,8 +9,8 @@ type InterfaceStats struct {
 	TxBytes, TxErrors uint64
 }
 
-// NetworkStats is the traffic of a pod's own network namespace. It is absent for a pod on
-// the host's network.
+// NetworkStats is the traffic of a pod's own network namespace. It is absent for a pod on the
+// host's network.
 type NetworkStats struct {
 	Time       time.Time
 	Interfaces []InterfaceStats // by name; without lo

@@ -17,8 +17,8 @@ const (
 )
 
 // QOSOf returns a pod's class: the one in its status, else the result of the kubelet's rule
-// (pkg/apis/core/v1/helper/qos ComputePodQOS).
-// Init containers count, ephemeral ones do not; pod-level resources replace the containers'.
+// (pkg/apis/core/v1/helper/qos ComputePodQOS). Init containers count, ephemeral ones do not;
+// pod-level resources replace the containers'.
 func QOSOf(pod *v1.Pod) QOSClass {
 	if pod.Status.QOSClass != "" {
 		return QOSClass(pod.Status.QOSClass)
@@ -40,8 +40,8 @@ func QOSOf(pod *v1.Pod) QOSClass {
 			request, given := r.Requests[name]
 			limit := r.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
-			// A missing request defaults to the limit (pkg/apis/core/v1/defaults.go); a
-			// request of 0 is no request.
+			// A missing request defaults to the limit (pkg/apis/core/v1/defaults.go); a request
+			// of 0 is no request.
 			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Cmp(limit) == 0)
 		}
 	}

@@ -19,8 +19,8 @@ const (
 	SignalPIDAvailable               Signal = "pid.available"
 )
 
-// Signals that only jettison has. A pressure signal is the share of time in which tasks
-// stalled (PSI).
+// Signals that only jettison has. A pressure signal is the share of time in which tasks stalled
+// (PSI).
 const (
 	SignalSwapAvailable      Signal = "swap.available"
 	SignalMemoryPressureFull Signal = "memory.pressure.full"
@@ -39,8 +39,8 @@ var Signals = []Signal{
 // MemoryAvailable selects the formula of memory.available.
 type MemoryAvailable string
 
-// The formulas. The kubelet's formula reads high exactly when the kernel itself is the
-// consumer (slab, page tables, sockets); the kernel's estimate includes them.
+// The formulas. The kubelet's formula reads high exactly when the kernel itself is the consumer
+// (slab, page tables, sockets); the kernel's estimate includes them.
 const (
 	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set, as the kubelet does
 	// MemAvailable plus the free pages on per-CPU lists
@@ -88,8 +88,8 @@ func (o Observation) Better(than uint64) bool {
 	return o.Value > than
 }
 
-// Near reports whether the value is below times x limit. For a rising signal it reports
-// whether the value is above limit / times.
+// Near reports whether the value is below times x limit. For a rising signal it reports whether
+// the value is above limit / times.
 func (o Observation) Near(limit, times uint64) bool {
 	if o.Direction == Rising {
 		return o.Value > limit/times
@@ -114,22 +114,21 @@ func (o Observation) HalfGone(since uint64) bool {
 }
 
 // The age at which a reading no longer counts as an observation. Readings that the kernel
-// returns immediately are taken many times a second.
-// A file system may hang, so each is read outside the loop, and its reader drops the value
-// after MaxAge: maxFsAge is the bound for hangs that the reader does not see.
+// returns immediately are taken many times a second. A file system may hang, so each is read
+// outside the loop, and its reader drops the value after MaxAge: maxFsAge is the bound for
+// hangs that the reader does not see.
 const (
 	MaxAge   = 10 * time.Second
 	maxFsAge = time.Minute
 )
 
-// tooOld is the reason for a reading beyond that age. The text is fixed because an
-// observation must not allocate.
+// tooOld is the reason for a reading beyond that age. The text is fixed because an observation
+// must not allocate.
 const tooOld = "read too long ago"
 
 // Observe computes one signal from a Summary. A value that is missing or too old is not
-// observed, and Reason explains it.
-// Ages are judged only here. A reading without a time has no age, and with a zero now
-// (recorded readings) no reading is too old.
+// observed, and Reason explains it. Ages are judged only here. A reading without a time has no
+// age, and with a zero now (recorded readings) no reading is too old.
 func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Observation {
 	n, most := &s.Node, MaxAge
 	var o Observation
@@ -167,8 +166,8 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 }
 
 // ObservePressure computes a pressure signal over one of the supported windows: from this
-// process's own samples, else from the kernel's average, which is up to 2 s old.
-// Its age is judged as in Observe.
+// process's own samples, else from the kernel's average, which is up to 2 s old. Its age is
+// judged as in Observe.
 func (s *Summary) ObservePressure(now time.Time, signal Signal, window time.Duration) Observation {
 	p := &s.Node.Pressure
 	of, full := &p.Memory, signal == SignalMemoryPressureFull || signal == SignalIOPressureFull
@@ -268,8 +267,8 @@ func inodesOf(fs Opt[FsStats]) Observation {
 	return Observation{Value: fs.V.InodesFree.V, Capacity: fs.V.Inodes.V, Time: fs.V.Time, OK: true}
 }
 
-// Available computes memory.available. If one of the two sources of "lower" is absent, it
-// uses the other one.
+// Available computes memory.available. If one of the two sources of "lower" is absent, it uses
+// the other one.
 func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	capacity, workingSet := m.CapacityBytes, m.WorkingSetBytes
 	kubelet := Observation{Capacity: capacity.V, Time: m.Time, OK: capacity.OK && workingSet.OK}

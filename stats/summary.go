@@ -53,10 +53,9 @@ type NodeStats struct {
 type NodeMemoryStats struct {
 	Time          time.Time
 	CapacityBytes Opt[uint64] // MemTotal
-	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as
-	// the kubelet computes it on cgroup v2 (opencontainers/cgroups fs2/memory.go,
-	// rootStatsFromMeminfo).
-	// It excludes kernel memory.
+	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as the
+	// kubelet computes it on cgroup v2 (opencontainers/cgroups fs2/memory.go,
+	// rootStatsFromMeminfo). It excludes kernel memory.
 	WorkingSetBytes Opt[uint64]
 	UsageBytes      Opt[uint64] // anon + file of the same memory.stat
 	RSSBytes        Opt[uint64] // anon
@@ -65,13 +64,13 @@ type NodeMemoryStats struct {
 	ShmemBytes Opt[uint64]
 	// KernelAvailableBytes is the kernel's own estimate, MemAvailable.
 	KernelAvailableBytes Opt[uint64]
-	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo.
-	// The cheap look leaves it absent.
+	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo. The
+	// cheap look leaves it absent.
 	PerCPUFreeBytes Opt[uint64]
 }
 
-// AllocatableMemoryStats, in bytes, is the memory of the cgroup above all pods. All values
-// are absent where it has no limit.
+// AllocatableMemoryStats, in bytes, is the memory of the cgroup above all pods. All values are
+// absent where it has no limit.
 type AllocatableMemoryStats struct {
 	Time            time.Time
 	LimitBytes      Opt[uint64] // memory.max
@@ -79,8 +78,8 @@ type AllocatableMemoryStats struct {
 	Unlimited       bool        // memory.max is "max"
 }
 
-// PodsTotal is the usage of all pods together, read from the cgroup above them; absent if
-// that does not exist.
+// PodsTotal is the usage of all pods together, read from the cgroup above them; absent if that
+// does not exist.
 type PodsTotal struct {
 	Time            time.Time
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
@@ -100,17 +99,17 @@ type NodeSwapStats struct {
 type CPUStats struct {
 	Time  time.Time
 	Usage Opt[time.Duration]
-	// NanoCores is the usage per second between the previous look and this one, in
-	// billionths of a core.
+	// NanoCores is the usage per second between the previous look and this one, in billionths
+	// of a core.
 	NanoCores Opt[uint64]
 }
 
 // NodePressure is the pressure stall information of the whole node.
 type NodePressure struct{ CPU, Memory, IO Pressure }
 
-// Pressure is the pressure of one resource: the kernel's averages and totals, and the share
-// of time stalled over the windows that this process has observed.
-// The averages are up to 2 s old; the totals are computed on every read (kernel/sched/psi.c).
+// Pressure is the pressure of one resource: the kernel's averages and totals, and the share of
+// time stalled over the windows that this process has observed. The averages are up to 2 s old;
+// the totals are computed on every read (kernel/sched/psi.c).
 type Pressure struct {
 	Time  time.Time
 	Stats Opt[PSIStats]
@@ -118,8 +117,8 @@ type Pressure struct {
 	Full  StallShare
 }
 
-// StallShare is the share of time stalled, 0 to 1; absent until the window has been
-// observed in full.
+// StallShare is the share of time stalled, 0 to 1; absent until the window has been observed in
+// full.
 type StallShare struct{ Over1s, Over10s Opt[float64] }
 
 // NodePIDStats counts tasks, which are threads: pid_max bounds those.
@@ -137,8 +136,8 @@ type PodReference struct {
 	UID       string
 }
 
-// PodStats describes one pod. The fields that the memory view reads come first; the fields
-// of the full look are absent after a memory view.
+// PodStats describes one pod. The fields that the memory view reads come first; the fields of
+// the full look are absent after a memory view.
 type PodStats struct {
 	PodRef     PodReference
 	Cgroup     string   // path below the root of the hierarchy; empty: not found
@@ -146,8 +145,8 @@ type PodStats struct {
 	QOSClass   QOSClass
 	SandboxIDs []string // of the runtime, newest first
 	StartTime  time.Time
-	// Announced is true once the runtime has reported the pod; until then the fields below
-	// are unknown.
+	// Announced is true once the runtime has reported the pod; until then the fields below are
+	// unknown.
 	Announced   bool
 	Annotations map[string]string
 	Populated   Opt[bool] // the pod has a live process: cgroup.events
@@ -156,13 +155,13 @@ type PodStats struct {
 	// cgroup was created.
 	Events  Opt[MemoryEvents]
 	Threads Opt[uint64] // tasks: pids.current
-	// MemoryPressure is that of the pod's cgroup.
+	// MemoryPressure is memory.pressure of the pod's cgroup.
 	MemoryPressure Opt[PSIStats]
 	// MemoryRequest is between these bounds; the upper one is the node's memory if more
 	// containers may still start.
 	MemoryRequest Opt[Range]
-	// StatusRefused: the runtime's status of the pod exceeds the size limit. Unknown parts
-	// of its request are then the pod's own fault.
+	// StatusRefused: the runtime's status of the pod exceeds the size limit. Unknown parts of
+	// its request are then the pod's own fault.
 	StatusRefused bool
 	// Self is true for the pod that this process runs in.
 	Self bool
@@ -176,8 +175,8 @@ type PodStats struct {
 	IO          Opt[IOStat]
 	CPUPressure Opt[PSIStats]
 	IOPressure  Opt[PSIStats]
-	// LocalEvents are the counters of memory.events.local: the pod's cgroup itself, so its
-	// own limit.
+	// LocalEvents are the counters of memory.events.local: the pod's cgroup itself, so its own
+	// limit.
 	LocalEvents      Opt[MemoryEvents]
 	Processes        Opt[uint64] // lines of cgroup.procs, all levels
 	Restarts         Opt[uint64] // of all containers, including dead ones
@@ -205,15 +204,14 @@ type PodMemoryStats struct {
 	PageFaults      Opt[uint64]
 	MajorPageFaults Opt[uint64]
 	RefaultBytes    Opt[uint64] // reclaimed and read in again since the cgroup was created
-	// KernelBytes is memory that the kernel holds for the pod's processes and cannot
-	// reclaim: sockets, pipes, page tables; not dentries and inodes. Killing the processes
-	// frees most of it. Absent before v5.18.
+	// KernelBytes is memory that the kernel holds for the pod's processes and cannot reclaim:
+	// sockets, pipes, page tables; not dentries and inodes. Killing the processes frees most of
+	// it. Absent before v5.18.
 	KernelBytes Opt[uint64]
 	// FreedBytes is the memory that killing every process of the pod would free: certainly
-	// anonymous memory, page tables and kernel stacks; shared memory only where no tmpfs
-	// holds it, which outlives the processes.
-	// Page cache is excluded: the inactive part was available before, the rest is dropped
-	// after the kill (internal/node/kill DropCache).
+	// anonymous memory, page tables and kernel stacks; shared memory only where no tmpfs holds
+	// it, which outlives the processes. Page cache is excluded: the inactive part was available
+	// before, the rest is dropped after the kill (internal/node/kill DropCache).
 	FreedBytes Opt[Range]
 }
 

@@ -73,14 +73,14 @@ func TestAPartThatIsMissingMakesTheSumAbsent(t *testing.T) {
 			hosttest.Mounts(t, root, "")
 			index["uid-1"].Containers[0].PID = 0
 			return index
-		}, "container c-app: its process is not known yet", true},
+		}, "container c-app: neither its process nor its root is known yet", true},
 		{"the host's mounts cannot be read", func(root string, index podindex.Index) podindex.Index {
 			if err := os.Remove(filepath.Join(root, "proc/1/mountinfo")); err != nil {
 				t.Fatal(err)
 			}
 			return index
 		}, "read the host's mounts", true},
-		{"the runtime has not told of the pod", func(string, podindex.Index) podindex.Index { return nil }, "has not told of its containers", true},
+		{"the runtime has not reported the pod", func(string, podindex.Index) podindex.Index { return nil }, "has not reported its containers", true},
 		{"a relative upper directory", func(root string, index podindex.Index) podindex.Index {
 			hosttest.Mounts(t, root, strings.ReplaceAll(hosttest.Overlay, "upperdir=/", "upperdir="))
 			return index

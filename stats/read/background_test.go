@@ -72,7 +72,7 @@ func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 		t.Errorf("containers on %+v, images on %+v", c, s.Node.ImageFs)
 	}
 	r.Change(func() { r.ImageFs, r.ContainerFs = filesystem("/dev", 30, 3), nil })
-	b.files.runtime.soon()
+	b.files.runtime.refresh()
 	for end := time.Now().Add(10 * time.Second); ; {
 		if s = look(); s.Node.ImageFs.V.Path == "/dev" && s.Node.ContainerFs == s.Node.ImageFs {
 			break
@@ -89,7 +89,7 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := recordedNode(t, "6.12")
 		release := make(chan struct{})
-		files := &fileSystems{learned: make(chan struct{})}
+		files := &fileSystems{storesKnown: make(chan struct{})}
 		b := &Background{files: files, done: make(chan struct{}), networks: network.New("/nowhere")}
 		files.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
 			<-ctx.Done()
@@ -144,7 +144,7 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 			t.Errorf("imagefs: %+v", o)
 		}
 		text := s.Err().Error()
-		for _, want := range []string{"statfs /var/lib/kubelet: no answer for 1", "image file system of the runtime: no answer for 20s", "the runtime has not told yet where its images are"} {
+		for _, want := range []string{"statfs /var/lib/kubelet: no answer for 1", "image file system of the runtime: no answer for 20s", "the runtime has not reported its image store yet"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("errors do not say %q:\n%s", want, text)
 			}
@@ -178,7 +178,7 @@ func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
 		files: files, storage: disk.New(disk.Options{}),
 		network: newSource("network", network.Every, network.Limit, func(context.Context) (network.Reading, error) { return network.Reading{}, nil }),
 	}
-	files.container.at, files.container.asked = now.Add(-time.Minute), now.Add(-time.Minute)
+	files.container.at, files.container.queryStart = now.Add(-time.Minute), now.Add(-time.Minute)
 	var s stats.Summary
 	b.Fill(now, &s)
 	if o := s.Observe(now, stats.SignalContainerFsAvailable, ""); o.OK || s.Node.Layout.OK {
@@ -201,7 +201,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 		b := &Background{cancel: func() {}, done: make(chan struct{})}
 		began := time.Now()
 		b.Close()
-		if took := time.Since(began); took != closePatience {
+		if took := time.Since(began); took != closeTimeout {
 			t.Errorf("waited %v", took)
 		}
 	})
@@ -228,7 +228,7 @@ func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
 		{stats.SignalPIDAvailable, true, 0, 1000, ""},
 		{stats.SignalNodeFsAvailable, true, 5, 10, ""},
 		{stats.SignalNodeFsInodesFree, false, 0, 0, "no fixed number of inodes"},
-		{stats.SignalImageFsAvailable, false, 0, 0, "no answer"},
+		{stats.SignalImageFsAvailable, false, 0, 0, "no reading"},
 		{"x.available", false, 0, 0, "unknown signal"},
 	} {
 		o := s.Observe(now, c.signal, stats.MemoryAvailableLower)

@@ -94,7 +94,7 @@ func TestABudgetOfGroups(t *testing.T) {
 		t.Errorf("%d groups, %v", n, b.err())
 	}
 	for i := range 100 {
-		b.refuse("a\nb" + strings.Repeat("x", i+300))
+		b.exceed("a\nb" + strings.Repeat("x", i+300))
 	}
 	if err := b.err(); !errors.Is(err, errManyCgroups) || !strings.Contains(err.Error(), "and 99 others") || len(err.Error()) > 400 {
 		t.Error(err)

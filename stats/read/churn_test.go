@@ -64,7 +64,7 @@ func TestLiveChurn(t *testing.T) {
 	for range 4 { // opens what is kept for good
 		look()
 	}
-	here := len(c.pods.here)
+	here := len(c.pods.byUID)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 	done := make(chan error)
 	began := time.Now()
@@ -98,8 +98,8 @@ func TestLiveChurn(t *testing.T) {
 	if now := openFiles(t); now != files {
 		t.Errorf("%d descriptors before the churn, %d after", files, now)
 	}
-	if len(c.pods.here) != here || len(c.pods.elsewhere) != 0 {
-		t.Errorf("%d pods are remembered, %d elsewhere; %d before the churn", len(c.pods.here), len(c.pods.elsewhere), here)
+	if len(c.pods.byUID) != here || len(c.pods.runtimeOnly) != 0 {
+		t.Errorf("%d pods are remembered, %d elsewhere; %d before the churn", len(c.pods.byUID), len(c.pods.runtimeOnly), here)
 	}
 	goleak.VerifyNone(t, goroutines)
 }

@@ -72,11 +72,11 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 		return podindex.New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "e", Ready: ready, CgroupParent: parent}}})
 	}
 	look(elsewhere("/k8s.io", true), "1-2", "c", "e")
-	if g := s.elsewhere["e"]; g.Path != "" {
+	if g := s.runtimeOnly["e"]; g.Path != "" {
 		t.Errorf("a shared cgroup is taken for the pod's: %+v", g)
 	}
 	look(elsewhere("/other/kubepods/burstable/pode", true), "1-2", "c", "e")
-	if g := s.elsewhere["e"]; g.Path != "other/kubepods/burstable/pode" || g.QOSClass != stats.Burstable {
+	if g := s.runtimeOnly["e"]; g.Path != "other/kubepods/burstable/pode" || g.QOSClass != stats.Burstable {
 		t.Errorf("its own is not: %+v", g)
 	}
 	look(elsewhere("/other/kubepods/burstable/pode", false), "1-2", "c")
@@ -88,8 +88,8 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 	look(elsewhere("/kubepods/pode", true), "1-2", "c", "e", "e")
 	gone("kubepods/burstable/pode")
 	look(elsewhere("/kubepods/pode", true), "1-2", "c", "e")
-	if len(s.elsewhere) != 0 || s.here["e"].Path != "kubepods/pode" {
-		t.Errorf("twice: %+v, %+v", s.elsewhere, s.here["e"])
+	if len(s.runtimeOnly) != 0 || s.byUID["e"].Path != "kubepods/pode" {
+		t.Errorf("twice: %+v, %+v", s.runtimeOnly, s.byUID["e"])
 	}
 }
 

@@ -227,7 +227,7 @@ func TestPodsVanish(t *testing.T) {
 	if err := c.Collect(time.Unix(1001, 0), nil, &s); err != nil || len(s.Pods) != 2 {
 		t.Errorf("%d pods, %v", len(s.Pods), err)
 	}
-	if len(c.pods.order) != 2 || len(c.pods.here) != 2 {
+	if len(c.pods.order) != 2 || len(c.pods.byUID) != 2 {
 		t.Errorf("%d groups are kept for 2 pods", len(c.pods.order))
 	}
 }

@@ -67,7 +67,7 @@ func TestASourceThatHangsGrowsOld(t *testing.T) {
 			t.Errorf("failing beyond the limit: %+v, %+v", v, st)
 		}
 		fail.Store(nil)
-		s.soon()
+		s.refresh()
 		synctest.Wait()
 		if v, _ := s.get(time.Now()); !v.OK {
 			t.Error("asked again at once: absent")

@@ -10,7 +10,7 @@ func TestAHurriedWalkRenewsSooner(t *testing.T) {
 	l := newStorageLoop(&storageWalker{}, storageEvery)
 	l.pods["a"] = &storage{time: time.Now().Add(-2 * hurriedEvery)}
 	found := map[string]storageDirs{"a": {}}
-	l.calm = 0.01
+	l.restShare = 0.01
 	for _, hurry := range []bool{false, true, false} {
 		l.Hurry(hurry)
 		if _, due := l.oldest(found); due != hurry {

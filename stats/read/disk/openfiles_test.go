@@ -75,7 +75,7 @@ func TestALookAtAPodForgetsNoFilesWithoutAName(t *testing.T) {
 	if got := unnamedAt(time.Now()); got != first || got.V.UsedBytes < 8<<20 || !got.V.Time.Before(l.pods["uid-1"].time) {
 		t.Errorf("after two looks: %+v, want %+v", got, first)
 	}
-	if got := unnamedAt(first.V.Time.Add(l.limit(time.Now()) + time.Second)); got.OK {
+	if got := unnamedAt(first.V.Time.Add(l.maxAge(time.Now()) + time.Second)); got.OK {
 		t.Errorf("too old: %+v", got)
 	}
 }

@@ -167,7 +167,7 @@ func TestAPodWithManyFiles(t *testing.T) {
 		for _, want := range []time.Duration{turn, 2 * turn, 4 * turn, 8 * turn, longestTurn, longestTurn} {
 			began := time.Now()
 			l.measure(t.Context(), "a", found["a"])
-			if took := time.Since(began); took != want || !l.pods["a"].cut || !strings.Contains(l.pods["a"].err.Error(), "not measured to its end") {
+			if took := time.Since(began); took != want || !l.pods["a"].cut || !strings.Contains(l.pods["a"].err.Error(), "walk cut off after") {
 				t.Fatalf("a turn of %v, want %v: %+v", took, want, l.pods["a"])
 			}
 		}
@@ -207,10 +207,10 @@ func statusOfStorage(t *testing.T) {
 		says("1 of 3 pods measured, 2 with errors: of b")
 	}
 	l.pods["b"].err, l.pods["c"].err = nil, nil
-	l.doing, l.since, l.until = "b", now.Add(-2*time.Minute), now.Add(-walkPatience/2)
+	l.walking, l.walkStart, l.turnEnd = "b", now.Add(-2*time.Minute), now.Add(-walkHangAfter/2)
 	says("")
-	l.until = now.Add(-2 * walkPatience)
-	says("pod b has been walked for 2m0s: a file system that hangs")
+	l.turnEnd = now.Add(-2 * walkHangAfter)
+	says("walk of pod b has taken 2m0s: its file system hangs")
 }
 
 // paced is a walker that calls pace for each entry.

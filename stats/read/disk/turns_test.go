@@ -43,7 +43,7 @@ func TestAWalkThatWasCutOffIsMadeAgainWhateverElseIsDue(t *testing.T) {
 				}
 				s := &storage{time: time.Now(), took: c.each}
 				if next[0] == 'm' {
-					s.turn, _ = l.turnOf(l.pods[next])
+					s.turn, _ = l.nextTurn(l.pods[next])
 					s.cut, s.took = true, s.turn
 					if again := turns[next] > 0; again && since < c.others {
 						t.Fatalf("%+v: %s is walked again after %d others", c, next, since)

@@ -50,18 +50,18 @@ func TestWhatTheHostsMountsLackKeepsNoOldFigure(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(h.proc, "1/mountinfo"), []byte(mounts), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		base := h.of("a", Kept{}).by[h.disk].Bytes
+		base := h.of("a", Kept{}).byDevice[h.disk].Bytes
 		f := h.file("spill", 64<<20)
 		h.unlink("spill")
 		open := h.of("a", Kept{})
 		f.Close()
 		closed := h.of("a", open)
-		if open.by[h.disk].Bytes-base != 64<<20 || closed.by[h.disk].Bytes != base || closed.cut {
+		if open.byDevice[h.disk].Bytes-base != 64<<20 || closed.byDevice[h.disk].Bytes != base || closed.cut {
 			t.Errorf("%d lines of 2 MiB: while it was open %d MiB, then %d MiB, before %d MiB, cut %v",
-				long, open.by[h.disk].Bytes>>20, closed.by[h.disk].Bytes>>20, base>>20, closed.cut)
+				long, open.byDevice[h.disk].Bytes>>20, closed.byDevice[h.disk].Bytes>>20, base>>20, closed.cut)
 		}
-		if whole := long == 0; open.by[h.disk].Partial == whole {
-			t.Errorf("%d lines of 2 MiB: a lower bound: %v", long, open.by[h.disk].Partial)
+		if whole := long == 0; open.byDevice[h.disk].Partial == whole {
+			t.Errorf("%d lines of 2 MiB: a lower bound: %v", long, open.byDevice[h.disk].Partial)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestAFileUnlinkedSinceTheHostsMountsWereReadIsNobodyElses(t *testing.T) {
 	h.of("owner", Kept{}) // reads the host's mounts
 	h.unlink("x")
 	exporter, owner := h.of("exporter", Kept{}), h.of("owner", Kept{})
-	if e, o := exporter.by[h.disk].Bytes, owner.by[h.disk].Bytes; e != 0 || o != 64<<20 || exporter.cut || owner.cut {
+	if e, o := exporter.byDevice[h.disk].Bytes, owner.byDevice[h.disk].Bytes; e != 0 || o != 64<<20 || exporter.cut || owner.cut {
 		t.Errorf("who sees the host's mounts: %d MiB, cut %v; whose volume it is of: %d MiB, cut %v", e>>20, exporter.cut, o>>20, owner.cut)
 	}
 	if time.Since(h.mounted) > mounts.Every {
@@ -110,7 +110,7 @@ func TestAFileUnlinkedSinceTheHostsMountsWereReadIsNobodyElses(t *testing.T) {
 // A thread may be in a directory of its own.
 func TestAThreadsOwnDirectoryWithoutANameCounts(t *testing.T) {
 	h := newHolder(t, "a")
-	before := h.of("a", Kept{}).by[h.disk].Inodes
+	before := h.of("a", Kept{}).byDevice[h.disk].Inodes
 	stop, last := make(chan struct{}), 0
 	defer close(stop)
 	for _, in := range []string{"cwd", "root"} {
@@ -128,8 +128,8 @@ func TestAThreadsOwnDirectoryWithoutANameCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		before++
-		if got := h.of("a", Kept{}); got.by[h.disk].Inodes != before || got.cut {
-			t.Errorf("%s: %d, want %d, cut %v", in, got.by[h.disk].Inodes, before, got.cut)
+		if got := h.of("a", Kept{}); got.byDevice[h.disk].Inodes != before || got.cut {
+			t.Errorf("%s: %d, want %d, cut %v", in, got.byDevice[h.disk].Inodes, before, got.cut)
 		}
 	}
 }

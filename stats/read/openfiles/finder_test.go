@@ -91,8 +91,8 @@ func TestAProcessWhoseFilesAreAbsentIsNotGone(t *testing.T) {
 	h.proc = t.TempDir()
 	h.file("open", 8<<20)
 	h.unlink("open")
-	before := Kept{by: map[uint64]walk.Usage{h.disk: {Bytes: 8 << 20, Inodes: 1}}, Time: time.Now()}
-	if got := h.of("a", before); !got.cut || got.by[h.disk].Bytes != 8<<20 {
+	before := Kept{byDevice: map[uint64]walk.Usage{h.disk: {Bytes: 8 << 20, Inodes: 1}}, Time: time.Now()}
+	if got := h.of("a", before); !got.cut || got.byDevice[h.disk].Bytes != 8<<20 {
 		t.Errorf("it lives: %+v", got)
 	}
 	h.Belongs = nil
@@ -125,11 +125,11 @@ func endedProcess(t testing.TB) int {
 // Files that no directory has count as those of the pod whose processes have them open or mapped, by their blocks, and each once.
 func TestFilesWithoutANameCount(t *testing.T) {
 	h := newHolder(t, "a", "b")
-	want := h.of("a", Kept{}).by[h.disk] // other tests' of this process
+	want := h.of("a", Kept{}).byDevice[h.disk] // other tests' of this process
 	counts := func(what string, bytes, inodes uint64) {
 		t.Helper()
 		want.Bytes, want.Inodes = want.Bytes+bytes, want.Inodes+inodes
-		if got := h.of("a", Kept{}); got.by[h.disk] != want || got.cut {
+		if got := h.of("a", Kept{}); got.byDevice[h.disk] != want || got.cut {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
 	}
@@ -175,14 +175,14 @@ func TestFilesWithoutANameCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("in memory", 0, 0)
-	if b := h.of("b", Kept{}); b.by[h.disk].Inodes != 0 {
+	if b := h.of("b", Kept{}); b.byDevice[h.disk].Inodes != 0 {
 		t.Errorf("another pod that shares them: %+v, want them once", b)
 	}
 	h.Forget(map[string]bool{"b": true})
-	if b := h.of("b", Kept{}); b.by[h.disk] != want {
+	if b := h.of("b", Kept{}); b.byDevice[h.disk] != want {
 		t.Errorf("the pod that is left: %+v, want %+v", b, want)
 	}
-	if none := h.of("c", Kept{}); len(none.by) != 0 {
+	if none := h.of("c", Kept{}); len(none.byDevice) != 0 {
 		t.Errorf("a pod without a cgroup: %+v", none)
 	}
 }
@@ -190,7 +190,7 @@ func TestFilesWithoutANameCount(t *testing.T) {
 // A thread may have descriptors of its own.
 func TestAThreadHidesNothing(t *testing.T) {
 	h := newHolder(t, "a")
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	ready, end := make(chan error), make(chan struct{})
 	defer close(end)
 	go func() {
@@ -208,7 +208,7 @@ func TestAThreadHidesNothing(t *testing.T) {
 	if err := <-ready; err != nil {
 		t.Fatal(err)
 	}
-	if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 2<<20 || got.Inodes-before.Inodes != 1 {
+	if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 2<<20 || got.Inodes-before.Inodes != 1 {
 		t.Errorf("%+v, before it had one %+v", got, before)
 	}
 }
@@ -229,7 +229,7 @@ func TestManyDescriptorsCostOneTurn(t *testing.T) {
 	h.file("late", 8<<20)
 	h.unlink("late")
 	all := h.of("a", Kept{})
-	if all.cut || all.by[h.disk].Bytes < 8<<20 {
+	if all.cut || all.byDevice[h.disk].Bytes < 8<<20 {
 		t.Fatalf("behind %d others: %+v", len(first), all)
 	}
 	paces := 0
@@ -240,11 +240,11 @@ func TestManyDescriptorsCostOneTurn(t *testing.T) {
 		return nil
 	}
 	cut := h.of("a", all)
-	if u := cut.by[h.disk]; !cut.cut || !u.Partial || u.Bytes != all.by[h.disk].Bytes || u.Inodes != all.by[h.disk].Inodes || paces != 3 {
+	if u := cut.byDevice[h.disk]; !cut.cut || !u.Partial || u.Bytes != all.byDevice[h.disk].Bytes || u.Inodes != all.byDevice[h.disk].Inodes || paces != 3 {
 		t.Errorf("cut off after %d paces: %+v, before %+v", paces, cut, all)
 	}
 	on := cut.On(stats.Some(stats.FsStats{Device: h.disk}))
-	if !on.OK || !on.V.Partial || on.V.UsedBytes != all.by[h.disk].Bytes {
+	if !on.OK || !on.V.Partial || on.V.UsedBytes != all.byDevice[h.disk].Bytes {
 		t.Errorf("on its disk: %+v", on)
 	}
 	for want := 2 * unnamedTurn; ; want *= 2 {
@@ -257,7 +257,7 @@ func TestManyDescriptorsCostOneTurn(t *testing.T) {
 		}
 	}
 	h.pace = hosttest.NoPause
-	if again := h.of("a", cut); again.cut || again.by[h.disk] != all.by[h.disk] || again.turn != longestUnnamedTurn {
+	if again := h.of("a", cut); again.cut || again.byDevice[h.disk] != all.byDevice[h.disk] || again.turn != longestUnnamedTurn {
 		t.Errorf("with enough time: %+v", again)
 	}
 }
@@ -268,11 +268,11 @@ func TestAProcessIDThatIsUsedAgain(t *testing.T) {
 	h.file("x", 1<<20)
 	h.unlink("x")
 	h.Belongs = func(pid int, group string) bool { return pid != os.Getpid() || group != "poda" }
-	if got := h.of("a", Kept{}); len(got.by) != 0 {
+	if got := h.of("a", Kept{}); len(got.byDevice) != 0 {
 		t.Errorf("another's: %+v", got)
 	}
 	h.Belongs, h.proc = func(int, string) bool { return true }, t.TempDir()
-	if got := h.of("a", Kept{}); len(got.by) != 0 {
+	if got := h.of("a", Kept{}); len(got.byDevice) != 0 {
 		t.Errorf("gone: %+v", got)
 	}
 }
@@ -301,7 +301,7 @@ func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.host.Close()
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	if h.overlays, err = mounts.Overlays("/proc/self/mountinfo"); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
 	defer f.Close()
 	counts := func(how string) {
 		t.Helper()
-		if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
+		if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
 			t.Errorf("%s: %+v, before it was made %+v", how, got, before)
 		}
 	}

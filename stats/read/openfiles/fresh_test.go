@@ -52,7 +52,7 @@ func TestALayerOfAContainerThatHasJustStarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := h.of("a", Kept{}).by[h.disk]
+	before := h.of("a", Kept{}).byDevice[h.disk]
 	merged := h.layered()
 	f, err := os.Create(filepath.Join(merged, "x"))
 	if err == nil {
@@ -70,7 +70,7 @@ func TestALayerOfAContainerThatHasJustStarted(t *testing.T) {
 		if time.Since(h.mounted) > mounts.Every/2 {
 			t.Skip("this machine is too slow: the mounts would be read again anyway")
 		}
-		if got := h.of("a", Kept{}).by[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
+		if got := h.of("a", Kept{}).byDevice[h.disk]; got.Bytes-before.Bytes != 6<<20 || got.Inodes-before.Inodes != 1 {
 			t.Errorf("%s: %+v, before it was made %+v", how, got, before)
 		}
 	}

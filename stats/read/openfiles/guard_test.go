@@ -14,7 +14,7 @@ import (
 // heldUp is a holder whose pod a has processes of whom one file of /proc never answers, until release. They come before this one.
 func heldUp(t *testing.T, file string, pids ...int) (h *holder, release func()) {
 	h = newHolder(t, "a", "b")
-	h.guard.patience = 50 * time.Millisecond
+	h.guard.timeout = 50 * time.Millisecond
 	h.proc = t.TempDir()
 	self := fmt.Sprint(os.Getpid())
 	if err := os.Symlink("/proc/self", filepath.Join(h.proc, self)); err != nil {
@@ -64,22 +64,22 @@ func TestAProcessThatHoldsALockHoldsUpNoLook(t *testing.T) {
 			return u
 		}
 		a := look("a", Kept{})
-		if u := a.by[h.disk]; u.Bytes < 8<<20 || !u.Partial || !a.cut {
+		if u := a.byDevice[h.disk]; u.Bytes < 8<<20 || !u.Partial || !a.cut {
 			t.Errorf("%s: %+v, cut %v", file, u, a.cut)
 		}
-		if n := len(h.guard.gone); n != maxStuckOfPod {
+		if n := len(h.guard.stuck); n != maxStuckOfPod {
 			t.Errorf("%s: %d threads wait, want %d", file, n, maxStuckOfPod)
 		}
-		h.guard.patience = time.Hour // the next look waits for none
+		h.guard.timeout = time.Hour // the next look waits for none
 		look("a", a)
 		h.Forget(map[string]bool{"b": true})
-		if b := look("b", Kept{}); b.cut || b.by[h.disk].Bytes < 8<<20 {
+		if b := look("b", Kept{}); b.cut || b.byDevice[h.disk].Bytes < 8<<20 {
 			t.Errorf("%s: another pod: %+v", file, b)
 		}
 		release()
 		for deadline := time.Now().Add(20 * time.Second); ; {
 			ended := true
-			for _, w := range h.guard.gone {
+			for _, w := range h.guard.stuck {
 				ended = ended && w.ended.Load()
 			}
 			if ended {
@@ -97,7 +97,7 @@ func TestAProcessThatHoldsALockHoldsUpNoLook(t *testing.T) {
 
 // Pods that hold up as many threads as there may be cost each other their mappings, not the look: one thread each beyond that.
 func TestThreadsThatAreHeldUpAreFew(t *testing.T) {
-	g := guard{patience: time.Millisecond}
+	g := guard{timeout: time.Millisecond}
 	stop := make(chan struct{})
 	const pods = 3 * maxStuck / maxStuckOfPod
 	for pid := range pods * maxStuckOfPod {
@@ -105,25 +105,25 @@ func TestThreadsThatAreHeldUpAreFew(t *testing.T) {
 			t.Fatal("a call that is held up was made")
 		}
 	}
-	if want := maxStuck + pods - maxStuck/maxStuckOfPod; len(g.gone) != want {
-		t.Errorf("%d are held up, want %d", len(g.gone), want)
+	if want := maxStuck + pods - maxStuck/maxStuckOfPod; len(g.stuck) != want {
+		t.Errorf("%d are held up, want %d", len(g.stuck), want)
 	}
 	if err := g.do("0", 1<<20, func() { t.Error("called") }); err != errStuck {
 		t.Error(err)
 	}
 	close(stop)
 	g.all.Wait()
-	g.patience = time.Minute
+	g.timeout = time.Minute
 	called := false
-	if err := g.do("0", 1<<20, func() { called = true }); err != nil || !called || len(g.gone) > 0 {
-		t.Errorf("once they are back: %v, %d", err, len(g.gone))
+	if err := g.do("0", 1<<20, func() { called = true }); err != nil || !called || len(g.stuck) > 0 {
+		t.Errorf("once they are back: %v, %d", err, len(g.stuck))
 	}
 	g.close()
 }
 
 // Replicas of one owner that hold calls up take no call from a pod that holds none up.
 func TestPodsThatHoldCallsUpBlindNoLookAtAnother(t *testing.T) {
-	g := guard{patience: 20 * time.Millisecond}
+	g := guard{timeout: 20 * time.Millisecond}
 	never := make(chan struct{})
 	for pod := range maxStuck {
 		for pid := range maxStuckOfPod {
@@ -132,7 +132,7 @@ func TestPodsThatHoldCallsUpBlindNoLookAtAnother(t *testing.T) {
 			}
 		}
 	}
-	g.patience = time.Minute
+	g.timeout = time.Minute
 	for pid, whose := range []string{"hog", "hog on disks", "replica0 on disks"} {
 		called := false
 		if err := g.do(whose, 9999+pid, func() { called = true }); err != nil || !called {

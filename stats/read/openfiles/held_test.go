@@ -41,7 +41,7 @@ func (h *holder) below(levels int) (fd int) {
 func (h *holder) hides(what string, before Kept) {
 	h.t.Helper()
 	after := h.of("a", Kept{})
-	if grew := after.by[h.disk].Bytes - before.by[h.disk].Bytes; grew < 64<<20 || after.cut {
+	if grew := after.byDevice[h.disk].Bytes - before.byDevice[h.disk].Bytes; grew < 64<<20 || after.cut {
 		h.t.Errorf("%s: of 64 MiB %d MiB are counted, cut %v", what, grew>>20, after.cut)
 	}
 }
@@ -165,7 +165,7 @@ func TestAWorkingDirectoryWithoutANameCounts(t *testing.T) {
 	if err := os.WriteFile(procs, []byte(fmt.Sprintln(cmd.Process.Pid)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.of("a", Kept{}); got.by[h.disk].Inodes != 1 {
+	if got := h.of("a", Kept{}); got.byDevice[h.disk].Inodes != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -231,7 +231,7 @@ func TestAMountOfTheKubeletsHidesNoFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b := h.of("b", Kept{}); b.cut || b.by[h.disk].Bytes != 0 {
+	if b := h.of("b", Kept{}); b.cut || b.byDevice[h.disk].Bytes != 0 {
 		t.Errorf("a pod that sees the host's mounts: %+v", b)
 	}
 	h.hides("by the kubelet's mount", Kept{})

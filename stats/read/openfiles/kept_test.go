@@ -27,15 +27,15 @@ func TestAnInodeIsNotItsFormerHoldersForEver(t *testing.T) {
 	h.file("x", 8<<20)
 	h.unlink("x")
 	a := h.of("a", base)
-	if a.by[h.disk].Bytes-base.by[h.disk].Bytes != 8<<20 {
+	if a.byDevice[h.disk].Bytes-base.byDevice[h.disk].Bytes != 8<<20 {
 		t.Fatal(a)
 	}
-	whole := a.by[h.disk].Bytes
+	whole := a.byDevice[h.disk].Bytes
 	h.without("a")
 	for i, want := range []uint64{0, whole, whole} {
 		a = h.of("a", a)
-		if b := h.of("b", Kept{}); !a.cut || b.by[h.disk].Bytes != want {
-			t.Errorf("after %d looks at a that were cut off (%v) b counts %d, want %d", i+1, a.cut, b.by[h.disk].Bytes, want)
+		if b := h.of("b", Kept{}); !a.cut || b.byDevice[h.disk].Bytes != want {
+			t.Errorf("after %d looks at a that were cut off (%v) b counts %d, want %d", i+1, a.cut, b.byDevice[h.disk].Bytes, want)
 		}
 	}
 }
@@ -49,14 +49,14 @@ func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 	h.without("a")
 	earlier := func(u Kept, by time.Duration) Kept {
 		u.Time = u.Time.Add(-by)
-		if !u.kept.IsZero() {
-			u.kept = u.kept.Add(-by)
+		if !u.keptTime.IsZero() {
+			u.keptTime = u.keptTime.Add(-by)
 		}
 		return u
 	}
 	for i := range 4 {
 		a = h.of("a", earlier(a, KeepFor/2-time.Minute))
-		if kept, want := a.by[h.disk].Bytes >= 8<<20, i < 2; kept != want || !a.cut {
+		if kept, want := a.byDevice[h.disk].Bytes >= 8<<20, i < 2; kept != want || !a.cut {
 			t.Errorf("look %d: %+v", i, a)
 		}
 	}
@@ -66,7 +66,7 @@ func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 // other processes of that pod keep on a disk is found, however many wait there.
 func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 	h := newHolder(t, "a")
-	h.guard.patience = 50 * time.Millisecond
+	h.guard.timeout = 50 * time.Millisecond
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skip("no FUSE here: ", err)
@@ -106,7 +106,7 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 	go func() { looked <- h.Look(t.Context(), "a", "", nil, &Kept{holders: first}) }()
 	select {
 	case a := <-looked:
-		if !a.cut || a.by[h.disk].Bytes < 8<<20 {
+		if !a.cut || a.byDevice[h.disk].Bytes < 8<<20 {
 			t.Errorf("%+v", a)
 		}
 		unix.Close(fuse) // whoever waits gets an error

@@ -26,7 +26,7 @@ func looksAt(t *testing.T, pid string) Kept {
 		t.Fatal(err)
 	}
 	got := h.of("a", Kept{})
-	fmt.Printf("said: %d of %d bytes, cut %v\n", got.by[h.disk].Inodes, got.by[h.disk].Bytes, got.cut)
+	fmt.Printf("said: %d of %d bytes, cut %v\n", got.byDevice[h.disk].Inodes, got.byDevice[h.disk].Bytes, got.cut)
 	return got
 }
 

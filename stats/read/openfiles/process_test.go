@@ -46,7 +46,7 @@ func onThread(t *testing.T, last *int, stop chan struct{}, f func()) {
 // However many threads have descriptors of their own, those of the last count.
 func TestEveryThreadsDescriptorsCount(t *testing.T) {
 	h := newHolder(t, "a")
-	base := h.of("a", Kept{}).by[h.disk]
+	base := h.of("a", Kept{}).byDevice[h.disk]
 	stop, last := make(chan struct{}), 0
 	defer close(stop)
 	for range maxFileSets + 1 {
@@ -65,11 +65,11 @@ func TestEveryThreadsDescriptorsCount(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got := h.of("a", Kept{}); got.by[h.disk].Bytes < base.Bytes+8<<20 || got.cut {
-		t.Errorf("8 MiB held by the last thread of many: %+v, cut %v; before %+v", got.by[h.disk], got.cut, base)
+	if got := h.of("a", Kept{}); got.byDevice[h.disk].Bytes < base.Bytes+8<<20 || got.cut {
+		t.Errorf("8 MiB held by the last thread of many: %+v, cut %v; before %+v", got.byDevice[h.disk], got.cut, base)
 	}
 	f := h.Finder
-	out := Kept{by: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
+	out := Kept{byDevice: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
 	f.out = &out
 	if more, err := f.process(t.Context(), os.Getpid(), firstRound); !more || err != nil {
 		t.Errorf("more threads than a first round looks at: %v, %v", more, err)
@@ -151,10 +151,10 @@ func TestWhatIsMappedAfterTheFirstThreadsEndCounts(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready <nil>\n" {
 		t.Fatal(line, err)
 	}
-	sum := Kept{by: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
-	h.now, h.upper, h.uid, h.out = h.disks(), map[uint64]uint64{}, "a", &sum
-	h.all(t.Context(), []int{cmd.Process.Pid})
-	if got := sum.by[h.disk]; got.Bytes != 8<<20 || got.Inodes != 1 || sum.cut {
+	sum := Kept{byDevice: map[uint64]walk.Usage{}, holders: map[int]uint64{}}
+	h.diskSet, h.upper, h.uid, h.out = h.disks(), map[uint64]uint64{}, "a", &sum
+	h.searchAll(t.Context(), []int{cmd.Process.Pid})
+	if got := sum.byDevice[h.disk]; got.Bytes != 8<<20 || got.Inodes != 1 || sum.cut {
 		t.Errorf("8 MiB mapped: %+v, cut %v", got, sum.cut)
 	}
 }

@@ -83,7 +83,7 @@ func TestADeepDirectoryThatIsMovedEndsTheWalkBelow(t *testing.T) {
 	for _, places := range []int{2, 100} {
 		w := New(hosttest.NoPause)
 		w.bounds = Bounds{1, places, 100, 64}
-		d := &depths{Walker: w, fd: -1}
+		d := &deepWalk{Walker: w, fd: -1}
 		w.levels = append(w.levels, level{inode: 0})
 		var st unix.Stat_t
 		if d.fd, err = unix.Openat(fd, "a", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil || unix.Fstat(d.fd, &st) != nil {

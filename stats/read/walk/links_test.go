@@ -32,7 +32,7 @@ func TestManyHardLinksCountOnce(t *testing.T) {
 	want := naive(t, dir)
 	for _, room := range []int{0, 1, 17, 1000} {
 		w := New(hosttest.NoPause)
-		w.room = room
+		w.linkRoom = room
 		for range 2 { // nothing is left over from the walk before
 			if u, err := w.Tree(t.Context(), fd); err != nil || u != want {
 				t.Errorf("room for %d: %+v, want %+v; %v", room, u, want, err)

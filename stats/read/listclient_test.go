@@ -103,12 +103,12 @@ func (g *growing) holdUpOpen() *held {
 }
 
 func (g *growing) holdUpAsk() *held {
-	h, asks := newHeld(), g.calls().asks
-	g.calls().asks = func(path string) bool { h.up(); return asks(path) }
+	h, asks := newHeld(), g.calls().checkCritical
+	g.calls().checkCritical = func(path string) bool { h.up(); return asks(path) }
 	return h
 }
 
-func (g *growing) calls() *kernelCalls { return &g.pods.beside.l.calls }
+func (g *growing) calls() *kernelCalls { return &g.pods.client.lister.calls }
 
 // seen is a quick look: who was found, who was measured, who is critical.
 type seen struct {
@@ -153,10 +153,10 @@ func (g *growing) sees(want string) {
 }
 
 // older has what was listed last be older.
-func (g *growing) older(age time.Duration) { g.pods.beside.listed = g.pods.beside.listed.Add(-age) }
+func (g *growing) older(age time.Duration) { g.pods.client.listedAt = g.pods.client.listedAt.Add(-age) }
 
 // waited: the last look has waited for longer than one does that is brief, in vain. By turns, for this machine may have others to run.
-func (g *growing) waited() bool { return g.pods.beside.turns > leastTurns }
+func (g *growing) waited() bool { return g.pods.client.slices > minSlices }
 
 // A directory whose lock is held keeps no look for more than some milliseconds: what was listed a moment ago counts, and that is said.
 func TestAListThatIsHeldUp(t *testing.T) {
@@ -195,9 +195,9 @@ func TestAListThatIsHeldUpForGood(t *testing.T) {
 	g.sees("a")
 	h := g.holdUpList()
 	t.Cleanup(h.release)
-	g.older(counts)
+	g.older(listValidFor)
 	start, waited := time.Now(), 0
-	for time.Since(start) < waitsEvery-longWait {
+	for time.Since(start) < longWaitEvery-longWait {
 		got := g.look()
 		if got.found != "a" || got.measured != "a" || !errors.Is(got.err, errListLate) {
 			t.Fatalf("%+v", got)
@@ -226,7 +226,7 @@ func TestAStarvedLister(t *testing.T) {
 	g.Beside()
 	g.sees("a")
 	h := g.holdUpList()
-	g.older(counts)
+	g.older(listValidFor)
 	g.pod("b")
 	time.AfterFunc(longWait/3, h.release)
 	g.sees("ab")
@@ -240,17 +240,17 @@ func TestTimeWithoutTurnsIsNoWaiting(t *testing.T) {
 	list := g.calls().list
 	g.calls().list = func(root int, names []byte) ([]byte, error) {
 		if root == 0 {
-			time.Sleep(waitTurn)
+			time.Sleep(waitSlice)
 		}
 		return list(root, names)
 	}
 	g.pod("b")
-	b := g.pods.beside
+	b := g.pods.client
 	b.begin(true)
-	b.l.q.list = true
-	b.hand()
-	b.spent = time.Hour
-	if !b.await(g.pods, brief) {
+	b.lister.req.list = true
+	b.send()
+	b.requestWait = time.Hour
+	if !b.await(g.pods, shortWait) {
 		t.Error("not waited for a thread that had one turn")
 	}
 }
@@ -274,7 +274,7 @@ func TestAStaleAnswer(t *testing.T) {
 	}
 	asked := time.Now()
 	g.pod("b")
-	for time.Since(asked) <= newEnough {
+	for time.Since(asked) <= freshFor {
 		g.look()
 	}
 	h.release()
@@ -285,17 +285,17 @@ func TestAStaleAnswer(t *testing.T) {
 func TestAStaleAnswerIsAsOldAsItsQuestion(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
-	b := g.pods.beside
+	b := g.pods.client
 	g.sees("a")
 	b.begin(true)
 	asked := time.Now().Add(-time.Minute)
-	b.l.q.list, b.l.q.asked, b.under = true, asked, true
-	b.l.answer()
-	b.l.told <- struct{}{}
+	b.lister.req.list, b.lister.req.sentAt, b.inFlight = true, asked, true
+	b.lister.answer()
+	b.lister.answers <- struct{}{}
 	h := g.holdUpList()
 	defer h.release()
-	if got := g.look(); !errors.Is(got.err, errListLate) || !b.listed.Equal(asked) || !g.waited() {
-		t.Errorf("%+v, listed %v ago, waited %v", got, time.Since(b.listed), b.spent)
+	if got := g.look(); !errors.Is(got.err, errListLate) || !b.listedAt.Equal(asked) || !g.waited() {
+		t.Errorf("%+v, listed %v ago, waited %v", got, time.Since(b.listedAt), b.requestWait)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestAPodThatIsNotOpenYet(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		if g.waited() != (i == 0) {
-			t.Errorf("look %d took %v, waiting %v", i, got.took, g.pods.beside.spent)
+			t.Errorf("look %d took %v, waiting %v", i, got.took, g.pods.client.requestWait)
 		}
 		if got.critical != "b" {
 			t.Errorf("critical: %q: of one that is not open nothing is known", got.critical)
@@ -354,11 +354,11 @@ func TestAPodThatIsGoneIsNotWaitedFor(t *testing.T) {
 	g.sees("ab")
 	h := g.holdUpList()
 	defer h.release()
-	k := g.pods.here[uid("b")]
+	k := g.pods.byUID[uid("b")]
 	k.close() // as readPod does, for ENODEV
 	k.vanished = true
 	if got := g.look(); got.measured != "a" || g.waited() {
-		t.Errorf("%+v, waiting %v", got, g.pods.beside.spent)
+		t.Errorf("%+v, waiting %v", got, g.pods.client.requestWait)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestACgroupThatIsMadeAnewBesideALook(t *testing.T) {
 	g := newGrowing(t, "a")
 	g.Beside()
 	g.sees("a")
-	g.pods.here[uid("a")].close()
+	g.pods.byUID[uid("a")].close()
 	g.sees("a")
 }
 
@@ -400,7 +400,7 @@ func TestAPodThatIsNotAskedYet(t *testing.T) {
 	for i := range 3 {
 		got := g.look()
 		if g.waited() != (i == 0) || got.critical != "" || !errors.Is(got.err, errOpenLate) {
-			t.Errorf("look %d: %+v, waiting %v", i, got, g.pods.beside.spent)
+			t.Errorf("look %d: %+v, waiting %v", i, got, g.pods.client.requestWait)
 		}
 	}
 	h.release()
@@ -421,9 +421,9 @@ func TestRefreshOpensWhatIsNew(t *testing.T) {
 	if got := g.look(); got.measured != "ab" || len(open.entered) > 0 {
 		t.Errorf("%+v, %d opened", got, len(open.entered))
 	}
-	g.older(counts)
+	g.older(listValidFor)
 	if !g.Refresh(nil) || g.waited() {
-		t.Errorf("Refresh waits for %v", g.pods.beside.spent)
+		t.Errorf("Refresh waits for %v", g.pods.client.requestWait)
 	}
 	list.release()
 	open.release()

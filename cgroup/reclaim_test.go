@@ -83,8 +83,8 @@ func TestReclaimWrites(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(fs.Mount(), "pod/memory.reclaim"))
-	if want := "4096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.plain {
-		t.Errorf("%q, %v, plain %v; want %q", text, err, r.plain, want)
+	if want := "4096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.noSwappiness {
+		t.Errorf("%q, %v, plain %v; want %q", text, err, r.noSwappiness, want)
 	}
 	if _, err := group(t, fs, "old").OpenReclaim(); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
 		t.Errorf("a kernel without the file: %v", err)
@@ -118,7 +118,7 @@ func TestReclaimAnswers(t *testing.T) {
 	}
 	old := &Reclaimer{path: "/pod/memory.reclaim", fd: fd, buf: make([]byte, 0, 64)}
 	defer old.Close()
-	old.plain = true
+	old.noSwappiness = true
 	if err := old.Reclaim(1, SwappinessFile); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("EINVAL without a swappiness: %v", err)
 	}
@@ -148,7 +148,7 @@ func TestLiveReclaim(t *testing.T) {
 	}
 	began := time.Now()
 	err = r.Reclaim(64<<20, SwappinessAnon)
-	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.plain)
+	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.noSwappiness)
 	if !errors.Is(err, ErrNothingLeft) || !strings.Contains(err.Error(), g.path+"/memory.reclaim") {
 		t.Errorf("%v, want ErrNothingLeft with the file", err)
 	}

@@ -49,7 +49,7 @@ func held(w *Watcher) (files, keys int) {
 }
 
 // keepPriority has the thread that waits run as the others do.
-func keepPriority(w *Watcher) { w.plain = true }
+func keepPriority(w *Watcher) { w.keepPriority = true }
 
 func openFiles(t testing.TB) int {
 	t.Helper()
@@ -334,7 +334,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 			for i := range fds {
 				fds[i] = eventfd(t)
 			}
-			w := watching(t, keepPriority, func(w *Watcher) { w.most = most })
+			w := watching(t, keepPriority, func(w *Watcher) { w.fileLimit = most })
 			if name == "process" {
 				fillDescriptors(t)
 				for range 3 {

@@ -7,36 +7,35 @@ import (
 	"syscall"
 )
 
-// unkillable is the oom_score_adj of a process that the kernel never kills for memory (v6.12
-// mm/oom_kill.c oom_badness: OOM_SCORE_ADJ_MIN). Where a memory cgroup has no other, a charge to it
-// fails (mm/memcontrol.c try_charge_memcg): with ENOMEM in a system call, while a page fault is
-// tried again, and so waits until the buffer that was too large is given back, at once (before
-// 5.16, and what was mended like it, the kernel looked for a process to kill on all of the node for
-// such a fault: mm/oom_kill.c pagefault_out_of_memory).
+// unkillable is the oom_score_adj of a process that the kernel never OOM-kills (v6.12
+// mm/oom_kill.c oom_badness: OOM_SCORE_ADJ_MIN). In a memory cgroup with no other process a
+// charge then fails (mm/memcontrol.c try_charge_memcg): with ENOMEM in a system call. A page
+// fault is retried instead, so it waits until the kernel has freed the oversized buffer, which
+// is immediately. (Before 5.16, and kernels without that fix, such a fault searched the whole
+// node for a process to kill: mm/oom_kill.c pagefault_out_of_memory.)
 var unkillable = []byte("-1000")
 
-// spared is what is known of this process, which is one.
-var spared struct {
+// protection is the state of this process' protection from OOM kills.
+var protection struct {
 	sync.Mutex
-	files int // that are open
-	// this process' oom_score_adj, if it is not to be killed; opened before, for later there may be no
-	// memory for it
+	files int // open files
+	// this process' oom_score_adj while it is protected; opened in advance, because later there
+	// may be no memory for it
 	score  *os.File
-	before []byte // what it was
+	before []byte // previous value
 }
 
-// spare keeps the kernel from killing this process for memory, until unspare. It is a matter of the
-// process: nothing is left of it when that ends. Where it is refused (CAP_SYS_RESOURCE is missing),
-// files are read all the same.
-func spare() {
-	spared.Lock()
-	defer spared.Unlock()
-	if spared.files++; spared.files > 1 {
+// protect keeps the kernel from OOM-killing this process, until unprotect. The setting ends
+// with the process. If it is denied (CAP_SYS_RESOURCE is missing), files are read without it.
+func protect() {
+	protection.Lock()
+	defer protection.Unlock()
+	if protection.files++; protection.files > 1 {
 		return
 	}
-	syscall.ForkLock.RLock() // a child that was begun now would keep it
-	if spared.score != nil {
-		return // it could not be put back
+	syscall.ForkLock.RLock() // a child started now would inherit it
+	if protection.score != nil {
+		return // the previous value could not be restored
 	}
 	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if err != nil {
@@ -53,23 +52,23 @@ func spare() {
 		score.Close()
 		return
 	}
-	spared.score, spared.before = score, before
+	protection.score, protection.before = score, before
 }
 
-// unspare puts back what was before the first file that is open, once there is none any more.
-func unspare() {
-	spared.Lock()
-	defer spared.Unlock()
-	if spared.files--; spared.files > 0 {
+// unprotect restores the previous value after the last open file is closed.
+func unprotect() {
+	protection.Lock()
+	defer protection.Unlock()
+	if protection.files--; protection.files > 0 {
 		return
 	}
 	defer syscall.ForkLock.RUnlock()
-	if spared.score == nil {
+	if protection.score == nil {
 		return
 	}
-	if _, err := spared.score.Write(spared.before); err != nil {
-		return // the next one puts it back
+	if _, err := protection.score.Write(protection.before); err != nil {
+		return // the next call restores it
 	}
-	spared.score.Close()
-	spared.score, spared.before = nil, nil
+	protection.score.Close()
+	protection.score, protection.before = nil, nil
 }

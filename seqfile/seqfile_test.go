@@ -67,8 +67,8 @@ func TestTheScoreIsPutBack(t *testing.T) {
 	if got := score(t); got != before {
 		t.Errorf("afterwards: %s, want %s", got, before)
 	}
-	if spared.files != 0 || spared.score != nil {
-		t.Errorf("%d files are open, %v", spared.files, spared.score)
+	if protection.files != 0 || protection.score != nil {
+		t.Errorf("%d files are open, %v", protection.files, protection.score)
 	}
 	if !syscall.ForkLock.TryLock() {
 		t.Error("no process can be begun any more")
@@ -84,23 +84,23 @@ func TestAScoreThatCouldNotBePutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spared.score, spared.before = refused, []byte(before)
+	protection.score, protection.before = refused, []byte(before)
 	one, err := Open("/proc/self/limits")
 	if err == nil {
 		one.Close()
 	}
-	if err != nil || spared.score != refused {
-		t.Fatalf("%v, %v", err, spared.score)
+	if err != nil || protection.score != refused {
+		t.Fatalf("%v, %v", err, protection.score)
 	}
 	refused.Close()
-	if spared.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err != nil {
+	if protection.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err != nil {
 		t.Fatal(err)
 	}
 	if one, err = Open("/proc/self/limits"); err == nil {
 		one.Close()
 	}
-	if got := score(t); err != nil || spared.score != nil || got != before {
-		t.Errorf("%v, %v, %s", err, spared.score, got)
+	if got := score(t); err != nil || protection.score != nil || got != before {
+		t.Errorf("%v, %v, %s", err, protection.score, got)
 	}
 }
 

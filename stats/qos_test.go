@@ -9,9 +9,8 @@ import (
 	"jettison/stats"
 )
 
-// Pod-level resources replace the containers' wherever the field is set, even if it is
-// empty: the kubelet's ComputePodQOS checks only that. Such a pod is rejected under memory
-// pressure.
+// Pod-level resources replace the containers' wherever the field is set, even if it is empty:
+// the kubelet's ComputePodQOS checks only that. Such a pod is rejected under memory pressure.
 func TestQOSOfPodLevelResources(t *testing.T) {
 	list := func(name, q string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceName(name): resource.MustParse(q)}

@@ -352,9 +352,9 @@ func TestNoMoreDescriptors(t *testing.T) {
 					}
 				}
 			}
-			said := w.Refusals()
-			if len(said) != 1 || !strings.Contains(said[0].Error(), "files") {
-				t.Errorf("refusals at the limit = %q, want one", said)
+			refusals := w.Refusals()
+			if len(refusals) != 1 || !strings.Contains(refusals[0].Error(), "files") {
+				t.Errorf("refusals at the limit = %q, want one", refusals)
 			}
 			if again := w.Refusals(); again != nil {
 				t.Errorf("refusal was reported again: %q", again)
@@ -423,7 +423,7 @@ func TestTriggers(t *testing.T) {
 	if got, err := w.AddNode(t.TempDir(), []Trigger{{Memory, true, ms, 1000 * ms}, {IO, true, ms, 1000 * ms}}); got != 0 || err != nil {
 		t.Errorf("AddNode without PSI: %v, error %v", got, err)
 	}
-	if said := w.Refusals(); len(said) != 2 || !errors.Is(said[0], os.ErrNotExist) || !strings.Contains(said[0].Error(), "psi=0") {
-		t.Errorf("refusals without PSI = %q, want two", said)
+	if refusals := w.Refusals(); len(refusals) != 2 || !errors.Is(refusals[0], os.ErrNotExist) || !strings.Contains(refusals[0].Error(), "psi=0") {
+		t.Errorf("refusals without PSI = %q, want two", refusals)
 	}
 }

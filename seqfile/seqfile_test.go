@@ -107,7 +107,7 @@ func TestScoreIsRestoredByTheNextReader(t *testing.T) {
 
 // A line too long for the available memory returns ErrLong. All lines before it are read, and
 // other threads get the memory that they need meanwhile.
-func TestLineTooLongForMemory(t *testing.T) {
+func TestALineThatIsTooLongForTheMemory(t *testing.T) {
 	if thread, ok := seqtest.Inside(t); ok {
 		stop := make(chan struct{})
 		var others sync.WaitGroup

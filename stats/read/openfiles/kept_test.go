@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// without has no process be in a pod any more, while looks at it are cut off all the same.
+// without removes all processes from a pod, while looks at it are still cut off.
 func (h *holder) without(uid string) {
 	h.t.Helper()
 	procs := filepath.Join(h.tree, "kubepods/burstable/pod"+uid, "c", "cgroup.procs")
@@ -19,16 +19,16 @@ func (h *holder) without(uid string) {
 	}
 }
 
-// A file that one pod held, or an inode of that number, is not that pod's for ever where looks at it are cut off: after two that did not find
-// it it counts for who holds it.
-func TestAnInodeIsNotItsFormerHoldersForEver(t *testing.T) {
+// A file of one pod, or a reused inode number, stays with that pod only for two cut off looks
+// that did not find it: then it counts for its current holder.
+func TestInodeMovesToItsCurrentHolder(t *testing.T) {
 	h := newHolder(t, "a", "b")
 	base := h.of("a", Kept{})
 	h.file("x", 8<<20)
 	h.unlink("x")
 	a := h.of("a", base)
 	if a.byDevice[h.disk].Bytes-base.byDevice[h.disk].Bytes != 8<<20 {
-		t.Fatal(a)
+		t.Fatal("pod a does not hold the file: ", a)
 	}
 	whole := a.byDevice[h.disk].Bytes
 	h.without("a")
@@ -40,7 +40,7 @@ func TestAnInodeIsNotItsFormerHoldersForEver(t *testing.T) {
 	}
 }
 
-// What a look that was cut off did not find counts as before for a while, and not for ever.
+// A file that a cut off look did not find keeps counting for a limited time.
 func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 	h := newHolder(t, "a")
 	h.file("x", 8<<20)
@@ -57,14 +57,15 @@ func TestFilesWithoutANameThatAreKeptExpire(t *testing.T) {
 	for i := range 4 {
 		a = h.of("a", earlier(a, KeepFor/2-time.Minute))
 		if kept, want := a.byDevice[h.disk].Bytes >= 8<<20, i < 2; kept != want || !a.cut {
-			t.Errorf("look %d: %+v", i, a)
+			t.Errorf("kept usage after look %d = %+v", i, a)
 		}
 	}
 }
 
-// A descriptor of a file that lies where nobody answers, as on a network file system whose server is gone, holds up no look: what
-// other processes of that pod keep on a disk is found, however many wait there.
-func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
+// A descriptor of a file on an unresponsive file system, such as a network file system with an
+// unreachable server, blocks no look: files that other processes of that pod keep on a disk are
+// found, however many processes wait there.
+func TestUnresponsiveFileSystemDelaysNoLook(t *testing.T) {
 	h := newHolder(t, "a")
 	h.guard.timeout = 50 * time.Millisecond
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -107,9 +108,9 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 	select {
 	case a := <-looked:
 		if !a.cut || a.byDevice[h.disk].Bytes < 8<<20 {
-			t.Errorf("%+v", a)
+			t.Errorf("usage with an unresponsive file system = %+v", a)
 		}
-		unix.Close(fuse) // whoever waits gets an error
+		unix.Close(fuse) // waiting calls return an error
 	case <-time.After(20 * time.Second):
 		unix.Close(fuse)
 		<-looked

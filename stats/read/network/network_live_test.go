@@ -40,7 +40,7 @@ func TestLiveNetworkOfAPod(t *testing.T) {
 	inside := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("/bin/busybox", append([]string{"nsenter", "-t", strconv.Itoa(pid), "-n", "/bin/busybox"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("command %v failed: %v: %s", args, err, out)
+			t.Fatalf("command %v failed with %v, output: %s", args, err, out)
 		}
 	}
 	inside("ip", "link", "set", "lo", "up")
@@ -65,7 +65,7 @@ func TestLiveNetworkOfAPod(t *testing.T) {
 		t.Errorf("after the pod: reading %+v, error %v, %d sockets", got, err, len(n.handles))
 	}
 	if after := hosttest.Descriptors(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("%d descriptors before, %d open after the pod", before, after)
 	}
 	n.Close()
 }

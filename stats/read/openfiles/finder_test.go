@@ -85,8 +85,8 @@ func (h *holder) unlink(name string) {
 	}
 }
 
-// A live process with files that the kernel reports as absent, for lack of memory, may keep
-// more than was found; one that has ended keeps no file.
+// A live process with files that the kernel reports as absent, without memory for their inodes,
+// may keep more than was found; one that has ended keeps no file.
 func TestProcessWithAbsentFilesIsNotGone(t *testing.T) {
 	h := newHolder(t, "a")
 	h.proc = t.TempDir()

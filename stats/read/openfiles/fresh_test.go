@@ -77,7 +77,7 @@ func TestLayerOfAStartingContainer(t *testing.T) {
 	}
 	counts("open and mapped")
 	f.Close()
-	h.overlays = map[uint64]string{} // as before the mount
+	h.overlays = map[uint64]string{} // the state before the mount
 	counts("mapped")
 	if err := unix.Munmap(area); err != nil {
 		t.Error(err)

@@ -100,7 +100,7 @@ func TestADeepTreeIsMeasured(t *testing.T) {
 	_, err = w.Tree(t.Context(), fd)
 	unix.Close(fd)
 	if !errors.Is(err, ErrTooDeep) || hosttest.Descriptors(t) != before {
-		t.Errorf("tree deeper than the bound: error %v; %d descriptors before, %d after", err, before, hosttest.Descriptors(t))
+		t.Errorf("tree deeper than the bound: error %v; %d descriptors before, %d open after the walk", err, before, hosttest.Descriptors(t))
 	}
 }
 
@@ -218,7 +218,7 @@ func TestTreeWithMoves(t *testing.T) {
 			t.Errorf("%s: usage %+v, error %v after %d moves; want %d to %d inodes", c.name, got, err, moves, c.atLeast, c.inodes)
 		}
 		if after := hosttest.Descriptors(t); after != before {
-			t.Errorf("%s: %d descriptors before, %d after", c.name, before, after)
+			t.Errorf("%s: %d descriptors before, %d open after the walk", c.name, before, after)
 		}
 		unix.Close(fd)
 	}
@@ -294,7 +294,7 @@ func TestMovedParentIsALowerBound(t *testing.T) {
 		t.Errorf("usage = %+v, error %v; want a lower bound of 100 to 201 inodes", u, err)
 	}
 	if after := hosttest.Descriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+		t.Errorf("%d descriptors before, %d open after the walk", before, after)
 	}
 }
 

@@ -94,8 +94,8 @@ func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, err
 			w.mu.Lock()
 			w.longOnly = true
 			w.mu.Unlock()
-			w.addRefusals(fmt.Errorf("the kernel rejects pressure windows that are not a multiple of %v (needs CAP_SYS_RESOURCE): "+
-				"%v becomes %v, other triggers accordingly", plainWindow, t, plain))
+			w.addRefusals(fmt.Errorf("the kernel rejects pressure windows that are not a multiple of %v "+
+				"(needs CAP_SYS_RESOURCE): %v becomes %v, other triggers accordingly", plainWindow, t, plain))
 		}
 	}
 	if err == nil {
